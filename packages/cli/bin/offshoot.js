@@ -1,0 +1,42 @@
+#!/usr/bin/env node
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+
+// A checkout has sources and no build, or an old one; an installed package has only the build.
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+const built = path.join(root, 'packages', 'cli', 'dist', 'offshoot.js')
+
+if (existsSync(path.join(root, 'packages', 'cli', 'src')) && isStale()) {
+  const { status } = spawnSync(
+    process.execPath,
+    [compiler, '-b', path.join(root, 'packages', 'cli')],
+    {
+      stdio: ['ignore', 'inherit', 'inherit'],
+    },
+  )
+  if (status !== 0) {
+    process.stderr.write('offshoot: the build failed; run `npm ci` first\n')
+    process.exit(1)
+  }
+}
+
+const { run } = await import(pathToFileURL(built).href)
+process.exitCode = await run(process.argv.slice(2))
+
+function isStale() {
+  return !existsSync(built) || ['contract', 'server', 'cli'].some(isPackageStale)
+}
+
+function isPackageStale(name) {
+  const folder = path.join(root, 'packages', name)
+  const info = path.join(folder, 'dist', '.tsbuildinfo')
+  if (!existsSync(info)) return true
+  const builtAt = statSync(info).mtimeMs
+  return readdirSync(path.join(folder, 'src'), { recursive: true, withFileTypes: true }).some(
+    (entry) =>
+      entry.isFile() && statSync(path.join(entry.parentPath, entry.name)).mtimeMs > builtAt,
+  )
+}

@@ -1,0 +1,23 @@
+import { settingsTable } from '@offshoot/server/config'
+
+/** The commands and every setting, from the same table that reads them. */
+export function help(): string {
+  const settings = settingsTable().filter((row) => !row.env.startsWith('OFFSHOOT_LIMIT_'))
+  const width = Math.max(...settings.map((row) => row.env.length)) + 2
+  return [
+    'Offshoot: a database service that branches like git.',
+    '',
+    'Usage',
+    '  offshoot start        start the service',
+    '  offshoot --version    print the version',
+    '  offshoot --help       print this',
+    '',
+    'Settings (environment)',
+    ...settings.map(
+      (row) =>
+        `  ${row.env.padEnd(width)}${row.help}\n  ${''.padEnd(width)}Default: ${row.fallback}. Allowed: ${row.allowed}.`,
+    ),
+    `  ${'OFFSHOOT_LIMIT_...'.padEnd(width)}Each limit of the service; listed in docs/reference/settings.md.`,
+    '',
+  ].join('\n')
+}

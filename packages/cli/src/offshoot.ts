@@ -1,0 +1,26 @@
+import { version } from '@offshoot/server/version'
+import { help } from './help.js'
+import { start } from './start.js'
+
+/** One entry per command; each resolves with the exit code. */
+const COMMANDS: Readonly<Record<string, (args: readonly string[]) => Promise<number>>> = {
+  start,
+}
+
+export async function run(args: readonly string[]): Promise<number> {
+  const [command, ...rest] = args
+  if (command === '--version' || command === '-v') {
+    process.stdout.write(`${version}\n`)
+    return 0
+  }
+  if (command === undefined || command === '--help' || command === '-h' || command === 'help') {
+    process.stdout.write(help())
+    return 0
+  }
+  const action = COMMANDS[command]
+  if (action === undefined) {
+    process.stderr.write(`offshoot: [${command}] is not a command; see offshoot --help\n`)
+    return 2
+  }
+  return action(rest)
+}

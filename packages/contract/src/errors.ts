@@ -1,0 +1,104 @@
+import { type Static, Type } from 'typebox'
+
+/** Every machine-readable error code, its HTTP status, and what it means. */
+export const ERROR_CODES = {
+  invalid_request: [400, 'A part of the request is malformed; the message names it.'],
+  invalid_json: [400, 'The body is not JSON, or not UTF-8.'],
+  ambiguous_workspace: [400, 'The address does not say which workspace is meant.'],
+  unknown_source_branch: [400, 'The branch to fork from does not exist.'],
+  unknown_branch: [400, 'The branch a git mapping should point to does not exist.'],
+  invalid_schema: [400, 'A schema edit cannot be applied; the message says why.'],
+  invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
+  transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
+  invalid_api_key: [401, 'The API key is missing, malformed, unknown, expired or revoked.'],
+  forbidden: [403, 'The caller may not do this.'],
+  key_scope: [403, 'The scope of the API key does not allow this.'],
+  route_not_found: [404, 'There is nothing at this address.'],
+  workspace_not_found: [404, 'The workspace does not exist, or the caller is no member of it.'],
+  database_not_found: [404, 'The database does not exist in that workspace and region.'],
+  branch_not_found: [404, 'The branch does not exist.'],
+  table_not_found: [404, 'The table does not exist on that branch.'],
+  column_not_found: [404, 'The column does not exist in that table.'],
+  record_not_found: [404, 'The record does not exist.'],
+  git_branch_not_found: [404, 'The git branch is not in the mapping.'],
+  key_not_found: [404, 'The user has no API key of that name.'],
+  member_not_found: [404, 'The user is no member of the workspace.'],
+  invite_not_found: [404, 'The invite does not exist or can no longer be used.'],
+  repository_not_found: [404, 'No repository is connected to the database.'],
+  method_not_allowed: [405, 'The address exists, but not for this method.'],
+  conflict: [409, 'The request contradicts the present state; the message says how.'],
+  default_branch: [409, 'The default branch of a database cannot be deleted.'],
+  only_owner: [409, 'A workspace must keep at least one owner.'],
+  retry_limit: [409, 'Other requests kept changing the same data; nothing was applied.'],
+  idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
+  payload_too_large: [413, 'The request is larger than the limit.'],
+  unsupported_media_type: [415, 'The content type is not one this address reads.'],
+  already_exists: [422, 'The name is taken.'],
+  invite_settled: [422, 'The invite was accepted and can no longer be changed.'],
+  version_conflict: [422, 'The record is not at the expected version.'],
+  limit_reached: [422, 'A limit of the service is reached; the message names it.'],
+  idempotency_mismatch: [422, 'The Idempotency-Key was used for a different request.'],
+  headers_too_large: [431, 'The request headers are larger than the limit.'],
+  internal: [500, 'Something broke on our side. The id leads to the log.'],
+  starting: [503, 'The server is starting.'],
+  draining: [503, 'The server is shutting down.'],
+  unavailable: [503, 'PostgreSQL cannot be reached or is overloaded.'],
+  timeout: [503, 'The request took longer than its limit; nothing was applied.'],
+} as const satisfies Record<string, readonly [number, string]>
+
+export type ErrorCode = keyof typeof ERROR_CODES
+
+/** One fault among several, as `errors` lists them. */
+export interface FaultEntry {
+  readonly index: number
+  readonly message: string
+  readonly status?: number
+}
+
+/**
+ * A refusal meant for the caller. `message` is public; `cause` is for the log. Anything else that is
+ * thrown ends as a plain 500.
+ */
+export class AppError extends Error {
+  readonly code: ErrorCode
+  readonly status: number
+  readonly errors: readonly FaultEntry[] | undefined
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { cause?: unknown; errors?: readonly FaultEntry[] } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.name = 'AppError'
+    this.code = code
+    this.status = ERROR_CODES[code][0]
+    this.errors = options.errors
+  }
+}
+
+export const ErrorBodySchema = Type.Object(
+  {
+    id: Type.String({ description: 'The request id, also in the header `x-request-id`.' }),
+    message: Type.String(),
+    code: Type.Optional(
+      Type.String({ description: 'A stable word for this kind of error.', examples: ['conflict'] }),
+    ),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          index: Type.Integer(),
+          message: Type.String(),
+          status: Type.Optional(Type.Integer()),
+        }),
+      ),
+    ),
+    status: Type.Optional(Type.Integer()),
+  },
+  {
+    $id: 'Error',
+    title: 'Error',
+    examples: [{ id: 'req_8f14e45f', message: 'branch [dev] not found', code: 'branch_not_found' }],
+  },
+)
+export type ErrorBody = Static<typeof ErrorBodySchema>

@@ -1,0 +1,42 @@
+/** Every limit of the service, by name. Each can be changed at start (`OFFSHOOT_LIMIT_...`). */
+export const LIMITS = {
+  /** Characters of a database, branch, table or column name, and of a record id. */
+  nameLengthMax: 255,
+  /** Characters of a git branch name in the mapping. */
+  gitBranchLengthMax: 1024,
+  /** Characters of a free text in a control-plane body: names, colours, labels, image addresses. */
+  labelLengthMax: 2048,
+  /** Labels in a branch's metadata. */
+  labelsMax: 100,
+  keysPerUserMax: 40,
+  workspacesPerUserMax: 1000,
+  databasesPerWorkspaceMax: 10_000,
+  tablesPerBranchMax: 1000,
+  columnsPerTableMax: 256,
+  /** Schema edit operations in one migration. */
+  schemaOperationsMax: 10_000,
+  /** Depth of `columns` inside `object` columns. */
+  objectDepthMax: 8,
+  vectorDimensionMin: 2,
+  vectorDimensionMax: 10_000,
+  stringLengthMax: 2048,
+  emailLengthMax: 254,
+  /** Bytes of one record without its files, as JSON. */
+  recordBytesMax: 1024 * 1024,
+  filesPerArrayMax: 50,
+  base64LengthMax: 20_971_520,
+  fileNameLengthMax: 1024,
+  mediaTypeLengthMin: 3,
+  mediaTypeLengthMax: 255,
+  bulkRecordsMax: 10_000,
+  transactionOperationsMax: 1000,
+  pageSizeMax: 1000,
+  /** Bytes of a request body that is not a stream. */
+  requestBytesMax: 64 * 1024 * 1024,
+  requestTimeoutMs: 30_000,
+  /** How long an invite can be accepted. */
+  inviteDaysMax: 30,
+} as const
+
+export type LimitName = keyof typeof LIMITS
+export type Limits = Readonly<Record<LimitName, number>>

@@ -1,0 +1,88 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+
+/** Letters, digits and `_ - ~`: databases, branches, tables and columns. */
+export const NAME_PATTERN = '^[a-zA-Z0-9_\\-~]+$'
+
+/**
+ * Record ids and their kin are specified as `[a-zA-Z0-9_-~:]+`, which reads as a literal hyphen or as
+ * the range from `_` to `~`; what either reading allows is accepted.
+ */
+export const RECORD_ID_PATTERN = '^[a-zA-Z0-9_\\-~:`{|}]+$'
+
+/** The address pattern that browsers use for `<input type=email>`. */
+export const EMAIL_PATTERN =
+  "^[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$"
+
+const name = (title: string, description: string, example: string) =>
+  Type.String({
+    title,
+    description,
+    minLength: 1,
+    maxLength: LIMITS.nameLengthMax,
+    pattern: NAME_PATTERN,
+    examples: [example],
+  })
+
+export const DatabaseNameSchema = name('DBName', 'Name of a database.', 'shop')
+export const BranchNameSchema = name('BranchName', 'Name of a branch.', 'main')
+export const TableNameSchema = name('TableName', 'Name of a table.', 'users')
+export const ColumnNameSchema = name('ColumnName', 'Name of a column.', 'email')
+
+/** `{database}:{branch}`, both of them names. */
+export const DatabaseBranchNameSchema = Type.String({
+  title: 'DBBranchName',
+  description: 'A database and one of its branches, as `{database}:{branch}`.',
+  minLength: 3,
+  maxLength: 2 * LIMITS.nameLengthMax + 1,
+  pattern: '^[a-zA-Z0-9_\\-~]{1,255}:[a-zA-Z0-9_\\-~]{1,255}$',
+  examples: ['shop:main'],
+})
+
+export const RecordIdSchema = Type.String({
+  title: 'RecordID',
+  description: 'Id of a record.',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: RECORD_ID_PATTERN,
+  examples: ['rec_d2m4o9k8v3q1t7h5n6c0'],
+})
+
+export const WorkspaceIdSchema = Type.String({
+  title: 'WorkspaceID',
+  description: 'Id of a workspace: a slug and six characters.',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: '^[a-zA-Z0-9_\\-~]+$',
+  examples: ['home-x7k2p9'],
+})
+
+export const EmailSchema = Type.String({
+  title: 'Email',
+  maxLength: LIMITS.emailLengthMax,
+  pattern: EMAIL_PATTERN,
+  format: 'email',
+  examples: ['ada@example.com'],
+})
+
+export const DateTimeSchema = Type.String({
+  title: 'DateTime',
+  format: 'date-time',
+  description: 'A moment, as RFC 3339 says.',
+  examples: ['2026-01-31T09:30:00.000Z'],
+})
+
+/** A short text a person typed. A NUL cannot be stored, so it is refused here. */
+export const LabelSchema = Type.String({
+  minLength: 1,
+  maxLength: LIMITS.labelLengthMax,
+  pattern: '^[^\\u0000]*$',
+})
+
+export type DatabaseName = Static<typeof DatabaseNameSchema>
+export type BranchName = Static<typeof BranchNameSchema>
+
+export const MigrationStatusSchema = Type.Enum(['completed', 'pending', 'failed'], {
+  title: 'MigrationStatus',
+  description: 'How far an operation has come.',
+})

@@ -1,0 +1,107 @@
+import type { TSchema } from 'typebox'
+import { Value } from 'typebox/value'
+import { describe, expect, test } from 'vitest'
+import { ColumnSchema, SchemaSchema, TableSchema } from './schema.js'
+import * as edits from './schema-edits.js'
+
+const context = {
+  Column: ColumnSchema,
+  Table: TableSchema,
+  Schema: SchemaSchema,
+  SchemaOperation: edits.SchemaOperationSchema,
+}
+
+const check = (schema: TSchema, value: unknown) => Value.Check(context, schema, value)
+
+describe('examples', () => {
+  const shapes = Object.entries(edits).filter(
+    (entry): entry is [string, TSchema & { examples: readonly unknown[] }] =>
+      typeof entry[1] === 'object' && 'examples' in entry[1],
+  )
+  for (const [name, shape] of shapes) {
+    test(`those of ${name} fit it`, () => {
+      for (const example of shape.examples) expect(check(shape, example)).toBe(true)
+    })
+  }
+})
+
+describe('operations', () => {
+  const good = edits.SchemaOperationSchema.examples as readonly Record<string, object>[]
+
+  test('have exactly one key', () => {
+    expect(check(edits.SchemaOperationSchema, {})).toBe(false)
+    expect(check(edits.SchemaOperationSchema, { ...good[0], ...good[1] })).toBe(false)
+    expect(check(edits.SchemaOperationSchema, { dropTable: { table: 'users' } })).toBe(false)
+  })
+
+  for (const operation of good) {
+    for (const [key, body] of Object.entries(operation)) {
+      test(`${key} takes no unknown field and misses none`, () => {
+        const withMore = { [key]: { ...body, more: 1 } }
+        expect(check(edits.SchemaOperationSchema, withMore)).toBe(false)
+        for (const field of Object.keys(body)) {
+          const rest = Object.fromEntries(Object.entries(body).filter(([name]) => name !== field))
+          expect(check(edits.SchemaOperationSchema, { [key]: rest })).toBe(false)
+        }
+      })
+    }
+  }
+
+  test('take a column as it is, nested columns included', () => {
+    const column = (nested: unknown) => ({
+      addColumn: { table: 't', column: { name: 'o', type: 'object', columns: [nested] } },
+    })
+    expect(check(edits.SchemaOperationSchema, column({ name: 'n', type: 'int' }))).toBe(true)
+    expect(check(edits.SchemaOperationSchema, column({ name: 'n', type: 'number' }))).toBe(false)
+    expect(check(edits.SchemaOperationSchema, column({ name: 'n', type: 'int', x: 1 }))).toBe(false)
+  })
+})
+
+describe('bodies', () => {
+  test('a sent schema may carry what reading a branch returns', () => {
+    const schema = {
+      tables: [
+        { id: 'tbl_1', name: 'users', columns: [], revLinks: [{ table: 'teams', column: 'lead' }] },
+      ],
+      tablesOrder: ['users'],
+    }
+    expect(check(edits.CompareSchemaSchema, { schema })).toBe(true)
+    expect(check(edits.CompareSchemaSchema, { schema: { ...schema, more: 1 } })).toBe(false)
+  })
+
+  test('applying takes the edits of a comparison unchanged', () => {
+    const compared = { sourceMigrationID: 'mig_1', targetMigrationID: 'mig_2', operations: [] }
+    expect(check(edits.ApplyEditsSchema, { edits: compared })).toBe(true)
+    expect(check(edits.ApplyEditsSchema, {})).toBe(false)
+    expect(check(edits.PreviewEditsSchema, {})).toBe(true)
+  })
+
+  test('a rename needs a name', () => {
+    expect(check(edits.RenameColumnSchema, {})).toBe(false)
+    expect(check(edits.RenameTableSchema, {})).toBe(false)
+  })
+
+  test.each([
+    [0, false],
+    [1, true],
+    [1000, true],
+    [1001, false],
+  ])('a history page of %d', (size, fits) => {
+    expect(check(edits.HistoryRequestSchema, { page: { size } })).toBe(fits)
+  })
+
+  test('a checksum has the form of one', () => {
+    const [example] = edits.MigrationSchema.examples
+    expect(check(edits.MigrationSchema, { ...example, checksum: '1:abc' })).toBe(false)
+  })
+
+  test('a column in an address may be a dotted one', () => {
+    const params = (columnName: string) => ({
+      databaseBranch: 'shop:main',
+      tableName: 'users',
+      columnName,
+    })
+    expect(check(edits.ColumnParamsSchema, params('address.city'))).toBe(true)
+    expect(check(edits.ColumnParamsSchema, params('address.'))).toBe(false)
+  })
+})

@@ -1,0 +1,402 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+import {
+  BranchNameSchema,
+  ColumnNameSchema,
+  DatabaseBranchNameSchema,
+  DateTimeSchema,
+  MigrationStatusSchema,
+  NAME_PATTERN,
+  TableNameSchema,
+} from './names.js'
+import { type Column, ColumnSchema, type Schema } from './schema.js'
+
+const closed = { additionalProperties: false } as const
+
+// A reference has no static type of its own, so each one is given the type it stands for.
+const ColumnReference = Type.Unsafe<Column>(Type.Ref('Column'))
+const SchemaReference = Type.Unsafe<Schema>(Type.Ref('Schema'))
+
+/** A column, or with dots a column inside an `object` column. */
+export const ColumnPathSchema = Type.String({
+  title: 'ColumnPath',
+  description: 'Name of a column; dots lead into an `object` column.',
+  minLength: 1,
+  pattern: '^[a-zA-Z0-9_\\-~]+(\\.[a-zA-Z0-9_\\-~]+)*$',
+  examples: ['address.city'],
+})
+
+export const MigrationIdSchema = Type.String({
+  title: 'MigrationID',
+  description: 'Id of a migration.',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: NAME_PATTERN,
+  examples: ['mig_d2m4o9k8v3q1t7h5n6c0'],
+})
+
+export const ChecksumSchema = Type.String({
+  title: 'Checksum',
+  description: 'Checksum over the operations of a migration.',
+  pattern: '^1:[0-9a-f]{64}$',
+  examples: ['1:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945'],
+})
+
+const NoteSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: '^[^\\u0000]*$' })
+
+export const TableParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  tableName: TableNameSchema,
+})
+
+export const ColumnParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  tableName: TableNameSchema,
+  columnName: ColumnPathSchema,
+})
+
+export const CompareBranchParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  branchName: BranchNameSchema,
+})
+
+const AddTableSchema = Type.Object({ table: TableNameSchema }, closed)
+const RemoveTableSchema = Type.Object({ table: TableNameSchema }, closed)
+const RenameTableOperationSchema = Type.Object(
+  { oldName: TableNameSchema, newName: TableNameSchema },
+  closed,
+)
+const AddColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnReference }, closed)
+const RemoveColumnSchema = Type.Object({ table: TableNameSchema, column: ColumnNameSchema }, closed)
+const RenameColumnOperationSchema = Type.Object(
+  { table: TableNameSchema, oldName: ColumnNameSchema, newName: ColumnNameSchema },
+  closed,
+)
+
+/**
+ * One edit of a schema. It is an object with exactly one key rather than a union, because a
+ * validator can then name the field that is wrong instead of saying that no member fits.
+ */
+export const SchemaOperationSchema = Type.Object(
+  {
+    addTable: Type.Optional(AddTableSchema),
+    removeTable: Type.Optional(RemoveTableSchema),
+    renameTable: Type.Optional(RenameTableOperationSchema),
+    addColumn: Type.Optional(AddColumnSchema),
+    removeColumn: Type.Optional(RemoveColumnSchema),
+    renameColumn: Type.Optional(RenameColumnOperationSchema),
+  },
+  {
+    ...closed,
+    $id: 'SchemaOperation',
+    title: 'SchemaOperation',
+    description: 'One edit of a schema, with exactly one key.',
+    minProperties: 1,
+    maxProperties: 1,
+    examples: [
+      { addTable: { table: 'users' } },
+      { removeTable: { table: 'users' } },
+      { renameTable: { oldName: 'users', newName: 'people' } },
+      { addColumn: { table: 'users', column: { name: 'email', type: 'email', unique: true } } },
+      { removeColumn: { table: 'users', column: 'email' } },
+      { renameColumn: { table: 'users', oldName: 'email', newName: 'address' } },
+    ],
+  },
+)
+
+type Read<T> = { readonly [Key in keyof T]: T[Key] }
+
+export type SchemaOperation =
+  | { readonly addTable: Read<Static<typeof AddTableSchema>> }
+  | { readonly removeTable: Read<Static<typeof RemoveTableSchema>> }
+  | { readonly renameTable: Read<Static<typeof RenameTableOperationSchema>> }
+  | { readonly addColumn: Read<Static<typeof AddColumnSchema>> }
+  | { readonly removeColumn: Read<Static<typeof RemoveColumnSchema>> }
+  | { readonly renameColumn: Read<Static<typeof RenameColumnOperationSchema>> }
+
+const OperationReference = Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation'))
+const OperationsSchema = Type.Array(OperationReference)
+
+/** The answer to a schema edit. */
+export const SchemaUpdateSchema = Type.Object(
+  {
+    migrationID: Type.String(),
+    parentMigrationID: Type.String(),
+    status: MigrationStatusSchema,
+  },
+  {
+    title: 'SchemaUpdate',
+    examples: [
+      {
+        migrationID: 'mig_d2m4o9k8v3q1t7h5n6c0',
+        parentMigrationID: 'mig_d2m4o9k8v3q1t7h5n6bg',
+        status: 'completed',
+      },
+    ],
+  },
+)
+export type SchemaUpdate = Static<typeof SchemaUpdateSchema>
+
+export const CreatedTableSchema = Type.Object(
+  {
+    branchName: DatabaseBranchNameSchema,
+    tableName: TableNameSchema,
+    status: MigrationStatusSchema,
+  },
+  {
+    title: 'CreatedTable',
+    examples: [{ branchName: 'shop:main', tableName: 'users', status: 'completed' }],
+  },
+)
+export type CreatedTable = Static<typeof CreatedTableSchema>
+
+export const DeletedTableSchema = Type.Object(
+  { status: MigrationStatusSchema },
+  { title: 'DeletedTable', examples: [{ status: 'completed' }] },
+)
+export type DeletedTable = Static<typeof DeletedTableSchema>
+
+export const RenameTableSchema = Type.Object(
+  { name: TableNameSchema },
+  { ...closed, title: 'RenameTable', examples: [{ name: 'people' }] },
+)
+export type RenameTable = Static<typeof RenameTableSchema>
+
+/** The body of reading and of setting the whole column list of a table. */
+export const TableColumnsSchema = Type.Object(
+  { columns: Type.Array(ColumnReference) },
+  {
+    ...closed,
+    title: 'TableColumns',
+    examples: [
+      {
+        columns: [
+          { name: 'email', type: 'email', unique: true },
+          { name: 'name', type: 'string' },
+        ],
+      },
+    ],
+  },
+)
+export type TableColumns = Static<typeof TableColumnsSchema>
+
+export const FlatColumnsSchema = Type.Object(
+  { columns: Type.Array(Type.Object({ ...ColumnSchema.properties, name: ColumnPathSchema })) },
+  {
+    title: 'FlatColumns',
+    description: 'The columns of a table; those of `object` columns have dotted names.',
+    examples: [
+      {
+        columns: [
+          { name: 'email', type: 'email', unique: true },
+          { name: 'address.city', type: 'string' },
+        ],
+      },
+    ],
+  },
+)
+
+export const RenameColumnSchema = Type.Object(
+  { name: ColumnNameSchema },
+  { ...closed, title: 'RenameColumn', examples: [{ name: 'address' }] },
+)
+export type RenameColumn = Static<typeof RenameColumnSchema>
+
+/** What comparing answers and applying takes. */
+export const SchemaEditsSchema = Type.Object(
+  {
+    sourceMigrationID: Type.Optional(MigrationIdSchema),
+    targetMigrationID: Type.Optional(MigrationIdSchema),
+    operations: OperationsSchema,
+  },
+  {
+    ...closed,
+    title: 'SchemaEdits',
+    examples: [{ operations: [{ addTable: { table: 'users' } }] }],
+  },
+)
+export type SchemaEdits = Static<typeof SchemaEditsSchema>
+
+export const CompareSchemaSchema = Type.Object(
+  {
+    schema: SchemaReference,
+    schemaOperations: Type.Optional(OperationsSchema),
+    branchOperations: Type.Optional(OperationsSchema),
+  },
+  {
+    ...closed,
+    title: 'CompareSchema',
+    description:
+      'The schema the branch should get. The operations are applied to their side before comparing.',
+    examples: [
+      { schema: { tables: [{ name: 'users', columns: [{ name: 'name', type: 'string' }] }] } },
+    ],
+  },
+)
+export type CompareSchema = Static<typeof CompareSchemaSchema>
+
+export const CompareBranchSchema = Type.Object(
+  {
+    sourceBranchOperations: Type.Optional(OperationsSchema),
+    targetBranchOperations: Type.Optional(OperationsSchema),
+  },
+  {
+    ...closed,
+    title: 'CompareBranch',
+    description: 'Operations that are applied to their side before comparing.',
+    examples: [{}, { sourceBranchOperations: [{ removeTable: { table: 'drafts' } }] }],
+  },
+)
+export type CompareBranch = Static<typeof CompareBranchSchema>
+
+export const ComparisonSchema = Type.Object(
+  { source: SchemaReference, target: SchemaReference, edits: SchemaEditsSchema },
+  {
+    title: 'Comparison',
+    description: 'Two schemas and the edits that turn the source into the target.',
+    examples: [
+      {
+        source: { tables: [], tablesOrder: [] },
+        target: { tables: [{ name: 'users', columns: [] }], tablesOrder: ['users'] },
+        edits: { operations: [{ addTable: { table: 'users' } }] },
+      },
+    ],
+  },
+)
+export type Comparison = Static<typeof ComparisonSchema>
+
+export const PreviewEditsSchema = Type.Object(
+  { edits: Type.Optional(SchemaEditsSchema) },
+  {
+    ...closed,
+    title: 'PreviewEdits',
+    examples: [{ edits: { operations: [{ addTable: { table: 'users' } }] } }],
+  },
+)
+export type PreviewEdits = Static<typeof PreviewEditsSchema>
+
+export const PreviewSchema = Type.Object(
+  { original: SchemaReference, updated: SchemaReference },
+  {
+    title: 'Preview',
+    description: 'The schema of the branch as it is, and as the edits would leave it.',
+    examples: [
+      {
+        original: { tables: [], tablesOrder: [] },
+        updated: { tables: [{ name: 'users', columns: [] }], tablesOrder: ['users'] },
+      },
+    ],
+  },
+)
+export type Preview = Static<typeof PreviewSchema>
+
+export const ApplyEditsSchema = Type.Object(
+  { edits: SchemaEditsSchema },
+  {
+    ...closed,
+    title: 'ApplyEdits',
+    examples: [{ edits: { operations: [{ addTable: { table: 'users' } }] } }],
+  },
+)
+export type ApplyEdits = Static<typeof ApplyEditsSchema>
+
+export const UpdateSchemaSchema = Type.Object(
+  {
+    parentID: Type.Optional(MigrationIdSchema),
+    operations: OperationsSchema,
+  },
+  {
+    ...closed,
+    title: 'UpdateSchema',
+    description: 'Edits of the schema; `parentID`, when given, must be the head of the branch.',
+    examples: [{ operations: [{ addTable: { table: 'users' } }] }],
+  },
+)
+export type UpdateSchema = Static<typeof UpdateSchemaSchema>
+
+export const HISTORY_PAGE_SIZE = 20
+
+export const HistoryRequestSchema = Type.Object(
+  {
+    page: Type.Optional(
+      Type.Object(
+        {
+          after: Type.Optional(Type.String({ minLength: 1 })),
+          before: Type.Optional(Type.String({ minLength: 1 })),
+          size: Type.Optional(
+            Type.Integer({ minimum: 1, maximum: LIMITS.pageSizeMax, default: HISTORY_PAGE_SIZE }),
+          ),
+        },
+        closed,
+      ),
+    ),
+    since: Type.Optional(MigrationIdSchema),
+  },
+  {
+    ...closed,
+    title: 'HistoryRequest',
+    description:
+      'A page of the migrations of a branch; `since` leaves out that one and older ones.',
+    examples: [{ page: { size: 200 } }],
+  },
+)
+export type HistoryRequest = Static<typeof HistoryRequestSchema>
+
+const migrationProperties = {
+  id: MigrationIdSchema,
+  parentID: Type.Optional(MigrationIdSchema),
+  checksum: ChecksumSchema,
+  operations: OperationsSchema,
+  title: Type.Optional(NoteSchema),
+  message: Type.Optional(NoteSchema),
+}
+
+const migrationExample = {
+  id: 'mig_d2m4o9k8v3q1t7h5n6c0',
+  parentID: 'mig_d2m4o9k8v3q1t7h5n6bg',
+  checksum: '1:d61a9e48c65f7931e398fd78ca796d6cf375ec4449c93882ec1a2c275dc5a76a',
+  operations: [{ addTable: { table: 'users' } }],
+}
+
+/** A migration as a client keeps it and pushes it. */
+export const MigrationSchema = Type.Object(migrationProperties, {
+  ...closed,
+  title: 'Migration',
+  examples: [migrationExample],
+})
+export type Migration = Static<typeof MigrationSchema>
+
+export const HistorySchema = Type.Object(
+  {
+    meta: Type.Object({ cursor: Type.String(), more: Type.Boolean() }),
+    logs: Type.Array(
+      Type.Object({
+        ...migrationProperties,
+        createdAt: DateTimeSchema,
+        mergeParentID: Type.Optional(MigrationIdSchema),
+      }),
+    ),
+  },
+  {
+    title: 'History',
+    description: 'The migrations of a branch, newest first.',
+    examples: [
+      {
+        meta: { cursor: 'mig_d2m4o9k8v3q1t7h5n6c0', more: false },
+        logs: [{ ...migrationExample, createdAt: '2026-01-31T09:30:00.000Z' }],
+      },
+    ],
+  },
+)
+export type History = Static<typeof HistorySchema>
+
+export const PushMigrationsSchema = Type.Object(
+  { migrations: Type.Array(MigrationSchema) },
+  {
+    ...closed,
+    title: 'PushMigrations',
+    description: 'Migrations, oldest first, that contain the head of the branch or follow it.',
+    examples: [{ migrations: [migrationExample] }],
+  },
+)
+export type PushMigrations = Static<typeof PushMigrationsSchema>

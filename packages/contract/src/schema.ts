@@ -1,0 +1,121 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+import { ColumnNameSchema, TableNameSchema } from './names.js'
+
+export const COLUMN_TYPES = [
+  'bool',
+  'int',
+  'float',
+  'string',
+  'text',
+  'email',
+  'multiple',
+  'link',
+  'object',
+  'datetime',
+  'vector',
+  'file[]',
+  'file',
+  'json',
+] as const
+export type ColumnType = (typeof COLUMN_TYPES)[number]
+
+const closed = { additionalProperties: false } as const
+
+const ColumnFileSchema = Type.Object({ defaultPublicAccess: Type.Optional(Type.Boolean()) }, closed)
+
+export const ColumnSchema = Type.Object(
+  {
+    name: ColumnNameSchema,
+    type: Type.Enum([...COLUMN_TYPES]),
+    link: Type.Optional(Type.Object({ table: TableNameSchema }, closed)),
+    vector: Type.Optional(
+      Type.Object(
+        {
+          dimension: Type.Integer({
+            minimum: LIMITS.vectorDimensionMin,
+            maximum: LIMITS.vectorDimensionMax,
+          }),
+        },
+        closed,
+      ),
+    ),
+    file: Type.Optional(ColumnFileSchema),
+    'file[]': Type.Optional(ColumnFileSchema),
+    notNull: Type.Optional(Type.Boolean()),
+    defaultValue: Type.Optional(Type.String()),
+    unique: Type.Optional(Type.Boolean()),
+    columns: Type.Optional(Type.Array(Type.Ref('Column'))),
+  },
+  {
+    ...closed,
+    $id: 'Column',
+    title: 'Column',
+    examples: [{ name: 'email', type: 'email', unique: true }],
+  },
+)
+
+/** A column as a client writes and reads it. Nested `columns` belong to `object` columns. */
+export interface Column {
+  readonly name: string
+  readonly type: ColumnType
+  readonly link?: { readonly table: string }
+  readonly vector?: { readonly dimension: number }
+  readonly file?: { readonly defaultPublicAccess?: boolean }
+  readonly 'file[]'?: { readonly defaultPublicAccess?: boolean }
+  readonly notNull?: boolean
+  readonly defaultValue?: string
+  readonly unique?: boolean
+  readonly columns?: readonly Column[]
+}
+
+export const RevLinkSchema = Type.Object(
+  { table: TableNameSchema, column: Type.String() },
+  { title: 'RevLink' },
+)
+export type RevLink = Static<typeof RevLinkSchema>
+
+export const TableSchema = Type.Object(
+  {
+    id: Type.Optional(Type.String()),
+    name: TableNameSchema,
+    columns: Type.Array(Type.Ref('Column')),
+    revLinks: Type.Optional(Type.Array(RevLinkSchema)),
+  },
+  { ...closed, $id: 'Table', title: 'Table' },
+)
+export interface Table {
+  readonly id?: string
+  readonly name: string
+  readonly columns: readonly Column[]
+  readonly revLinks?: readonly RevLink[]
+}
+
+export const SchemaSchema = Type.Object(
+  {
+    tables: Type.Array(Type.Ref('Table')),
+    tablesOrder: Type.Optional(Type.Array(Type.String())),
+  },
+  {
+    ...closed,
+    $id: 'Schema',
+    title: 'Schema',
+    examples: [
+      {
+        tables: [
+          {
+            name: 'users',
+            columns: [
+              { name: 'email', type: 'email', unique: true },
+              { name: 'name', type: 'string' },
+            ],
+          },
+        ],
+      },
+    ],
+  },
+)
+export interface Schema {
+  readonly tables: readonly Table[]
+  readonly tablesOrder?: readonly string[]
+}

@@ -1,0 +1,109 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+import {
+  DatabaseNameSchema,
+  DateTimeSchema,
+  EmailSchema,
+  LabelSchema,
+  RecordIdSchema,
+  WorkspaceIdSchema,
+} from './names.js'
+
+const closed = { additionalProperties: false } as const
+
+const ImageSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: '^[^\\u0000]*$' })
+
+export const UpdateUserSchema = Type.Object(
+  { email: EmailSchema, fullname: LabelSchema, image: ImageSchema },
+  {
+    ...closed,
+    title: 'UpdateUser',
+    examples: [{ email: 'ada@example.com', fullname: 'Ada', image: '' }],
+  },
+)
+export type UpdateUser = Static<typeof UpdateUserSchema>
+
+export const UserSchema = Type.Object(
+  { id: RecordIdSchema, email: EmailSchema, fullname: Type.String(), image: Type.String() },
+  { $id: 'User', title: 'User' },
+)
+export type User = Static<typeof UserSchema>
+
+export const CreateUserSchema = Type.Object(
+  { email: EmailSchema, fullname: LabelSchema, image: Type.Optional(ImageSchema) },
+  {
+    ...closed,
+    title: 'CreateUser',
+    examples: [{ email: 'grace@example.com', fullname: 'Grace' }],
+  },
+)
+export type CreateUser = Static<typeof CreateUserSchema>
+
+export const CreatedUserSchema = Type.Object(
+  {
+    id: RecordIdSchema,
+    email: EmailSchema,
+    fullname: Type.String(),
+    image: Type.String(),
+    key: Type.String({ description: 'A first API key. It is shown this once.' }),
+  },
+  { title: 'CreatedUser' },
+)
+
+export const KeyScopeSchema = Type.Object(
+  {
+    workspaces: Type.Optional(Type.Array(WorkspaceIdSchema, { minItems: 1, maxItems: 100 })),
+    databases: Type.Optional(Type.Array(DatabaseNameSchema, { minItems: 1, maxItems: 100 })),
+    branches: Type.Optional(
+      Type.Array(
+        Type.String({
+          description: 'A branch name; `*` stands for any run of characters.',
+          minLength: 1,
+          maxLength: LIMITS.nameLengthMax,
+          pattern: '^[a-zA-Z0-9_\\-~*]+$',
+        }),
+        { minItems: 1, maxItems: 100 },
+      ),
+    ),
+    access: Type.Optional(Type.Enum(['read', 'write'])),
+  },
+  {
+    ...closed,
+    title: 'KeyScope',
+    description: 'What a key reaches. What is left out is not limited.',
+    examples: [{ databases: ['shop'], branches: ['preview-*'], access: 'write' }],
+  },
+)
+export type KeyScope = Static<typeof KeyScopeSchema>
+
+export const KeyNameParamsSchema = Type.Object({
+  keyName: Type.String({
+    minLength: 1,
+    maxLength: LIMITS.nameLengthMax,
+    pattern: '^[^\\u0000]*$',
+    examples: ['ci'],
+  }),
+})
+
+export const CreateKeySchema = Type.Object(
+  { expiresAt: Type.Optional(DateTimeSchema), scope: Type.Optional(KeyScopeSchema) },
+  { ...closed, title: 'CreateKey', examples: [{ scope: { access: 'read' } }] },
+)
+export type CreateKey = Static<typeof CreateKeySchema>
+
+const keyFields = {
+  name: Type.String(),
+  createdAt: DateTimeSchema,
+  expiresAt: Type.Optional(DateTimeSchema),
+  scope: Type.Optional(KeyScopeSchema),
+}
+
+export const KeyListSchema = Type.Object(
+  { keys: Type.Array(Type.Object(keyFields)) },
+  { title: 'KeyList' },
+)
+
+export const CreatedKeySchema = Type.Object(
+  { ...keyFields, key: Type.String({ description: 'The secret. It is shown this once.' }) },
+  { title: 'CreatedKey' },
+)

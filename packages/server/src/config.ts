@@ -1,0 +1,173 @@
+import path from 'node:path'
+import { LIMITS, type LimitName, type Limits } from '@offshoot/contract/limits'
+import type { Region } from '@offshoot/contract/workspaces'
+
+export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+interface Setting<Value> {
+  readonly env: string
+  readonly help: string
+  /** Shown in the documentation; `parse` gets undefined when the variable is not set. */
+  readonly fallback: string
+  /** Says what is allowed when a value is refused. */
+  readonly allowed: string
+  /** undefined means that the text is not allowed. */
+  parse(text: string | undefined): Value | undefined
+}
+
+const REGION_PATTERN = /^[a-z0-9][a-z0-9-]{0,61}$/
+const KEY_PATTERN = /^[A-Za-z0-9_]{8,255}$/
+
+/** The one table of settings: what is read from the environment, its default and its meaning. */
+const SETTINGS = {
+  port: setting({
+    env: 'OFFSHOOT_PORT',
+    help: 'Port to listen on. 0 picks a free one.',
+    fallback: '6001',
+    allowed: 'a whole number from 0 to 65535',
+    parse: (text) => wholeNumber(text ?? '6001', 0, 65535),
+  }),
+  host: setting({
+    env: 'OFFSHOOT_HOST',
+    help: 'Address to listen on. `0.0.0.0` serves every network interface.',
+    fallback: '127.0.0.1',
+    allowed: 'an IP address or a host name',
+    parse: (text = '127.0.0.1') => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
+  }),
+  dataDir: setting({
+    env: 'OFFSHOOT_DATA_DIR',
+    help: 'Folder of the embedded PostgreSQL, the files and the first API key.',
+    fallback: '.offshoot',
+    allowed: 'a path',
+    parse: (text = '.offshoot') =>
+      text === '' || text.includes('\0') ? undefined : path.resolve(text),
+  }),
+  databaseUrl: setting<string | null>({
+    env: 'OFFSHOOT_DATABASE_URL',
+    help: 'A PostgreSQL 15 or later to use instead of the embedded one.',
+    fallback: 'the embedded PostgreSQL',
+    allowed: 'an address such as postgresql://user:password@host:5432/database',
+    parse: (text) =>
+      text === undefined ? null : /^postgres(ql)?:\/\/.+/.test(text) ? text : undefined,
+  }),
+  apiKey: setting<string | null>({
+    env: 'OFFSHOOT_API_KEY',
+    help: 'The first user’s API key, instead of a generated one.',
+    fallback: 'generated at the first start',
+    allowed: '8 to 255 letters, digits and underscores',
+    parse: (text) => (text === undefined ? null : KEY_PATTERN.test(text) ? text : undefined),
+  }),
+  regions: setting<readonly Region[]>({
+    env: 'OFFSHOOT_REGIONS',
+    help: 'Regions that databases can be created in: `id` or `id=name`, separated by commas.',
+    fallback: 'local',
+    allowed: 'ids of lower-case letters, digits and hyphens, such as local or eu=Europe,us=America',
+    parse: (text) => parseRegions(text ?? 'local'),
+  }),
+  publicUrl: setting<string | null>({
+    env: 'OFFSHOOT_PUBLIC_URL',
+    help: 'The address clients reach this service at, when it differs from host and port.',
+    fallback: 'http:// with host and port',
+    allowed: 'an http or https address without a path',
+    parse: (text) => (text === undefined ? null : parseOrigin(text)),
+  }),
+  logLevel: setting<LogLevel>({
+    env: 'OFFSHOOT_LOG_LEVEL',
+    help: 'How much is written to standard error. `debug` has a line for each request.',
+    fallback: 'warn',
+    allowed: LOG_LEVELS.join(', '),
+    parse: (text) => LOG_LEVELS.find((level) => level === (text ?? 'warn')),
+  }),
+  poolMax: setting({
+    env: 'OFFSHOOT_POOL_MAX',
+    help: 'Connections to PostgreSQL that one process opens at the most.',
+    fallback: '20',
+    allowed: 'a whole number from 2 to 1000',
+    parse: (text) => wholeNumber(text ?? '20', 2, 1000),
+  }),
+}
+
+type SettingValues = {
+  readonly [Name in keyof typeof SETTINGS]: Exclude<
+    ReturnType<(typeof SETTINGS)[Name]['parse']>,
+    undefined
+  >
+}
+export type Config = SettingValues & { readonly limits: Limits }
+
+export class ConfigError extends Error {}
+
+/** Reads all settings; every wrong one is named, with what is allowed. */
+export function readConfig(env: NodeJS.ProcessEnv): Config {
+  const faults: string[] = []
+  const read = <Value>({ env: name, allowed, parse }: Setting<Value>): Value | undefined => {
+    // An empty variable is how shells and compose files say "not set".
+    const value = parse(env[name] === '' ? undefined : env[name])
+    if (value === undefined) faults.push(`${name}: [${env[name]}] is not ${allowed}`)
+    return value
+  }
+  const values = Object.fromEntries(
+    Object.entries(SETTINGS).map(([name, entry]) => [name, read(entry as Setting<unknown>)]),
+  )
+  const limits = Object.fromEntries(
+    limitSettings().map(([name, entry]) => [name, read(entry)]),
+  ) as unknown as Limits
+  const known = new Set(settingsTable().map((row) => row.env))
+  for (const name of Object.keys(env)) {
+    if (name.startsWith('OFFSHOOT_') && !name.startsWith('OFFSHOOT_TEST_') && !known.has(name)) {
+      faults.push(`${name}: is not a setting of this version`)
+    }
+  }
+  if (faults.length > 0) throw new ConfigError(faults.join('\n'))
+  return { ...(values as unknown as SettingValues), limits }
+}
+
+/** All settings for `--help` and the reference page. */
+export function settingsTable(): readonly Omit<Setting<unknown>, 'parse'>[] {
+  return [...Object.values(SETTINGS), ...limitSettings().map(([, entry]) => entry)]
+}
+
+/** Limits that the storage or the interface fixes; a smaller one would be a different interface. */
+function limitSettings(): [LimitName, Setting<number>][] {
+  return (Object.keys(LIMITS) as LimitName[]).map((name) => [
+    name,
+    {
+      env: `OFFSHOOT_LIMIT_${name.replace(/([A-Z0-9]+)/g, '_$1').toUpperCase()}`,
+      help: `Limit [${name}].`,
+      fallback: String(LIMITS[name]),
+      allowed: 'a whole number from 1',
+      parse: (text) => wholeNumber(text ?? String(LIMITS[name]), 1, Number.MAX_SAFE_INTEGER),
+    },
+  ])
+}
+
+function setting<Value>(entry: Setting<Value>): Setting<Value> {
+  return entry
+}
+
+function wholeNumber(text: string, min: number, max: number): number | undefined {
+  if (!/^\d{1,16}$/.test(text)) return undefined
+  const value = Number(text)
+  return value >= min && value <= max ? value : undefined
+}
+
+function parseRegions(text: string): readonly Region[] | undefined {
+  const regions = text.split(',').map((part) => {
+    const [id = '', name] = part.trim().split('=', 2)
+    return { id: id.trim(), name: name?.trim() || id.trim() }
+  })
+  const ids = new Set(regions.map((region) => region.id))
+  const valid = regions.every((region) => REGION_PATTERN.test(region.id))
+  return valid && ids.size === regions.length ? regions : undefined
+}
+
+function parseOrigin(text: string): string | undefined {
+  try {
+    const url = new URL(text)
+    const isOrigin = /^https?:$/.test(url.protocol) && url.pathname === '/' && url.search === ''
+    return isOrigin ? url.origin : undefined
+  } catch {
+    return undefined
+  }
+}

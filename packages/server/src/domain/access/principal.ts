@@ -1,0 +1,39 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { KeyScope } from '@offshoot/contract/users'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { hashSecret } from '../secrets.js'
+
+/** Who makes a request, and what the key allows. Only `authenticate` makes one. */
+export interface Principal {
+  readonly userId: string
+  readonly administrator: boolean
+  readonly keyId: string
+  readonly scope: KeyScope
+}
+
+const BEARER = /^Bearer ([A-Za-z0-9_]{1,255})$/i
+
+/**
+ * The user behind an `Authorization` header. Missing, malformed, unknown, expired and revoked keys
+ * take the same way through the same statement, so neither the answer nor its time tells them apart.
+ */
+export async function authenticate(
+  database: Queryable,
+  authorization: string | undefined,
+): Promise<Principal> {
+  const key = BEARER.exec(authorization ?? '')?.[1] ?? ''
+  const [row] = await database.query<{
+    keyId: string
+    userId: string
+    administrator: boolean
+    scope: KeyScope | null
+  }>(sql`
+    select k.id as "keyId", u.id as "userId", u.administrator, k.scope
+    from offshoot.api_keys k
+    join offshoot.users u on u.id = k.user_id
+    where k.hash = ${hashSecret(key)}
+      and (k.expires_at is null or k.expires_at > now())`)
+  if (row === undefined || key === '') throw new AppError('invalid_api_key', 'Invalid API key')
+  return { ...row, scope: row.scope ?? {} }
+}

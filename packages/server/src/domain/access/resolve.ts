@@ -1,0 +1,169 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Role } from '@offshoot/contract/workspaces'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import type { Principal } from './principal.js'
+import {
+  type Need,
+  requireAccess,
+  scopeReachesBranch,
+  scopeReachesDatabase,
+  scopeReachesWorkspace,
+} from './scope.js'
+
+declare const resolved: unique symbol
+
+/**
+ * Proof that a principal may act on a workspace, a database, a branch. Operations take these and not
+ * names, and only the functions below make them, so none can run on what was not checked.
+ */
+export interface WorkspaceAccess {
+  readonly [resolved]: true
+  readonly principal: Principal
+  readonly workspaceId: string
+  readonly role: Role
+}
+
+export interface DatabaseAccess extends WorkspaceAccess {
+  readonly databaseId: string
+  readonly databaseName: string
+  readonly region: string
+  readonly defaultBranchId: string
+}
+
+export interface BranchAccess extends DatabaseAccess {
+  readonly branchId: string
+  readonly branchName: string
+}
+
+/** How a data-plane address names its workspace; undefined when it does not. */
+export interface WorkspaceAddress {
+  readonly workspaceId: string
+  readonly region: string
+}
+
+export async function resolveWorkspace(
+  database: Queryable,
+  principal: Principal,
+  options: { workspaceId: string; need: Need },
+): Promise<WorkspaceAccess> {
+  const { workspaceId, need } = options
+  const [row] = scopeReachesWorkspace(principal.scope, workspaceId)
+    ? await database.query<{ role: Role }>(sql`
+        select role
+        from offshoot.members
+        where workspace_id = ${workspaceId} and user_id = ${principal.userId}`)
+    : []
+  if (row === undefined) throw workspaceNotFound(workspaceId)
+  requireAccess(principal.scope, need)
+  return { principal, workspaceId, role: row.role } as WorkspaceAccess
+}
+
+interface DatabaseRow {
+  readonly workspaceId: string
+  readonly role: Role
+  readonly databaseId: string | null
+  readonly databaseName: string | null
+  readonly region: string | null
+  readonly defaultBranchId: string | null
+}
+
+export async function resolveDatabase(
+  database: Queryable,
+  principal: Principal,
+  options: {
+    workspaceId: string
+    region?: string | undefined
+    databaseName: string
+    need: Need
+  },
+): Promise<DatabaseAccess> {
+  const { workspaceId, region, databaseName, need } = options
+  const [row] = scopeReachesWorkspace(principal.scope, workspaceId)
+    ? await database.query<DatabaseRow>(sql`
+        select m.workspace_id as "workspaceId", m.role, d.id as "databaseId",
+          d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"
+        from offshoot.members m
+        left join offshoot.databases d
+          on d.workspace_id = m.workspace_id and d.name = ${databaseName}
+        where m.workspace_id = ${workspaceId} and m.user_id = ${principal.userId}`)
+    : []
+  if (row === undefined) throw workspaceNotFound(workspaceId)
+  const isThere = row.databaseId !== null && (region === undefined || region === row.region)
+  if (!isThere || !scopeReachesDatabase(principal.scope, databaseName)) {
+    throw new AppError('database_not_found', `database [${databaseName}] not found`)
+  }
+  requireAccess(principal.scope, need)
+  return { principal, ...row } as unknown as DatabaseAccess
+}
+
+/** A database by a data-plane address. Without a workspace in it, the key must leave one choice. */
+export async function resolveAddressedDatabase(
+  database: Queryable,
+  principal: Principal,
+  options: { address: WorkspaceAddress | undefined; databaseName: string; need: Need },
+): Promise<DatabaseAccess> {
+  const { address, databaseName, need } = options
+  const target = address ?? {
+    workspaceId: await findOnlyWorkspace(database, principal, databaseName),
+    region: undefined,
+  }
+  return resolveDatabase(database, principal, { ...target, databaseName, need })
+}
+
+export async function resolveBranch(
+  database: Queryable,
+  principal: Principal,
+  options: {
+    address: WorkspaceAddress | undefined
+    databaseName: string
+    branchName: string
+    need: Need
+  },
+): Promise<BranchAccess> {
+  const { branchName } = options
+  const access = await resolveAddressedDatabase(database, principal, options)
+  const [row] = scopeReachesBranch(principal.scope, branchName)
+    ? await database.query<{ branchId: string }>(sql`
+        select id as "branchId"
+        from offshoot.branches
+        where database_id = ${access.databaseId} and name = ${branchName} and deleted_at is null`)
+    : []
+  if (row === undefined) {
+    throw new AppError('branch_not_found', `branch [${branchName}] not found`)
+  }
+  return { ...access, branchId: row.branchId, branchName }
+}
+
+async function findOnlyWorkspace(
+  database: Queryable,
+  principal: Principal,
+  databaseName: string,
+): Promise<string> {
+  const rows = await database.query<{ workspaceId: string }>(sql`
+    select m.workspace_id as "workspaceId"
+    from offshoot.members m
+    join offshoot.databases d on d.workspace_id = m.workspace_id and d.name = ${databaseName}
+    where m.user_id = ${principal.userId}`)
+  const reached = rows.filter((row) => scopeReachesWorkspace(principal.scope, row.workspaceId))
+  const [only] = reached
+  if (
+    only === undefined ||
+    reached.length > 1 ||
+    !scopeReachesDatabase(principal.scope, databaseName)
+  ) {
+    const found = reached.length > 1 ? 'more than one workspace' : 'no workspace'
+    throw new AppError(
+      'ambiguous_workspace',
+      `database [${databaseName}]: ${found} of this API key has it; name the workspace and region ` +
+        'in the host (http://{workspace}.{region}.localhost:6001/db/...) or as the first part of ' +
+        'the path (http://localhost:6001/{workspace}.{region}/db/...)',
+    )
+  }
+  return only.workspaceId
+}
+
+/** The same for a workspace that does not exist and one the caller may not know of. */
+function workspaceNotFound(workspaceId: string): AppError {
+  return new AppError('workspace_not_found', `workspace [${workspaceId}] not found`)
+}

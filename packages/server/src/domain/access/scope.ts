@@ -1,0 +1,70 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { KeyScope } from '@offshoot/contract/users'
+
+/** What an operation does to what it touches, as far as key scopes care. */
+export type Need = 'read' | 'write'
+
+export function scopeReachesWorkspace(scope: KeyScope, workspaceId: string): boolean {
+  return scope.workspaces?.includes(workspaceId) ?? true
+}
+
+export function scopeReachesDatabase(scope: KeyScope, databaseName: string): boolean {
+  return scope.databases?.includes(databaseName) ?? true
+}
+
+export function scopeReachesBranch(scope: KeyScope, branchName: string): boolean {
+  return scope.branches?.some((pattern) => matchesPattern(branchName, pattern)) ?? true
+}
+
+export function requireAccess(scope: KeyScope, need: Need): void {
+  if (need === 'write' && scope.access === 'read') {
+    throw new AppError('key_scope', 'this API key can only read')
+  }
+}
+
+/** For what concerns the user itself: a key for a part must not reach beyond it by making new keys. */
+export function requireUnlimited(scope: KeyScope): void {
+  if (scope.access === 'read' || scope.workspaces || scope.databases || scope.branches) {
+    throw new AppError('key_scope', 'this API key is limited by its scope and cannot do this')
+  }
+}
+
+/** For changes to a whole workspace. */
+export function requireWholeWorkspace(scope: KeyScope): void {
+  requireAccess(scope, 'write')
+  if (scope.databases || scope.branches) {
+    throw new AppError('key_scope', 'this API key is limited to a part of the workspace')
+  }
+}
+
+/** For changes to a whole database. */
+export function requireWholeDatabase(scope: KeyScope): void {
+  requireAccess(scope, 'write')
+  if (scope.branches) {
+    throw new AppError('key_scope', 'this API key is limited to some branches of the database')
+  }
+}
+
+/** `*` stands for any run of characters. Walks both texts once, so no pattern can take long. */
+export function matchesPattern(text: string, pattern: string): boolean {
+  let at = 0
+  let star = -1
+  let resume = 0
+  let position = 0
+  while (at < text.length) {
+    if (pattern[position] === '*') {
+      star = position++
+      resume = at
+    } else if (pattern[position] === text[at]) {
+      position++
+      at++
+    } else if (star >= 0) {
+      position = star + 1
+      at = ++resume
+    } else {
+      return false
+    }
+  }
+  while (pattern[position] === '*') position++
+  return position === pattern.length
+}

@@ -1,0 +1,117 @@
+import type { GitMappingEntry, ResolvedBranch } from '@offshoot/contract/branches'
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import type { DatabaseAccess } from '../access/resolve.js'
+import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
+import {
+  deleteGitBranch,
+  findBranchId,
+  findGate,
+  findGitBranch,
+  insertGitBranch,
+  listGitBranches,
+} from './queries.js'
+
+export async function readGitMapping(
+  database: Database,
+  access: DatabaseAccess,
+): Promise<{ gitBranch: string; branchName: string }[]> {
+  const rows = await listGitBranches(database, access.databaseId)
+  return rows.filter((row) => scopeReachesBranch(access.principal.scope, row.branchName))
+}
+
+/** Adds or overwrites an entry; the warning is there when it overwrote one. */
+export async function writeGitBranch(
+  database: Database,
+  access: DatabaseAccess,
+  entry: GitMappingEntry,
+): Promise<{ warning?: string }> {
+  requireWholeDatabase(access.principal.scope)
+  const { gitBranch } = entry
+  const branchName = mappedBranch(entry)
+  const { databaseId } = access
+  const { overwritten } = await runTransaction(database, async (transaction) => {
+    const branchId = await findBranchId(transaction, { databaseId, name: branchName })
+    if (branchId === undefined) {
+      throw new AppError('unknown_branch', `branch [${branchName}] not found`)
+    }
+    return insertGitBranch(transaction, { databaseId, gitBranch, branchId })
+  })
+  if (!overwritten) return {}
+  return {
+    warning: `Git branch [${gitBranch}] was already present in the mapping and was overwritten.`,
+  }
+}
+
+/** `xataBranch` is what clients of the dialect call the same field. */
+function mappedBranch({ serviceBranch, xataBranch }: GitMappingEntry): string {
+  const branchName = serviceBranch ?? xataBranch
+  if (branchName === undefined) {
+    throw new AppError('invalid_request', 'body: field [serviceBranch]: is required')
+  }
+  if (xataBranch !== undefined && xataBranch !== branchName) {
+    throw new AppError(
+      'invalid_request',
+      'body: fields [serviceBranch] and [xataBranch]: must be equal when both are given',
+    )
+  }
+  return branchName
+}
+
+export async function removeGitBranch(
+  database: Database,
+  access: DatabaseAccess,
+  options: { gitBranch: string },
+): Promise<void> {
+  requireWholeDatabase(access.principal.scope)
+  const found = await deleteGitBranch(database, {
+    databaseId: access.databaseId,
+    gitBranch: options.gitBranch,
+  })
+  if (!found) {
+    throw new AppError(
+      'git_branch_not_found',
+      `git branch [${options.gitBranch}] is not in the mapping`,
+    )
+  }
+}
+
+/** The branch that belongs to a git branch: mapped, of the same name, the fallback, the default. */
+export async function resolveGitBranch(
+  database: Database,
+  access: DatabaseAccess,
+  options: { gitBranch: string | undefined; fallbackBranch: string | undefined },
+): Promise<ResolvedBranch> {
+  const { databaseId } = access
+  const { gitBranch, fallbackBranch } = options
+  if (gitBranch !== undefined) {
+    const mapped = await findGitBranch(database, { databaseId, gitBranch })
+    if (mapped !== undefined) {
+      return reason(mapped, 'FOUND_IN_MAPPING', `Git branch [${gitBranch}] found in the mapping`)
+    }
+    if (await findBranchId(database, { databaseId, name: gitBranch })) {
+      return reason(
+        gitBranch,
+        'BRANCH_EXISTS',
+        `Branch [${gitBranch}] has the name of the git branch`,
+      )
+    }
+  }
+  if (fallbackBranch !== undefined) {
+    if (await findBranchId(database, { databaseId, name: fallbackBranch })) {
+      return reason(fallbackBranch, 'FALLBACK_BRANCH', 'Fallback branch of the request')
+    }
+  }
+  const main = await findGate(database, { databaseId, id: access.defaultBranchId })
+  if (main === undefined) throw new Error('a database must have its default branch')
+  return reason(main.name, 'DEFAULT_BRANCH', 'Default branch for this database')
+}
+
+function reason(
+  branch: string,
+  code: ResolvedBranch['reason']['code'],
+  message: string,
+): ResolvedBranch {
+  return { branch, reason: { code, message } }
+}

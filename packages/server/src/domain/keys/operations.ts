@@ -1,0 +1,66 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { CreateKey } from '@offshoot/contract/users'
+import type { Database } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import type { Principal } from '../access/principal.js'
+import { requireUnlimited } from '../access/scope.js'
+import { hashSecret, newApiKey } from '../secrets.js'
+import { deleteKey, insertKey, type KeyRow, listKeys } from './queries.js'
+
+export async function readKeys(database: Database, principal: Principal) {
+  return { keys: (await listKeys(database, principal.userId)).map(toKey) }
+}
+
+export async function createKey(
+  database: Database,
+  principal: Principal,
+  options: { name: string; fields: CreateKey; limits: Limits },
+) {
+  const { name, fields, limits } = options
+  requireUnlimited(principal.scope)
+  if (fields.expiresAt !== undefined && Date.parse(fields.expiresAt) <= Date.now()) {
+    throw new AppError('invalid_request', 'body: field [expiresAt]: must be in the future')
+  }
+  const key = newApiKey()
+  const row = await runTransaction(database, async (transaction) => {
+    const existing = await listKeys(transaction, principal.userId)
+    if (existing.some((other) => other.name === name)) {
+      throw new AppError('already_exists', `key [${name}] already exists`)
+    }
+    if (existing.length >= limits.keysPerUserMax) {
+      throw new AppError(
+        'limit_reached',
+        `a user can have at most ${limits.keysPerUserMax} API keys; delete one first`,
+      )
+    }
+    return insertKey(transaction, {
+      userId: principal.userId,
+      name,
+      hash: hashSecret(key),
+      expiresAt: fields.expiresAt,
+      scope: fields.scope,
+    })
+  })
+  if (row === undefined) throw new AppError('already_exists', `key [${name}] already exists`)
+  return { ...toKey(row), key }
+}
+
+export async function revokeKey(
+  database: Database,
+  principal: Principal,
+  options: { name: string },
+): Promise<void> {
+  requireUnlimited(principal.scope)
+  const found = await deleteKey(database, { userId: principal.userId, name: options.name })
+  if (!found) throw new AppError('key_not_found', `key [${options.name}] not found`)
+}
+
+function toKey(row: KeyRow) {
+  return {
+    name: row.name,
+    createdAt: row.createdAt.toISOString(),
+    ...(row.expiresAt === null ? {} : { expiresAt: row.expiresAt.toISOString() }),
+    ...(row.scope === null ? {} : { scope: row.scope }),
+  }
+}

@@ -1,0 +1,69 @@
+import type { KeyScope } from '@offshoot/contract/users'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+
+export interface KeyRow {
+  readonly name: string
+  readonly createdAt: Date
+  readonly expiresAt: Date | null
+  readonly scope: KeyScope | null
+}
+
+export async function listKeys(database: Queryable, userId: string): Promise<KeyRow[]> {
+  return database.query<KeyRow>(sql`
+    select name, created_at as "createdAt", expires_at as "expiresAt", scope
+    from offshoot.api_keys
+    where user_id = ${userId}
+    order by created_at, id`)
+}
+
+export async function insertKey(
+  database: Queryable,
+  key: {
+    userId: string
+    name: string
+    hash: Buffer
+    expiresAt?: string | undefined
+    scope?: KeyScope | undefined
+  },
+): Promise<KeyRow | undefined> {
+  const scope = key.scope === undefined ? null : JSON.stringify(key.scope)
+  const [row] = await database.query<KeyRow>(sql`
+    insert into offshoot.api_keys (user_id, name, hash, expires_at, scope)
+    values (${key.userId}, ${key.name}, ${key.hash}, ${key.expiresAt ?? null}, ${scope}::jsonb)
+    on conflict (user_id, name) do nothing
+    returning name, created_at as "createdAt", expires_at as "expiresAt", scope`)
+  return row
+}
+
+/** Makes the named key of the user hold this secret, whatever it held before. */
+export async function updateKeySecret(
+  database: Queryable,
+  key: { userId: string; name: string; hash: Buffer },
+): Promise<void> {
+  await database.query(sql`
+    insert into offshoot.api_keys (user_id, name, hash)
+    values (${key.userId}, ${key.name}, ${key.hash})
+    on conflict (user_id, name)
+    do update set hash = excluded.hash, stamp = nextval('offshoot.stamps')
+    where api_keys.hash <> excluded.hash`)
+}
+
+export async function deleteKey(
+  database: Queryable,
+  key: { userId: string; name: string },
+): Promise<boolean> {
+  const rows = await database.query(sql`
+    delete from offshoot.api_keys
+    where user_id = ${key.userId} and name = ${key.name}
+    returning id`)
+  return rows.length > 0
+}
+
+/** Makes every process look again at what the user's keys may reach. */
+export async function updateKeyStamps(database: Queryable, userId: string): Promise<void> {
+  await database.query(sql`
+    update offshoot.api_keys
+    set stamp = nextval('offshoot.stamps')
+    where user_id = ${userId}`)
+}

@@ -1,0 +1,49 @@
+import type { StoredTable } from '../../rows/stored-schema.js'
+
+export type LinkTarget = { readonly tableId: number } | { readonly missing: string }
+
+/**
+ * The links that a migration adds. A link means the table that has the name when the column is
+ * added, whatever that table is called later; if there is none, the next table that gets the name.
+ */
+export class AddedLinks {
+  readonly #bound = new Map<number, number[]>()
+  readonly #waiting = new Map<string, number[]>()
+
+  add(columnId: number, name: string, table: StoredTable | undefined): void {
+    if (table) append(this.#bound, table.id, [columnId])
+    else append(this.#waiting, name, [columnId])
+  }
+
+  tableNamed(table: StoredTable): void {
+    const waiting = this.#waiting.get(table.name)
+    if (!waiting) return
+    this.#waiting.delete(table.name)
+    append(this.#bound, table.id, waiting)
+  }
+
+  tableRemoved(table: StoredTable): void {
+    const bound = this.#bound.get(table.id)
+    if (!bound) return
+    this.#bound.delete(table.id)
+    append(this.#waiting, table.name, bound)
+  }
+
+  /** Where each added link leads, by column id. */
+  targets(): Map<number, LinkTarget> {
+    const targets = new Map<number, LinkTarget>()
+    for (const [tableId, columnIds] of this.#bound) {
+      for (const columnId of columnIds) targets.set(columnId, { tableId })
+    }
+    for (const [missing, columnIds] of this.#waiting) {
+      for (const columnId of columnIds) targets.set(columnId, { missing })
+    }
+    return targets
+  }
+}
+
+function append<Key>(lists: Map<Key, number[]>, key: Key, values: readonly number[]): void {
+  const list = lists.get(key)
+  if (list) for (const value of values) list.push(value)
+  else lists.set(key, [...values])
+}

@@ -1,0 +1,34 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import type { StoredSchema } from '../../rows/stored-schema.js'
+import type { SchemaChange } from './schema-change.js'
+import { type EditOptions, SchemaDraft } from './schema-draft.js'
+
+/** The schema after a migration, and what the migration changes in the storage. */
+export function applyOperations(
+  schema: StoredSchema,
+  operations: readonly SchemaOperation[],
+  options: EditOptions,
+): { schema: StoredSchema; changes: readonly SchemaChange[] } {
+  const { schemaOperationsMax } = options.limits
+  if (operations.length > schemaOperationsMax) {
+    throw new AppError(
+      'invalid_schema',
+      `a migration cannot have more than ${schemaOperationsMax} operations`,
+    )
+  }
+  const draft = new SchemaDraft(schema, options)
+  for (const operation of operations) applyOperation(draft, operation)
+  return draft.finish()
+}
+
+function applyOperation(draft: SchemaDraft, operation: SchemaOperation): void {
+  if ('addTable' in operation) draft.addTable(operation.addTable.table)
+  else if ('removeTable' in operation) draft.removeTable(operation.removeTable.table)
+  else if ('renameTable' in operation) draft.renameTable(operation.renameTable)
+  else if ('addColumn' in operation) {
+    draft.addColumn(operation.addColumn.table, operation.addColumn.column)
+  } else if ('removeColumn' in operation) {
+    draft.removeColumn(operation.removeColumn.table, operation.removeColumn.column)
+  } else draft.renameColumn(operation.renameColumn.table, operation.renameColumn)
+}

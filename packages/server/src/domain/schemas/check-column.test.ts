@@ -1,0 +1,205 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
+import { describe, expect, test } from 'vitest'
+import { type ColumnChecks, checkColumn, checkColumnName, countColumns } from './check-column.js'
+
+const checks: ColumnChecks = {
+  limits: LIMITS,
+  checkDefault: (_column, text) => (text === 'bad' ? 'is bad' : undefined),
+}
+
+/** A column of the type with all that the type requires. */
+function columnOf(type: ColumnType, rest: Partial<Column> = {}): Column {
+  return {
+    name: 'c',
+    type,
+    ...(type === 'link' && { link: { table: 'users' } }),
+    ...(type === 'vector' && { vector: { dimension: 3 } }),
+    ...(type === 'object' && { columns: [{ name: 'n', type: 'string' }] }),
+    ...rest,
+  }
+}
+
+function objectOf(columns: readonly Column[]): Column {
+  return { name: 'o', type: 'object', columns }
+}
+
+function nest(depth: number): Column {
+  return depth === 0 ? { name: 'leaf', type: 'int' } : objectOf([nest(depth - 1)])
+}
+
+describe('names', () => {
+  test.each(['a', 'A-b_c~9', 'identity', '__proto__', 'x'.repeat(255)])('accepts %s', (name) => {
+    expect(checkColumn({ name, type: 'int' }, checks)).toBeUndefined()
+    expect(checkColumnName(name, LIMITS)).toBeUndefined()
+  })
+
+  test.each([
+    ['', 'name is empty'],
+    ['a.b', 'name may hold only letters, digits, underscores, hyphens and ~'],
+    ['a b', 'name may hold only letters, digits, underscores, hyphens and ~'],
+    ['a\n', 'name may hold only letters, digits, underscores, hyphens and ~'],
+    ['é', 'name may hold only letters, digits, underscores, hyphens and ~'],
+    ['x'.repeat(256), 'name is longer than 255 characters'],
+    ['id', 'name is reserved'],
+    ['Xata', 'name is reserved'],
+    ['SERVICE', 'name is reserved'],
+  ])('refuses %j', (name, fault) => {
+    expect(checkColumn({ name, type: 'int' }, checks)).toBe(`column [${name}]: ${fault}`)
+    expect(checkColumnName(name, LIMITS)).toBe(fault)
+  })
+})
+
+describe('types', () => {
+  test.each(COLUMN_TYPES)('accepts %s with what it requires', (type) => {
+    expect(checkColumn(columnOf(type), checks)).toBeUndefined()
+  })
+
+  test.each(['number', '', 'constructor'])('refuses the unknown type %j', (type) => {
+    expect(checkColumn({ name: 'c', type: type as ColumnType }, checks)).toBe(
+      `column [c]: type [${type}] is unknown`,
+    )
+  })
+
+  const fields: [keyof Column, ColumnType, Partial<Column>][] = [
+    ['link', 'link', { link: { table: 'users' } }],
+    ['vector', 'vector', { vector: { dimension: 3 } }],
+    ['file', 'file', { file: {} }],
+    ['file[]', 'file[]', { 'file[]': { defaultPublicAccess: true } }],
+    ['columns', 'object', { columns: [{ name: 'n', type: 'int' }] }],
+  ]
+  for (const [field, owner, rest] of fields) {
+    test.each(COLUMN_TYPES)(`${field} is for ${owner}, given for %s`, (type) => {
+      expect(checkColumn({ ...columnOf(type), ...rest }, checks)).toBe(
+        type === owner
+          ? undefined
+          : `column [c]: type mismatch: type [${type}] is not valid for field [${field}]`,
+      )
+    })
+  }
+
+  test.each([
+    [{ name: 'c', type: 'link' }, 'field [link] is required for type [link]'],
+    [{ name: 'c', type: 'vector' }, 'field [vector] is required for type [vector]'],
+    [{ name: 'c', type: 'object' }, 'field [columns] is required for type [object]'],
+    [{ name: 'c', type: 'object', columns: [] }, 'field [columns] is required for type [object]'],
+  ] satisfies [Column, string][])('refuses %j', (column, fault) => {
+    expect(checkColumn(column, checks)).toBe(`column [c]: ${fault}`)
+  })
+
+  test.each([
+    [1, false],
+    [2, true],
+    [10_000, true],
+    [10_001, false],
+    [2.5, false],
+    [Number.NaN, false],
+  ])('a vector of %d dimensions', (dimension, fits) => {
+    expect(checkColumn(columnOf('vector', { vector: { dimension } }), checks)).toBe(
+      fits ? undefined : 'column [c]: vector dimension must be a whole number from 2 to 10000',
+    )
+  })
+})
+
+describe('constraints', () => {
+  const unique: readonly ColumnType[] = ['string', 'email', 'int', 'float', 'datetime', 'link']
+  const valued: readonly ColumnType[] = [
+    ...['string', 'text', 'email', 'int', 'float', 'bool', 'datetime', 'json'],
+  ] as ColumnType[]
+
+  const refusal = (type: ColumnType, field: string) =>
+    `column [c]: type mismatch: type [${type}] is not valid for field [${field}]`
+
+  test.each(COLUMN_TYPES)('unique on %s', (type) => {
+    expect(checkColumn(columnOf(type, { unique: true }), checks)).toBe(
+      unique.includes(type) ? undefined : refusal(type, 'unique'),
+    )
+  })
+
+  test.each(COLUMN_TYPES)('notNull on %s', (type) => {
+    expect(checkColumn(columnOf(type, { notNull: true }), checks)).toBe(
+      valued.includes(type) ? undefined : refusal(type, 'notNull'),
+    )
+  })
+
+  test.each(COLUMN_TYPES)('a default value on %s', (type) => {
+    expect(checkColumn(columnOf(type, { defaultValue: 'fine' }), checks)).toBe(
+      valued.includes(type) ? undefined : refusal(type, 'defaultValue'),
+    )
+  })
+
+  test.each(COLUMN_TYPES)('constraints that are false say nothing about %s', (type) => {
+    expect(checkColumn(columnOf(type, { unique: false, notNull: false }), checks)).toBeUndefined()
+  })
+
+  test('the column type judges the default value', () => {
+    expect(checkColumn(columnOf('int', { defaultValue: 'bad' }), checks)).toBe(
+      'column [c]: default value: is bad',
+    )
+  })
+
+  test('unique goes with notNull and not with a default value', () => {
+    expect(checkColumn(columnOf('string', { unique: true, notNull: true }), checks)).toBeUndefined()
+    expect(checkColumn(columnOf('string', { unique: true, defaultValue: 'x' }), checks)).toBe(
+      'column [c]: a unique column cannot have a default value',
+    )
+  })
+})
+
+describe('nested columns', () => {
+  test.each(COLUMN_TYPES)('%s inside an object', (type) => {
+    const isFile = type === 'file' || type === 'file[]'
+    expect(checkColumn(objectOf([columnOf(type)]), checks)).toBe(
+      isFile ? `column [o]: column [c]: type [${type}] is not allowed inside an object` : undefined,
+    )
+  })
+
+  test.each([
+    ['notNull', { notNull: true }],
+    ['unique', { unique: true }],
+    ['defaultValue', { defaultValue: 'fine' }],
+  ] satisfies [string, Partial<Column>][])('%s is not allowed inside an object', (field, rest) => {
+    expect(checkColumn(objectOf([columnOf('string', rest)]), checks)).toBe(
+      `column [o]: column [c]: field [${field}] is not allowed inside an object`,
+    )
+  })
+
+  test('names are unique among siblings only, ignoring case', () => {
+    const inner = objectOf([{ name: 'a', type: 'int' }])
+    expect(checkColumn(objectOf([{ name: 'a', type: 'int' }, inner]), checks)).toBeUndefined()
+    expect(
+      checkColumn(
+        objectOf([
+          { name: 'a', type: 'int' },
+          { name: 'A', type: 'int' },
+        ]),
+        checks,
+      ),
+    ).toBe('column [o]: column [A]: name is taken')
+  })
+
+  test('the rules for names and types hold inside', () => {
+    expect(checkColumn(objectOf([{ name: 'Id', type: 'int' }]), checks)).toBe(
+      'column [o]: column [Id]: name is reserved',
+    )
+    expect(checkColumn(objectOf([objectOf([{ name: 'l', type: 'link' }])]), checks)).toBe(
+      'column [o]: column [o]: column [l]: field [link] is required for type [link]',
+    )
+  })
+
+  test('objects nest 8 deep and not deeper', () => {
+    expect(checkColumn(nest(8), checks)).toBeUndefined()
+    expect(checkColumn(nest(9), checks)).toMatch(/objects are nested more than 8 deep$/)
+  })
+
+  test('nesting beyond all reason is refused without being walked', () => {
+    let column: Column = { name: 'leaf', type: 'int' }
+    for (let depth = 0; depth < 100_000; depth += 1) column = objectOf([column])
+    expect(checkColumn(column, checks)).toMatch(/objects are nested more than 8 deep$/)
+  })
+
+  test('an object counts with all that is in it', () => {
+    expect(countColumns({ name: 'c', type: 'int' })).toBe(1)
+    expect(countColumns(nest(3))).toBe(4)
+  })
+})

@@ -1,0 +1,121 @@
+import type { Limits } from '@offshoot/contract/limits'
+import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
+import { checkName } from './check-name.js'
+
+export interface ColumnChecks {
+  readonly limits: Limits
+  /** What is wrong with a default value, if anything; the column types know. */
+  checkDefault(column: Column, text: string): string | undefined
+}
+
+const RESERVED_NAMES: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
+
+/** Which type each field that describes a type belongs to. */
+const TYPE_FIELDS = [
+  ['link', 'link'],
+  ['vector', 'vector'],
+  ['file', 'file'],
+  ['file[]', 'file[]'],
+  ['columns', 'object'],
+] as const satisfies readonly (readonly [keyof Column, ColumnType])[]
+
+/**
+ * What is wrong with the definition of a column, if anything. Whether its name is free and whether
+ * the table it links to exists are questions to the schema, not to the column.
+ */
+export function checkColumn(column: Column, checks: ColumnChecks): string | undefined {
+  return named(
+    column,
+    checkAnyColumn(column, checks) ??
+      checkConstraints(column, checks) ??
+      checkNested(column, checks, 1),
+  )
+}
+
+/** What is wrong with the name of a column, if anything. */
+export function checkColumnName(name: string, limits: Limits): string | undefined {
+  const isReserved = RESERVED_NAMES.has(name.toLowerCase())
+  return checkName(name, limits) ?? (isReserved ? 'name is reserved' : undefined)
+}
+
+interface Nesting {
+  readonly columns?: readonly Nesting[]
+}
+
+/** How many columns of a table a column takes: itself and those nested in it. */
+export function countColumns(column: Nesting): number {
+  return (column.columns ?? []).reduce((count, nested) => count + countColumns(nested), 1)
+}
+
+function named(column: Column, fault: string | undefined): string | undefined {
+  return fault === undefined ? undefined : `column [${column.name}]: ${fault}`
+}
+
+function checkAnyColumn(column: Column, { limits }: ColumnChecks): string | undefined {
+  const nameFault = checkColumnName(column.name, limits)
+  if (nameFault !== undefined) return nameFault
+  if (!COLUMN_TYPES.includes(column.type)) return `type [${column.type}] is unknown`
+  for (const [field, type] of TYPE_FIELDS) {
+    if (column[field] !== undefined && column.type !== type) return mismatch(column, field)
+  }
+  if (column.type === 'link' && column.link === undefined) return missing(column, 'link')
+  if (column.type === 'vector') return checkVector(column, limits)
+  if (column.type === 'object' && !column.columns?.length) return missing(column, 'columns')
+  return undefined
+}
+
+function checkVector(column: Column, limits: Limits): string | undefined {
+  if (column.vector === undefined) return missing(column, 'vector')
+  const { vectorDimensionMin: min, vectorDimensionMax: max } = limits
+  const { dimension } = column.vector
+  if (Number.isInteger(dimension) && dimension >= min && dimension <= max) return undefined
+  return `vector dimension must be a whole number from ${min} to ${max}`
+}
+
+function checkConstraints(column: Column, checks: ColumnChecks): string | undefined {
+  const { allows } = COLUMN_TYPE_ENTRIES[column.type]
+  if (column.unique && !allows.unique) return mismatch(column, 'unique')
+  if (column.notNull && !allows.notNull) return mismatch(column, 'notNull')
+  if (column.defaultValue === undefined) return undefined
+  if (!allows.defaultValue) return mismatch(column, 'defaultValue')
+  // A second row that takes the default could never be stored.
+  if (column.unique) return 'a unique column cannot have a default value'
+  const fault = checks.checkDefault(column, column.defaultValue)
+  return fault === undefined ? undefined : `default value: ${fault}`
+}
+
+function checkNested(column: Column, checks: ColumnChecks, depth: number): string | undefined {
+  if (column.columns === undefined) return undefined
+  const { objectDepthMax } = checks.limits
+  if (depth > objectDepthMax) return `objects are nested more than ${objectDepthMax} deep`
+  const names = new Set<string>()
+  for (const nested of column.columns) {
+    const fault =
+      checkAnyColumn(nested, checks) ??
+      checkInsideObject(nested) ??
+      (names.has(nested.name.toLowerCase()) ? 'name is taken' : undefined) ??
+      checkNested(nested, checks, depth + 1)
+    if (fault !== undefined) return named(nested, fault)
+    names.add(nested.name.toLowerCase())
+  }
+  return undefined
+}
+
+function checkInsideObject(column: Column): string | undefined {
+  if (isFileType(column.type)) return `type [${column.type}] is not allowed inside an object`
+  if (column.notNull) return 'field [notNull] is not allowed inside an object'
+  if (column.unique) return 'field [unique] is not allowed inside an object'
+  if (column.defaultValue !== undefined) {
+    return 'field [defaultValue] is not allowed inside an object'
+  }
+  return undefined
+}
+
+function mismatch(column: Column, field: keyof Column): string {
+  return `type mismatch: type [${column.type}] is not valid for field [${field}]`
+}
+
+function missing(column: Column, field: keyof Column): string {
+  return `field [${field}] is required for type [${column.type}]`
+}

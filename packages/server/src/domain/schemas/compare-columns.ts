@@ -1,0 +1,50 @@
+import type { Column } from '@offshoot/contract/schema'
+
+export interface ColumnDifference {
+  readonly removed: readonly string[]
+  readonly added: readonly Column[]
+}
+
+/**
+ * The columns to remove and to add so that one list becomes the other, whatever their order. A
+ * column that changed is in both. One that is listed twice is added twice, which is then refused.
+ */
+export function compareColumns(
+  source: readonly Column[],
+  target: readonly Column[],
+): ColumnDifference {
+  const kept = new Map(source.map((column) => [column.name, column]))
+  const added: Column[] = []
+  const keptNames = new Set<string>()
+  for (const column of target) {
+    const old = kept.get(column.name)
+    if (old && !keptNames.has(column.name) && isSameColumn(old, column)) keptNames.add(column.name)
+    else added.push(column)
+  }
+  const removed = source.map(({ name }) => name).filter((name) => !keptNames.has(name))
+  return { removed, added }
+}
+
+function isSameColumn(one: Column, other: Column): boolean {
+  return (
+    one.name === other.name &&
+    one.type === other.type &&
+    one.link?.table === other.link?.table &&
+    one.vector?.dimension === other.vector?.dimension &&
+    isPublic(one) === isPublic(other) &&
+    (one.notNull ?? false) === (other.notNull ?? false) &&
+    (one.unique ?? false) === (other.unique ?? false) &&
+    one.defaultValue === other.defaultValue &&
+    isSameList(one.columns ?? [], other.columns ?? [])
+  )
+}
+
+function isSameList(source: readonly Column[], target: readonly Column[]): boolean {
+  if (source.length !== target.length) return false
+  const { removed, added } = compareColumns(source, target)
+  return removed.length === 0 && added.length === 0
+}
+
+function isPublic(column: Column): boolean {
+  return (column.file ?? column['file[]'])?.defaultPublicAccess ?? false
+}

@@ -1,0 +1,251 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import { COLUMN_TYPES, type Column, type Schema } from '@offshoot/contract/schema'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { applyOperations } from './apply-operations.js'
+import { compareSchemas } from './compare-schemas.js'
+import { toPublicSchema } from './public-schema.js'
+import { readSchema } from './read-schema.js'
+import type { EditOptions } from './schema-draft.js'
+
+function editOptions(): EditOptions {
+  let id = 0
+  return {
+    limits: LIMITS,
+    nextId: () => {
+      id += 1
+      return id
+    },
+    checkDefault: () => undefined,
+    defaultFill: ({ defaultValue }) => defaultValue,
+  }
+}
+
+const users = { name: 'users', columns: [{ name: 'name', type: 'string' }] } as const
+const orders = {
+  name: 'orders',
+  columns: [{ name: 'owner', type: 'link', link: { table: 'users' } }],
+} as const
+
+describe('compareSchemas', () => {
+  test('equal schemas need no edit, whatever their order, ids, links back and table order', () => {
+    const one: Schema = { tables: [users, orders], tablesOrder: ['orders', 'users'] }
+    const other: Schema = {
+      tables: [orders, { ...users, id: 'tbl_1', revLinks: [{ table: 'orders', column: 'owner' }] }],
+    }
+    expect(compareSchemas(one, other)).toEqual([])
+  })
+
+  test('all tables are added before any column', () => {
+    expect(compareSchemas({ tables: [] }, { tables: [orders, users] })).toEqual([
+      { addTable: { table: 'orders' } },
+      { addTable: { table: 'users' } },
+      { addColumn: { table: 'orders', column: orders.columns[0] } },
+      { addColumn: { table: 'users', column: users.columns[0] } },
+    ])
+  })
+
+  test('a linked table goes with the column that links to it', () => {
+    expect(
+      compareSchemas({ tables: [users, orders] }, { tables: [{ name: 'orders', columns: [] }] }),
+    ).toEqual([
+      { removeColumn: { table: 'orders', column: 'owner' } },
+      { removeTable: { table: 'users' } },
+    ])
+  })
+
+  test('a link to another table is another column', () => {
+    const target: Schema = {
+      tables: [
+        users,
+        { name: 'orders', columns: [{ name: 'owner', type: 'link', link: { table: 'orders' } }] },
+      ],
+    }
+    expect(compareSchemas({ tables: [users, orders] }, target)).toEqual([
+      { removeColumn: { table: 'orders', column: 'owner' } },
+      {
+        addColumn: {
+          table: 'orders',
+          column: { name: 'owner', type: 'link', link: { table: 'orders' } },
+        },
+      },
+    ])
+  })
+
+  test('a name in another case takes the place of the old one', () => {
+    const source = readSchema({ tables: [users, orders] }, editOptions())
+    const target: Schema = {
+      tables: [
+        { ...users, name: 'Users' },
+        {
+          name: 'orders',
+          columns: [{ name: 'Owner', type: 'link', link: { table: 'Users' } }],
+        },
+      ],
+    }
+    const operations = compareSchemas(toPublicSchema(source), target)
+    const { schema } = applyOperations(source, operations, editOptions())
+    expect(compareSchemas(toPublicSchema(schema), target)).toEqual([])
+  })
+
+  test('file access compares by meaning', () => {
+    const tables = (column: Partial<Column>): Schema => ({
+      tables: [{ name: 't', columns: [{ name: 'f', type: 'file', ...column }] }],
+    })
+    expect(compareSchemas(tables({}), tables({ file: {} }))).toEqual([])
+    expect(compareSchemas(tables({}), tables({ file: { defaultPublicAccess: false } }))).toEqual([])
+    expect(
+      compareSchemas(tables({}), tables({ file: { defaultPublicAccess: true } })),
+    ).toHaveLength(2)
+  })
+})
+
+describe('readSchema', () => {
+  test('keeps the table order that was sent', () => {
+    const sent: Schema = { tables: [users, orders], tablesOrder: ['orders', 'users'] }
+    expect(toPublicSchema(readSchema(sent, editOptions())).tablesOrder).toEqual(['orders', 'users'])
+  })
+
+  test.each([
+    [{ tables: [users, users] }, 'table [users] already exists'],
+    [{ tables: [users, { ...users, name: 'Users' }] }, 'table [users] already exists'],
+    [{ tables: [orders] }, 'table [orders]: column [owner]: linked table [users] not found'],
+    [
+      { tables: [{ name: 'users', columns: [...users.columns, ...users.columns] }] },
+      'table [users]: column [name] already exists',
+    ],
+    [
+      { tables: [{ name: 'users', columns: [{ name: 'id', type: 'int' }] }] },
+      'table [users]: column [id]: name is reserved',
+    ],
+  ] satisfies [Schema, string][])('refuses %j', (schema, message) => {
+    expect(() => readSchema(schema, editOptions())).toThrow(message)
+  })
+
+  test('takes more tables and columns than a migration takes operations', () => {
+    const options = editOptions()
+    const limits = { ...LIMITS, schemaOperationsMax: 1 }
+    expect(readSchema({ tables: [users, orders] }, { ...options, limits }).tables).toHaveLength(2)
+  })
+})
+
+const tableNames = ['a', 'A', 'b', 'c', 'd-1', '__proto__']
+const columnNames = ['x', 'X', 'y', 'z', 'constructor']
+
+const uniqueByName = <Item extends { name: string }>(item: fc.Arbitrary<Item>, maxLength: number) =>
+  fc.uniqueArray(item, { maxLength, selector: ({ name }) => name.toLowerCase() })
+
+/** A schema that is valid, with links among its own tables, also nested ones. */
+const validSchema: fc.Arbitrary<Schema> = fc
+  .uniqueArray(fc.constantFrom(...tableNames), {
+    selector: (name) => name.toLowerCase(),
+    minLength: 0,
+  })
+  .chain((names) =>
+    fc
+      .tuple(
+        ...names.map((name) => fc.record({ name: fc.constant(name), columns: columns(names) })),
+      )
+      .map((tables) => ({ tables })),
+  )
+
+function columns(tables: readonly string[]): fc.Arbitrary<Column[]> {
+  const nested = fc.record({
+    name: fc.constantFrom(...columnNames),
+    type: fc.constantFrom('int', 'string', 'link', 'vector'),
+  })
+  const column = fc
+    .record({
+      name: fc.constantFrom(...columnNames),
+      type: fc.constantFrom(...COLUMN_TYPES),
+      table: fc.constantFrom(...tables),
+      dimension: fc.integer({ min: 2, max: 3 }),
+      flag: fc.boolean(),
+      defaultValue: fc.option(fc.constantFrom('1', '2'), { nil: undefined }),
+      nested: uniqueByName(nested, 3).filter((list) => list.length > 0),
+    })
+    .map((draft): Column => {
+      const { name, type, table, dimension, flag, defaultValue } = draft
+      const detail = (inner: string) => ({
+        ...(inner === 'link' && { link: { table } }),
+        ...(inner === 'vector' && { vector: { dimension } }),
+      })
+      const base = { name, type, ...detail(type) }
+      if (type === 'int' || type === 'json') {
+        return { ...base, notNull: flag, ...(defaultValue !== undefined && { defaultValue }) }
+      }
+      if (type === 'string' || type === 'email' || type === 'link') return { ...base, unique: flag }
+      if (type === 'file') return { ...base, file: { defaultPublicAccess: flag } }
+      if (type === 'file[]') return { ...base, 'file[]': flag ? { defaultPublicAccess: true } : {} }
+      if (type !== 'object') return base
+      return {
+        ...base,
+        columns: draft.nested.map((leaf) => ({ ...leaf, ...detail(leaf.type) }) as Column),
+      }
+    })
+  return uniqueByName(column, 4)
+}
+
+/** A schema without what comparing ignores. */
+function essence(schema: Schema) {
+  const sort = (list: readonly Column[]): unknown[] =>
+    [...list]
+      .sort((one, other) => (one.name < other.name ? -1 : 1))
+      .map((column) => ({
+        ...column,
+        notNull: column.notNull ?? false,
+        unique: column.unique ?? false,
+        file: column.file?.defaultPublicAccess ?? false,
+        'file[]': column['file[]']?.defaultPublicAccess ?? false,
+        columns: sort(column.columns ?? []),
+      }))
+  return new Map(schema.tables.map((table) => [table.name, sort(table.columns)]))
+}
+
+describe('for any two schemas', () => {
+  test('applying the comparison to the source gives the target', () => {
+    fc.assert(
+      fc.property(validSchema, validSchema, (source, target) => {
+        const options = editOptions()
+        const stored = readSchema(source, options)
+        const operations = compareSchemas(toPublicSchema(stored), target)
+        const { schema } = applyOperations(stored, operations, options)
+        expect(essence(toPublicSchema(schema))).toEqual(essence(target))
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  test('nothing is edited when they are equal, and something when they are not', () => {
+    fc.assert(
+      fc.property(validSchema, validSchema, (source, target) => {
+        expect(compareSchemas(source, source)).toEqual([])
+        const isSame = compareSchemas(source, target).length === 0
+        const [one, other] = [essence(source), essence(target)]
+        if (isSame) expect(one).toEqual(other)
+        else expect(one).not.toEqual(other)
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  test('reading what is shown gives the same schema', () => {
+    fc.assert(
+      fc.property(validSchema, (schema) => {
+        const shown = toPublicSchema(readSchema(schema, editOptions()))
+        expect(toPublicSchema(readSchema(shown, editOptions()))).toEqual(shown)
+        expect(essence(shown)).toEqual(essence(schema))
+      }),
+    )
+  })
+
+  test('no table is added after a column', () => {
+    fc.assert(
+      fc.property(validSchema, validSchema, (source, target) => {
+        const kinds = compareSchemas(source, target).flatMap(Object.keys)
+        const firstColumn = kinds.indexOf('addColumn')
+        expect(firstColumn === -1 || kinds.lastIndexOf('addTable') < firstColumn).toBe(true)
+      }),
+    )
+  })
+})

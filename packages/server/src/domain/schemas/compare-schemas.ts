@@ -1,0 +1,25 @@
+import type { Schema } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { compareColumns } from './compare-columns.js'
+
+/**
+ * The edits that turn one schema into another; tables and columns are the same when their names
+ * are. Names become free before they are used again, and every table is there before the columns
+ * that may link to it.
+ */
+export function compareSchemas(source: Schema, target: Schema): SchemaOperation[] {
+  const sourceTables = new Map(source.tables.map((table) => [table.name, table]))
+  const removeColumns: SchemaOperation[] = []
+  const addTables: SchemaOperation[] = []
+  const addColumns: SchemaOperation[] = []
+  for (const { name: table, columns } of target.tables) {
+    const old = sourceTables.get(table)
+    // Deleting it here makes a table that is listed twice an added one, which is then refused.
+    if (!sourceTables.delete(table)) addTables.push({ addTable: { table } })
+    const { removed, added } = compareColumns(old?.columns ?? [], columns)
+    for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
+    for (const column of added) addColumns.push({ addColumn: { table, column } })
+  }
+  const removeTables = [...sourceTables.keys()].map((table) => ({ removeTable: { table } }))
+  return [...removeColumns, ...removeTables, ...addTables, ...addColumns]
+}

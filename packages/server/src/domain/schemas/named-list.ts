@@ -1,0 +1,48 @@
+interface Named {
+  readonly id: number
+  readonly name: string
+}
+
+/** Things with ids and names, in the order they were added. Names differ by more than case. */
+export class NamedList<Item extends Named> {
+  readonly #byId = new Map<number, Item>()
+  readonly #byName = new Map<string, Item>()
+
+  constructor(items: readonly Item[]) {
+    for (const item of items) this.set(item)
+  }
+
+  /** Adds an item, or puts another one of the same id in its place. */
+  set(item: Item): void {
+    this.#forgetName(item.id)
+    this.#byId.set(item.id, item)
+    this.#byName.set(item.name.toLowerCase(), item)
+  }
+
+  delete(id: number): void {
+    this.#forgetName(id)
+    this.#byId.delete(id)
+  }
+
+  get(id: number): Item | undefined {
+    return this.#byId.get(id)
+  }
+
+  find(name: string): Item | undefined {
+    const item = this.findIgnoringCase(name)
+    return item?.name === name ? item : undefined
+  }
+
+  findIgnoringCase(name: string): Item | undefined {
+    return this.#byName.get(name.toLowerCase())
+  }
+
+  items(): Item[] {
+    return [...this.#byId.values()]
+  }
+
+  #forgetName(id: number): void {
+    const item = this.#byId.get(id)
+    if (item) this.#byName.delete(item.name.toLowerCase())
+  }
+}

@@ -1,0 +1,81 @@
+import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
+import type { StoredColumn, StoredSchema } from '../../rows/stored-schema.js'
+import { listLinks } from './list-links.js'
+import { orderTables } from './order-tables.js'
+
+/** The schema as clients read it. */
+export function toPublicSchema(schema: StoredSchema): Schema {
+  const names = new Map(schema.tables.map((table) => [table.id, table.name]))
+  const revLinks = listRevLinks(schema)
+  return {
+    tables: schema.tables.map((table) => {
+      const tableRevLinks = revLinks.get(table.id)
+      return {
+        id: `tbl_${table.id}`,
+        name: table.name,
+        columns: table.columns.map((column) => toPublicColumn(column, names)),
+        ...(tableRevLinks && { revLinks: tableRevLinks }),
+      }
+    }),
+    tablesOrder: orderTables(schema).map((table) => table.name),
+  }
+}
+
+/** The columns of a table, with those inside `object` columns under dotted names. */
+export function flattenColumns(table: { readonly columns: readonly Column[] }): Column[] {
+  return flatten(table.columns, '')
+}
+
+/** A column by its name, or by its dotted name when it is inside an `object` column. */
+export function findColumn(
+  table: { readonly columns: readonly Column[] },
+  path: string,
+): Column | undefined {
+  const [name, ...rest] = path.split('.')
+  const column = table.columns.find((candidate) => candidate.name === name)
+  if (!column || rest.length === 0) return column
+  return column.columns && findColumn({ columns: column.columns }, rest.join('.'))
+}
+
+function flatten(columns: readonly Column[], prefix: string): Column[] {
+  return columns.flatMap((column) => {
+    const name = `${prefix}${column.name}`
+    return column.columns ? flatten(column.columns, `${name}.`) : [{ ...column, name }]
+  })
+}
+
+function listRevLinks(schema: StoredSchema): Map<number, RevLink[]> {
+  const revLinks = new Map<number, RevLink[]>()
+  for (const table of schema.tables) {
+    for (const { path, tableId } of listLinks(table.columns)) {
+      const links = revLinks.get(tableId) ?? []
+      links.push({ table: table.name, column: path })
+      revLinks.set(tableId, links)
+    }
+  }
+  return revLinks
+}
+
+function toPublicColumn(column: StoredColumn, tableNames: ReadonlyMap<number, string>): Column {
+  const isPublic = column.defaultPublicAccess === true
+  return {
+    name: column.name,
+    type: column.type,
+    ...(column.link && { link: { table: linkedTable(column.link.tableId, tableNames) } }),
+    ...(column.vector && { vector: column.vector }),
+    ...(isPublic && column.type === 'file' && { file: { defaultPublicAccess: true } }),
+    ...(isPublic && column.type === 'file[]' && { 'file[]': { defaultPublicAccess: true } }),
+    ...(column.notNull && { notNull: true }),
+    ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
+    ...(column.unique && { unique: true }),
+    ...(column.columns && {
+      columns: column.columns.map((nested) => toPublicColumn(nested, tableNames)),
+    }),
+  }
+}
+
+function linkedTable(id: number, tableNames: ReadonlyMap<number, string>): string {
+  const name = tableNames.get(id)
+  if (name === undefined) throw new Error(`a link leads to table ${id}, which is not in the schema`)
+  return name
+}

@@ -1,0 +1,275 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Column } from '@offshoot/contract/schema'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import { AddedLinks, type LinkTarget } from './added-links.js'
+import { type ColumnChecks, checkColumn, checkColumnName, countColumns } from './check-column.js'
+import { checkName } from './check-name.js'
+import { listLinks } from './list-links.js'
+import { NamedList } from './named-list.js'
+import { orderTables } from './order-tables.js'
+import type { SchemaChange } from './schema-change.js'
+
+export interface EditOptions extends ColumnChecks {
+  /** An id that no table or column ever had. */
+  nextId(): number
+  /** The default of a `notNull` column in PostgreSQL's text form, for the rows already there. */
+  defaultFill(column: StoredColumn): string | undefined
+}
+
+interface Rename {
+  readonly oldName: string
+  readonly newName: string
+}
+
+/** A step of the migration that may reach the storage, unless a later step undoes it. */
+type Step =
+  | { readonly kind: 'tableAdded' | 'tableRemoved'; readonly tableId: number }
+  | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
+  | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
+
+/**
+ * A schema while a migration edits it. Each edit checks what must hold at once; what must hold when
+ * the migration is over, such as where links lead and the limits, is checked by `finish`.
+ */
+export class SchemaDraft {
+  readonly #options: EditOptions
+  readonly #original: NamedList<StoredTable>
+  /** Once a table is touched, its columns are in `#columns`. */
+  readonly #tables: NamedList<StoredTable>
+  readonly #columns = new Map<number, NamedList<StoredColumn>>()
+  readonly #addedColumns = new Set<number>()
+  readonly #addedLinks = new AddedLinks()
+  readonly #steps: Step[] = []
+  readonly #order: number[] | undefined
+
+  constructor(schema: StoredSchema, options: EditOptions) {
+    this.#options = options
+    this.#original = new NamedList(schema.tables)
+    this.#tables = new NamedList(schema.tables)
+    this.#order = schema.tablesOrder && orderTables(schema).map((table) => table.id)
+  }
+
+  addTable(name: string): void {
+    this.#checkTableName(name)
+    const table = { id: this.#options.nextId(), name, columns: [] }
+    this.#tables.set(table)
+    this.#order?.push(table.id)
+    this.#addedLinks.tableNamed(table)
+    this.#steps.push({ kind: 'tableAdded', tableId: table.id })
+  }
+
+  removeTable(name: string): void {
+    const table = this.#getTable(name)
+    this.#tables.delete(table.id)
+    this.#columns.delete(table.id)
+    this.#addedLinks.tableRemoved(table)
+    this.#steps.push({ kind: 'tableRemoved', tableId: table.id })
+  }
+
+  renameTable({ oldName, newName }: Rename): void {
+    const table = this.#getTable(oldName)
+    this.#checkTableName(newName, table)
+    const renamed = { ...table, name: newName }
+    this.#tables.set(renamed)
+    this.#addedLinks.tableNamed(renamed)
+  }
+
+  addColumn(tableName: string, column: Column): void {
+    const table = this.#getTable(tableName)
+    const columns = this.#columnsOf(table)
+    const fault = checkColumn(column, this.#options)
+    if (fault !== undefined) throw invalid(`table [${tableName}]: ${fault}`)
+    checkColumnFree(columns, { table: tableName, name: column.name })
+    const stored = this.#fill(table, this.#store(column))
+    columns.set(stored)
+    this.#addedColumns.add(stored.id)
+    this.#steps.push({ kind: 'columnAdded', tableId: table.id, columnId: stored.id })
+  }
+
+  removeColumn(tableName: string, name: string): void {
+    const table = this.#getTable(tableName)
+    const columns = this.#columnsOf(table)
+    const column = getColumn(columns, { table: tableName, name })
+    columns.delete(column.id)
+    if (this.#addedColumns.delete(column.id)) return
+    this.#steps.push({ kind: 'columnRemoved', tableId: table.id, column })
+  }
+
+  renameColumn(tableName: string, { oldName, newName }: Rename): void {
+    const columns = this.#columnsOf(this.#getTable(tableName))
+    const column = getColumn(columns, { table: tableName, name: oldName })
+    const fault = checkColumnName(newName, this.#options.limits)
+    if (fault !== undefined) throw invalid(`table [${tableName}]: column [${newName}]: ${fault}`)
+    checkColumnFree(columns, { table: tableName, name: newName, self: column })
+    columns.set({ ...column, name: newName })
+  }
+
+  finish(): { schema: StoredSchema; changes: SchemaChange[] } {
+    const targets = this.#addedLinks.targets()
+    const tables = new NamedList(
+      this.#tables.items().map((table) => this.#finishTable(table, targets)),
+    )
+    this.#checkLinks(tables)
+    this.#checkLimits(tables)
+    const schema = { tables: tables.items() }
+    const tablesOrder = this.#order?.flatMap((id) => tables.get(id)?.name ?? [])
+    return {
+      schema: tablesOrder ? { ...schema, tablesOrder } : schema,
+      changes: this.#steps.flatMap((step) => this.#finishStep(step, tables)),
+    }
+  }
+
+  #getTable(name: string): StoredTable {
+    const table = this.#tables.find(name)
+    if (!table) throw new AppError('table_not_found', `table [${name}] not found`)
+    return table
+  }
+
+  #columnsOf(table: StoredTable): NamedList<StoredColumn> {
+    const columns = this.#columns.get(table.id) ?? new NamedList(table.columns)
+    this.#columns.set(table.id, columns)
+    return columns
+  }
+
+  #checkTableName(name: string, self?: StoredTable): void {
+    const fault = checkName(name, this.#options.limits)
+    if (fault !== undefined) throw invalid(`table [${name}]: ${fault}`)
+    const taken = this.#tables.findIgnoringCase(name)
+    if (!taken || taken.id === self?.id) return
+    throw new AppError('already_exists', `table [${taken.name}] already exists`)
+  }
+
+  #store(column: Column): StoredColumn {
+    const id = this.#options.nextId()
+    const isPublic = (column.file ?? column['file[]'])?.defaultPublicAccess
+    if (column.link) {
+      this.#addedLinks.add(id, column.link.table, this.#tables.find(column.link.table))
+    }
+    return {
+      id,
+      name: column.name,
+      type: column.type,
+      ...(column.vector && { vector: { dimension: column.vector.dimension } }),
+      ...(isPublic && { defaultPublicAccess: true }),
+      ...(column.notNull && { notNull: true }),
+      ...(column.defaultValue !== undefined && { defaultValue: column.defaultValue }),
+      ...(column.unique && { unique: true }),
+      ...(column.columns && { columns: column.columns.map((nested) => this.#store(nested)) }),
+    }
+  }
+
+  #fill(table: StoredTable, column: StoredColumn): StoredColumn {
+    const hasOldRows = this.#original.get(table.id) !== undefined
+    if (!hasOldRows || !column.notNull || column.defaultValue === undefined) return column
+    const fill = this.#options.defaultFill(column)
+    return fill === undefined ? column : { ...column, fill }
+  }
+
+  #finishTable(table: StoredTable, targets: ReadonlyMap<number, LinkTarget>): StoredTable {
+    const columns = this.#columns.get(table.id)
+    if (!columns) return table
+    const finish = (column: StoredColumn) =>
+      this.#addedColumns.has(column.id)
+        ? finishColumn(column, { targets, path: `table [${table.name}]` })
+        : column
+    return { ...table, columns: columns.items().map(finish) }
+  }
+
+  #checkLinks(tables: NamedList<StoredTable>): void {
+    if (!this.#steps.some((step) => step.kind === 'tableRemoved')) return
+    for (const table of tables.items()) {
+      for (const link of listLinks(table.columns)) {
+        if (tables.get(link.tableId)) continue
+        const removed = this.#original.get(link.tableId)
+        throw invalid(
+          `table [${removed?.name}]: is linked from [${table.name}.${link.path}]; ` +
+            'remove that column first or in the same edit',
+        )
+      }
+    }
+  }
+
+  /** A schema that is over a limit, because the limit was lowered, may still shrink. */
+  #checkLimits(tables: NamedList<StoredTable>): void {
+    const { tablesPerBranchMax, columnsPerTableMax } = this.#options.limits
+    const count = tables.items().length
+    if (count > tablesPerBranchMax && count > this.#original.items().length) {
+      throw invalid(`a branch cannot have more than ${tablesPerBranchMax} tables`)
+    }
+    for (const id of this.#columns.keys()) {
+      const table = tables.get(id)
+      const width = tableWidth(table)
+      if (width > columnsPerTableMax && width > tableWidth(this.#original.get(id))) {
+        throw invalid(
+          `table [${table?.name}]: a table cannot have more than ${columnsPerTableMax} columns`,
+        )
+      }
+    }
+  }
+
+  #finishStep(step: Step, tables: NamedList<StoredTable>): SchemaChange[] {
+    const before = this.#original.get(step.tableId)
+    const after = tables.get(step.tableId)
+    switch (step.kind) {
+      case 'tableAdded':
+        return after ? [{ kind: 'tableAdded', table: after }] : []
+      case 'tableRemoved':
+        return before ? [{ kind: 'tableRemoved', table: before }] : []
+      case 'columnAdded': {
+        const column = after?.columns.find(({ id }) => id === step.columnId)
+        return before && after && column ? [{ kind: 'columnAdded', table: after, column }] : []
+      }
+      case 'columnRemoved':
+        return after ? [{ kind: 'columnRemoved', table: after, column: step.column }] : []
+    }
+  }
+}
+
+function getColumn(
+  columns: NamedList<StoredColumn>,
+  { table, name }: { readonly table: string; readonly name: string },
+): StoredColumn {
+  const column = columns.find(name)
+  if (column) return column
+  throw new AppError('column_not_found', `table [${table}]: column [${name}]: column not found`)
+}
+
+function checkColumnFree(
+  columns: NamedList<StoredColumn>,
+  { table, name, self }: { readonly table: string; readonly name: string; self?: StoredColumn },
+): void {
+  const taken = columns.findIgnoringCase(name)
+  if (!taken || taken.id === self?.id) return
+  throw new AppError('already_exists', `table [${table}]: column [${taken.name}] already exists`)
+}
+
+function finishColumn(
+  column: StoredColumn,
+  context: { readonly targets: ReadonlyMap<number, LinkTarget>; readonly path: string },
+): StoredColumn {
+  const path = `${context.path}: column [${column.name}]`
+  if (column.type === 'link') return { ...column, link: findTarget(column, { ...context, path }) }
+  if (!column.columns) return column
+  const { targets } = context
+  return {
+    ...column,
+    columns: column.columns.map((nested) => finishColumn(nested, { targets, path })),
+  }
+}
+
+function findTarget(
+  column: StoredColumn,
+  { targets, path }: { readonly targets: ReadonlyMap<number, LinkTarget>; readonly path: string },
+): { readonly tableId: number } {
+  const target = targets.get(column.id)
+  if (target && 'tableId' in target) return target
+  throw invalid(`${path}: linked table [${target?.missing}] not found`)
+}
+
+function tableWidth(table: StoredTable | undefined): number {
+  return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
+}
+
+function invalid(message: string): AppError {
+  return new AppError('invalid_schema', message)
+}

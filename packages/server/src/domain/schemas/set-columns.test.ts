@@ -1,0 +1,67 @@
+import type { Column, Table } from '@offshoot/contract/schema'
+import { expect, test } from 'vitest'
+import { setColumns } from './set-columns.js'
+
+const name: Column = { name: 'name', type: 'string' }
+const age: Column = { name: 'age', type: 'int', notNull: true, defaultValue: '1' }
+const address: Column = {
+  name: 'address',
+  type: 'object',
+  columns: [
+    { name: 'city', type: 'string' },
+    { name: 'country', type: 'link', link: { table: 'countries' } },
+  ],
+}
+const table: Table = { name: 'users', columns: [name, age, address] }
+
+test('the same columns in any order need no edit', () => {
+  const turned = { ...address, columns: [...(address.columns ?? [])].reverse() }
+  expect(
+    setColumns(table, [turned, { ...age, unique: false }, { ...name, notNull: false }]),
+  ).toEqual([])
+})
+
+test('columns that are not listed go, new ones come', () => {
+  const email: Column = { name: 'email', type: 'email' }
+  expect(setColumns(table, [name, address, email])).toEqual([
+    { removeColumn: { table: 'users', column: 'age' } },
+    { addColumn: { table: 'users', column: email } },
+  ])
+  expect(setColumns(table, [])).toEqual([
+    { removeColumn: { table: 'users', column: 'name' } },
+    { removeColumn: { table: 'users', column: 'age' } },
+    { removeColumn: { table: 'users', column: 'address' } },
+  ])
+})
+
+test.each([
+  { ...age, type: 'float' },
+  { ...age, defaultValue: '2' },
+  { name: 'age', type: 'int', notNull: true },
+  { ...age, notNull: false },
+] satisfies Column[])('a column that changed to %j is replaced', (changed) => {
+  expect(setColumns(table, [name, changed, address])).toEqual([
+    { removeColumn: { table: 'users', column: 'age' } },
+    { addColumn: { table: 'users', column: changed } },
+  ])
+})
+
+test('an object with another column in it is replaced', () => {
+  const changed: Column = { ...address, columns: [{ name: 'city', type: 'text' }] }
+  expect(setColumns(table, [name, age, changed])).toEqual([
+    { removeColumn: { table: 'users', column: 'address' } },
+    { addColumn: { table: 'users', column: changed } },
+  ])
+})
+
+test('a nested column that is listed twice is a change', () => {
+  const [city] = address.columns ?? []
+  const changed: Column = { ...address, columns: city ? [city, city] : [] }
+  expect(setColumns(table, [name, age, changed])).toHaveLength(2)
+})
+
+test('a column that is listed twice is added, to be refused', () => {
+  expect(setColumns(table, [name, name, age, address])).toEqual([
+    { addColumn: { table: 'users', column: name } },
+  ])
+})

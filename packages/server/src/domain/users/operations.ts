@@ -1,0 +1,93 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { CreateUser, UpdateUser, User } from '@offshoot/contract/users'
+import type { Database } from '../../postgres/database.js'
+import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import type { Principal } from '../access/principal.js'
+import { requireUnlimited } from '../access/scope.js'
+import { newUserId } from '../ids.js'
+import { insertKey } from '../keys/queries.js'
+import { hashSecret, newApiKey } from '../secrets.js'
+import {
+  deleteUser,
+  findUser,
+  insertUser,
+  listWorkspacesOwnedAlone,
+  updateAdministrator,
+  updateUser,
+} from './queries.js'
+
+/** The name of the key a user starts with. */
+export const FIRST_KEY_NAME = 'first'
+
+export async function readCurrentUser(database: Database, principal: Principal): Promise<User> {
+  return present(await findUser(database, principal.userId))
+}
+
+export async function updateCurrentUser(
+  database: Database,
+  principal: Principal,
+  fields: UpdateUser,
+): Promise<User> {
+  requireUnlimited(principal.scope)
+  return refusingTakenEmail(fields.email, async () =>
+    present(await updateUser(database, { id: principal.userId, ...fields })),
+  )
+}
+
+export async function deleteCurrentUser(database: Database, principal: Principal): Promise<void> {
+  requireUnlimited(principal.scope)
+  await runTransaction(database, async (transaction) => {
+    const [workspaceId] = await listWorkspacesOwnedAlone(transaction, principal.userId)
+    if (workspaceId !== undefined) {
+      throw new AppError(
+        'only_owner',
+        `workspace [${workspaceId}]: has no other owner; add one or delete the workspace first`,
+      )
+    }
+    await deleteUser(transaction, principal.userId)
+    await updateAdministrator(transaction)
+  })
+}
+
+export async function createUser(
+  database: Database,
+  principal: Principal,
+  fields: CreateUser,
+): Promise<User & { key: string }> {
+  if (!principal.administrator) {
+    throw new AppError('forbidden', 'only the administrator of this instance can create users')
+  }
+  requireUnlimited(principal.scope)
+  const user = { id: newUserId(), image: '', ...fields }
+  const key = newApiKey()
+  await refusingTakenEmail(fields.email, () =>
+    runTransaction(database, async (transaction) => {
+      await insertUser(transaction, { ...user, administrator: false })
+      await insertKey(transaction, {
+        userId: user.id,
+        name: FIRST_KEY_NAME,
+        hash: hashSecret(key),
+      })
+    }),
+  )
+  return { ...user, key }
+}
+
+async function refusingTakenEmail<Result>(
+  email: string,
+  body: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await body()
+  } catch (error) {
+    if (codeOf(error) !== UNIQUE_VIOLATION) throw error
+    throw new AppError('already_exists', `email [${email}]: is taken by another user`)
+  }
+}
+
+/** A user who vanished between authentication and now has no valid key any more. */
+function present(user: User | undefined): User {
+  if (user === undefined) throw new AppError('invalid_api_key', 'Invalid API key')
+  return user
+}

@@ -1,0 +1,71 @@
+import type { User } from '@offshoot/contract/users'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+
+export async function findUser(database: Queryable, userId: string): Promise<User | undefined> {
+  const [user] = await database.query<User>(sql`
+    select id, email, fullname, image
+    from offshoot.users
+    where id = ${userId}`)
+  return user
+}
+
+export async function insertUser(
+  database: Queryable,
+  user: User & { administrator: boolean },
+): Promise<void> {
+  await database.query(sql`
+    insert into offshoot.users (id, email, fullname, image, administrator)
+    values (${user.id}, ${user.email}, ${user.fullname}, ${user.image}, ${user.administrator})`)
+}
+
+export async function updateUser(database: Queryable, user: User): Promise<User | undefined> {
+  const [updated] = await database.query<User>(sql`
+    update offshoot.users
+    set email = ${user.email}, fullname = ${user.fullname}, image = ${user.image}
+    where id = ${user.id}
+    returning id, email, fullname, image`)
+  return updated
+}
+
+export async function deleteUser(database: Queryable, userId: string): Promise<void> {
+  await database.query(sql`delete from offshoot.users where id = ${userId}`)
+}
+
+/** Workspaces that would be left without an owner if the user went. */
+export async function listWorkspacesOwnedAlone(
+  database: Queryable,
+  userId: string,
+): Promise<string[]> {
+  const rows = await database.query<{ workspaceId: string }>(sql`
+    select m.workspace_id as "workspaceId"
+    from offshoot.members m
+    where m.user_id = ${userId} and m.role = 'owner'
+      and not exists (
+        select from offshoot.members other
+        where other.workspace_id = m.workspace_id
+          and other.role = 'owner'
+          and other.user_id <> m.user_id
+      )
+    order by m.workspace_id`)
+  return rows.map((row) => row.workspaceId)
+}
+
+/** An instance always has an administrator while it has users: the one who is longest with it. */
+export async function updateAdministrator(database: Queryable): Promise<void> {
+  await database.query(sql`
+    update offshoot.users
+    set administrator = true
+    where not exists (select from offshoot.users where administrator)
+      and id = (select id from offshoot.users order by created_at, id limit 1)`)
+}
+
+export async function findFirstUser(database: Queryable): Promise<User | undefined> {
+  const [user] = await database.query<User>(sql`
+    select id, email, fullname, image
+    from offshoot.users
+    where administrator
+    order by created_at, id
+    limit 1`)
+  return user
+}

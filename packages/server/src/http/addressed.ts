@@ -1,0 +1,38 @@
+import type { FastifyRequest } from 'fastify'
+import {
+  type BranchAccess,
+  type DatabaseAccess,
+  resolveAddressedDatabase,
+  resolveBranch,
+} from '../domain/access/resolve.js'
+import type { Need } from '../domain/access/scope.js'
+import type { Database } from '../postgres/database.js'
+
+/** What a data-plane request is about, from its address and its key. */
+export function addressed(database: Database) {
+  return {
+    branchOf(
+      request: FastifyRequest<{ Params: { databaseBranch: string } }>,
+      need: Need,
+    ): Promise<BranchAccess> {
+      return resolveBranch(database, request.principal, {
+        address: request.workspaceAddress,
+        ...splitDatabaseBranch(request.params.databaseBranch),
+        need,
+      })
+    },
+    databaseOf(request: FastifyRequest, databaseName: string, need: Need): Promise<DatabaseAccess> {
+      return resolveAddressedDatabase(database, request.principal, {
+        address: request.workspaceAddress,
+        databaseName,
+        need,
+      })
+    },
+  }
+}
+
+/** `{database}:{branch}`; the schema of the path has checked that there is one colon. */
+export function splitDatabaseBranch(text: string): { databaseName: string; branchName: string } {
+  const colon = text.indexOf(':')
+  return { databaseName: text.slice(0, colon), branchName: text.slice(colon + 1) }
+}

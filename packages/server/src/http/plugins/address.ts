@@ -1,0 +1,89 @@
+import type { IncomingMessage } from 'node:http'
+import type { Region } from '@offshoot/contract/workspaces'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import type { WorkspaceAddress } from '../../domain/access/resolve.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The workspace that the address names, by host or by path; undefined when it names none. */
+    workspaceAddress: WorkspaceAddress | undefined
+    /** The request comes from a client of Xata Lite, which knows some things by other names. */
+    isDialect: boolean
+  }
+}
+
+const pathAddresses = new WeakMap<IncomingMessage, WorkspaceAddress>()
+
+/** `/{workspace}.{region}.anything/db/...`, for clients without wildcard DNS. */
+const PATH_FORM = /^\/([^/?#]*\.[^/?#]*)(\/.*)$/s
+
+/**
+ * Takes the workspace out of the path before routing, so that routes are the same for every form of
+ * address.
+ */
+export function rewriteUrl(request: IncomingMessage): string {
+  const url = request.url ?? '/'
+  const match = PATH_FORM.exec(url)
+  if (match === null) return url
+  const [, segment = '', rest = '/'] = match
+  pathAddresses.set(request, toAddress(decode(segment).split('.')))
+  return rest
+}
+
+/** Reads the workspace of each request, and whether it speaks the dialect. */
+export const addressPlugin = fastifyPlugin(
+  async (
+    app: FastifyInstance,
+    options: { regions: readonly Region[]; publicHost: string | undefined },
+  ) => {
+    const regionIds = new Set(options.regions.map((region) => region.id))
+    app.decorateRequest('workspaceAddress', undefined)
+    app.decorateRequest('isDialect', false)
+    app.addHook('onRequest', async (request) => {
+      request.isDialect = isDialect(request)
+      request.workspaceAddress =
+        pathAddresses.get(request.raw) ??
+        hostAddress(request.headers.host, { regionIds, publicHost: options.publicHost })
+    })
+  },
+)
+
+function isDialect(request: FastifyRequest): boolean {
+  const { headers } = request
+  return headers['x-xata-agent'] !== undefined || headers['x-xata-client-id'] !== undefined
+}
+
+const WORKSPACE_LABEL = /^[a-z0-9][a-z0-9_~-]+-[a-z0-9]{6}$/
+
+/**
+ * `{workspace}.{region}.anything`. A service behind a name of three labels has a host of the same
+ * form, so one is read this way only when something in it speaks for that.
+ */
+export function hostAddress(
+  host: string | undefined,
+  options: { regionIds: ReadonlySet<string>; publicHost: string | undefined },
+): WorkspaceAddress | undefined {
+  const name = (host ?? '').toLowerCase().replace(/:\d*$/, '')
+  if (name === options.publicHost || name.startsWith('[') || /^[\d.]+$/.test(name)) return undefined
+  const labels = name.split('.')
+  const [workspace = '', region = ''] = labels
+  const isNamed =
+    labels.at(-1) === 'localhost' ||
+    WORKSPACE_LABEL.test(workspace) ||
+    options.regionIds.has(region)
+  return labels.length >= 3 && isNamed ? toAddress(labels) : undefined
+}
+
+function toAddress([workspaceId = '', region = '']: readonly string[]): WorkspaceAddress {
+  return { workspaceId, region }
+}
+
+/** A malformed escape is left as it is: it names no workspace. */
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment)
+  } catch {
+    return segment
+  }
+}

@@ -1,0 +1,94 @@
+import { AppError, ERROR_CODES, type ErrorBody, type ErrorCode } from '@offshoot/contract/errors'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { toAppError } from '../../postgres/failures.js'
+import { describeValidation } from '../validation.js'
+import { type RouteMap, routeMap } from './route-map.js'
+
+/** Seconds after which a client may try again what could not be served. */
+const RETRY_AFTER_SECONDS = '1'
+
+/** Errors of Fastify itself that are the caller's. */
+const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the request body is larger than the limit'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [
+    'unsupported_media_type',
+    'the content type is not one this address reads: send application/json',
+  ],
+  FST_ERR_CTP_EMPTY_TYPE: [
+    'unsupported_media_type',
+    'the content type is empty: send application/json',
+  ],
+  FST_ERR_CTP_EMPTY_JSON_BODY: ['invalid_request', 'body: is required'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
+    'invalid_request',
+    'the body is not as long as the header content-length says',
+  ],
+  FST_ERR_BAD_URL: ['invalid_request', 'the path is not a valid url component'],
+  FST_ERR_MAX_PARAM_LENGTH: ['invalid_request', 'a part of the path is too long'],
+}
+
+/** The one place that writes an error body. */
+export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
+  const routes = routeMap(app)
+
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    const known = toKnownError(error)
+    if (known === undefined) {
+      request.log.error({ err: error, requestId: request.id }, 'request failed')
+      return sendError(
+        request,
+        reply,
+        new AppError('internal', 'internal error; the id of this answer leads to the log'),
+      )
+    }
+    if (known.status >= 500) {
+      request.log.warn({ err: known.cause ?? known, requestId: request.id }, known.message)
+    }
+    return sendError(request, reply, known)
+  })
+
+  app.setNotFoundHandler((request, reply) => sendError(request, reply, notFound(request, routes)))
+})
+
+function toKnownError(error: FastifyError): AppError | undefined {
+  if (error instanceof AppError) return error
+  if (error.validation !== undefined) {
+    return new AppError(
+      'invalid_request',
+      describeValidation(error.validation, error.validationContext),
+    )
+  }
+  const fastify = FASTIFY_CODES[error.code]
+  if (fastify !== undefined) return new AppError(...fastify)
+  const mapped = toAppError(error)
+  return mapped instanceof AppError ? mapped : undefined
+}
+
+function notFound(request: FastifyRequest, routes: RouteMap): AppError {
+  const pathname = request.url.split('?', 1)[0] ?? '/'
+  const methods = routes.methodsAt(pathname)
+  if (methods.length === 0) {
+    return new AppError('route_not_found', `there is nothing at [${pathname}]`)
+  }
+  return new AppError(
+    'method_not_allowed',
+    `method [${request.method}] is not allowed at [${pathname}]; allowed: ${methods.join(', ')}`,
+  )
+}
+
+function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
+  const body: ErrorBody = { id: request.id, message: error.message, code: error.code }
+  if (error.errors !== undefined) body.errors = [...error.errors]
+  if (error.code === 'version_conflict') body.status = error.status
+  if (error.status === 503) reply.header('retry-after', RETRY_AFTER_SECONDS)
+  return reply.code(statusOf(error, request)).type('application/json').send(body)
+}
+
+/** Clients of the dialect expect to be told that they are not let in, not that nothing is there. */
+function statusOf(error: AppError, request: FastifyRequest): number {
+  if (error.code === 'workspace_not_found' && request.isDialect) {
+    return ERROR_CODES.invalid_api_key[0]
+  }
+  return error.status
+}

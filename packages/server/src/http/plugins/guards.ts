@@ -1,0 +1,33 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { FastifyInstance } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import type { Lifecycle } from '../lifecycle.js'
+
+/** What every answer carries, and what no request passes while the process is not in service. */
+export const guardsPlugin = fastifyPlugin(
+  async (app: FastifyInstance, options: { lifecycle: Lifecycle }) => {
+    app.addHook('onRequest', async (request, reply) => {
+      reply.header('x-request-id', request.id)
+      reply.header('x-content-type-options', 'nosniff')
+      reply.header('cache-control', 'no-store')
+      const { state } = options.lifecycle
+      // The health route explains this state itself.
+      if (state === 'ready' || request.routeOptions.url === '/health') return
+      throw state === 'starting'
+        ? new AppError('starting', 'the server is starting')
+        : new AppError('draining', 'the server is shutting down')
+    })
+    app.addHook('onResponse', async (request, reply) => {
+      request.log.debug(
+        {
+          requestId: request.id,
+          method: request.method,
+          route: request.routeOptions.url,
+          status: reply.statusCode,
+          durationMs: Math.round(reply.elapsedTime * 100) / 100,
+        },
+        'request',
+      )
+    })
+  },
+)

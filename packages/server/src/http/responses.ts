@@ -1,0 +1,32 @@
+import { Type } from 'typebox'
+
+const MEANINGS: Readonly<Record<number, string>> = {
+  400: 'Something in the request is wrong; the message names it.',
+  401: 'The API key is missing, malformed, unknown, expired or revoked.',
+  403: 'The caller, or the scope of the API key, does not allow this.',
+  404: 'What the address names does not exist.',
+  409: 'The request contradicts the present state.',
+  413: 'The request is larger than the limit.',
+  415: 'The content type is not one this address reads.',
+  422: 'The name is taken, or a limit is reached.',
+  503: 'The service cannot answer now; try again.',
+}
+
+/** Refusals every protected route can answer with. */
+const ALWAYS = [400, 401, 403, 503] as const
+
+/** The documented refusals of a route. */
+export function refusals(...statuses: readonly (404 | 409 | 413 | 415 | 422)[]) {
+  return Object.fromEntries(
+    [...ALWAYS, ...statuses].map((status) => [status, refusal(MEANINGS[status] ?? '')]),
+  )
+}
+
+function refusal(description: string) {
+  return {
+    description,
+    content: { 'application/json': { schema: Type.Ref('Error#') } },
+  }
+}
+
+export const Empty = Type.Null({ description: 'Nothing.' })

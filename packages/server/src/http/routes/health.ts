@@ -1,0 +1,65 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from 'typebox'
+import { sql } from '../../postgres/sql.js'
+import type { Services } from '../services.js'
+
+/** A database that takes longer than this to say hello does not serve requests. */
+const PROBE_TIMEOUT_MS = 2_000
+
+const HealthSchema = Type.Object(
+  {
+    status: Type.Enum(['ready', 'starting', 'draining', 'unavailable']),
+    message: Type.String(),
+  },
+  { title: 'Health', examples: [{ status: 'ready', message: 'requests can be served' }] },
+)
+
+/** GET /health */
+export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAsyncTypebox {
+  return async (app) => {
+    app.get(
+      '/health',
+      {
+        schema: {
+          tags: ['Health'],
+          summary: 'Whether requests can be served',
+          security: [],
+          response: { 200: HealthSchema, 503: HealthSchema },
+        },
+      },
+      async (_request, reply) => {
+        if (lifecycle.state !== 'ready') {
+          const message =
+            lifecycle.state === 'starting'
+              ? 'the server is starting'
+              : 'the server is shutting down'
+          return reply
+            .code(503)
+            .header('retry-after', '1')
+            .send({ status: lifecycle.state, message })
+        }
+        if (await answers(database.query(sql`select 1`))) {
+          return { status: 'ready' as const, message: 'requests can be served' }
+        }
+        return reply
+          .code(503)
+          .header('retry-after', '1')
+          .send({ status: 'unavailable', message: 'PostgreSQL cannot be reached' })
+      },
+    )
+  }
+}
+
+async function answers(probe: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<false>((resolve) => {
+    timer = setTimeout(resolve, PROBE_TIMEOUT_MS, false)
+  })
+  const answered = probe.then(
+    () => true,
+    () => false,
+  )
+  const result = await Promise.race([answered, timeout])
+  clearTimeout(timer)
+  return result
+}

@@ -1,0 +1,135 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import {
+  CreatedKeySchema,
+  CreatedUserSchema,
+  CreateKeySchema,
+  CreateUserSchema,
+  KeyListSchema,
+  KeyNameParamsSchema,
+  UpdateUserSchema,
+} from '@offshoot/contract/users'
+import { Type } from 'typebox'
+import { createKey, readKeys, revokeKey } from '../../domain/keys/operations.js'
+import {
+  createUser,
+  deleteCurrentUser,
+  readCurrentUser,
+  updateCurrentUser,
+} from '../../domain/users/operations.js'
+import { Empty, refusals } from '../responses.js'
+import type { Services } from '../services.js'
+
+/**
+ * GET    /user               PUT /user               DELETE /user
+ * POST   /users
+ * GET    /user/keys          POST /user/keys/:keyName          DELETE /user/keys/:keyName
+ */
+export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
+  return async (app) => {
+    const tags = ['User']
+
+    app.get(
+      '/user',
+      {
+        schema: {
+          tags,
+          summary: 'Read the current user',
+          response: { 200: Type.Ref('User#'), ...refusals() },
+        },
+      },
+      async (request) => readCurrentUser(database, request.principal),
+    )
+
+    app.put(
+      '/user',
+      {
+        schema: {
+          tags,
+          summary: 'Update the current user',
+          body: UpdateUserSchema,
+          response: { 200: Type.Ref('User#'), ...refusals(422) },
+        },
+      },
+      async (request) => updateCurrentUser(database, request.principal, request.body),
+    )
+
+    app.delete(
+      '/user',
+      {
+        schema: {
+          tags,
+          summary: 'Delete the current user',
+          response: { 204: Empty, ...refusals(409) },
+        },
+      },
+      async (request, reply) => {
+        await deleteCurrentUser(database, request.principal)
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.post(
+      '/users',
+      {
+        schema: {
+          tags,
+          summary: 'Create a user',
+          description: 'For the administrator of the instance.',
+          body: CreateUserSchema,
+          response: { 201: CreatedUserSchema, ...refusals(422) },
+        },
+      },
+      async (request, reply) =>
+        reply.code(201).send(await createUser(database, request.principal, request.body)),
+    )
+
+    app.get(
+      '/user/keys',
+      {
+        schema: {
+          tags,
+          summary: 'List the API keys of the current user',
+          response: { 200: KeyListSchema, ...refusals() },
+        },
+      },
+      async (request) => readKeys(database, request.principal),
+    )
+
+    app.post(
+      '/user/keys/:keyName',
+      {
+        schema: {
+          tags,
+          summary: 'Create an API key',
+          params: KeyNameParamsSchema,
+          body: Type.Union([CreateKeySchema, Type.Null()]),
+          response: { 201: CreatedKeySchema, ...refusals(422) },
+        },
+      },
+      async (request, reply) => {
+        const created = await createKey(database, request.principal, {
+          name: request.params.keyName,
+          fields: request.body ?? {},
+          limits,
+        })
+        return reply.code(201).send(created)
+      },
+    )
+
+    app.delete(
+      '/user/keys/:keyName',
+      {
+        schema: {
+          tags,
+          summary: 'Revoke an API key',
+          params: KeyNameParamsSchema,
+          response: { 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        await revokeKey(database, request.principal, { name: request.params.keyName })
+        return reply.code(204).send(null)
+      },
+    )
+  }
+}

@@ -1,0 +1,346 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { DatabaseListSchema } from '@offshoot/contract/databases'
+import {
+  CreatedInviteSchema,
+  CreateInviteSchema,
+  InviteParamsSchema,
+  MemberListSchema,
+  MemberParamsSchema,
+  RegionListSchema,
+  UpdateWorkspaceSettingsSchema,
+  WorkspaceListSchema,
+  WorkspaceParamsSchema,
+  WorkspaceSettingsSchema,
+  WriteRoleSchema,
+  WriteWorkspaceSchema,
+} from '@offshoot/contract/workspaces'
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { resolveWorkspace } from '../../domain/access/resolve.js'
+import type { Need } from '../../domain/access/scope.js'
+import { readDatabases } from '../../domain/databases/operations.js'
+import {
+  acceptInvite,
+  cancelInvite,
+  changeInvite,
+  changeRole,
+  createInvite,
+  readMembers,
+  removeMember,
+  renewInvite,
+} from '../../domain/workspaces/members.js'
+import {
+  createWorkspace,
+  readWorkspace,
+  readWorkspaces,
+  removeWorkspace,
+  renameWorkspace,
+} from '../../domain/workspaces/operations.js'
+import { Empty, refusals } from '../responses.js'
+import type { Services } from '../services.js'
+
+/**
+ * GET    /workspaces                            POST   /workspaces
+ * GET    /workspaces/:workspaceId               PUT, DELETE
+ * GET    /workspaces/:workspaceId/settings      PATCH
+ * GET    /workspaces/:workspaceId/regions
+ * GET    /workspaces/:workspaceId/dbs
+ * GET    /workspaces/:workspaceId/members
+ * PUT    /workspaces/:workspaceId/members/:userId             DELETE
+ * POST   /workspaces/:workspaceId/invites
+ * PATCH  /workspaces/:workspaceId/invites/:invite             DELETE
+ * POST   /workspaces/:workspaceId/invites/:invite/accept
+ * POST   /workspaces/:workspaceId/invites/:invite/resend
+ */
+export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, limits, regions } = services
+  const resolve = (request: FastifyRequest<{ Params: { workspaceId: string } }>, need: Need) =>
+    resolveWorkspace(database, request.principal, {
+      workspaceId: request.params.workspaceId,
+      need,
+    })
+
+  return async (app) => {
+    const tags = ['Workspace']
+
+    app.get(
+      '/workspaces',
+      {
+        schema: {
+          tags,
+          summary: 'List the workspaces of the current user',
+          response: { 200: WorkspaceListSchema, ...refusals() },
+        },
+      },
+      async (request) => readWorkspaces(database, request.principal),
+    )
+
+    app.post(
+      '/workspaces',
+      {
+        schema: {
+          tags,
+          summary: 'Create a workspace',
+          body: WriteWorkspaceSchema,
+          response: { 201: Type.Ref('Workspace#'), ...refusals(422) },
+        },
+      },
+      async (request, reply) => {
+        const fields = request.body
+        return reply
+          .code(201)
+          .send(await createWorkspace(database, request.principal, { fields, limits }))
+      },
+    )
+
+    app.get(
+      '/workspaces/:workspaceId',
+      {
+        schema: {
+          tags,
+          summary: 'Read a workspace',
+          params: WorkspaceParamsSchema,
+          response: { 200: Type.Ref('Workspace#'), ...refusals(404) },
+        },
+      },
+      async (request) => readWorkspace(database, await resolve(request, 'read')),
+    )
+
+    app.put(
+      '/workspaces/:workspaceId',
+      {
+        schema: {
+          tags,
+          summary: 'Rename a workspace',
+          params: WorkspaceParamsSchema,
+          body: WriteWorkspaceSchema,
+          response: { 200: Type.Ref('Workspace#'), ...refusals(404) },
+        },
+      },
+      async (request) => renameWorkspace(database, await resolve(request, 'write'), request.body),
+    )
+
+    app.delete(
+      '/workspaces/:workspaceId',
+      {
+        schema: {
+          tags,
+          summary: 'Delete a workspace with all its databases',
+          params: WorkspaceParamsSchema,
+          response: { 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        await removeWorkspace(database, await resolve(request, 'write'))
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/settings',
+      {
+        schema: {
+          tags,
+          summary: 'Read the settings of a workspace',
+          params: WorkspaceParamsSchema,
+          response: { 200: WorkspaceSettingsSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        await resolve(request, 'read')
+        return { dedicatedClusters: false }
+      },
+    )
+
+    app.patch(
+      '/workspaces/:workspaceId/settings',
+      {
+        schema: {
+          tags,
+          summary: 'Update the settings of a workspace',
+          description: 'There is nothing to set; clients that try are answered.',
+          params: WorkspaceParamsSchema,
+          body: UpdateWorkspaceSettingsSchema,
+          response: { 200: WorkspaceSettingsSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        await resolve(request, 'write')
+        return { dedicatedClusters: false }
+      },
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/regions',
+      {
+        schema: {
+          tags,
+          summary: 'List the regions databases can be created in',
+          params: WorkspaceParamsSchema,
+          response: { 200: RegionListSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        await resolve(request, 'read')
+        return { regions: [...regions] }
+      },
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/dbs',
+      {
+        schema: {
+          tags: ['Database'],
+          summary: 'List the databases of a workspace',
+          params: WorkspaceParamsSchema,
+          response: { 200: DatabaseListSchema, ...refusals(404) },
+        },
+      },
+      async (request) => readDatabases(database, await resolve(request, 'read')),
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/members',
+      {
+        schema: {
+          tags,
+          summary: 'List members and open invites',
+          params: WorkspaceParamsSchema,
+          response: { 200: MemberListSchema, ...refusals(404) },
+        },
+      },
+      async (request) => readMembers(database, await resolve(request, 'read')),
+    )
+
+    app.put(
+      '/workspaces/:workspaceId/members/:userId',
+      {
+        schema: {
+          tags,
+          summary: 'Change the role of a member',
+          params: MemberParamsSchema,
+          body: WriteRoleSchema,
+          response: { 204: Empty, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        await changeRole(database, await resolve(request, 'write'), {
+          userId: request.params.userId,
+          role: request.body.role,
+        })
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.delete(
+      '/workspaces/:workspaceId/members/:userId',
+      {
+        schema: {
+          tags,
+          summary: 'Remove a member',
+          params: MemberParamsSchema,
+          response: { 204: Empty, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        await removeMember(database, await resolve(request, 'write'), {
+          userId: request.params.userId,
+        })
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.post(
+      '/workspaces/:workspaceId/invites',
+      {
+        schema: {
+          tags,
+          summary: 'Invite a user',
+          params: WorkspaceParamsSchema,
+          body: CreateInviteSchema,
+          response: { 201: CreatedInviteSchema, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        const access = await resolve(request, 'write')
+        return reply
+          .code(201)
+          .send(await createInvite(database, access, { ...request.body, limits }))
+      },
+    )
+
+    app.patch(
+      '/workspaces/:workspaceId/invites/:invite',
+      {
+        schema: {
+          tags,
+          summary: 'Change the role of an invite',
+          params: InviteParamsSchema,
+          body: WriteRoleSchema,
+          response: { 200: Type.Ref('Invite#'), ...refusals(404, 422) },
+        },
+      },
+      async (request) =>
+        changeInvite(database, await resolve(request, 'write'), {
+          inviteId: request.params.invite,
+          role: request.body.role,
+        }),
+    )
+
+    app.delete(
+      '/workspaces/:workspaceId/invites/:invite',
+      {
+        schema: {
+          tags,
+          summary: 'Cancel an invite',
+          params: InviteParamsSchema,
+          response: { 204: Empty, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        await cancelInvite(database, await resolve(request, 'write'), {
+          inviteId: request.params.invite,
+        })
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.post(
+      '/workspaces/:workspaceId/invites/:invite/accept',
+      {
+        schema: {
+          tags,
+          summary: 'Accept an invite with its key',
+          params: InviteParamsSchema,
+          response: { 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        await acceptInvite(database, request.principal, {
+          workspaceId: request.params.workspaceId,
+          key: request.params.invite,
+        })
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.post(
+      '/workspaces/:workspaceId/invites/:invite/resend',
+      {
+        schema: {
+          tags,
+          summary: 'Renew an invite',
+          params: InviteParamsSchema,
+          response: { 204: Empty, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        await renewInvite(database, await resolve(request, 'write'), {
+          inviteId: request.params.invite,
+          limits,
+        })
+        return reply.code(204).send(null)
+      },
+    )
+  }
+}

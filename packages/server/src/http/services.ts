@@ -1,0 +1,14 @@
+import type { Limits } from '@offshoot/contract/limits'
+import type { Region } from '@offshoot/contract/workspaces'
+import type { Database } from '../postgres/database.js'
+import type { Lifecycle } from './lifecycle.js'
+
+/** What routes are built on. `main.ts` makes the real ones, tests make their own. */
+export interface Services {
+  readonly database: Database
+  readonly lifecycle: Lifecycle
+  readonly limits: Limits
+  readonly regions: readonly Region[]
+  /** Host name of `OFFSHOOT_PUBLIC_URL`; it is never read as the name of a workspace. */
+  readonly publicHost: string | undefined
+}

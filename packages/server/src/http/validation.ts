@@ -1,0 +1,109 @@
+import { Ajv, type Options } from 'ajv'
+import formats from 'ajv-formats'
+import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
+
+type BuildValidator = NonNullable<
+  NonNullable<
+    NonNullable<FastifyServerOptions['schemaController']>['compilersFactory']
+  >['buildValidator']
+>
+
+const COMMON: Options = {
+  allErrors: false,
+  useDefaults: false,
+  removeAdditional: false,
+  strict: false,
+}
+
+/**
+ * One validator for bodies, which are taken as they are, and one for paths, queries and headers, where
+ * everything arrives as text.
+ */
+export const buildValidator = ((externalSchemas: unknown) => {
+  const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
+  const texts = createAjv({ ...COMMON, coerceTypes: true }, externalSchemas)
+  return ({ schema, httpPart }: { schema: object; httpPart?: string }) =>
+    (httpPart === 'body' ? body : texts).compile(schema)
+}) as unknown as BuildValidator
+
+function createAjv(options: Options, externalSchemas: unknown): Ajv {
+  const ajv = new Ajv(options)
+  // The package exports its function as `default` of a CommonJS module.
+  ;(formats as unknown as (ajv: Ajv) => void)(ajv)
+  for (const schema of Object.values((externalSchemas ?? {}) as Record<string, object>)) {
+    ajv.addSchema(schema)
+  }
+  return ajv
+}
+
+/** Where a fault can be, as the messages call it. */
+const PARTS: Readonly<Record<string, string>> = {
+  body: 'body',
+  querystring: 'query',
+  params: 'path',
+  headers: 'headers',
+}
+
+/** One sentence that names the part, the field and what is wrong with it. */
+export function describeValidation(
+  errors: readonly FastifySchemaValidationError[],
+  context: string | undefined,
+): string {
+  const part = PARTS[context ?? ''] ?? 'request'
+  const [error] = errors
+  if (error === undefined) return `${part}: is malformed`
+  const { field, fault } = describeFault(error)
+  const name = part === 'path' ? 'part' : part === 'query' ? 'parameter' : 'field'
+  return field === '' ? `${part}: ${fault}` : `${part}: ${name} [${field}]: ${fault}`
+}
+
+function describeFault(error: FastifySchemaValidationError): { field: string; fault: string } {
+  const path = error.instancePath.split('/').slice(1).map(unescapePointer)
+  const { params } = error as { params: Record<string, unknown> }
+  const at = (...more: unknown[]) => [...path, ...more.map(String)].join('.')
+  switch (error.keyword) {
+    case 'required':
+      return { field: at(params.missingProperty), fault: 'is required' }
+    case 'additionalProperties':
+      return { field: at(params.additionalProperty), fault: 'is not known' }
+    case 'enum':
+      return {
+        field: at(),
+        fault: `must be one of [${(params.allowedValues as unknown[]).join(', ')}]`,
+      }
+    case 'type':
+      return { field: at(), fault: `must be of type ${[params.type].flat().join(' or ')}` }
+    case 'minLength':
+      return { field: at(), fault: `must have at least ${params.limit} characters` }
+    case 'maxLength':
+      return { field: at(), fault: `must have at most ${params.limit} characters` }
+    case 'minItems':
+      return { field: at(), fault: `must have at least ${params.limit} items` }
+    case 'maxItems':
+      return { field: at(), fault: `must have at most ${params.limit} items` }
+    case 'minProperties':
+      return { field: at(), fault: 'must name at least one field' }
+    case 'maxProperties':
+      return { field: at(), fault: `must have exactly one of its fields` }
+    case 'format':
+      return { field: at(), fault: `must be a valid ${params.format}` }
+    case 'pattern':
+      return { field: at(), fault: describePattern(String(params.pattern)) }
+    default:
+      return { field: at(), fault: error.message ?? 'is malformed' }
+  }
+}
+
+function describePattern(pattern: string): string {
+  if (pattern === '^[^\\u0000]*$') return 'must not contain a NUL character'
+  const classes = /^\^\[([^\]]+)\]\+\$$/.exec(pattern)?.[1]
+  if (classes !== undefined) {
+    return `can only contain the characters ${classes.replaceAll('\\', '')}`
+  }
+  if (pattern.includes(':')) return 'must have the form {database}:{branch}'
+  return `must match ${pattern}`
+}
+
+function unescapePointer(part: string): string {
+  return part.replaceAll('~1', '/').replaceAll('~0', '~')
+}

@@ -1,0 +1,166 @@
+import { mkdir } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { buildApp } from './app.js'
+import { type Config, ConfigError, readConfig } from './config.js'
+import { prepareFirstStart } from './domain/first-start.js'
+import { Lifecycle } from './http/lifecycle.js'
+import { findKeyFile, writeKeyFile } from './key-file.js'
+import { Database } from './postgres/database.js'
+import { acquireDataLock } from './postgres/embedded/data-lock.js'
+import { migrate } from './postgres/migrate.js'
+import { superviseEmbedded } from './postgres/supervise-embedded.js'
+import { startMessage } from './start-message.js'
+import { version } from './version.js'
+
+/** How long requests that are running may go on after the process was asked to stop. */
+const DRAIN_MS = 30_000
+
+/** Runs the service until it is told to stop. Resolves with the exit code. */
+export async function main(): Promise<number> {
+  const startedAt = performance.now()
+  let config: Config
+  try {
+    config = readConfig(process.env)
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    process.stderr.write(`offshoot: the settings are wrong\n${indent(error.message)}\n`)
+    return 1
+  }
+  const stopping = stopSignal()
+  const cleanUps: (() => Promise<void>)[] = []
+  try {
+    await serve(config, { startedAt, stopping, cleanUps })
+    return 0
+  } catch (error) {
+    process.stderr.write(`offshoot: cannot start: ${explain(error)}\n`)
+    return 1
+  } finally {
+    // Last in, first out: requests, then connections, then PostgreSQL, then the folder.
+    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  }
+}
+
+async function serve(
+  config: Config,
+  context: { startedAt: number; stopping: Promise<void>; cleanUps: (() => Promise<void>)[] },
+): Promise<void> {
+  const { cleanUps, stopping } = context
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
+  const lock = await acquireDataLock(config.dataDir)
+  cleanUps.push(() => lock.release())
+  const stops: (() => Promise<void>)[] = []
+  cleanUps.push(async () => {
+    for (const stop of stops) await stop()
+  })
+
+  const lifecycle = new Lifecycle()
+  const database = new Database({
+    poolMax: config.poolMax,
+    statementTimeoutMs: config.limits.requestTimeoutMs,
+    onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
+  })
+  const app = await buildApp(
+    {
+      database,
+      lifecycle,
+      limits: config.limits,
+      regions: config.regions,
+      publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
+    },
+    { logLevel: config.logLevel },
+  )
+  cleanUps.push(
+    () => database.close(),
+    () => close(app),
+  )
+  // Listening first means that a load balancer is told "starting" and not "connection refused".
+  await app.listen({ host: config.host, port: config.port })
+
+  const postgres = await connectPostgres(config, { app, database, stops })
+  await migrate(database)
+  const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
+  if (newKey !== undefined) await writeKeyFile(config.dataDir, newKey)
+  lifecycle.enter('ready')
+
+  process.stdout.write(
+    startMessage(
+      {
+        version,
+        address: config.publicUrl ?? addressOf(app, config.host),
+        workspaceId,
+        region: config.regions[0]?.id ?? '',
+        postgres,
+        dataDir: config.dataDir,
+        newKey: config.apiKey === null ? newKey : undefined,
+        keyFile: await findKeyFile(config.dataDir),
+        startedInMs: performance.now() - context.startedAt,
+      },
+      { color: process.stdout.isTTY === true },
+    ),
+  )
+  await stopping
+  lifecycle.enter('draining')
+}
+
+/** Connects to the configured PostgreSQL, or to the embedded one. Returns how to call it. */
+async function connectPostgres(
+  config: Config,
+  context: { app: FastifyInstance; database: Database; stops: (() => Promise<void>)[] },
+): Promise<string> {
+  const { app, database, stops } = context
+  if (config.databaseUrl !== null) {
+    database.connect({ url: config.databaseUrl })
+    return 'PostgreSQL at OFFSHOOT_DATABASE_URL'
+  }
+  const postgres = await superviseEmbedded({
+    dataDir: config.dataDir,
+    onStart: (connection) => database.connect(connection),
+    log: app.log,
+  })
+  stops.push(() => postgres.stop())
+  return `embedded PostgreSQL ${postgres.version}`
+}
+
+/** Lets running requests finish, up to a limit. */
+async function close(app: FastifyInstance): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS)
+  await app.close()
+  clearTimeout(timer)
+}
+
+/** Resolves at the first request to stop; a second one ends the process at once. */
+function stopSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    let asked = false
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (asked) process.exit(1)
+        asked = true
+        resolve()
+      })
+    }
+  })
+}
+
+function addressOf(app: FastifyInstance, host: string): string {
+  const { port } = app.server.address() as AddressInfo
+  const isAny = host === '0.0.0.0' || host === '::'
+  const name = isAny ? 'localhost' : host.includes(':') ? `[${host}]` : host
+  return `http://${name}:${port}`
+}
+
+function explain(error: unknown): string {
+  const { code, message, port } = error as { code?: string; message?: string; port?: number }
+  if (code === 'EADDRINUSE') {
+    return `port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT`
+  }
+  if (code === 'EACCES' && port !== undefined) {
+    return `port ${port} needs more rights: set OFFSHOOT_PORT to a number above 1023`
+  }
+  return message ?? String(error)
+}
+
+function indent(text: string): string {
+  return text.replace(/^/gm, '  ')
+}

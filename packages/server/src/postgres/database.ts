@@ -1,0 +1,91 @@
+import { AppError } from '@offshoot/contract/errors'
+import pg from 'pg'
+import type { Sql } from './sql.js'
+
+/** Where and how to connect: a URL, or the parts that the embedded server hands out. */
+export type Connection =
+  | { readonly url: string }
+  | {
+      readonly host: string
+      readonly port: number
+      readonly user: string
+      readonly password: string
+      readonly database: string
+    }
+
+/** What runs a statement: the pool, or one transaction. */
+export interface Queryable {
+  query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
+}
+
+const CONNECT_TIMEOUT_MS = 5_000
+const IDLE_TIMEOUT_MS = 60_000
+
+/**
+ * The service's connections to PostgreSQL. It can be connected late and more than once, because the
+ * server listens before PostgreSQL is up and an embedded PostgreSQL that died comes back elsewhere.
+ */
+export class Database implements Queryable {
+  #pool: pg.Pool | undefined
+  readonly #options: { poolMax: number; statementTimeoutMs: number; onIdleError(e: Error): void }
+
+  constructor(options: {
+    poolMax: number
+    statementTimeoutMs: number
+    onIdleError(error: Error): void
+  }) {
+    this.#options = options
+  }
+
+  /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
+  connect(connection: Connection): void {
+    const previous = this.#pool
+    this.#pool = createPool(connection, this.#options)
+    previous?.end().catch(() => undefined)
+  }
+
+  get pool(): pg.Pool {
+    if (this.#pool === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    return this.#pool
+  }
+
+  async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
+    const { text, values } = statement
+    return (await this.pool.query<Row>({ text, values })).rows
+  }
+
+  async close(): Promise<void> {
+    const pool = this.#pool
+    this.#pool = undefined
+    await pool?.end()
+  }
+}
+
+function createPool(
+  connection: Connection,
+  options: { poolMax: number; statementTimeoutMs: number; onIdleError(error: Error): void },
+): pg.Pool {
+  const pool = new pg.Pool({
+    ...('url' in connection ? { connectionString: connection.url } : connection),
+    application_name: 'offshoot',
+    max: options.poolMax,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+    keepAlive: true,
+    // Times are read and written as text in UTC; the session must not depend on the server's locale.
+    options: [
+      '-c TimeZone=UTC',
+      '-c DateStyle=ISO,YMD',
+      '-c IntervalStyle=iso_8601',
+      '-c extra_float_digits=1',
+      '-c client_min_messages=error',
+      `-c statement_timeout=${options.statementTimeoutMs}`,
+      `-c idle_in_transaction_session_timeout=${2 * options.statementTimeoutMs}`,
+    ].join(' '),
+  })
+  // Without a listener an idle connection that breaks would end the process.
+  pool.on('error', options.onIdleError)
+  return pool
+}

@@ -1,0 +1,195 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { link, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { DataLockError, errorCode, errorMessage } from './errors.js'
+
+export { DataLockError } from './errors.js'
+
+const run = promisify(execFile)
+
+const lockName = 'offshoot.lock'
+
+/** What a lock file says about the process that holds it. */
+interface Holder {
+  readonly pid: number
+  /** Tells the process from a later one with the same number. */
+  readonly started: string
+  /** Tells this lock from every other one. */
+  readonly id: string
+}
+
+export interface DataLock {
+  release(): Promise<void>
+}
+
+/** Takes the data folder for this process, or throws if another live process has it. */
+export async function acquireDataLock(dataDir: string): Promise<DataLock> {
+  const started = await startOfProcess(process.pid)
+  if (started === undefined) throw new DataLockError('cannot tell when this process started')
+  const holder = { pid: process.pid, started, id: randomBytes(8).toString('hex') }
+  try {
+    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await acquire(dataDir, holder)
+  } catch (error) {
+    if (error instanceof DataLockError) throw error
+    const isForbidden = ['EACCES', 'EPERM', 'EROFS'].includes(errorCode(error) ?? '')
+    throw new DataLockError(
+      isForbidden
+        ? `data folder [${dataDir}] is not writable for this user: ` +
+            'set OFFSHOOT_DATA_DIR to another folder'
+        : `cannot lock data folder [${dataDir}]: ${errorMessage(error)}`,
+      { cause: error },
+    )
+  }
+  let released: Promise<void> | undefined
+  return {
+    release() {
+      released ??= release(dataDir, holder)
+      return released
+    },
+  }
+}
+
+async function acquire(dataDir: string, holder: Holder): Promise<void> {
+  const lock = join(dataDir, lockName)
+  const own = `${lock}.${holder.id}`
+  try {
+    for (;;) {
+      // It is written anew each time because a process that gets the lock removes such files.
+      await writeFile(own, JSON.stringify(holder), { mode: 0o600 })
+      // A link appears with its full content, and only if there is no file of that name.
+      if (await tryLink(own, lock)) break
+      const current = await readHolder(lock)
+      if (!current) continue
+      await refuseIfAlive(dataDir, current)
+      if (await tryReplace(dataDir, own, current)) break
+      await delay(5)
+    }
+    await removeLeftovers(dataDir)
+  } finally {
+    await rm(own, { force: true })
+  }
+}
+
+/**
+ * Puts our lock in the place of one whose process is dead. Several processes may try that at the
+ * same time, and none of them must remove the lock that a faster one has just got. So only the
+ * process that has made the claim to succeed this very lock may touch it. A claim of a process
+ * that died in turn is succeeded to in the same way.
+ */
+async function tryReplace(dataDir: string, own: string, stale: Holder): Promise<boolean> {
+  const lock = join(dataDir, lockName)
+  let claim = claimOf(lock, stale)
+  while (!(await tryLink(own, claim))) {
+    const claimant = await readHolder(claim)
+    if (!claimant) return false
+    await refuseIfAlive(dataDir, claimant)
+    claim = claimOf(lock, claimant)
+  }
+  try {
+    // An earlier claimant has removed its claim after it had replaced the lock.
+    if ((await readHolder(lock))?.id !== stale.id) return false
+    await rename(own, lock)
+    return true
+  } finally {
+    await rm(claim, { force: true })
+  }
+}
+
+function claimOf(lock: string, holder: Holder): string {
+  return `${lock}.after-${holder.id}`
+}
+
+async function refuseIfAlive(dataDir: string, holder: Holder): Promise<void> {
+  if ((await startOfProcess(holder.pid)) !== holder.started) return
+  throw new DataLockError(
+    `data folder [${dataDir}] is in use by another offshoot (pid ${holder.pid}): ` +
+      'stop it first, or set OFFSHOOT_DATA_DIR to another folder',
+  )
+}
+
+async function release(dataDir: string, holder: Holder): Promise<void> {
+  const lock = join(dataDir, lockName)
+  if ((await readHolder(lock))?.id === holder.id) await rm(lock, { force: true })
+}
+
+/** Gives whether the link was made; not if the name is taken or our own file was removed. */
+async function tryLink(own: string, path: string): Promise<boolean> {
+  try {
+    await link(own, path)
+    return true
+  } catch (error) {
+    if (errorCode(error) === 'EEXIST' || errorCode(error) === 'ENOENT') return false
+    throw error
+  }
+}
+
+/** Removes what processes left that died while they tried to get the lock. */
+async function removeLeftovers(dataDir: string): Promise<void> {
+  for (const name of await readdir(dataDir)) {
+    if (name.startsWith(`${lockName}.`)) await rm(join(dataDir, name), { force: true })
+  }
+}
+
+async function readHolder(file: string): Promise<Holder | undefined> {
+  let text: string
+  try {
+    text = await readFile(file, 'utf8')
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined
+    throw error
+  }
+  return parseHolder(text)
+}
+
+function parseHolder(text: string): Holder {
+  try {
+    const { pid, started, id }: Partial<Record<string, unknown>> = JSON.parse(text)
+    if (typeof pid === 'number' && typeof started === 'string' && typeof id === 'string') {
+      return { pid, started, id }
+    }
+  } catch {
+    // What cannot be read is treated below.
+  }
+  // Locks appear with their full content, so only a power failure can have spoiled one.
+  return { pid: 0, started: '', id: 'unreadable' }
+}
+
+/** When a live process started, in a form that no other process shares, or nothing if none lives. */
+async function startOfProcess(pid: number): Promise<string | undefined> {
+  return process.platform === 'linux' ? startInProcFolder(pid) : startInProcessList(pid)
+}
+
+async function startInProcFolder(pid: number): Promise<string | undefined> {
+  let status: string
+  let bootId: string
+  try {
+    status = await readFile(`/proc/${pid}/stat`, 'utf8')
+    bootId = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
+  } catch {
+    return undefined
+  }
+  // The second field is the name in parentheses, which may itself have spaces and parentheses.
+  const fields = status.slice(status.lastIndexOf(')') + 2).split(' ')
+  const [state] = fields
+  const startTicks = fields[19]
+  // A process that has ended keeps its entry until its parent has asked for the result.
+  if (state === 'Z' || state === 'X') return undefined
+  return `${bootId.trim()} ${startTicks}`
+}
+
+async function startInProcessList(pid: number): Promise<string | undefined> {
+  if (pid <= 0) return undefined
+  try {
+    const environment = { ...process.env, LC_ALL: 'C', TZ: 'UTC' }
+    const parameters = ['-o', 'stat=,lstart=', '-p', String(pid)]
+    const { stdout } = await run('ps', parameters, { env: environment })
+    const [, state, start] = /^\s*(\S+)\s+(.+?)\s*$/.exec(stdout) ?? []
+    return state?.startsWith('Z') ? undefined : start
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,146 @@
+import { mkdir, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
+import pg from 'pg'
+import {
+  type BinaryPackage,
+  defaultCacheFolder,
+  findPackage,
+  majorVersion,
+  prepareBinaries,
+} from './binaries.js'
+import { checkCluster, database, ensureCluster, superuser } from './cluster.js'
+import { EmbeddedError, errorCode, errorMessage } from './errors.js'
+import { chooseIdentity } from './identity.js'
+import { stopOrphan } from './orphan.js'
+import type { Ending } from './run.js'
+import { findEarlierRunFolder, makeRunFolder } from './run-folder.js'
+import { type Server, startServer } from './server.js'
+import { serverSettings } from './settings.js'
+
+export { EmbeddedError } from './errors.js'
+
+/** A running PostgreSQL that belongs to this process. */
+export interface EmbeddedPostgres {
+  /** What `pg` needs to connect. */
+  readonly connection: Connection
+  /** Shuts the server down cleanly and resolves when it has ended; may be called repeatedly. */
+  stop(): Promise<void>
+  /** Settles when the server ends without stop() having been called. */
+  readonly exited: Promise<Ending>
+  /** For example `18.4`. */
+  readonly version: string
+}
+
+export interface Connection {
+  /** The folder of the socket. */
+  readonly host: string
+  readonly port: number
+  readonly user: string
+  readonly password: string
+  readonly database: string
+}
+
+export interface EmbeddedOptions {
+  /** The data folder of Offshoot; the cluster lives in `postgres` below it. */
+  readonly dataDir: string
+  readonly log: (line: string) => void
+  /** Settings of the server on top of the usual ones. */
+  readonly settings?: Readonly<Record<string, string>>
+}
+
+/**
+ * Starts a PostgreSQL of our own in the data folder, where its cluster is made at the first start.
+ * The caller holds the lock of the data folder, so a server that runs there was left behind.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
+  return startFromPackage(await findPackage(), options)
+}
+
+/** Starts the PostgreSQL of a given package. */
+export async function startFromPackage(
+  binaryPackage: BinaryPackage,
+  options: EmbeddedOptions,
+): Promise<EmbeddedPostgres> {
+  try {
+    return await prepareAndStart(binaryPackage, options)
+  } catch (error) {
+    if (error instanceof EmbeddedError) throw error
+    throw new EmbeddedError(`cannot start the embedded postgresql: ${errorMessage(error)}`, {
+      cause: error,
+    })
+  }
+}
+
+async function prepareAndStart(
+  binaryPackage: BinaryPackage,
+  options: EmbeddedOptions,
+): Promise<EmbeddedPostgres> {
+  const { log } = options
+  await mkdir(options.dataDir, { recursive: true, mode: 0o700 })
+  const dataFolder = await realpath(options.dataDir)
+  const cluster = join(dataFolder, 'postgres')
+  const passwordFile = join(dataFolder, 'postgres-password')
+  const identity = await chooseIdentity(cluster)
+  await checkCluster(cluster, majorVersion(binaryPackage), identity)
+
+  const earlier = await findEarlierRunFolder(dataFolder)
+  await stopOrphan({ cluster, serverName: earlier?.serverName, log })
+  await earlier?.remove()
+
+  const runFolder = await makeRunFolder(dataFolder, identity)
+  try {
+    const binaries = await prepareBinaries({
+      binaryPackage,
+      identity,
+      cacheFolder: defaultCacheFolder(identity),
+      fallbackFolder: runFolder.path,
+      log,
+    })
+    const privateFolder = runFolder.path
+    const clusterOptions = { cluster, passwordFile, identity, binaries, privateFolder, log }
+    const password = await ensureCluster(clusterOptions)
+    const { path: socketFolder, serverName } = runFolder
+    const settings = {
+      ...(await serverSettings({ socketFolder, serverName })),
+      ...options.settings,
+    }
+    const { postgres } = binaries
+    const logFile = join(dataFolder, 'postgres.log')
+    const server = await startServer({ postgres, cluster, identity, settings, logFile, log })
+    const port = Number(settings.port)
+    const connection = { host: socketFolder, port, user: superuser, password, database }
+    const version = await greet(server, connection, passwordFile)
+    let stopping: Promise<void> | undefined
+    const stop = () => {
+      stopping ??= server.stop().then(() => runFolder.remove())
+      return stopping
+    }
+    return { connection, version, exited: server.exited, stop }
+  } catch (error) {
+    await runFolder.remove()
+    throw error
+  }
+}
+
+/** Makes sure that the connection holds, and gives the version of the server. */
+async function greet(
+  server: Server,
+  connection: Connection,
+  passwordFile: string,
+): Promise<string> {
+  const client = new pg.Client(connection)
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ server_version: string }>('SHOW server_version')
+    return rows[0]?.server_version.split(' ')[0] ?? ''
+  } catch (error) {
+    await server.stop()
+    if (errorCode(error) !== '28P01') throw error
+    throw new EmbeddedError(
+      `the password in [${passwordFile}] is not the one of the cluster: ` +
+        'remove the file to have a new password made',
+    )
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,76 @@
+import { chmod, chown, lstat, mkdtemp, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { EmbeddedError } from './errors.js'
+import { readIfExists, removeLeftovers, removeTree, writePrivateFile } from './files.js'
+import { canReach, type Identity } from './identity.js'
+
+/** A folder of one run, with the socket of the server. */
+export interface RunFolder {
+  readonly path: string
+  /** The name of the folder is random, so it also tells this run's server from all others. */
+  readonly serverName: string
+  remove(): Promise<void>
+}
+
+const prefix = 'offshoot-'
+/** The path of a socket has at most this many bytes on all systems. */
+const longestSocketPath = 103
+
+/** The folder is recorded in the data folder so that a later run can remove it after a crash. */
+function recordFile(dataFolder: string): string {
+  return join(dataFolder, 'postgres-run')
+}
+
+export async function makeRunFolder(dataFolder: string, identity: Identity): Promise<RunFolder> {
+  for (const candidate of new Set([tmpdir(), '/tmp', '/var/tmp'])) {
+    const path = await tryMakeFolder(candidate, identity)
+    if (path === undefined) continue
+    await writePrivateFile(recordFile(dataFolder), path)
+    return {
+      path,
+      serverName: basename(path),
+      async remove() {
+        await removeTree(path)
+        await rm(recordFile(dataFolder), { force: true })
+      },
+    }
+  }
+  throw new EmbeddedError(
+    `no folder for temporary files that user [${identity.name}] can use: ` +
+      'set TMPDIR to one with a short path',
+  )
+}
+
+async function tryMakeFolder(parent: string, identity: Identity): Promise<string | undefined> {
+  try {
+    const realParent = await realpath(parent)
+    const socket = join(realParent, `${prefix}123456`, '.s.PGSQL.5432')
+    if (Buffer.byteLength(socket) > longestSocketPath) return undefined
+    if (!(await canReach(realParent, identity))) return undefined
+    const path = await mkdtemp(join(realParent, prefix))
+    await chmod(path, 0o700)
+    if (identity.dropped) await chown(path, identity.uid, identity.gid)
+    return path
+  } catch {
+    return undefined
+  }
+}
+
+/** The run folder of an earlier run that did not end cleanly. */
+export async function findEarlierRunFolder(dataFolder: string): Promise<RunFolder | undefined> {
+  await removeLeftovers(recordFile(dataFolder))
+  const path = await readIfExists(recordFile(dataFolder))
+  if (!path) return undefined
+  const serverName = basename(path)
+  const isRecognised = /^offshoot-[A-Za-z0-9]{6}$/.test(serverName)
+  return {
+    path,
+    serverName,
+    async remove() {
+      const stats = await lstat(path).catch(() => undefined)
+      if (isRecognised && stats?.isDirectory()) await removeTree(path)
+      await rm(recordFile(dataFolder), { force: true })
+    },
+  }
+}

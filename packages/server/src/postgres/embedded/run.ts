@@ -1,0 +1,150 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { constants } from 'node:fs'
+import { access, open } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { EmbeddedError, errorCode, errorMessage } from './errors.js'
+import { canReach, type Identity, spawnIdentity } from './identity.js'
+
+/** A folder as a child process sees it. */
+export interface Place {
+  /** What the child is told as the path. */
+  readonly path: string
+  /** An open descriptor that the child must get as number 3 for the path to hold. */
+  readonly descriptor: number | undefined
+  close(): Promise<void>
+}
+
+const inheritedDescriptor = 3
+
+/**
+ * Makes a folder usable for a child that runs as another user. When that user cannot go through
+ * the parent folders, as below /root, the child inherits an open descriptor of the folder and
+ * names it by the link in /proc, which leads there without passing the parents. All processes of
+ * a server are forked from the first one, so each of them has the descriptor.
+ */
+export async function openPlace(folder: string, identity: Identity): Promise<Place> {
+  const direct = { path: folder, descriptor: undefined, close: async () => {} }
+  const parent = dirname(folder)
+  if (!identity.dropped || (await canReach(parent, identity))) return direct
+  if (process.platform !== 'linux') {
+    throw new EmbeddedError(
+      `user [${identity.name}], as which postgresql runs, cannot reach the folder [${parent}]: ` +
+        'start offshoot as a normal user, or set OFFSHOOT_DATA_DIR to a folder it can reach',
+    )
+  }
+  const handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY)
+  return {
+    path: `/proc/self/fd/${inheritedDescriptor}`,
+    descriptor: handle.fd,
+    close: () => handle.close(),
+  }
+}
+
+interface SpawnOptions {
+  readonly identity: Identity
+  readonly place: Place
+  readonly standardStreams: readonly ('pipe' | 'ignore' | number)[]
+  readonly detached?: boolean
+}
+
+/** How a process ended. */
+export interface Ending {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+export interface RunningProcess {
+  readonly child: ChildProcess
+  /** Settles when the process has ended and its output is read. */
+  readonly ended: Promise<Ending>
+}
+
+/** Starts a program of PostgreSQL and resolves once it runs. */
+export async function spawnAs(
+  file: string,
+  parameters: readonly string[],
+  options: SpawnOptions,
+): Promise<RunningProcess> {
+  const { place, identity } = options
+  const inherited = place.descriptor === undefined ? [] : [place.descriptor]
+  const child = spawn(file, parameters, {
+    ...spawnIdentity(identity),
+    stdio: [...options.standardStreams, ...inherited],
+    detached: options.detached ?? false,
+    // Our own working folder may be out of reach for the other user.
+    cwd: '/',
+    // Variables such as PGDATA or PGPORT would change the server's settings, and on macOS an
+    // unset locale makes the server start threads, after which it refuses to go on.
+    env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' },
+  })
+  const ended = new Promise<Ending>((resolve) => {
+    child.once('close', (code, signal) => resolve({ code, signal }))
+  })
+  await new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve)
+    child.once('error', reject)
+  }).catch(async (error: unknown) => {
+    throw await spawnError(file, identity, error)
+  })
+  return { child, ended }
+}
+
+async function spawnError(file: string, identity: Identity, error: unknown): Promise<Error> {
+  const code = errorCode(error)
+  const exists = await access(file).then(
+    () => true,
+    () => false,
+  )
+  if (code === 'ENOENT' && exists) {
+    return new EmbeddedError(
+      'the embedded postgresql cannot run here because the system has no glibc, as on alpine: ' +
+        'use a system with glibc, or set OFFSHOOT_DATABASE_URL to use your own',
+    )
+  }
+  if (identity.dropped && (code === 'EPERM' || code === 'EINVAL')) {
+    return new EmbeddedError(
+      `root may not run postgresql as user [${identity.name}] here (${code}): ` +
+        'start offshoot as a normal user, or set OFFSHOOT_DATABASE_URL to use your own',
+    )
+  }
+  return new EmbeddedError(`cannot run [${file}]: ${errorMessage(error)}`)
+}
+
+/** Runs a program of PostgreSQL to its end, and throws with its last lines if it fails. */
+export async function runTool(
+  file: string,
+  parameters: readonly string[],
+  options: { identity: Identity; place: Place; input?: string },
+): Promise<void> {
+  const { child, ended } = await spawnAs(file, parameters, {
+    identity: options.identity,
+    place: options.place,
+    standardStreams: ['pipe', 'pipe', 'pipe'],
+  })
+  let output = ''
+  const collect = (chunk: Buffer) => {
+    output = (output + chunk.toString()).slice(-10_000)
+  }
+  child.stdout?.on('data', collect)
+  child.stderr?.on('data', collect)
+  // The program may end before it has read everything, which its exit code tells better.
+  child.stdin?.on('error', () => {})
+  child.stdin?.end(options.input ?? '')
+  const ending = await ended
+  if (ending.code === 0) return
+  throw new EmbeddedError(`[${file}] ended with ${describeEnding(ending)}${lastLines(output)}`)
+}
+
+export function describeEnding({ code, signal }: Ending): string {
+  return signal ?? `code ${code}`
+}
+
+/** The end of a program's output, to be appended to a message. */
+export function lastLines(output: string): string {
+  const lines = output
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .filter((line) => line !== '')
+    .slice(-10)
+  return lines.length === 0 ? '' : `:\n${lines.map((line) => `  ${line}`).join('\n')}`
+}

@@ -1,0 +1,73 @@
+import { statfs } from 'node:fs/promises'
+import { totalmem } from 'node:os'
+
+const mebibyte = 1024 * 1024
+
+/** The settings which do not depend on where the server runs. */
+const fixedSettings = {
+  // Only the private socket leads to this server.
+  listen_addresses: '',
+  port: '5432',
+  unix_socket_permissions: '0700',
+  ssl: 'off',
+  password_encryption: 'scram-sha-256',
+  max_connections: '200',
+  max_locks_per_transaction: '256',
+  max_pred_locks_per_transaction: '256',
+  max_wal_size: '4GB',
+  checkpoint_timeout: '15min',
+  wal_compression: 'on',
+  random_page_cost: '1.1',
+  jit: 'off',
+  TimeZone: 'UTC',
+  log_timezone: 'UTC',
+  log_destination: 'stderr',
+  logging_collector: 'off',
+  log_line_prefix: '%m [%p] ',
+  log_statement: 'none',
+  // What people store must not get into a log. Statements and details are left out by the last
+  // two, but the message of an error can quote a value as well ("invalid input syntax for type
+  // integer"), so errors of queries go to the one who sent the query only. The level `log` keeps
+  // what concerns the server as a whole.
+  log_min_messages: 'log',
+  log_min_error_statement: 'panic',
+  log_error_verbosity: 'terse',
+}
+
+/** The settings of the server, scaled to the machine. */
+export async function serverSettings(options: {
+  readonly socketFolder: string
+  /** Shown in the titles of all processes of the server. */
+  readonly serverName: string
+}): Promise<Record<string, string>> {
+  const memory = availableMemory()
+  return {
+    ...fixedSettings,
+    // The value is a list, in which quotes keep spaces and commas of a path together.
+    unix_socket_directories: `"${options.socketFolder.replaceAll('"', '""')}"`,
+    cluster_name: options.serverName,
+    shared_buffers: inMebibytes(Math.min(Math.max(memory / 8, 128 * mebibyte), 2048 * mebibyte)),
+    effective_cache_size: inMebibytes(Math.max(memory / 2, 128 * mebibyte)),
+    ...(await sharedMemorySettings()),
+  }
+}
+
+/** The memory of the machine, or the limit of the container if that is lower. */
+function availableMemory(): number {
+  const limit = process.constrainedMemory()
+  return limit > 0 ? Math.min(limit, totalmem()) : totalmem()
+}
+
+function inMebibytes(bytes: number): string {
+  return `${Math.floor(bytes / mebibyte)}MB`
+}
+
+/**
+ * Containers have only 64 MB of /dev/shm by default. A parallel query that needs more would fail,
+ * while files in the cluster only make it slower.
+ */
+async function sharedMemorySettings(): Promise<Record<string, string>> {
+  if (process.platform !== 'linux') return {}
+  const { blocks, bsize } = await statfs('/dev/shm').catch(() => ({ blocks: 0, bsize: 0 }))
+  return blocks * bsize < 512 * mebibyte ? { dynamic_shared_memory_type: 'mmap' } : {}
+}

@@ -1,0 +1,140 @@
+/**
+ * The catalogue: who there is, which databases and branches there are, and how rows are laid out.
+ * Rows of users live in tables of the schema `offshoot_rows`, named by id.
+ */
+export const catalogue = `
+create schema if not exists offshoot_rows;
+
+-- A stamp changes whenever something that processes keep in memory about a row has changed.
+create sequence offshoot.stamps;
+-- Ids of tables and columns; one number space, never reused.
+create sequence offshoot.object_ids;
+
+create table offshoot.users (
+  id text primary key,
+  email text not null,
+  fullname text not null,
+  image text not null,
+  administrator boolean not null default false,
+  created_at timestamptz not null default now()
+);
+create unique index users_email on offshoot.users (lower(email));
+
+create table offshoot.api_keys (
+  id bigint generated always as identity primary key,
+  user_id text not null references offshoot.users on delete cascade,
+  name text not null,
+  hash bytea not null unique,
+  scope jsonb,
+  expires_at timestamptz,
+  stamp bigint not null default nextval('offshoot.stamps'),
+  created_at timestamptz not null default now(),
+  unique (user_id, name)
+);
+
+create table offshoot.workspaces (
+  id text primary key,
+  name text not null,
+  slug text not null,
+  created_at timestamptz not null default now()
+);
+
+create table offshoot.members (
+  workspace_id text not null references offshoot.workspaces on delete cascade,
+  user_id text not null references offshoot.users on delete cascade,
+  role text not null check (role in ('owner', 'maintainer')),
+  created_at timestamptz not null default now(),
+  primary key (workspace_id, user_id)
+);
+create index members_user on offshoot.members (user_id);
+
+create table offshoot.invites (
+  id text primary key,
+  workspace_id text not null references offshoot.workspaces on delete cascade,
+  email text not null,
+  role text not null check (role in ('owner', 'maintainer')),
+  key_hash bytea not null unique,
+  expires_at timestamptz not null,
+  accepted_at timestamptz,
+  created_at timestamptz not null default now()
+);
+create unique index invites_pending on offshoot.invites (workspace_id, lower(email))
+  where accepted_at is null;
+
+create table offshoot.databases (
+  id bigint generated always as identity primary key,
+  workspace_id text not null references offshoot.workspaces on delete cascade,
+  name text not null,
+  region text not null,
+  color text,
+  repository jsonb,
+  search_enabled boolean not null default true,
+  default_branch_id text,
+  created_at timestamptz not null default now(),
+  unique (workspace_id, name)
+);
+
+-- A schema is immutable and shared by the branches that have it: a fork copies a reference.
+create table offshoot.schemas (
+  id bigint generated always as identity primary key,
+  database_id bigint not null references offshoot.databases on delete cascade,
+  document jsonb not null
+);
+create index schemas_database on offshoot.schemas (database_id);
+
+-- Migrations form a tree by parent, as commits do; a branch points at its newest one.
+create table offshoot.migrations (
+  id text not null,
+  database_id bigint not null references offshoot.databases on delete cascade,
+  parent_id text,
+  checksum text not null,
+  operations jsonb not null,
+  title text,
+  message text,
+  created_at timestamptz not null default now(),
+  primary key (database_id, id)
+);
+
+create table offshoot.branches (
+  id text primary key,
+  database_id bigint not null references offshoot.databases on delete cascade,
+  name text not null,
+  -- What the branch inherits rows from, and as of which of its epochs. None: it has all its rows.
+  parent_id text references offshoot.branches,
+  fork_epoch integer,
+  -- The number of forks taken so far, plus one; rows carry the epoch they were written in.
+  epoch integer not null default 1,
+  -- Writers share, forks and schema edits own, the gate of the branch while they run.
+  gate smallint not null default floor(random() * 64),
+  schema_id bigint not null references offshoot.schemas,
+  version integer not null default 1,
+  last_migration_id text not null,
+  started_from jsonb,
+  metadata jsonb not null default '{}',
+  stamp bigint not null default nextval('offshoot.stamps'),
+  created_at timestamptz not null default now(),
+  -- A deleted branch stays as long as another one inherits rows from it.
+  deleted_at timestamptz
+);
+create unique index branches_name on offshoot.branches (database_id, name)
+  where deleted_at is null;
+create index branches_parent on offshoot.branches (parent_id);
+create index branches_schema on offshoot.branches (schema_id);
+
+create table offshoot.git_branches (
+  database_id bigint not null references offshoot.databases on delete cascade,
+  git_branch text not null,
+  branch_id text not null references offshoot.branches on delete cascade,
+  created_at timestamptz not null default now(),
+  primary key (database_id, git_branch)
+);
+create index git_branches_branch on offshoot.git_branches (branch_id);
+
+do $$
+begin
+  for number in 0..63 loop
+    execute format('create table offshoot.%I ()', 'gate_' || number);
+  end loop;
+end
+$$;
+`

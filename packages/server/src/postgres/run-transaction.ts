@@ -1,0 +1,80 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Database, Queryable } from './database.js'
+import { isRetryable, toAppError } from './failures.js'
+import type { Sql } from './sql.js'
+
+export interface Transaction extends Queryable {
+  /** For what needs the connection itself, such as COPY. */
+  readonly client: pg.PoolClient
+}
+
+export interface TransactionOptions {
+  readonly isolation?: 'serializable' | 'repeatable read' | 'read committed'
+  readonly readOnly?: boolean
+}
+
+const ATTEMPTS_MAX = 20
+const BACKOFF_BASE_MS = 2
+const BACKOFF_MAX_MS = 200
+
+/**
+ * The only way into a transaction. Serializable unless asked otherwise; conflicts with other
+ * transactions are retried here, so `body` may run more than once and must have no effect outside.
+ */
+export async function runTransaction<Result>(
+  database: Database,
+  body: (transaction: Transaction) => Promise<Result>,
+  options: TransactionOptions = {},
+): Promise<Result> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await attemptTransaction(database, body, options)
+    } catch (error) {
+      if (!isRetryable(error) || attempt === ATTEMPTS_MAX) throw toAppError(error)
+      await delay(backoffMs(attempt))
+    }
+  }
+}
+
+/** Random, so that transactions which met once do not meet again. */
+function backoffMs(attempt: number): number {
+  return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_BASE_MS * 2 ** attempt)
+}
+
+async function attemptTransaction<Result>(
+  database: Database,
+  body: (transaction: Transaction) => Promise<Result>,
+  options: TransactionOptions,
+): Promise<Result> {
+  const client = await database.pool.connect()
+  let broken: Error | undefined
+  try {
+    await client.query(
+      `begin isolation level ${options.isolation ?? 'serializable'}${options.readOnly ? ' read only' : ''}`,
+    )
+    const result = await body(transactionOn(client))
+    await client.query('commit')
+    return result
+  } catch (error) {
+    try {
+      await client.query('rollback')
+    } catch (rollbackError) {
+      // A connection that cannot even roll back must not go back to the pool.
+      broken = rollbackError instanceof Error ? rollbackError : new Error('rollback failed')
+    }
+    throw error
+  } finally {
+    client.release(broken)
+  }
+}
+
+function transactionOn(client: pg.PoolClient): Transaction {
+  return {
+    client,
+    async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
+      const { text, values } = statement
+      return (await client.query<Row>({ text, values })).rows
+    },
+  }
+}

@@ -1,0 +1,48 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type EmbeddedPostgres, startEmbedded } from './embedded/embedded.js'
+
+const RESTART_DELAY_MS = 1_000
+
+export interface SupervisedPostgres {
+  readonly version: string
+  stop(): Promise<void>
+}
+
+/** Starts the embedded PostgreSQL and starts it again whenever it ends by itself. */
+export async function superviseEmbedded(options: {
+  dataDir: string
+  onStart(connection: EmbeddedPostgres['connection']): void
+  log: { info(line: string): void; error(details: object, line: string): void }
+}): Promise<SupervisedPostgres> {
+  const { dataDir, onStart, log } = options
+  let isStopping = false
+
+  const start = async (): Promise<EmbeddedPostgres> => {
+    const postgres = await startEmbedded({ dataDir, log: (line) => log.info(line) })
+    onStart(postgres.connection)
+    void postgres.exited.then(restart)
+    return postgres
+  }
+
+  const restart = async (ending: object): Promise<void> => {
+    log.error(ending, 'the embedded PostgreSQL ended by itself; starting it again')
+    while (!isStopping) {
+      try {
+        current = await start()
+        return
+      } catch (error) {
+        log.error({ err: error }, 'the embedded PostgreSQL did not start')
+        await delay(RESTART_DELAY_MS)
+      }
+    }
+  }
+
+  let current = await start()
+  return {
+    version: current.version,
+    async stop() {
+      isStopping = true
+      await current.stop()
+    },
+  }
+}

@@ -1,0 +1,81 @@
+import type { StoredColumn, StoredTable } from '../stored-schema.js'
+import type { CodecOptions, NOW, ValueCodec } from './column-type.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
+import { Fault } from './fault.js'
+
+export interface PhysicalColumn {
+  readonly id: number
+  /** The names from the table down to the column. */
+  readonly path: readonly string[]
+  readonly column: StoredColumn
+  readonly physicalName: string
+  readonly sqlType: string
+  readonly codec: ValueCodec
+}
+
+/** A column with what is below it. Its physical columns are those from `index` up to `end`. */
+export interface ColumnNode {
+  readonly column: StoredColumn
+  /** The names from the table down to the column, with dots. */
+  readonly path: string
+  readonly index: number
+  readonly end: number
+  readonly codec: ValueCodec
+  readonly isFile: boolean
+  readonly notNull: boolean
+  readonly defaultText: string | typeof NOW | null
+  /** Of an object column, and only of one. */
+  readonly nested: ColumnLevel | undefined
+}
+
+/** The columns of a table, or those of an object. */
+export interface ColumnLevel {
+  readonly nodes: readonly ColumnNode[]
+  readonly byName: ReadonlyMap<string, ColumnNode>
+}
+
+export interface ColumnTree extends ColumnLevel {
+  /** Leaves and presences of objects, in schema order, an object before its nested columns. */
+  readonly physical: readonly PhysicalColumn[]
+}
+
+export function compileColumns(table: StoredTable, options: CodecOptions): ColumnTree {
+  const physical: PhysicalColumn[] = []
+
+  function compileLevel(columns: readonly StoredColumn[], parents: readonly string[]): ColumnLevel {
+    const nodes = columns.map((column) => compileColumn(column, [...parents, column.name]))
+    return { nodes, byName: new Map(nodes.map((node) => [node.column.name, node])) }
+  }
+
+  function compileColumn(column: StoredColumn, path: readonly string[]): ColumnNode {
+    const entry = COLUMN_TYPE_ENTRIES[column.type]
+    const codec = entry.compile(column, options)
+    const index = physical.length
+    const physicalName = `c${column.id}`
+    physical.push({ id: column.id, path, column, physicalName, sqlType: entry.sqlType, codec })
+    const nested = column.type === 'object' ? compileLevel(column.columns ?? [], path) : undefined
+    return {
+      column,
+      path: path.join('.'),
+      index,
+      end: physical.length,
+      codec,
+      isFile: isFileType(column.type),
+      notNull: column.notNull === true,
+      defaultText: compileDefault(column, options),
+      nested,
+    }
+  }
+
+  const level = compileLevel(table.columns, [])
+  return { ...level, physical }
+}
+
+function compileDefault(column: StoredColumn, options: CodecOptions): string | typeof NOW | null {
+  if (column.defaultValue === undefined) return null
+  const entry = COLUMN_TYPE_ENTRIES[column.type]
+  const text = entry.parseDefault(column.defaultValue, column, options)
+  // Schema edits refuse bad defaults, so one that was stored is a mistake of ours.
+  if (text instanceof Fault) throw new Error(`default of column ${column.id}: ${text.message}`)
+  return text
+}

@@ -1,0 +1,19 @@
+/**
+ * Why a value cannot be stored, as a short lower-case phrase. Faults are returned, not thrown: a
+ * request may hold thousands of them, and all are reported.
+ */
+export class Fault {
+  constructor(readonly message: string) {}
+}
+
+/** Names the kind of a JSON value, for "expected a string, got ...". */
+export function describe(value: unknown): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'an array'
+  if (typeof value === 'object') return 'an object'
+  return value === undefined ? 'nothing' : `a ${typeof value}`
+}
+
+export function expected(what: string, value: unknown): Fault {
+  return new Fault(`expected ${what}, got ${describe(value)}`)
+}

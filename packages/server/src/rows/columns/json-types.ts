@@ -1,0 +1,108 @@
+import {
+  type CodecOptions,
+  type ColumnTypeEntry,
+  decodeItself,
+  selectText,
+  type ValueCodec,
+} from './column-type.js'
+import { expected, Fault } from './fault.js'
+import { checkJsonText, JSON_DEPTH_MAX, TOO_DEEP } from './json-text.js'
+import { checkText, quoteJson } from './text-types.js'
+
+const NOT_JSON = new Fault('is not JSON: a string is read as JSON text')
+const NUMBER_OUT_OF_RANGE = new Fault(
+  'contains a number out of range; send the document as JSON text to keep it',
+)
+const NUMBER_INEXACT = new Fault(
+  'contains a whole number beyond 2^53-1 in size; send the document as JSON text to keep it exactly',
+)
+
+/** JSON text goes to PostgreSQL as it was sent, so that numbers keep digits no double has. */
+function encodeJsonText(text: string, bytesMax: number): string | Fault {
+  try {
+    JSON.parse(text)
+  } catch {
+    return NOT_JSON
+  }
+  return checkText(text) ?? checkJsonText(text, bytesMax) ?? text
+}
+
+/** A fault when jsonb cannot hold the value exactly; it must come from a JSON parser. */
+function checkJsonValue(value: unknown, depth: number): Fault | undefined {
+  if (typeof value === 'string') return checkText(value)
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) return NUMBER_OUT_OF_RANGE
+    // The parser has already rounded these, and nobody can tell from what.
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? NUMBER_INEXACT : undefined
+  }
+  if (value === null || typeof value === 'boolean') return undefined
+  if (typeof value !== 'object') return expected('a JSON value', value)
+  if (depth === JSON_DEPTH_MAX) return TOO_DEEP
+  if (Array.isArray(value)) {
+    for (const element of value) {
+      const fault = checkJsonValue(element, depth + 1)
+      if (fault !== undefined) return fault
+    }
+    return undefined
+  }
+  for (const key of Object.keys(value)) {
+    const fault =
+      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1)
+    if (fault !== undefined) return fault
+  }
+  return undefined
+}
+
+function encodeJsonValue(value: unknown, bytesMax: number): string | Fault {
+  const fault = checkJsonValue(value, 0)
+  if (fault !== undefined) return fault
+  const text = JSON.stringify(value)
+  // Only numbers next to zero are still written with an exponent here.
+  return (text.includes('e-') ? checkJsonText(text, bytesMax) : undefined) ?? text
+}
+
+function compileJson(options: CodecOptions): ValueCodec {
+  const bytesMax = options.limits.recordBytesMax
+  return {
+    encode: (value) =>
+      typeof value === 'string'
+        ? encodeJsonText(value, bytesMax)
+        : encodeJsonValue(value, bytesMax),
+    decode: options.jsonAsText ? quoteJson : decodeItself,
+  }
+}
+
+export const jsonType: ColumnTypeEntry = {
+  sqlType: 'jsonb',
+  allows: { unique: false, notNull: true, defaultValue: true },
+  select: selectText,
+  compile: (_column, options) => compileJson(options),
+  parseDefault: (text, _column, options) => encodeJsonText(text, options.limits.recordBytesMax),
+}
+
+/** Content goes to the blob store elsewhere; here is written only what a row keeps about it. */
+export const fileType: ColumnTypeEntry = {
+  sqlType: 'jsonb',
+  allows: { unique: false, notNull: false, defaultValue: false },
+  select: selectText,
+  compile: (_column, { limits }) => ({
+    encode: (value) =>
+      typeof value === 'object' && !Array.isArray(value)
+        ? encodeJsonValue(value, limits.recordBytesMax)
+        : expected('an object', value),
+    decode: decodeItself,
+  }),
+  parseDefault: () => new Fault('a file column cannot have a default'),
+}
+
+export const fileArrayType: ColumnTypeEntry = {
+  ...fileType,
+  compile: (_column, { limits }) => ({
+    encode: (value) =>
+      Array.isArray(value)
+        ? encodeJsonValue(value, limits.recordBytesMax)
+        : expected('an array', value),
+    decode: decodeItself,
+  }),
+  parseDefault: () => new Fault('a file[] column cannot have a default'),
+}

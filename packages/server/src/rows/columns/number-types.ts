@@ -1,0 +1,122 @@
+import {
+  type ColumnTypeEntry,
+  decodeItself,
+  selectArray,
+  selectItself,
+  type ValueCodec,
+} from './column-type.js'
+import { expected, Fault } from './fault.js'
+
+const WHOLE_NUMBER = /^-?(?:0|[1-9][0-9]*)$/
+const DECIMAL_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/
+const NON_ZERO_DIGIT = /^[^eE]*[1-9]/
+
+/** The shortest text that reads as this number again; unlike `String` it keeps the sign of -0. */
+export function floatText(value: number): string {
+  return value === 0 && 1 / value < 0 ? '-0' : String(value)
+}
+
+const boolCodec: ValueCodec = {
+  encode: (value) => (value === true ? 't' : value === false ? 'f' : expected('a boolean', value)),
+  // Both `t` and `true` occur: PostgreSQL writes a boolean so, and its cast to text.
+  decode: (text) => (text.startsWith('t') ? 'true' : 'false'),
+}
+
+export const boolType: ColumnTypeEntry = {
+  sqlType: 'boolean',
+  allows: { unique: false, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => boolCodec,
+  parseDefault(text) {
+    if (text === 'true') return 't'
+    return text === 'false' ? 'f' : new Fault('a default must be true or false')
+  },
+}
+
+function refuseInteger(value: unknown): Fault {
+  if (typeof value !== 'number') return expected('a whole number', value)
+  // Beyond this size neighbouring whole numbers have become one and the same in JSON parsers.
+  return Number.isInteger(value) || !Number.isFinite(value)
+    ? new Fault(`is not between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`)
+    : new Fault('expected a whole number, got a fraction')
+}
+
+const intCodec: ValueCodec = {
+  encode: (value) => (Number.isSafeInteger(value) ? String(value) : refuseInteger(value)),
+  decode: decodeItself,
+}
+
+export const intType: ColumnTypeEntry = {
+  sqlType: 'bigint',
+  allows: { unique: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => intCodec,
+  parseDefault(text) {
+    return WHOLE_NUMBER.test(text)
+      ? intCodec.encode(Number(text))
+      : new Fault('a default must be a whole number')
+  },
+}
+
+const floatCodec: ValueCodec = {
+  encode(value) {
+    if (typeof value !== 'number') return expected('a number', value)
+    return Number.isFinite(value) ? floatText(value) : new Fault('is out of range')
+  },
+  decode: decodeItself,
+}
+
+export const floatType: ColumnTypeEntry = {
+  sqlType: 'double precision',
+  allows: { unique: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => floatCodec,
+  parseDefault(text) {
+    if (!DECIMAL_NUMBER.test(text)) return new Fault('a default must be a decimal number')
+    const value = Number(text)
+    if (value === 0 && NON_ZERO_DIGIT.test(text)) return new Fault('is out of range')
+    return floatCodec.encode(value)
+  },
+}
+
+/**
+ * A text that PostgreSQL reads as `Math.fround(value)`, which is `single`. The shortest text of the
+ * double serves, except for the middle between two singles: its text may lie to either side.
+ */
+function singleText(value: number, single: number): string {
+  const mirrored = 2 * value - single
+  return floatText(Math.fround(mirrored) === mirrored ? single : value)
+}
+
+export const vectorType: ColumnTypeEntry = {
+  sqlType: 'real[]',
+  allows: { unique: false, notNull: false, defaultValue: false },
+  select: selectArray,
+  compile(column) {
+    const dimension = column.vector?.dimension
+    return {
+      encode(value) {
+        if (!Array.isArray(value)) return expected('an array of numbers', value)
+        if (value.length !== dimension) {
+          return new Fault(`expected ${dimension} numbers, got ${value.length}`)
+        }
+        let literal = '{'
+        for (let index = 0; index < value.length; index++) {
+          const component: unknown = value[index]
+          if (typeof component !== 'number') {
+            return new Fault(`element [${index}]: ${expected('a number', component).message}`)
+          }
+          const single = Math.fround(component)
+          if (!Number.isFinite(single) || (single === 0 && component !== 0)) {
+            return new Fault(`element [${index}]: is out of the range of single precision`)
+          }
+          if (index > 0) literal += ','
+          literal += singleText(component, single)
+        }
+        return `${literal}}`
+      },
+      decode: decodeItself,
+    }
+  },
+  parseDefault: () => new Fault('a vector column cannot have a default'),
+}

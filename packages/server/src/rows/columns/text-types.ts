@@ -1,0 +1,151 @@
+import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
+import { arrayLiteral } from './carriers.js'
+import {
+  type ColumnTypeEntry,
+  decodeItself,
+  selectArray,
+  selectItself,
+  type ValueCodec,
+} from './column-type.js'
+import { expected, Fault } from './fault.js'
+
+const TEXT_SQL_TYPE = 'text collate "C"'
+const EMAIL = new RegExp(EMAIL_PATTERN)
+const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings cannot hold them as they are.
+const NEEDS_JSON_ESCAPE = /["\\\u0000-\u001f]/
+
+/** Our TypeScript library setting is older than this method, which every supported Node.js has. */
+type WellFormed = string & { isWellFormed(): boolean }
+
+/** A fault when PostgreSQL cannot hold the text exactly as it is. */
+export function checkText(text: string): Fault | undefined {
+  if (text.includes('\0')) return new Fault('contains a NUL character, which cannot be stored')
+  if (!(text as WellFormed).isWellFormed()) {
+    return new Fault('contains half of a surrogate pair, which cannot be stored')
+  }
+  return undefined
+}
+
+/** `JSON.stringify` of a stored text, at a third of its price for a common one. */
+export function quoteJson(text: string): string {
+  return NEEDS_JSON_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
+}
+
+/** Users count characters, not the UTF-16 units that `length` counts. */
+function isLongerThan(text: string, charactersMax: number): boolean {
+  if (text.length <= charactersMax) return false
+  if (text.length > 2 * charactersMax) return true
+  let characters = 0
+  for (const _ of text) characters++
+  return characters > charactersMax
+}
+
+function compileText(charactersMax: number): ValueCodec {
+  return {
+    encode(value) {
+      if (typeof value !== 'string') return expected('a string', value)
+      if (isLongerThan(value, charactersMax)) {
+        return new Fault(`is longer than ${charactersMax} characters`)
+      }
+      return checkText(value) ?? value
+    },
+    decode: quoteJson,
+  }
+}
+
+function parseTextDefault(text: string, codec: ValueCodec): string | Fault {
+  return text === '' ? new Fault('a default cannot be empty') : codec.encode(text)
+}
+
+export const stringType: ColumnTypeEntry = {
+  sqlType: TEXT_SQL_TYPE,
+  allows: { unique: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: (_column, options) => compileText(options.limits.stringLengthMax),
+  parseDefault(text, column, options) {
+    return parseTextDefault(text, stringType.compile(column, options))
+  },
+}
+
+export const textType: ColumnTypeEntry = {
+  sqlType: TEXT_SQL_TYPE,
+  // An index on a long text would fail at the first value that exceeds a third of a page.
+  allows: { unique: false, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile: () => compileText(Number.POSITIVE_INFINITY),
+  parseDefault(text, column, options) {
+    return parseTextDefault(text, textType.compile(column, options))
+  },
+}
+
+export const emailType: ColumnTypeEntry = {
+  sqlType: TEXT_SQL_TYPE,
+  allows: { unique: true, notNull: true, defaultValue: true },
+  select: selectItself,
+  compile(_column, options) {
+    const lengthMax = options.limits.emailLengthMax
+    return {
+      encode(value) {
+        if (typeof value !== 'string') return expected('a string', value)
+        // The pattern admits ASCII only, so the length is one of characters.
+        if (value.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
+        return EMAIL.test(value) ? value : new Fault('is not an email address')
+      },
+      decode: quoteJson,
+    }
+  },
+  parseDefault(text, column, options) {
+    return parseTextDefault(text, emailType.compile(column, options))
+  },
+}
+
+export function checkRecordId(id: unknown, lengthMax: number): Fault | undefined {
+  if (typeof id !== 'string') return expected('a record id', id)
+  if (id === '') return new Fault('is empty, which no record id is')
+  if (id.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
+  if (RECORD_ID.test(id)) return undefined
+  return new Fault('is not a record id: only letters, digits and _ - ~ : ` { | } are allowed')
+}
+
+export const linkType: ColumnTypeEntry = {
+  sqlType: TEXT_SQL_TYPE,
+  allows: { unique: true, notNull: false, defaultValue: false },
+  select: selectItself,
+  compile(_column, options) {
+    const lengthMax = options.limits.nameLengthMax
+    return {
+      encode(value) {
+        // Links are read as `{id}` or expanded, so a record that was read can be sent again.
+        const id =
+          typeof value === 'object' && value !== null && Object.hasOwn(value, 'id')
+            ? (value as { id: unknown }).id
+            : value
+        return checkRecordId(id, lengthMax) ?? (id as string)
+      },
+      // Nothing that an id may hold needs escaping.
+      decode: (text) => `{"id":"${text}"}`,
+    }
+  },
+  parseDefault: () => new Fault('a link column cannot have a default'),
+}
+
+export const multipleType: ColumnTypeEntry = {
+  sqlType: 'text[]',
+  allows: { unique: false, notNull: false, defaultValue: false },
+  select: selectArray,
+  compile: () => ({
+    encode(value) {
+      if (!Array.isArray(value)) return expected('an array of strings', value)
+      for (let index = 0; index < value.length; index++) {
+        const element: unknown = value[index]
+        const fault =
+          typeof element === 'string' ? checkText(element) : expected('a string', element)
+        if (fault !== undefined) return new Fault(`element [${index}]: ${fault.message}`)
+      }
+      return arrayLiteral(value)
+    },
+    decode: decodeItself,
+  }),
+  parseDefault: () => new Fault('a multiple column cannot have a default'),
+}

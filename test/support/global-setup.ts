@@ -1,0 +1,36 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { startEmbedded } from '../../packages/server/src/postgres/embedded/embedded.js'
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    postgresUrl: string
+  }
+}
+
+/** One PostgreSQL for the whole run: the embedded one, or a running one that the environment names. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const given = process.env.OFFSHOOT_TEST_DATABASE_URL
+  if (given !== undefined) {
+    project.provide('postgresUrl', given)
+    return async () => undefined
+  }
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'offshoot-test-'))
+  const postgres = await startEmbedded({
+    dataDir,
+    log: () => undefined,
+    // Tests that pull the plug start a server of their own; these only need to be quick.
+    settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+  })
+  const { user, password, host, port, database } = postgres.connection
+  project.provide(
+    'postgresUrl',
+    `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`,
+  )
+  return async () => {
+    await postgres.stop()
+    await rm(dataDir, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,108 @@
+import { LIMITS, type Limits } from '@offshoot/contract/limits'
+import type { FastifyInstance, InjectOptions } from 'fastify'
+import { buildApp } from '../../packages/server/src/app.js'
+import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
+import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
+import { Database } from '../../packages/server/src/postgres/database.js'
+import { migrate } from '../../packages/server/src/postgres/migrate.js'
+import { createTestDatabase } from './database.js'
+
+export interface Answer {
+  readonly status: number
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  readonly body: any
+  readonly headers: Readonly<Record<string, string | string[] | number | undefined>>
+}
+
+export interface CallOptions {
+  readonly body?: unknown
+  /** undefined: the first user's key. null: no key at all. */
+  readonly key?: string | null | undefined
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** The whole service on a database of its own, without a port. */
+export interface TestService {
+  readonly app: FastifyInstance
+  readonly database: Database
+  readonly lifecycle: Lifecycle
+  readonly url: string
+  readonly key: string
+  readonly workspaceId: string
+  /** The address of the first workspace in the path form, for data-plane calls. */
+  readonly workspace: string
+  call(method: string, path: string, options?: CallOptions): Promise<Answer>
+  close(): Promise<void>
+}
+
+export const REGIONS = [
+  { id: 'local', name: 'Local' },
+  { id: 'eu', name: 'Europe' },
+]
+
+export async function createTestService(
+  options: { limits?: Partial<Limits>; url?: string } = {},
+): Promise<TestService> {
+  const own = options.url === undefined ? await createTestDatabase() : undefined
+  const url = options.url ?? own?.url ?? ''
+  const database = new Database({
+    poolMax: 10,
+    statementTimeoutMs: 20_000,
+    onIdleError: () => undefined,
+  })
+  database.connect({ url })
+  await migrate(database)
+  const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
+  const key = newKey ?? ''
+  const lifecycle = new Lifecycle('ready')
+  const app = await buildApp(
+    {
+      database,
+      lifecycle,
+      limits: { ...LIMITS, ...options.limits },
+      regions: REGIONS,
+      publicHost: undefined,
+    },
+    { logLevel: 'silent' },
+  )
+  return {
+    app,
+    database,
+    lifecycle,
+    url,
+    key,
+    workspaceId: workspaceId ?? '',
+    workspace: `/${workspaceId}.local`,
+    call: (method, path, callOptions) => call(app, method, path, { key, ...callOptions }),
+    async close() {
+      await app.close()
+      await database.close()
+      await own?.close()
+    },
+  }
+}
+
+async function call(
+  app: FastifyInstance,
+  method: string,
+  path: string,
+  { body, key, headers }: CallOptions,
+): Promise<Answer> {
+  const isText = typeof body === 'string'
+  const response = await app.inject({
+    method: method as NonNullable<InjectOptions['method']>,
+    url: path,
+    headers: {
+      ...(key === null || key === undefined ? {} : { authorization: `Bearer ${key}` }),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { payload: isText ? body : JSON.stringify(body) }),
+  })
+  const isJson = String(response.headers['content-type'] ?? '').includes('json')
+  return {
+    status: response.statusCode,
+    body: isJson && response.body !== '' ? JSON.parse(response.body) : response.body,
+    headers: response.headers,
+  }
+}

@@ -1,0 +1,43 @@
+import { defineConfig } from 'vitest/config'
+
+const resolve = { conditions: ['source'] }
+const ssr = { resolve: { conditions: ['source'] } }
+
+export default defineConfig({
+  test: {
+    reporters: ['default', 'json'],
+    outputFile: { json: 'test-results.json' },
+    projects: [
+      {
+        resolve,
+        ssr,
+        test: {
+          name: 'pure',
+          include: ['packages/*/src/**/*.test.ts'],
+          exclude: ['**/*.pg.test.ts'],
+        },
+      },
+      {
+        resolve,
+        ssr,
+        test: {
+          name: 'postgres',
+          include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+      {
+        resolve,
+        ssr,
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+    ],
+  },
+})
