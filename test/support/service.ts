@@ -2,6 +2,7 @@ import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { buildApp } from '../../packages/server/src/app.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
+import { Sessions } from '../../packages/server/src/domain/records/session.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
@@ -55,11 +56,13 @@ export async function createTestService(
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
   const key = newKey ?? ''
   const lifecycle = new Lifecycle('ready')
+  const limits = { ...LIMITS, ...options.limits }
   const app = await buildApp(
     {
       database,
+      sessions: new Sessions(database, limits),
       lifecycle,
-      limits: { ...LIMITS, ...options.limits },
+      limits,
       regions: REGIONS,
       publicHost: undefined,
     },

@@ -37,6 +37,8 @@ function isPackageStale(name) {
   const builtAt = statSync(info).mtimeMs
   return readdirSync(path.join(folder, 'src'), { recursive: true, withFileTypes: true }).some(
     (entry) =>
-      entry.isFile() && statSync(path.join(entry.parentPath, entry.name)).mtimeMs > builtAt,
+      entry.isFile() &&
+      !entry.name.endsWith('.test.ts') &&
+      statSync(path.join(entry.parentPath, entry.name)).mtimeMs > builtAt,
   )
 }

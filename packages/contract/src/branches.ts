@@ -7,6 +7,7 @@ import {
   DateTimeSchema,
   LabelSchema,
   MigrationStatusSchema,
+  TEXT_PATTERN,
 } from './names.js'
 
 const closed = { additionalProperties: false } as const
@@ -19,7 +20,7 @@ export const BranchMetadataSchema = Type.Object(
     branch: Type.Optional(BranchNameSchema),
     stage: Type.Optional(LabelSchema),
     labels: Type.Optional(
-      Type.Array(Type.String({ maxLength: LIMITS.labelLengthMax, pattern: '^[^\\u0000]*$' }), {
+      Type.Array(Type.String({ maxLength: LIMITS.labelLengthMax, pattern: TEXT_PATTERN }), {
         maxItems: LIMITS.labelsMax,
       }),
     ),
@@ -96,7 +97,7 @@ const GitBranchSchema = Type.String({
   description: 'Name of a git branch, with any characters git allows.',
   minLength: 1,
   maxLength: LIMITS.gitBranchLengthMax,
-  pattern: '^[^\\u0000]*$',
+  pattern: TEXT_PATTERN,
   examples: ['feat/login'],
 })
 

@@ -6,6 +6,7 @@ import {
   DateTimeSchema,
   LabelSchema,
   MigrationStatusSchema,
+  TEXT_PATTERN,
   WorkspaceIdSchema,
 } from './names.js'
 
@@ -17,7 +18,7 @@ export const DatabaseParamsSchema = Type.Object({
 })
 
 const UiSchema = Type.Object(
-  { color: Type.Optional(Type.String({ maxLength: 2048, pattern: '^[^\\u0000]*$' })) },
+  { color: Type.Optional(Type.String({ maxLength: 2048, pattern: TEXT_PATTERN })) },
   closed,
 )
 

@@ -26,6 +26,7 @@ export const ERROR_CODES = {
   invite_not_found: [404, 'The invite does not exist or can no longer be used.'],
   repository_not_found: [404, 'No repository is connected to the database.'],
   method_not_allowed: [405, 'The address exists, but not for this method.'],
+  request_timeout: [408, 'The request did not arrive in time.'],
   conflict: [409, 'The request contradicts the present state; the message says how.'],
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
   only_owner: [409, 'A workspace must keep at least one owner.'],
@@ -53,6 +54,8 @@ export interface FaultEntry {
   readonly index: number
   readonly message: string
   readonly status?: number
+  /** Of a stream: the line, counted from 1. */
+  readonly line?: number
 }
 
 /**
@@ -90,6 +93,7 @@ export const ErrorBodySchema = Type.Object(
           index: Type.Integer(),
           message: Type.String(),
           status: Type.Optional(Type.Integer()),
+          line: Type.Optional(Type.Integer()),
         }),
       ),
     ),

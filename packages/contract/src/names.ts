@@ -10,6 +10,9 @@ export const NAME_PATTERN = '^[a-zA-Z0-9_\\-~]+$'
  */
 export const RECORD_ID_PATTERN = '^[a-zA-Z0-9_\\-~:`{|}]+$'
 
+/** Any text that can be stored and given back as it was: no NUL, no half of a surrogate pair. */
+export const TEXT_PATTERN = '^[^\\u0000\\ud800-\\udfff]*$'
+
 /** The address pattern that browsers use for `<input type=email>`. */
 export const EMAIL_PATTERN =
   "^[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$"
@@ -30,12 +33,14 @@ export const TableNameSchema = name('TableName', 'Name of a table.', 'users')
 export const ColumnNameSchema = name('ColumnName', 'Name of a column.', 'email')
 
 /** `{database}:{branch}`, both of them names. */
+export const DATABASE_BRANCH_PATTERN = '^[a-zA-Z0-9_\\-~]{1,255}:[a-zA-Z0-9_\\-~]{1,255}$'
+
 export const DatabaseBranchNameSchema = Type.String({
   title: 'DBBranchName',
   description: 'A database and one of its branches, as `{database}:{branch}`.',
   minLength: 3,
   maxLength: 2 * LIMITS.nameLengthMax + 1,
-  pattern: '^[a-zA-Z0-9_\\-~]{1,255}:[a-zA-Z0-9_\\-~]{1,255}$',
+  pattern: DATABASE_BRANCH_PATTERN,
   examples: ['shop:main'],
 })
 
@@ -72,11 +77,11 @@ export const DateTimeSchema = Type.String({
   examples: ['2026-01-31T09:30:00.000Z'],
 })
 
-/** A short text a person typed. A NUL cannot be stored, so it is refused here. */
+/** A short text a person typed. */
 export const LabelSchema = Type.String({
   minLength: 1,
   maxLength: LIMITS.labelLengthMax,
-  pattern: '^[^\\u0000]*$',
+  pattern: TEXT_PATTERN,
 })
 
 export type DatabaseName = Static<typeof DatabaseNameSchema>

@@ -8,6 +8,7 @@ import {
   MigrationStatusSchema,
   NAME_PATTERN,
   TableNameSchema,
+  TEXT_PATTERN,
 } from './names.js'
 import { type Column, ColumnSchema, type Schema } from './schema.js'
 
@@ -42,7 +43,7 @@ export const ChecksumSchema = Type.String({
   examples: ['1:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945'],
 })
 
-const NoteSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: '^[^\\u0000]*$' })
+const NoteSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: TEXT_PATTERN })
 
 export const TableParamsSchema = Type.Object({
   databaseBranch: DatabaseBranchNameSchema,

@@ -6,12 +6,13 @@ import {
   EmailSchema,
   LabelSchema,
   RecordIdSchema,
+  TEXT_PATTERN,
   WorkspaceIdSchema,
 } from './names.js'
 
 const closed = { additionalProperties: false } as const
 
-const ImageSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: '^[^\\u0000]*$' })
+const ImageSchema = Type.String({ maxLength: LIMITS.labelLengthMax, pattern: TEXT_PATTERN })
 
 export const UpdateUserSchema = Type.Object(
   { email: EmailSchema, fullname: LabelSchema, image: ImageSchema },
@@ -80,7 +81,7 @@ export const KeyNameParamsSchema = Type.Object({
   keyName: Type.String({
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
-    pattern: '^[^\\u0000]*$',
+    pattern: TEXT_PATTERN,
     examples: ['ci'],
   }),
 })

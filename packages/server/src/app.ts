@@ -1,15 +1,21 @@
-import { randomUUID } from 'node:crypto'
 import fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { LogLevel } from './config.js'
+import { answerClientError } from './http/client-errors.js'
+import { newRequestId } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
 import { authPlugin } from './http/plugins/auth.js'
-import { errorsPlugin } from './http/plugins/errors.js'
+import { branchSessionPlugin } from './http/plugins/branch-session.js'
+import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { guardsPlugin } from './http/plugins/guards.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
 import { branchRoutes } from './http/routes/branches.js'
+import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
 import { healthRoutes } from './http/routes/health.js'
+import { recordRoutes } from './http/routes/records.js'
+import { schemaRoutes } from './http/routes/schema.js'
+import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
 import type { Services } from './http/services.js'
@@ -27,13 +33,18 @@ export async function buildApp(
   const app = fastify({
     logger: { level: options.logLevel, stream: process.stderr },
     logController: new LogController({ disableRequestLogging: true }),
-    genReqId: () => `req_${randomUUID().replaceAll('-', '')}`,
+    genReqId: newRequestId,
     requestIdHeader: false,
     rewriteUrl,
     bodyLimit: services.limits.requestBytesMax,
     routerOptions: { maxParamLength: PATH_PART_LENGTH_MAX },
-    requestTimeout: services.limits.requestTimeoutMs,
+    // Of a silent connection; a stream may take longer as long as it moves.
+    connectionTimeout: services.limits.requestTimeoutMs,
     forceCloseConnections: 'idle',
+    // While the process ends, requests get the same answer as any other that comes too late.
+    return503OnClosing: false,
+    frameworkErrors: answerBadPath,
+    clientErrorHandler: answerClientError,
     schemaController: { compilersFactory: { buildValidator } },
   })
   readJsonBodies(app)
@@ -50,6 +61,13 @@ export async function buildApp(
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
+    await protectedApp.register(schemaRoutes(services))
+  })
+  await app.register(async (dataApp) => {
+    await dataApp.register(branchSessionPlugin, services)
+    await dataApp.register(recordRoutes(services))
+    await dataApp.register(bulkRoutes(services))
+    await dataApp.register(transactionRoutes(services))
   })
   await app.ready()
   return app

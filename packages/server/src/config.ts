@@ -110,9 +110,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const values = Object.fromEntries(
     Object.entries(SETTINGS).map(([name, entry]) => [name, read(entry as Setting<unknown>)]),
   )
-  const limits = Object.fromEntries(
-    limitSettings().map(([name, entry]) => [name, read(entry)]),
-  ) as unknown as Limits
+  const limits = {
+    ...LIMITS,
+    ...Object.fromEntries(limitSettings().map(([name, entry]) => [name, read(entry)])),
+  } as Limits
   const known = new Set(settingsTable().map((row) => row.env))
   for (const name of Object.keys(env)) {
     if (name.startsWith('OFFSHOOT_') && !name.startsWith('OFFSHOOT_TEST_') && !known.has(name)) {
@@ -128,16 +129,53 @@ export function settingsTable(): readonly Omit<Setting<unknown>, 'parse'>[] {
   return [...Object.values(SETTINGS), ...limitSettings().map(([, entry]) => entry)]
 }
 
-/** Limits that the storage or the interface fixes; a smaller one would be a different interface. */
+/** Limits that the interface fixes, and that its schemas state: another one would be another interface. */
+const FIXED_LIMITS: ReadonlySet<LimitName> = new Set<LimitName>([
+  'nameLengthMax',
+  'gitBranchLengthMax',
+  'labelLengthMax',
+  'labelsMax',
+  'vectorDimensionMin',
+  'vectorDimensionMax',
+  'filesPerArrayMax',
+  'base64LengthMax',
+  'fileNameLengthMax',
+  'mediaTypeLengthMin',
+  'mediaTypeLengthMax',
+  'transactionOperationsMax',
+])
+
+const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
+  keysPerUserMax: 'API keys of one user.',
+  workspacesPerUserMax: 'Workspaces one user is a member of when creating another one.',
+  databasesPerWorkspaceMax: 'Databases in one workspace.',
+  tablesPerBranchMax: 'Tables of one branch.',
+  columnsPerTableMax: 'Columns of one table.',
+  schemaOperationsMax: 'Operations in one schema edit.',
+  objectDepthMax: 'Depth of columns inside `object` columns.',
+  stringLengthMax: 'Characters in a `string` column.',
+  emailLengthMax: 'Characters in an `email` column.',
+  recordBytesMax: 'Bytes of one record as JSON, without its files.',
+  bulkRecordsMax: 'Records in one bulk insert.',
+  pageSizeMax: 'Records on one page of a query.',
+  requestBytesMax: 'Bytes of one request body.',
+  requestTimeoutMs: 'Milliseconds that one request may take.',
+  inviteDaysMax: 'Days in which an invite can be accepted.',
+}
+
+/** What PostgreSQL and Node can still count with, also doubled. */
+const LIMIT_MAX = 1_000_000_000
+
 function limitSettings(): [LimitName, Setting<number>][] {
-  return (Object.keys(LIMITS) as LimitName[]).map((name) => [
+  const names = (Object.keys(LIMITS) as LimitName[]).filter((name) => !FIXED_LIMITS.has(name))
+  return names.map((name) => [
     name,
     {
       env: `OFFSHOOT_LIMIT_${name.replace(/([A-Z0-9]+)/g, '_$1').toUpperCase()}`,
-      help: `Limit [${name}].`,
+      help: LIMIT_HELP[name] ?? `Limit [${name}].`,
       fallback: String(LIMITS[name]),
-      allowed: 'a whole number from 1',
-      parse: (text) => wholeNumber(text ?? String(LIMITS[name]), 1, Number.MAX_SAFE_INTEGER),
+      allowed: `a whole number from 1 to ${LIMIT_MAX}`,
+      parse: (text) => wholeNumber(text ?? String(LIMITS[name]), 1, LIMIT_MAX),
     },
   ])
 }

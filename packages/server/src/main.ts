@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
 import { type Config, ConfigError, readConfig } from './config.js'
 import { prepareFirstStart } from './domain/first-start.js'
+import { Sessions } from './domain/records/session.js'
 import { Lifecycle } from './http/lifecycle.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { Database } from './postgres/database.js'
@@ -37,7 +38,11 @@ export async function main(): Promise<number> {
     return 1
   } finally {
     // Last in, first out: requests, then connections, then PostgreSQL, then the folder.
-    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+    for (const cleanUp of cleanUps.reverse()) {
+      await cleanUp().catch((error: unknown) => {
+        process.stderr.write(`offshoot: while stopping: ${explain(error)}\n`)
+      })
+    }
   }
 }
 
@@ -63,6 +68,7 @@ async function serve(
   const app = await buildApp(
     {
       database,
+      sessions: new Sessions(database, config.limits),
       lifecycle,
       limits: config.limits,
       regions: config.regions,
@@ -80,7 +86,9 @@ async function serve(
   const postgres = await connectPostgres(config, { app, database, stops })
   await migrate(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
-  if (newKey !== undefined) await writeKeyFile(config.dataDir, newKey)
+  // A key from the settings may have replaced the one that an earlier start left in the file.
+  const key = newKey ?? config.apiKey
+  if (key !== null) await writeKeyFile(config.dataDir, key)
   lifecycle.enter('ready')
 
   process.stdout.write(

@@ -47,12 +47,17 @@ function keyRows(
 }
 
 function createLines(facts: StartFacts, workspace: string): string[] {
-  const key = facts.keyFile === undefined ? '$OFFSHOOT_API_KEY' : `$(cat '${facts.keyFile}')`
+  const key = facts.keyFile === undefined ? '$OFFSHOOT_API_KEY' : `$(cat ${quote(facts.keyFile)})`
   return [
     `curl -X PUT ${facts.address}/workspaces/${workspace}/dbs/shop \\`,
     `  -H "Authorization: Bearer ${key}" \\`,
     `  -H 'Content-Type: application/json' -d '{"region":"${facts.region}"}'`,
   ]
+}
+
+/** As one word of a shell, whatever is in it. */
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
 }
 
 function seconds(ms: number): string {

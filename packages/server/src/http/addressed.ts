@@ -14,10 +14,11 @@ export function addressed(database: Database) {
     branchOf(
       request: FastifyRequest<{ Params: { databaseBranch: string } }>,
       need: Need,
+      databaseBranch = request.params.databaseBranch,
     ): Promise<BranchAccess> {
       return resolveBranch(database, request.principal, {
         address: request.workspaceAddress,
-        ...splitDatabaseBranch(request.params.databaseBranch),
+        ...splitDatabaseBranch(databaseBranch),
         need,
       })
     },

@@ -1,6 +1,10 @@
 import { Type } from 'typebox'
 
-const MEANINGS: Readonly<Record<number, string>> = {
+/** What a status says, where a route has nothing more to say about it. */
+export const MEANINGS: Readonly<Record<number, string>> = {
+  200: 'Done.',
+  201: 'Created.',
+  204: 'Done; there is nothing to say about it.',
   400: 'Something in the request is wrong; the message names it.',
   401: 'The API key is missing, malformed, unknown, expired or revoked.',
   403: 'The caller, or the scope of the API key, does not allow this.',

@@ -1,3 +1,4 @@
+import { DATABASE_BRANCH_PATTERN, EMAIL_PATTERN, TEXT_PATTERN } from '@offshoot/contract/names'
 import { Ajv, type Options } from 'ajv'
 import formats from 'ajv-formats'
 import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
@@ -54,13 +55,20 @@ export function describeValidation(
   if (error === undefined) return `${part}: is malformed`
   const { field, fault } = describeFault(error)
   const name = part === 'path' ? 'part' : part === 'query' ? 'parameter' : 'field'
-  return field === '' ? `${part}: ${fault}` : `${part}: ${name} [${field}]: ${fault}`
+  return field === undefined ? `${part}: ${fault}` : `${part}: ${name} [${field}]: ${fault}`
 }
 
-function describeFault(error: FastifySchemaValidationError): { field: string; fault: string } {
+/** The field is undefined when the whole part is at fault. */
+function describeFault(error: FastifySchemaValidationError): {
+  field: string | undefined
+  fault: string
+} {
   const path = error.instancePath.split('/').slice(1).map(unescapePointer)
   const { params } = error as { params: Record<string, unknown> }
-  const at = (...more: unknown[]) => [...path, ...more.map(String)].join('.')
+  const at = (...more: unknown[]) => {
+    const names = [...path, ...more.map(String)]
+    return names.length === 0 ? undefined : names.join('.')
+  }
   switch (error.keyword) {
     case 'required':
       return { field: at(params.missingProperty), fault: 'is required' }
@@ -74,17 +82,17 @@ function describeFault(error: FastifySchemaValidationError): { field: string; fa
     case 'type':
       return { field: at(), fault: `must be of type ${[params.type].flat().join(' or ')}` }
     case 'minLength':
-      return { field: at(), fault: `must have at least ${params.limit} characters` }
+      return { field: at(), fault: describeMinimum(params.limit, 'characters') }
     case 'maxLength':
       return { field: at(), fault: `must have at most ${params.limit} characters` }
     case 'minItems':
-      return { field: at(), fault: `must have at least ${params.limit} items` }
+      return { field: at(), fault: describeMinimum(params.limit, 'items') }
     case 'maxItems':
       return { field: at(), fault: `must have at most ${params.limit} items` }
     case 'minProperties':
       return { field: at(), fault: 'must name at least one field' }
     case 'maxProperties':
-      return { field: at(), fault: `must have exactly one of its fields` }
+      return { field: at(), fault: 'must have exactly one of its fields' }
     case 'format':
       return { field: at(), fault: `must be a valid ${params.format}` }
     case 'pattern':
@@ -94,13 +102,23 @@ function describeFault(error: FastifySchemaValidationError): { field: string; fa
   }
 }
 
+function describeMinimum(limit: unknown, things: string): string {
+  return limit === 1 ? 'must not be empty' : `must have at least ${limit} ${things}`
+}
+
+const PATTERN_FAULTS: Readonly<Record<string, string>> = {
+  [TEXT_PATTERN]: 'must not contain a NUL character or half of a surrogate pair',
+  [EMAIL_PATTERN]: 'must be a valid email',
+  [DATABASE_BRANCH_PATTERN]: 'must have the form {database}:{branch}',
+}
+
 function describePattern(pattern: string): string {
-  if (pattern === '^[^\\u0000]*$') return 'must not contain a NUL character'
+  const fault = PATTERN_FAULTS[pattern]
+  if (fault !== undefined) return fault
   const classes = /^\^\[([^\]]+)\]\+\$$/.exec(pattern)?.[1]
   if (classes !== undefined) {
     return `can only contain the characters ${classes.replaceAll('\\', '')}`
   }
-  if (pattern.includes(':')) return 'must have the form {database}:{branch}'
   return `must match ${pattern}`
 }
 

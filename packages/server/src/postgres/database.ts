@@ -68,7 +68,8 @@ function createPool(
   options: { poolMax: number; statementTimeoutMs: number; onIdleError(error: Error): void },
 ): pg.Pool {
   const pool = new pg.Pool({
-    ...('url' in connection ? { connectionString: connection.url } : connection),
+    // The embedded server is reached over a socket, whatever the environment says about TLS.
+    ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
     application_name: 'offshoot',
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,

@@ -1,4 +1,4 @@
-import { AppError } from '@offshoot/contract/errors'
+import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 
 /** What PostgreSQL or the socket reported; `code` is a SQLSTATE or a system error name. */
 interface CodedError {
@@ -20,6 +20,7 @@ export function constraintOf(error: unknown): string | undefined {
 }
 
 export const UNIQUE_VIOLATION = '23505'
+const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK = '40P01'
 const QUERY_CANCELED = '57014'
@@ -57,6 +58,20 @@ export function isUnreachable(error: unknown): boolean {
   return error instanceof Error && UNREACHABLE_MESSAGES.test(error.message)
 }
 
+/** What the catalogue's foreign keys point at, by the ends of their names, once it is gone. */
+const GONE: readonly (readonly [suffix: string, code: ErrorCode, message: string])[] = [
+  ['_user_id_fkey', 'invalid_api_key', 'Invalid API key'],
+  ['_workspace_id_fkey', 'workspace_not_found', 'the workspace was deleted a moment ago'],
+  ['_database_id_fkey', 'database_not_found', 'the database was deleted a moment ago'],
+]
+
+/** Something was deleted between the check that it is there and its use. */
+function toGoneError(error: unknown): AppError | undefined {
+  if (codeOf(error) !== FOREIGN_KEY_VIOLATION) return undefined
+  const found = GONE.find(([suffix]) => constraintOf(error)?.endsWith(suffix))
+  return found && new AppError(found[1], found[2], { cause: error })
+}
+
 /** The public form of a failure of PostgreSQL itself; anything else is returned as it is. */
 export function toAppError(error: unknown): unknown {
   if (error instanceof AppError) return error
@@ -83,5 +98,5 @@ export function toAppError(error: unknown): unknown {
       { cause: error },
     )
   }
-  return error
+  return toGoneError(error) ?? error
 }

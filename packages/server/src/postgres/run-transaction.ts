@@ -14,7 +14,7 @@ export interface TransactionOptions {
   readonly readOnly?: boolean
 }
 
-const ATTEMPTS_MAX = 20
+export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
 const BACKOFF_MAX_MS = 200
 
@@ -38,7 +38,7 @@ export async function runTransaction<Result>(
 }
 
 /** Random, so that transactions which met once do not meet again. */
-function backoffMs(attempt: number): number {
+export function backoffMs(attempt: number): number {
   return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_BASE_MS * 2 ** attempt)
 }
 

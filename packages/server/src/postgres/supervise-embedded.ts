@@ -16,11 +16,14 @@ export async function superviseEmbedded(options: {
 }): Promise<SupervisedPostgres> {
   const { dataDir, onStart, log } = options
   let isStopping = false
+  let restarting: Promise<void> | undefined
 
   const start = async (): Promise<EmbeddedPostgres> => {
     const postgres = await startEmbedded({ dataDir, log: (line) => log.info(line) })
     onStart(postgres.connection)
-    void postgres.exited.then(restart)
+    void postgres.exited.then((ending) => {
+      restarting = restart(ending)
+    })
     return postgres
   }
 
@@ -42,6 +45,8 @@ export async function superviseEmbedded(options: {
     version: current.version,
     async stop() {
       isStopping = true
+      // A start that is under way would otherwise outlive this.
+      await restarting
       await current.stop()
     },
   }

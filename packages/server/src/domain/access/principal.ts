@@ -9,6 +9,9 @@ export interface Principal {
   readonly userId: string
   readonly administrator: boolean
   readonly keyId: string
+  /** Changes with whatever the key may reach. */
+  readonly keyStamp: string
+  readonly expiresAt: Date | null
   readonly scope: KeyScope
 }
 
@@ -25,11 +28,13 @@ export async function authenticate(
   const key = BEARER.exec(authorization ?? '')?.[1] ?? ''
   const [row] = await database.query<{
     keyId: string
+    keyStamp: string
+    expiresAt: Date | null
     userId: string
     administrator: boolean
     scope: KeyScope | null
   }>(sql`
-    select k.id as "keyId", u.id as "userId", u.administrator, k.scope
+    select k.id as "keyId", k.stamp as "keyStamp", k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope
     from offshoot.api_keys k
     join offshoot.users u on u.id = k.user_id
     where k.hash = ${hashSecret(key)}

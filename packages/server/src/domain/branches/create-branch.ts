@@ -50,21 +50,13 @@ export async function createBranch(
   if (!scopeReachesBranch(scope, name)) {
     throw new AppError('key_scope', `this API key cannot create branch [${name}]`)
   }
-  const source = await findGate(database, {
-    databaseId: access.databaseId,
-    ...(from === undefined ? { id: access.defaultBranchId } : { name: from }),
-  })
-  const unknownSource = new AppError(
-    'unknown_source_branch',
-    `branch [${from ?? ''}] not found: it cannot be forked`,
-  )
-  if (source === undefined || !scopeReachesBranch(scope, source.name)) throw unknownSource
+  const source = await findSource(database, access, from)
   await runTransaction(
     database,
     async (transaction) => {
       await enterGate(transaction, { gate: source.gate, alone: true })
       const forked = await closeEpoch(transaction, source.id)
-      if (forked === undefined) throw unknownSource
+      if (forked === undefined) throw unknownSource(source.name)
       const inserted = await insertBranch(transaction, {
         id: newBranchId(),
         databaseId: access.databaseId,
@@ -85,4 +77,29 @@ export async function createBranch(
     { isolation: 'read committed' },
   )
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
+}
+
+/** The branch to fork: the named one, or the default one. */
+async function findSource(
+  database: Database,
+  access: DatabaseAccess,
+  from: string | undefined,
+): Promise<{ id: string; name: string; gate: number }> {
+  const { databaseId, databaseName, defaultBranchId, principal } = access
+  const source = await findGate(database, {
+    databaseId,
+    ...(from === undefined ? { id: defaultBranchId } : { name: from }),
+  })
+  if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
+  if (from !== undefined) throw unknownSource(from)
+  throw source === undefined
+    ? new AppError('database_not_found', `database [${databaseName}] not found`)
+    : new AppError(
+        'key_scope',
+        `this API key cannot fork the default branch [${source.name}]; name another one in [from]`,
+      )
+}
+
+function unknownSource(name: string): AppError {
+  return new AppError('unknown_source_branch', `branch [${name}] not found: it cannot be forked`)
 }

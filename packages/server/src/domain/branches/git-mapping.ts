@@ -85,12 +85,16 @@ export async function resolveGitBranch(
 ): Promise<ResolvedBranch> {
   const { databaseId } = access
   const { gitBranch, fallbackBranch } = options
+  // A branch outside the scope of the key is passed over like one that does not exist.
+  const isReached = (name: string) => scopeReachesBranch(access.principal.scope, name)
+  const exists = async (name: string) =>
+    isReached(name) && (await findBranchId(database, { databaseId, name })) !== undefined
   if (gitBranch !== undefined) {
     const mapped = await findGitBranch(database, { databaseId, gitBranch })
-    if (mapped !== undefined) {
+    if (mapped !== undefined && isReached(mapped)) {
       return reason(mapped, 'FOUND_IN_MAPPING', `Git branch [${gitBranch}] found in the mapping`)
     }
-    if (await findBranchId(database, { databaseId, name: gitBranch })) {
+    if (await exists(gitBranch)) {
       return reason(
         gitBranch,
         'BRANCH_EXISTS',
@@ -98,13 +102,13 @@ export async function resolveGitBranch(
       )
     }
   }
-  if (fallbackBranch !== undefined) {
-    if (await findBranchId(database, { databaseId, name: fallbackBranch })) {
-      return reason(fallbackBranch, 'FALLBACK_BRANCH', 'Fallback branch of the request')
-    }
+  if (fallbackBranch !== undefined && (await exists(fallbackBranch))) {
+    return reason(fallbackBranch, 'FALLBACK_BRANCH', 'Fallback branch of the request')
   }
   const main = await findGate(database, { databaseId, id: access.defaultBranchId })
-  if (main === undefined) throw new Error('a database must have its default branch')
+  if (main === undefined) {
+    throw new AppError('database_not_found', `database [${access.databaseName}] not found`)
+  }
   return reason(main.name, 'DEFAULT_BRANCH', 'Default branch for this database')
 }
 

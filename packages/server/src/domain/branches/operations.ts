@@ -57,7 +57,7 @@ export async function removeBranch(
   }
   await runTransaction(database, async (transaction) => {
     await deleteGitBranchesOf(transaction, access.branchId)
-    await updateBranchDeleted(transaction, access.branchId)
+    if (!(await updateBranchDeleted(transaction, access.branchId))) throw branchNotFound(access)
     // Removing one can leave its deleted parent unused, and so on up.
     while (await deleteUnusedBranches(transaction, access.databaseId));
   })
@@ -83,8 +83,10 @@ export async function writeMetadata(
 /** A branch may be deleted between being resolved and being read. */
 async function getBranch(database: Database, access: BranchAccess): Promise<BranchRow> {
   const row = await findBranch(database, access.branchId)
-  if (row === undefined) {
-    throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
-  }
+  if (row === undefined) throw branchNotFound(access)
   return row
+}
+
+function branchNotFound(access: BranchAccess): AppError {
+  return new AppError('branch_not_found', `branch [${access.branchName}] not found`)
 }

@@ -134,12 +134,14 @@ export async function updateBranchStamps(database: Queryable, databaseId: string
     where database_id = ${databaseId}`)
 }
 
-/** Takes the branch out of sight; what others inherit from it stays. */
-export async function updateBranchDeleted(database: Queryable, branchId: string): Promise<void> {
-  await database.query(sql`
+/** Takes the branch out of sight; what others inherit from it stays. Says whether it was there. */
+export async function updateBranchDeleted(database: Queryable, branchId: string): Promise<boolean> {
+  const rows = await database.query(sql`
     update offshoot.branches
     set deleted_at = now(), stamp = nextval('offshoot.stamps')
-    where id = ${branchId}`)
+    where id = ${branchId} and deleted_at is null
+    returning id`)
+  return rows.length > 0
 }
 
 /** Removes branches that are deleted and that nothing inherits from; says whether there were any. */

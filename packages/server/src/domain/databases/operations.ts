@@ -92,7 +92,7 @@ export async function readDatabase(
   database: Database,
   access: DatabaseAccess,
 ): Promise<DatabaseBody> {
-  return toDatabase(await getDatabase(database, access.databaseId))
+  return toDatabase(await getDatabase(database, access))
 }
 
 export async function updateDatabase(
@@ -105,7 +105,7 @@ export async function updateDatabase(
   return runTransaction(database, async (transaction) => {
     const color = fields.ui?.color
     if (color !== undefined) await updateDatabaseColor(transaction, { databaseId, color })
-    return toDatabase(await getDatabase(transaction, databaseId))
+    return toDatabase(await getDatabase(transaction, access))
   })
 }
 
@@ -120,7 +120,7 @@ export async function renameDatabase(
     return await runTransaction(database, async (transaction) => {
       await updateDatabaseName(transaction, { databaseId, name: options.newName })
       await updateBranchStamps(transaction, databaseId)
-      return toDatabase(await getDatabase(transaction, databaseId))
+      return toDatabase(await getDatabase(transaction, access))
     })
   } catch (error) {
     throw codeOf(error) === UNIQUE_VIOLATION ? databaseExists(options.newName) : error
@@ -132,7 +132,10 @@ export async function removeDatabase(
   access: DatabaseAccess,
 ): Promise<{ status: 'completed' }> {
   requireWholeDatabase(access.principal.scope)
-  await runTransaction(database, (transaction) => deleteDatabase(transaction, access.databaseId))
+  await runTransaction(database, async (transaction) => {
+    await getDatabase(transaction, access)
+    await deleteDatabase(transaction, access.databaseId)
+  })
   return { status: 'completed' }
 }
 
@@ -140,7 +143,7 @@ export async function readRepository(
   database: Database,
   access: DatabaseAccess,
 ): Promise<Repository> {
-  const { repository } = await getDatabase(database, access.databaseId)
+  const { repository } = await getDatabase(database, access)
   if (repository === null) {
     throw new AppError(
       'repository_not_found',
@@ -161,7 +164,7 @@ export async function writeRepository(
 }
 
 export async function readSettings(database: Database, access: DatabaseAccess) {
-  const { searchEnabled } = await getDatabase(database, access.databaseId)
+  const { searchEnabled } = await getDatabase(database, access)
   return { searchEnabled }
 }
 

@@ -1,4 +1,5 @@
 import type { Repository } from '@offshoot/contract/databases'
+import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
@@ -27,12 +28,17 @@ export async function listDatabases(
     order by name collate "C"`)
 }
 
-export async function getDatabase(database: Queryable, databaseId: string): Promise<DatabaseRow> {
+export async function getDatabase(
+  database: Queryable,
+  { databaseId, databaseName }: { databaseId: string; databaseName: string },
+): Promise<DatabaseRow> {
   const [row] = await database.query<DatabaseRow>(sql`
     select ${databaseColumns}
     from offshoot.databases
     where id = ${databaseId}`)
-  if (row === undefined) throw new Error('a resolved database must exist')
+  if (row === undefined) {
+    throw new AppError('database_not_found', `database [${databaseName}] not found`)
+  }
   return row
 }
 

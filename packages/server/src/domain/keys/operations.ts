@@ -19,7 +19,9 @@ export async function createKey(
 ) {
   const { name, fields, limits } = options
   requireUnlimited(principal.scope)
-  if (fields.expiresAt !== undefined && Date.parse(fields.expiresAt) <= Date.now()) {
+  const expiresAt = fields.expiresAt === undefined ? undefined : new Date(fields.expiresAt)
+  // A leap second is a valid time of day, but not a moment a clock here ever shows.
+  if (expiresAt !== undefined && !(expiresAt.getTime() > Date.now())) {
     throw new AppError('invalid_request', 'body: field [expiresAt]: must be in the future')
   }
   const key = newApiKey()
@@ -38,7 +40,7 @@ export async function createKey(
       userId: principal.userId,
       name,
       hash: hashSecret(key),
-      expiresAt: fields.expiresAt,
+      expiresAt,
       scope: fields.scope,
     })
   })

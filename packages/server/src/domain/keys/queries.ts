@@ -23,7 +23,7 @@ export async function insertKey(
     userId: string
     name: string
     hash: Buffer
-    expiresAt?: string | undefined
+    expiresAt?: Date | undefined
     scope?: KeyScope | undefined
   },
 ): Promise<KeyRow | undefined> {

@@ -199,7 +199,7 @@ describe('nested columns', () => {
   })
 
   test('an object counts with all that is in it', () => {
-    expect(countColumns({ name: 'c', type: 'int' })).toBe(1)
+    expect(countColumns(nest(0))).toBe(1)
     expect(countColumns(nest(3))).toBe(4)
   })
 })

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Column } from '@offshoot/contract/schema'
+import type { SchemaChange } from '../../rows/schema-changes.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
 import { type ColumnChecks, checkColumn, checkColumnName, countColumns } from './check-column.js'
@@ -7,7 +8,6 @@ import { checkName } from './check-name.js'
 import { listLinks } from './list-links.js'
 import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
-import type { SchemaChange } from './schema-change.js'
 
 export interface EditOptions extends ColumnChecks {
   /** An id that no table or column ever had. */

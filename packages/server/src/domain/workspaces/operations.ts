@@ -83,7 +83,10 @@ export async function removeWorkspace(database: Database, access: WorkspaceAcces
   if (access.role !== 'owner') {
     throw new AppError('forbidden', 'only an owner can delete the workspace')
   }
-  await runTransaction(database, (transaction) => deleteWorkspace(transaction, access.workspaceId))
+  await runTransaction(database, async (transaction) => {
+    await getWorkspace(transaction, access.workspaceId)
+    await deleteWorkspace(transaction, access.workspaceId)
+  })
 }
 
 const SLUG_LENGTH_MAX = 50
@@ -92,6 +95,7 @@ const SLUG_LENGTH_MAX = 50
 export function slugOf(name: string): string {
   const slug = name
     .normalize('NFKD')
+    .replace(/\p{Mark}+/gu, '')
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')
     .replace(/^-+/, '')

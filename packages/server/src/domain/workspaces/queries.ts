@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Role, Workspace } from '@offshoot/contract/workspaces'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
@@ -28,7 +29,9 @@ export async function getWorkspace(database: Queryable, workspaceId: string): Pr
         as "memberCount"
     from offshoot.workspaces w
     where w.id = ${workspaceId}`)
-  if (workspace === undefined) throw new Error('a resolved workspace must exist')
+  if (workspace === undefined) {
+    throw new AppError('workspace_not_found', `workspace [${workspaceId}] not found`)
+  }
   return workspace
 }
 

@@ -2,6 +2,7 @@ import { AppError, ERROR_CODES, type ErrorBody, type ErrorCode } from '@offshoot
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { toAppError } from '../../postgres/failures.js'
+import { commonHeaders } from '../common-headers.js'
 import { describeValidation } from '../validation.js'
 import { type RouteMap, routeMap } from './route-map.js'
 
@@ -48,8 +49,18 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
     return sendError(request, reply, known)
   })
 
-  app.setNotFoundHandler((request, reply) => sendError(request, reply, notFound(request, routes)))
+  app.setNotFoundHandler((request, reply) => answerNotFound(request, reply, routes))
 })
+
+/** Answers paths that the router cannot even read; no hook runs for them. */
+export function answerBadPath(
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  const [code, message] = FASTIFY_CODES[error.code] ?? ['invalid_request', 'the path is malformed']
+  void sendError(request, reply.headers(commonHeaders(request.id)), new AppError(code, message))
+}
 
 function toKnownError(error: FastifyError): AppError | undefined {
   if (error instanceof AppError) return error
@@ -65,16 +76,22 @@ function toKnownError(error: FastifyError): AppError | undefined {
   return mapped instanceof AppError ? mapped : undefined
 }
 
-function notFound(request: FastifyRequest, routes: RouteMap): AppError {
+function answerNotFound(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  routes: RouteMap,
+): FastifyReply {
   const pathname = request.url.split('?', 1)[0] ?? '/'
-  const methods = routes.methodsAt(pathname)
-  if (methods.length === 0) {
-    return new AppError('route_not_found', `there is nothing at [${pathname}]`)
+  const allowed = routes.methodsAt(pathname).join(', ')
+  if (allowed === '') {
+    const error = new AppError('route_not_found', `there is nothing at [${pathname}]`)
+    return sendError(request, reply, error)
   }
-  return new AppError(
+  const error = new AppError(
     'method_not_allowed',
-    `method [${request.method}] is not allowed at [${pathname}]; allowed: ${methods.join(', ')}`,
+    `method [${request.method}] is not allowed at [${pathname}]; allowed: ${allowed}`,
   )
+  return sendError(request, reply.header('allow', allowed), error)
 }
 
 function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {

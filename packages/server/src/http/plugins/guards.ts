@@ -1,15 +1,14 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { commonHeaders } from '../common-headers.js'
 import type { Lifecycle } from '../lifecycle.js'
 
 /** What every answer carries, and what no request passes while the process is not in service. */
 export const guardsPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { lifecycle: Lifecycle }) => {
     app.addHook('onRequest', async (request, reply) => {
-      reply.header('x-request-id', request.id)
-      reply.header('x-content-type-options', 'nosniff')
-      reply.header('cache-control', 'no-store')
+      reply.headers(commonHeaders(request.id))
       const { state } = options.lifecycle
       // The health route explains this state itself.
       if (state === 'ready' || request.routeOptions.url === '/health') return

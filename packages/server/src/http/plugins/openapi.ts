@@ -4,10 +4,12 @@ import { BranchSchema } from '@offshoot/contract/branches'
 import { DatabaseSchema } from '@offshoot/contract/databases'
 import { ErrorBodySchema } from '@offshoot/contract/errors'
 import { ColumnSchema, SchemaSchema, TableSchema } from '@offshoot/contract/schema'
+import { SchemaOperationSchema } from '@offshoot/contract/schema-edits'
 import { UserSchema } from '@offshoot/contract/users'
 import { InviteSchema, WorkspaceSchema } from '@offshoot/contract/workspaces'
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { finishDocument } from '../openapi-document.js'
 
 /** Shapes that others refer to by name. */
 const SHARED = [
@@ -15,12 +17,18 @@ const SHARED = [
   ColumnSchema,
   TableSchema,
   SchemaSchema,
+  SchemaOperationSchema,
   BranchSchema,
   DatabaseSchema,
   UserSchema,
   WorkspaceSchema,
   InviteSchema,
 ]
+
+/** The page loads and calls nothing but this server, over http as over https. */
+const PAGE_POLICY =
+  "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
+  "frame-ancestors 'none'"
 
 /** Describes every route from the schemas that also check them: `/openapi.json` and `/docs`. */
 export const openapiPlugin = fastifyPlugin(
@@ -49,16 +57,29 @@ export const openapiPlugin = fastifyPlugin(
           { name: 'Database' },
           { name: 'Branch' },
           { name: 'Git mapping' },
+          { name: 'Schema' },
+          { name: 'Records' },
           { name: 'User' },
           { name: 'Workspace' },
           { name: 'Health' },
         ],
       },
+      transformObject: (description) =>
+        finishDocument('openapiObject' in description ? description.openapiObject : {}),
+      // Some bodies are checked by the operation, which knows more; they are documented all the same.
+      transform: ({ schema, url, route }) => {
+        const { documentedBody } = (route.config ?? {}) as { documentedBody?: unknown }
+        return { schema: documentedBody ? { ...schema, body: documentedBody } : schema, url }
+      },
       refResolver: {
         buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `def-${i}`),
       },
     })
-    await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true })
+    await app.register(swaggerUi, {
+      routePrefix: '/docs',
+      theme: { title: 'Offshoot API' },
+      staticCSP: PAGE_POLICY,
+    })
     app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
   },
 )

@@ -17,7 +17,7 @@ import {
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { resolveWorkspace } from '../../domain/access/resolve.js'
-import type { Need } from '../../domain/access/scope.js'
+import { type Need, requireWholeWorkspace } from '../../domain/access/scope.js'
 import { readDatabases } from '../../domain/databases/operations.js'
 import {
   acceptInvite,
@@ -165,7 +165,8 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request) => {
-        await resolve(request, 'write')
+        const { principal } = await resolve(request, 'write')
+        requireWholeWorkspace(principal.scope)
         return { dedicatedClusters: false }
       },
     )

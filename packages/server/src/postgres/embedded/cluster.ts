@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, chown, lchown, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Binaries } from './binaries.js'
 import { EmbeddedError } from './errors.js'
@@ -11,7 +11,7 @@ import {
   syncFolder,
   writePrivateFile,
 } from './files.js'
-import { type Identity, requireAccount } from './identity.js'
+import { giveTo, type Identity, requireAccount } from './identity.js'
 import { openPlace, type Place, runTool } from './run.js'
 
 /** The superuser of the cluster, and the database that Offshoot uses. */
@@ -88,7 +88,7 @@ async function createCluster(options: ClusterOptions, password: string): Promise
   const temporary = `${cluster}.new-${randomName()}`
   try {
     await mkdir(temporary, { mode: 0o700 })
-    if (identity.dropped) await chown(temporary, identity.uid, identity.gid)
+    await giveTo(identity, temporary)
     const place = await openPlace(temporary, identity)
     try {
       await initialize(options, place, password)
@@ -118,7 +118,7 @@ async function initialize(options: ClusterOptions, place: Place, password: strin
   const secretFile = join(options.privateFolder, randomName())
   await writeFile(secretFile, `${password}\n`, { mode: 0o600, flag: 'wx' })
   try {
-    if (identity.dropped) await chown(secretFile, identity.uid, identity.gid)
+    await giveTo(identity, secretFile)
     const parameters = [
       `--pgdata=${place.path}`,
       `--username=${superuser}`,
@@ -188,7 +188,7 @@ async function changeOwner(path: string, identity: Identity): Promise<void> {
   for (const entry of await readdir(path, { withFileTypes: true })) {
     const entryPath = join(path, entry.name)
     if (entry.isDirectory()) await changeOwner(entryPath, identity)
-    else await lchown(entryPath, identity.uid, identity.gid)
+    else await giveTo(identity, entryPath)
   }
-  await lchown(path, identity.uid, identity.gid)
+  await giveTo(identity, path)
 }

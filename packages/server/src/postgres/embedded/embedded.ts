@@ -128,7 +128,10 @@ async function greet(
   connection: Connection,
   passwordFile: string,
 ): Promise<string> {
-  const client = new pg.Client(connection)
+  // Variables such as PGSSLMODE are meant for other servers.
+  const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: 30_000 })
+  // A connection that breaks makes the query fail, which is enough to know.
+  client.on('error', () => {})
   try {
     await client.connect()
     const { rows } = await client.query<{ server_version: string }>('SHOW server_version')

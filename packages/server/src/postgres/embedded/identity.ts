@@ -1,8 +1,8 @@
 import type { Stats } from 'node:fs'
-import { access, readFile, realpath, stat } from 'node:fs/promises'
+import { access, lchown, readFile, realpath, stat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
-import { EmbeddedError } from './errors.js'
+import { EmbeddedError, errorCode } from './errors.js'
 
 /** The user that PostgreSQL runs as. */
 export interface Identity {
@@ -72,6 +72,27 @@ function ownName(): string | undefined {
     return userInfo().username
   } catch {
     return undefined
+  }
+}
+
+/** Containers can take from root the right to change users or to know any other user. */
+export function explainMissingRight(identity: Identity, error: unknown): unknown {
+  const code = errorCode(error)
+  if (!identity.dropped || (code !== 'EPERM' && code !== 'EINVAL')) return error
+  return new EmbeddedError(
+    `root may not run postgresql as user [${identity.name}] here (${code}): ` +
+      'start offshoot as a normal user, or set OFFSHOOT_DATABASE_URL to use your own',
+    { cause: error },
+  )
+}
+
+/** Gives a file or folder to the user, where that is not ourselves. */
+export async function giveTo(identity: Identity, path: string): Promise<void> {
+  if (!identity.dropped) return
+  try {
+    await lchown(path, identity.uid, identity.gid)
+  } catch (error) {
+    throw explainMissingRight(identity, error)
   }
 }
 

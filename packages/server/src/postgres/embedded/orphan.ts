@@ -71,9 +71,11 @@ export async function stopOrphan(options: {
     )
   }
   // PostgreSQL itself handles the file of a dead process, and checks more than we can. It only
-  // has to be removed when another program has got the number, as happens in containers.
+  // has to be removed when another program has got the number, as happens in containers, or when
+  // a power failure has spoiled it.
   const left = await readPostmasterFile(cluster)
-  if (left && isAlive(left.pid)) await rm(join(cluster, 'postmaster.pid'), { force: true })
+  const isObstacle = left && (!isProcessNumber(left.pid) || isAlive(left.pid))
+  if (isObstacle) await rm(join(cluster, 'postmaster.pid'), { force: true })
 }
 
 /** The processes of the server that runs in this cluster. */
@@ -128,8 +130,11 @@ async function waitUntil(condition: () => Promise<boolean>, milliseconds: number
   return true
 }
 
+function isProcessNumber(pid: number): boolean {
+  return Number.isSafeInteger(pid) && pid > 0
+}
+
 function isAlive(pid: number): boolean {
-  if (!Number.isSafeInteger(pid) || pid <= 0) return false
   try {
     process.kill(pid, 0)
     return true

@@ -1,9 +1,9 @@
-import { chmod, chown, lstat, mkdtemp, realpath, rm } from 'node:fs/promises'
+import { chmod, lstat, mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { EmbeddedError } from './errors.js'
 import { readIfExists, removeLeftovers, removeTree, writePrivateFile } from './files.js'
-import { canReach, type Identity } from './identity.js'
+import { canReach, giveTo, type Identity } from './identity.js'
 
 /** A folder of one run, with the socket of the server. */
 export interface RunFolder {
@@ -26,13 +26,19 @@ export async function makeRunFolder(dataFolder: string, identity: Identity): Pro
   for (const candidate of new Set([tmpdir(), '/tmp', '/var/tmp'])) {
     const path = await tryMakeFolder(candidate, identity)
     if (path === undefined) continue
+    try {
+      await giveTo(identity, path)
+    } catch (error) {
+      await removeTree(path)
+      throw error
+    }
     await writePrivateFile(recordFile(dataFolder), path)
     return {
       path,
       serverName: basename(path),
       async remove() {
         await removeTree(path)
-        await rm(recordFile(dataFolder), { force: true })
+        await removeRecord(dataFolder, path)
       },
     }
   }
@@ -40,6 +46,12 @@ export async function makeRunFolder(dataFolder: string, identity: Identity): Pro
     `no folder for temporary files that user [${identity.name}] can use: ` +
       'set TMPDIR to one with a short path',
   )
+}
+
+/** After a crash a new run may have begun before the folder of the crashed one is removed. */
+async function removeRecord(dataFolder: string, path: string): Promise<void> {
+  const file = recordFile(dataFolder)
+  if ((await readIfExists(file)) === path) await rm(file, { force: true })
 }
 
 async function tryMakeFolder(parent: string, identity: Identity): Promise<string | undefined> {
@@ -50,7 +62,6 @@ async function tryMakeFolder(parent: string, identity: Identity): Promise<string
     if (!(await canReach(realParent, identity))) return undefined
     const path = await mkdtemp(join(realParent, prefix))
     await chmod(path, 0o700)
-    if (identity.dropped) await chown(path, identity.uid, identity.gid)
     return path
   } catch {
     return undefined
@@ -70,7 +81,7 @@ export async function findEarlierRunFolder(dataFolder: string): Promise<RunFolde
     async remove() {
       const stats = await lstat(path).catch(() => undefined)
       if (isRecognised && stats?.isDirectory()) await removeTree(path)
-      await rm(recordFile(dataFolder), { force: true })
+      await removeRecord(dataFolder, path)
     },
   }
 }

@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { access, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { EmbeddedError, errorCode, errorMessage } from './errors.js'
-import { canReach, type Identity, spawnIdentity } from './identity.js'
+import { canReach, explainMissingRight, type Identity, spawnIdentity } from './identity.js'
 
 /** A folder as a child process sees it. */
 export interface Place {
@@ -101,12 +101,8 @@ async function spawnError(file: string, identity: Identity, error: unknown): Pro
         'use a system with glibc, or set OFFSHOOT_DATABASE_URL to use your own',
     )
   }
-  if (identity.dropped && (code === 'EPERM' || code === 'EINVAL')) {
-    return new EmbeddedError(
-      `root may not run postgresql as user [${identity.name}] here (${code}): ` +
-        'start offshoot as a normal user, or set OFFSHOOT_DATABASE_URL to use your own',
-    )
-  }
+  const explained = explainMissingRight(identity, error)
+  if (explained instanceof EmbeddedError) return explained
   return new EmbeddedError(`cannot run [${file}]: ${errorMessage(error)}`)
 }
 

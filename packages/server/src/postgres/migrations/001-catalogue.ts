@@ -118,8 +118,31 @@ create table offshoot.branches (
 );
 create unique index branches_name on offshoot.branches (database_id, name)
   where deleted_at is null;
-create index branches_parent on offshoot.branches (parent_id);
+create index branches_parent on offshoot.branches (parent_id, fork_epoch);
 create index branches_schema on offshoot.branches (schema_id);
+
+-- The physical tables of the rows that one branch wrote for one table: offshoot_rows.heap_<id>, and
+-- offshoot_rows.past_<id> for the versions that forks still see. They outlive their branch until the
+-- collector drops them, so nothing here refers to it.
+create table offshoot.heaps (
+  id bigint generated always as identity primary key,
+  database_id bigint not null,
+  branch_id text not null,
+  table_id bigint not null,
+  -- The physical columns it has.
+  column_ids bigint[] not null,
+  unique (branch_id, table_id)
+);
+
+-- Answers to requests that carried an Idempotency-Key, written in the transaction they answer.
+create table offshoot.idempotency_keys (
+  hash bytea primary key,
+  request_hash bytea not null,
+  status smallint not null,
+  body text not null,
+  created_at timestamptz not null default now()
+);
+create index idempotency_keys_age on offshoot.idempotency_keys (created_at);
 
 create table offshoot.git_branches (
   database_id bigint not null references offshoot.databases on delete cascade,

@@ -6,7 +6,7 @@
 /** Above this length, searching for each character on its own beats a regular expression. */
 const SHORT_LENGTH_MAX = 64
 
-// COPY could do with escapes for backspace, form feed and vertical tab, but reads them as they are.
+// Backspace, form feed and vertical tab have escapes too, but COPY reads them as they are.
 const COPY_SPECIAL = /[\\\t\n\r]/
 const COPY_SPECIALS = /[\\\t\n\r]/g
 const COPY_ESCAPES: Readonly<Record<string, string>> = {

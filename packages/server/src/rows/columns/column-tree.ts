@@ -18,6 +18,8 @@ export interface ColumnNode {
   readonly column: StoredColumn
   /** The names from the table down to the column, with dots. */
   readonly path: string
+  /** Position among the columns of its level. */
+  readonly ordinal: number
   readonly index: number
   readonly end: number
   readonly codec: ValueCodec
@@ -43,11 +45,16 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
   const physical: PhysicalColumn[] = []
 
   function compileLevel(columns: readonly StoredColumn[], parents: readonly string[]): ColumnLevel {
-    const nodes = columns.map((column) => compileColumn(column, [...parents, column.name]))
+    const nodes = columns.map((column, ordinal) => {
+      return compileColumn(column, { path: [...parents, column.name], ordinal })
+    })
     return { nodes, byName: new Map(nodes.map((node) => [node.column.name, node])) }
   }
 
-  function compileColumn(column: StoredColumn, path: readonly string[]): ColumnNode {
+  function compileColumn(
+    column: StoredColumn,
+    { path, ordinal }: { path: readonly string[]; ordinal: number },
+  ): ColumnNode {
     const entry = COLUMN_TYPE_ENTRIES[column.type]
     const codec = entry.compile(column, options)
     const index = physical.length
@@ -57,6 +64,7 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
     return {
       column,
       path: path.join('.'),
+      ordinal,
       index,
       end: physical.length,
       codec,

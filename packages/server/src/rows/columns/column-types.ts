@@ -21,7 +21,7 @@ const objectType: ColumnTypeEntry = {
         : expected('an object', value),
     decode: () => '{}',
   }),
-  parseDefault: () => new Fault('an object column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for an object'),
 }
 
 /** Everything that differs from one column type to the other. A new type is a new entry. */

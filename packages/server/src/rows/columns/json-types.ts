@@ -92,7 +92,7 @@ export const fileType: ColumnTypeEntry = {
         : expected('an object', value),
     decode: decodeItself,
   }),
-  parseDefault: () => new Fault('a file column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for a file'),
 }
 
 export const fileArrayType: ColumnTypeEntry = {
@@ -104,5 +104,5 @@ export const fileArrayType: ColumnTypeEntry = {
         : expected('an array', value),
     decode: decodeItself,
   }),
-  parseDefault: () => new Fault('a file[] column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for files'),
 }

@@ -29,7 +29,7 @@ export const boolType: ColumnTypeEntry = {
   compile: () => boolCodec,
   parseDefault(text) {
     if (text === 'true') return 't'
-    return text === 'false' ? 'f' : new Fault('a default must be true or false')
+    return text === 'false' ? 'f' : new Fault('expected true or false')
   },
 }
 
@@ -54,7 +54,7 @@ export const intType: ColumnTypeEntry = {
   parseDefault(text) {
     return WHOLE_NUMBER.test(text)
       ? intCodec.encode(Number(text))
-      : new Fault('a default must be a whole number')
+      : new Fault('expected a whole number')
   },
 }
 
@@ -72,7 +72,7 @@ export const floatType: ColumnTypeEntry = {
   select: selectItself,
   compile: () => floatCodec,
   parseDefault(text) {
-    if (!DECIMAL_NUMBER.test(text)) return new Fault('a default must be a decimal number')
+    if (!DECIMAL_NUMBER.test(text)) return new Fault('expected a decimal number')
     const value = Number(text)
     if (value === 0 && NON_ZERO_DIGIT.test(text)) return new Fault('is out of range')
     return floatCodec.encode(value)
@@ -118,5 +118,5 @@ export const vectorType: ColumnTypeEntry = {
       decode: decodeItself,
     }
   },
-  parseDefault: () => new Fault('a vector column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for a vector'),
 }

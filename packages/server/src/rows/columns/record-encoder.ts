@@ -2,8 +2,8 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { StoredColumn } from '../stored-schema.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW } from './column-type.js'
+import { isFileType } from './column-types.js'
 import { expected, Fault } from './fault.js'
-import { floatText } from './number-types.js'
 
 /** Turns the input of a `file` or `file[]` column into the text of what the row keeps of it. */
 export type FileEncoder = (column: StoredColumn, value: unknown) => string | Fault
@@ -27,15 +27,15 @@ export interface EncodedUpdate {
   readonly arithmetic: Arithmetic[]
 }
 
-export interface EncodeOptions {
-  /** The time of the request, for columns whose default is the time of the insert. */
-  readonly now: string
-  readonly file: FileEncoder | undefined
-}
-
 export interface RecordEncoder {
-  encodeRecord(record: InputRecord, options: EncodeOptions): (string | null)[] | Fault[]
-  encodeUpdate(fields: InputRecord, options: EncodeOptions): EncodedUpdate | Fault[]
+  encodeRecord(
+    record: InputRecord,
+    options: { readonly now: string; readonly file: FileEncoder | undefined },
+  ): (string | null)[] | Fault[]
+  encodeUpdate(
+    fields: InputRecord,
+    options: { readonly file: FileEncoder | undefined },
+  ): EncodedUpdate | Fault[]
 }
 
 /** `id` has a column of its own; the other two name metadata, which nobody can set. */
@@ -47,6 +47,9 @@ const ARITHMETIC_OPERATORS: ReadonlyMap<string, ArithmeticOperator> = new Map([
   ['$multiply', '*'],
   ['$divide', '/'],
 ])
+
+/** In a for-in loop this, unlike `Object.hasOwn`, is compiled to nothing. */
+const isOwn = Object.prototype.hasOwnProperty
 
 /** UTF-8 needs at most this many bytes for what UTF-16 counts as one. */
 const BYTES_PER_LENGTH_MAX = 3
@@ -68,15 +71,9 @@ class Encoding {
 
   constructor(
     readonly values: (string | null)[],
-    readonly options: EncodeOptions,
-    readonly limits: Limits,
+    private readonly file: FileEncoder | undefined,
+    private readonly limits: Limits,
   ) {}
-
-  setDefaults(nodes: readonly ColumnNode[]): void {
-    for (const { defaultText, index } of nodes) {
-      this.values[index] = defaultText === NOW ? this.options.now : defaultText
-    }
-  }
 
   set(node: ColumnNode, value: unknown): void {
     if (value === null) {
@@ -85,7 +82,7 @@ class Encoding {
       return
     }
     const text = node.isFile
-      ? (this.options.file?.(node.column, value) ?? FILE_NOT_PERMITTED)
+      ? (this.file?.(node.column, value) ?? FILE_NOT_PERMITTED)
       : node.codec.encode(value)
     if (typeof text !== 'string') {
       this.refuse(node, text)
@@ -96,14 +93,11 @@ class Encoding {
   }
 
   private setNested(object: ColumnNode, level: ColumnLevel, value: InputRecord): void {
-    this.values.fill(null, object.index + 1, object.end)
-    this.setDefaults(level.nodes)
     for (const key of Object.keys(value)) {
       const node = level.byName.get(key)
       if (node === undefined) this.refuseUnknown(key, `${object.path}.`)
       else if (value[key] !== undefined) this.set(node, value[key])
     }
-    this.refuseMissing(level.nodes)
   }
 
   refuse(node: ColumnNode, fault: Fault): void {
@@ -116,9 +110,9 @@ class Encoding {
     this.addFault(parent + key.slice(0, this.limits.nameLengthMax), COLUMN_NOT_FOUND)
   }
 
-  refuseMissing(nodes: readonly ColumnNode[]): void {
-    for (const { notNull, index, path } of nodes) {
-      if (notNull && this.values[index] === null) this.addFault(path, VALUE_REQUIRED)
+  refuseMissing(required: readonly ColumnNode[]): void {
+    for (const { index, path } of required) {
+      if (this.values[index] === null) this.addFault(path, VALUE_REQUIRED)
     }
   }
 
@@ -132,82 +126,88 @@ function isObject(value: unknown): value is InputRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function compileArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fault {
-  const keys = Object.keys(value)
-  const operator = ARITHMETIC_OPERATORS.get(keys[0] ?? '')
-  if (operator === undefined || keys.length > 1) return NOT_ARITHMETIC
-  const operand = value[keys[0] ?? '']
-  if (typeof operand !== 'number') return expected(`a number for ${keys[0]}`, operand)
-  if (!Number.isFinite(operand)) return new Fault(`${keys[0]} is out of range`)
+function isNumeric(node: ColumnNode): boolean {
+  return node.column.type === 'int' || node.column.type === 'float'
+}
+
+function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fault {
+  const [key = '', ...otherKeys] = Object.keys(value)
+  const operator = ARITHMETIC_OPERATORS.get(key)
+  if (operator === undefined || otherKeys.length > 0) return NOT_ARITHMETIC
+  const operand = value[key]
+  if (typeof operand !== 'number') return expected(`a number for ${key}`, operand)
   if (operator === '/' && operand === 0) return new Fault('cannot be divided by zero')
-  // A whole number plus a fraction never is one, whereas times or divided by one it may be.
-  if (node.column.type === 'int' && (operator === '+' || operator === '-')) {
-    const text = node.codec.encode(operand)
-    if (text instanceof Fault) return new Fault(`${keys[0]}: ${text.message}`)
-  }
-  return { column: node.index, operator, operand: floatText(operand) }
+  // Of a whole number, a product or quotient with a fraction may be whole again; a sum is not.
+  const mayBeFraction = operator === '*' || operator === '/'
+  const isFraction = Number.isFinite(operand) && !Number.isInteger(operand)
+  const text = mayBeFraction && isFraction ? String(operand) : node.codec.encode(operand)
+  if (text instanceof Fault) return new Fault(`${key}: ${text.message}`)
+  return { column: node.index, operator, operand: text }
 }
 
 export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEncoder {
   const { physical, nodes, byName } = tree
   const required = nodes.filter((node) => node.notNull)
-  const withDefault = nodes.filter((node) => node.defaultText !== null)
+  const nowIndexes = nodes
+    .filter(({ defaultText }) => defaultText === NOW)
+    .map(({ index }) => index)
   const nulls: readonly (string | null)[] = physical.map(() => null)
+  const defaults = nulls.slice()
+  for (const { defaultText, index } of nodes) {
+    if (typeof defaultText === 'string') defaults[index] = defaultText
+  }
   const namesLength = physical.reduce((length, { column }) => length + column.name.length, 0)
   const recordTooLarge = new Fault(
     `record is larger than the limit of ${limits.recordBytesMax} bytes`,
   )
 
-  /** `columns` are the indexes of the values; without them there is a value for each column. */
-  function isTooLarge(values: readonly (string | null)[], columns?: readonly number[]): boolean {
+  function isTooLarge(values: readonly (string | null)[]): boolean {
     let length = namesLength
-    for (let position = 0; position < values.length; position++) {
-      const text = values[position]
-      if (text !== null && text !== undefined) length += text.length
-    }
+    for (let index = 0; index < values.length; index++) length += values[index]?.length ?? 0
     if (length * BYTES_PER_LENGTH_MAX <= limits.recordBytesMax) return false
     let bytes = 0
-    for (const [position, text] of values.entries()) {
-      const column = physical[columns === undefined ? position : (columns[position] ?? -1)]?.column
-      if (text === null || column === undefined || column.type.startsWith('file')) continue
+    for (const [index, { column }] of physical.entries()) {
+      const text = values[index]
+      if (text === null || text === undefined || isFileType(column.type)) continue
       bytes += Buffer.byteLength(column.name) + Buffer.byteLength(text)
     }
     return bytes > limits.recordBytesMax
   }
 
   return {
-    encodeRecord(record, options) {
-      const encoding = new Encoding(nulls.slice(), options, limits)
-      encoding.setDefaults(withDefault)
-      let position = 0
+    encodeRecord(record, { now, file }) {
+      const encoding = new Encoding(defaults.slice(), file, limits)
+      for (const index of nowIndexes) encoding.values[index] = now
+      // Keys mostly come in the order of the schema, so the next column is a good guess. Together
+      // with for-in, whose reads need no lookup, this takes half as long as Object.keys and the map.
+      let next = 0
       for (const key in record) {
-        let node = nodes[position++]
-        if (node === undefined || node.column.name !== key) node = byName.get(key)
-        const value = record[key]
+        if (!isOwn.call(record, key)) continue
+        const guess = nodes[next]
+        const node = guess !== undefined && guess.column.name === key ? guess : byName.get(key)
         if (node === undefined) {
           if (!IGNORED_KEYS.has(key)) encoding.refuseUnknown(key)
-        } else if (value !== undefined) {
-          encoding.set(node, value)
+          continue
         }
+        next = node.ordinal + 1
+        const value = record[key]
+        if (value !== undefined) encoding.set(node, value)
       }
       encoding.refuseMissing(required)
       if (encoding.faults !== undefined) return encoding.faults
       return isTooLarge(encoding.values) ? [recordTooLarge] : encoding.values
     },
 
-    encodeUpdate(fields, options) {
+    encodeUpdate(fields, { file }) {
       const update: EncodedUpdate = { columns: [], values: [], arithmetic: [] }
-      const encoding = new Encoding(nulls.slice(), options, limits)
+      const encoding = new Encoding(nulls.slice(), file, limits)
       for (const key of Object.keys(fields)) {
         const node = byName.get(key)
         const value = fields[key]
         if (node === undefined) {
           if (!IGNORED_KEYS.has(key)) encoding.refuseUnknown(key)
-        } else if (
-          isObject(value) &&
-          (node.column.type === 'int' || node.column.type === 'float')
-        ) {
-          const arithmetic = compileArithmetic(node, value)
+        } else if (isNumeric(node) && isObject(value)) {
+          const arithmetic = encodeArithmetic(node, value)
           if (arithmetic instanceof Fault) encoding.refuse(node, arithmetic)
           else update.arithmetic.push(arithmetic)
         } else if (value !== undefined) {
@@ -219,7 +219,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         }
       }
       if (encoding.faults !== undefined) return encoding.faults
-      return isTooLarge(update.values, update.columns) ? [recordTooLarge] : update
+      return isTooLarge(encoding.values) ? [recordTooLarge] : update
     },
   }
 }

@@ -11,6 +11,8 @@ import {
 } from './record-encoder.js'
 import { checkRecordId } from './text-types.js'
 
+export type { InputRecord }
+
 export interface TableCodecOptions extends CodecOptions {
   /** Used where a call brings none of its own. Without either, files are refused. */
   readonly file?: FileEncoder
@@ -29,10 +31,10 @@ export interface TableCodec {
    */
   encodeRecord(record: InputRecord, now: string, file?: FileEncoder): (string | null)[] | Fault[]
   /**
-   * A partial update: only the columns named; null clears one. An object is replaced as a whole, and
-   * what it does not list becomes null or its default, as in a new record.
+   * A partial update: only the columns named; null clears one. An object is replaced as a whole, so
+   * nested columns that it does not list become null.
    */
-  encodeUpdate(fields: InputRecord, now: string, file?: FileEncoder): EncodedUpdate | Fault[]
+  encodeUpdate(fields: InputRecord, file?: FileEncoder): EncodedUpdate | Fault[]
   /** `paths` are own columns by dotted path; `*` stands for all of them. */
   project(paths: readonly string[]): Projection | Fault[]
   /**
@@ -60,7 +62,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     physical: tree.physical,
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
     encodeRecord: (record, now, file = options.file) => encoder.encodeRecord(record, { now, file }),
-    encodeUpdate: (fields, now, file = options.file) => encoder.encodeUpdate(fields, { now, file }),
+    encodeUpdate: (fields, file = options.file) => encoder.encodeUpdate(fields, { file }),
     project: (paths) => compileProjection(tree, paths),
     decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),
     checkId(id) {

@@ -55,7 +55,7 @@ function compileText(charactersMax: number): ValueCodec {
 }
 
 function parseTextDefault(text: string, codec: ValueCodec): string | Fault {
-  return text === '' ? new Fault('a default cannot be empty') : codec.encode(text)
+  return text === '' ? new Fault('cannot be empty') : codec.encode(text)
 }
 
 export const stringType: ColumnTypeEntry = {
@@ -127,7 +127,7 @@ export const linkType: ColumnTypeEntry = {
       decode: (text) => `{"id":"${text}"}`,
     }
   },
-  parseDefault: () => new Fault('a link column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for a link'),
 }
 
 export const multipleType: ColumnTypeEntry = {
@@ -147,5 +147,5 @@ export const multipleType: ColumnTypeEntry = {
     },
     decode: decodeItself,
   }),
-  parseDefault: () => new Fault('a multiple column cannot have a default'),
+  parseDefault: () => new Fault('is not possible for an array'),
 }

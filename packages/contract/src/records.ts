@@ -1,0 +1,191 @@
+import { type Static, Type } from 'typebox'
+import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
+
+const closed = { additionalProperties: false } as const
+
+/** `columns=a,b` and `columns=a&columns=b` alike. */
+export const ColumnsQuerySchema = Type.Object({
+  columns: Type.Optional(
+    Type.Union([Type.Array(Type.String()), Type.String()], {
+      description: 'Columns to answer with, separated by commas or repeated.',
+      examples: ['name,owner.name'],
+    }),
+  ),
+})
+
+const IfVersionSchema = Type.Optional(
+  Type.Integer({ minimum: 0, description: 'The version that the record must have.' }),
+)
+
+export const RecordParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  tableName: TableNameSchema,
+  recordId: RecordIdSchema,
+})
+
+export const WriteRecordQuerySchema = Type.Object({
+  ...ColumnsQuerySchema.properties,
+  createOnly: Type.Optional(Type.Boolean({ description: 'Refuse an id that exists.' })),
+  ifVersion: IfVersionSchema,
+})
+
+export const UpdateRecordQuerySchema = Type.Object({
+  ...ColumnsQuerySchema.properties,
+  ifVersion: IfVersionSchema,
+})
+
+/** Column names and their values. What they may be, the schema of the branch says. */
+export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
+  Type.Object(
+    {},
+    {
+      additionalProperties: true,
+      title: 'InputRecord',
+      description: 'Column names and their values.',
+      examples: [{ email: 'ada@example.com', name: 'Ada' }],
+    },
+  ),
+)
+
+const metadata = Type.Object({
+  version: Type.Number(),
+  createdAt: Type.Optional(Type.String()),
+  updatedAt: Type.Optional(Type.String()),
+})
+
+export const RecordSchema = Type.Object(
+  { id: RecordIdSchema, service: Type.Optional(metadata), xata: Type.Optional(metadata) },
+  {
+    additionalProperties: true,
+    title: 'Record',
+    description: 'A record; metadata is `service`, or `xata` for clients of that dialect.',
+    examples: [
+      {
+        id: 'rec_d2m4o9k8v3q1t7h5n6c0',
+        name: 'Ada',
+        service: {
+          version: 0,
+          createdAt: '2026-01-31T09:30:00.000Z',
+          updatedAt: '2026-01-31T09:30:00.000Z',
+        },
+      },
+    ],
+  },
+)
+
+export const BulkInsertSchema = Type.Object(
+  { records: Type.Array(InputRecordSchema) },
+  {
+    ...closed,
+    title: 'BulkInsert',
+    examples: [{ records: [{ email: 'ada@example.com' }, { email: 'grace@example.com' }] }],
+  },
+)
+
+export const BulkInsertedSchema = Type.Object(
+  {
+    recordIDs: Type.Optional(Type.Array(RecordIdSchema)),
+    records: Type.Optional(Type.Array(RecordSchema)),
+    inserted: Type.Optional(
+      Type.Integer({ description: 'Of a stream: how many records were inserted.' }),
+    ),
+    failed: Type.Optional(Type.Integer({ description: 'Of a stream: how many were refused.' })),
+    errors: Type.Optional(
+      Type.Array(Type.Object({ line: Type.Integer(), message: Type.String() }), {
+        description: 'Of a stream: the first of the refused lines, counted from 1.',
+      }),
+    ),
+  },
+  {
+    title: 'BulkInserted',
+    description: '`recordIDs`, or `records` when columns were asked for; counts for a stream.',
+    examples: [{ recordIDs: ['rec_d2m4o9k8v3q1t7h5n6c0'] }],
+  },
+)
+
+export const StreamQuerySchema = Type.Object({
+  ...ColumnsQuerySchema.properties,
+  mode: Type.Optional(
+    Type.Enum(['atomic', 'partial'], {
+      description: 'Of a stream: all or nothing, or every line that is valid.',
+    }),
+  ),
+})
+
+const ColumnListSchema = Type.Optional(Type.Array(Type.String()))
+
+/**
+ * One operation of a transaction, with exactly one of the keys. It is checked against the branch,
+ * operation by operation, so that all faults can be reported with their index.
+ */
+export const OperationSchema = Type.Object(
+  {
+    insert: Type.Optional(
+      Type.Object({
+        table: Type.String(),
+        record: InputRecordSchema,
+        createOnly: Type.Optional(Type.Boolean()),
+        ifVersion: Type.Optional(Type.Number()),
+        columns: ColumnListSchema,
+      }),
+    ),
+    update: Type.Optional(
+      Type.Object({
+        table: Type.String(),
+        id: Type.String(),
+        fields: InputRecordSchema,
+        ifVersion: Type.Optional(Type.Number()),
+        upsert: Type.Optional(Type.Boolean()),
+        columns: ColumnListSchema,
+      }),
+    ),
+    delete: Type.Optional(
+      Type.Object({
+        table: Type.String(),
+        id: Type.String(),
+        failIfMissing: Type.Optional(Type.Boolean()),
+        columns: ColumnListSchema,
+      }),
+    ),
+    get: Type.Optional(
+      Type.Object({ table: Type.String(), id: Type.String(), columns: ColumnListSchema }),
+    ),
+  },
+  { title: 'TransactionOperation' },
+)
+
+export const TransactionSchema = Type.Object(
+  { operations: Type.Array(OperationSchema) },
+  {
+    ...closed,
+    title: 'Transaction',
+    examples: [
+      {
+        operations: [
+          { insert: { table: 'users', record: { email: 'ada@example.com' } } },
+          { update: { table: 'users', id: 'ada', fields: { name: 'Ada' }, upsert: true } },
+          { get: { table: 'users', id: 'ada', columns: ['name'] } },
+          { delete: { table: 'users', id: 'old' } },
+        ],
+      },
+    ],
+  },
+)
+
+export const TransactionResultSchema = Type.Object(
+  {
+    results: Type.Array(
+      Type.Object({
+        operation: Type.Enum(['insert', 'update', 'delete', 'get']),
+        rows: Type.Optional(Type.Integer()),
+        id: Type.Optional(RecordIdSchema),
+        columns: Type.Optional(Type.Object({}, { additionalProperties: true })),
+      }),
+    ),
+  },
+  {
+    title: 'TransactionResult',
+    examples: [{ results: [{ operation: 'insert', rows: 1, id: 'rec_d2m4o9k8v3q1t7h5n6c0' }] }],
+  },
+)
+export type ColumnsQuery = Static<typeof ColumnsQuerySchema>

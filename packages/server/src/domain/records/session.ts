@@ -1,0 +1,257 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Database } from '../../postgres/database.js'
+import type { Statement } from '../../postgres/statement.js'
+import type { Fault } from '../../rows/columns/fault.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { ensureHeap } from '../../rows/ensure-heap.js'
+import { findLayout, type Layout, ownHeap } from '../../rows/layout.js'
+import {
+  compileReadMany,
+  compileReadOne,
+  type MetadataForm,
+  planRead,
+  type ReadPlan,
+  type TableLookup,
+} from '../../rows/read-plan.js'
+import { type Guard, StaleError } from '../../rows/run.js'
+import { compileTableStatements, type TableStatements } from '../../rows/table-statements.js'
+import { authenticate, type Principal } from '../access/principal.js'
+import { type BranchAccess, resolveBranch, type WorkspaceAddress } from '../access/resolve.js'
+import { type Need, requireAccess } from '../access/scope.js'
+import { tableNotFound } from '../schemas/operations.js'
+import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
+import { LruMap } from './lru-map.js'
+
+/** Where a data-plane request goes, and with which key. */
+export interface SessionRequest {
+  readonly authorization: string | undefined
+  readonly address: WorkspaceAddress | undefined
+  readonly databaseName: string
+  readonly branchName: string
+  readonly isDialect: boolean
+  readonly need: Need
+}
+
+/** A table of the branch with its statements. */
+export interface SessionTable {
+  readonly codec: TableCodec
+  /** For writing; the branch must have its own heap of the table. */
+  readonly statements: TableStatements | undefined
+  readonly isInherited: boolean
+  readPlan(columns: readonly string[]): CompiledRead | readonly Fault[]
+}
+
+export interface CompiledRead {
+  readonly plan: ReadPlan
+  readonly one: Statement
+  readonly many: Statement
+}
+
+/**
+ * What a process knows about a key, a branch and its tables. It is kept from request to request and
+ * used without asking, because the transaction of each request checks the stamps of both: a session
+ * that no longer holds is found out before it has any effect.
+ */
+export interface Session {
+  readonly principal: Principal
+  readonly access: BranchAccess
+  readonly guard: Guard
+  readonly schema: CompiledSchema
+  readonly metadata: MetadataForm
+  table(name: string): SessionTable
+  findTable(name: string): SessionTable | undefined
+}
+
+const SESSIONS_MAX = 10_000
+const READS_PER_TABLE_MAX = 200
+const ATTEMPTS_MAX = 20
+
+interface Entry {
+  readonly session: Session
+  readonly expiresAtMs: number
+}
+
+export class Sessions {
+  readonly #database: Database
+  readonly #schemas: SchemaCache
+  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
+
+  constructor(database: Database, limits: Limits) {
+    this.#database = database
+    this.#schemas = new SchemaCache(limits)
+  }
+
+  /** Runs an operation on a session that holds, starting over when it turns out that it does not. */
+  async run<Result>(
+    request: SessionRequest,
+    operation: (session: Session) => Promise<Result>,
+  ): Promise<Result> {
+    const key = keyOf(request)
+    for (let attempt = 1; ; attempt++) {
+      const known = await this.#open(key, request)
+      const session = { ...known, guard: { ...known.guard, passed: false } }
+      requireAccess(session.principal.scope, request.need)
+      try {
+        return await operation(session)
+      } catch (error) {
+        if (!(error instanceof StaleError)) {
+          // A refusal is only as good as the session it was based on.
+          if (!session.guard.passed) await this.#confirm(key, request, session)
+          throw error
+        }
+        this.#entries.delete(key)
+        if (attempt === ATTEMPTS_MAX) {
+          throw new AppError('retry_limit', 'the branch kept changing; nothing was applied', {
+            cause: error,
+          })
+        }
+      }
+    }
+  }
+
+  /** Lets a request in: its key is valid and the branch is there. From memory, when known. */
+  async admit(request: SessionRequest): Promise<void> {
+    await this.#open(keyOf(request), request)
+  }
+
+  /** Makes sure that an earlier admission still holds. */
+  async confirm(request: SessionRequest): Promise<void> {
+    const key = keyOf(request)
+    this.#entries.delete(key)
+    await this.#open(key, request)
+  }
+
+  /** Makes sure that the branch has a heap of the table, so that it can be written to. */
+  async writable(session: Session, table: SessionTable): Promise<TableStatements> {
+    if (table.statements !== undefined) return table.statements
+    await ensureHeap(this.#database, session.guard.layout, table.codec.table)
+    throw new StaleError('the branch has a new heap')
+  }
+
+  async #open(key: string, request: SessionRequest): Promise<Session> {
+    const entry = this.#entries.get(key)
+    if (entry !== undefined && entry.expiresAtMs > Date.now()) return entry.session
+    const fresh = await this.#resolve(request)
+    this.#entries.set(key, fresh)
+    return fresh.session
+  }
+
+  /** After a refusal: would a fresh look at key and branch have refused for another reason? */
+  async #confirm(key: string, request: SessionRequest, session: Session): Promise<void> {
+    const { keyStamp, layout } = session.guard
+    try {
+      const fresh = await this.#resolve(request)
+      const { guard } = fresh.session
+      if (guard.keyStamp !== keyStamp || guard.layout.stamp !== layout.stamp) {
+        this.#entries.delete(key)
+      }
+    } catch (error) {
+      this.#entries.delete(key)
+      throw error
+    }
+  }
+
+  async #resolve(request: SessionRequest): Promise<Entry> {
+    const database = this.#database
+    const principal = await authenticate(database, request.authorization)
+    const access = await resolveBranch(database, principal, { ...request, need: 'read' })
+    const layout = await findLayout(database, access.branchId)
+    const schema =
+      layout &&
+      (await this.#schemas.get(database, {
+        schemaId: layout.schemaId,
+        isDialect: request.isDialect,
+      }))
+    if (layout === undefined || schema === undefined) {
+      throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
+    }
+    const session = createSession({
+      principal,
+      access,
+      layout,
+      schema,
+      isDialect: request.isDialect,
+    })
+    return { session, expiresAtMs: principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY }
+  }
+}
+
+function keyOf({
+  authorization,
+  address,
+  databaseName,
+  branchName,
+  isDialect,
+}: SessionRequest): string {
+  return [
+    authorization,
+    address?.workspaceId,
+    address?.region,
+    databaseName,
+    branchName,
+    isDialect,
+  ].join('\n')
+}
+
+function createSession(options: {
+  principal: Principal
+  access: BranchAccess
+  layout: Layout
+  schema: CompiledSchema
+  isDialect: boolean
+}): Session {
+  const { principal, access, layout, schema, isDialect } = options
+  const tables = new Map<string, SessionTable>()
+  const lookup: TableLookup = { layout, tableById: (id) => schema.tableById(id) }
+
+  function findTable(name: string): SessionTable | undefined {
+    let table = tables.get(name)
+    if (table === undefined) {
+      const codec = schema.tableByName(name)
+      if (codec === undefined) return undefined
+      table = createTable(lookup, codec)
+      tables.set(name, table)
+    }
+    return table
+  }
+
+  return {
+    principal,
+    access,
+    guard: { layout, keyId: principal.keyId, keyStamp: principal.keyStamp, passed: false },
+    schema,
+    metadata: { key: isDialect ? 'xata' : 'service' },
+    findTable,
+    table(name) {
+      const table = findTable(name)
+      if (table === undefined) throw tableNotFound(name)
+      return table
+    },
+  }
+}
+
+function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
+  const { layout } = lookup
+  const heap = ownHeap(layout, codec.table.id)
+  const reads = new LruMap<string, CompiledRead>(READS_PER_TABLE_MAX)
+  return {
+    codec,
+    statements: heap && compileTableStatements(layout, codec, heap),
+    isInherited: layout.levels.slice(1).some((level) => level.heaps.has(codec.table.id)),
+    readPlan(columns) {
+      const key = columns.join()
+      const known = reads.get(key)
+      if (known !== undefined) return known
+      const plan = planRead(lookup, codec, columns)
+      if (Array.isArray(plan)) return plan as readonly Fault[]
+      const read = {
+        plan: plan as ReadPlan,
+        one: compileReadOne(lookup, plan as ReadPlan),
+        many: compileReadMany(lookup, plan as ReadPlan),
+      }
+      reads.set(key, read)
+      return read
+    },
+  }
+}

@@ -1,0 +1,281 @@
+import type { FaultEntry } from '@offshoot/contract/errors'
+import { Fault } from '../../rows/columns/fault.js'
+import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encoder.js'
+import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
+import { newRecordId } from '../ids.js'
+import type { CompiledRead, Session, SessionTable } from './session.js'
+import { uniqueColumns } from './write-plan.js'
+
+interface OperationBase {
+  readonly index: number
+  readonly table: SessionTable
+  readonly id: string
+  /** What to answer with of the record; undefined when nothing was asked for. */
+  readonly read: CompiledRead | undefined
+}
+
+export type PlannedOperation = OperationBase &
+  (
+    | {
+        readonly kind: 'insert'
+        /** New ids only; otherwise a record of that id is replaced. */
+        readonly createOnly: boolean
+        readonly hasGivenId: boolean
+        readonly ifVersion: number | undefined
+        readonly values: readonly (string | null)[]
+      }
+    | {
+        readonly kind: 'update'
+        readonly ifVersion: number | undefined
+        readonly update: EncodedUpdate
+        /** The whole record, when the update may create it; or what is wrong with it. */
+        readonly whole: readonly (string | null)[] | readonly Fault[] | undefined
+      }
+    | { readonly kind: 'delete'; readonly failIfMissing: boolean }
+    | { readonly kind: 'get' }
+  )
+
+const KINDS = ['insert', 'update', 'delete', 'get'] as const
+type Kind = (typeof KINDS)[number]
+
+const FIELDS: Readonly<Record<Kind, Readonly<Record<string, FieldCheck>>>> = {
+  insert: {
+    table: required('string'),
+    record: required('object'),
+    createOnly: optional('boolean'),
+    ifVersion: optional('version'),
+    columns: optional('strings'),
+  },
+  update: {
+    table: required('string'),
+    id: required('string'),
+    fields: required('object'),
+    ifVersion: optional('version'),
+    upsert: optional('boolean'),
+    columns: optional('strings'),
+  },
+  delete: {
+    table: required('string'),
+    id: required('string'),
+    failIfMissing: optional('boolean'),
+    columns: optional('strings'),
+  },
+  get: { table: required('string'), id: required('string'), columns: optional('strings') },
+}
+
+type FieldType = 'string' | 'object' | 'boolean' | 'version' | 'strings'
+
+interface FieldCheck {
+  readonly type: FieldType
+  readonly isRequired: boolean
+}
+
+function required(type: FieldType): FieldCheck {
+  return { type, isRequired: true }
+}
+
+function optional(type: FieldType): FieldCheck {
+  return { type, isRequired: false }
+}
+
+const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
+  string: 'a string',
+  object: 'an object',
+  boolean: 'a boolean',
+  version: 'a whole number from 0',
+  strings: 'a list of strings',
+}
+
+/** Turns operations into what can be run, or lists everything that is visibly wrong with them. */
+export function planOperations(
+  session: Session,
+  operations: readonly unknown[],
+): { planned: PlannedOperation[]; faults: FaultEntry[] } {
+  const planned: PlannedOperation[] = []
+  const faults: FaultEntry[] = []
+  const now = new Date().toISOString()
+  for (const [index, operation] of operations.entries()) {
+    const result = planOperation(session, operation, { index, now })
+    if (Array.isArray(result)) faults.push(...result.map((message) => ({ index, message })))
+    else planned.push(result)
+  }
+  return { planned, faults }
+}
+
+type Shape = Readonly<Record<string, unknown>>
+
+function planOperation(
+  session: Session,
+  operation: unknown,
+  { index, now }: { index: number; now: string },
+): PlannedOperation | string[] {
+  const shape = readShape(operation)
+  if (Array.isArray(shape)) return shape
+  const { kind, fields } = shape
+  const tableName = fields.table as string
+  const table = session.findTable(tableName)
+  if (table === undefined) return [`table [${tableName}] not found`]
+  const faults: string[] = []
+  const read = planRead(table, fields.columns as readonly string[] | undefined, faults)
+  const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
+  const idFault = given === undefined ? undefined : table.codec.checkId(given)
+  if (idFault !== undefined) faults.push(inTable(table, idFault))
+  const base = { index, table, read, id: given === undefined ? newRecordId() : String(given) }
+  const ifVersion = fields.ifVersion as number | undefined
+  switch (kind) {
+    case 'insert': {
+      const values = table.codec.encodeRecord(fields.record as InputRecord, now, refuseFile)
+      if (isFaults(values)) faults.push(...values.map((fault) => inTable(table, fault)))
+      if (ifVersion !== undefined && given === undefined) {
+        faults.push(`table [${tableName}]: field [ifVersion]: needs an id`)
+      }
+      if (faults.length > 0 || isFaults(values)) return faults
+      const hasGivenId = given !== undefined
+      const createOnly = fields.createOnly === true || !hasGivenId
+      return { ...base, kind, values, createOnly, hasGivenId, ifVersion }
+    }
+    case 'update': {
+      const input = fields.fields as InputRecord
+      const update = table.codec.encodeUpdate(input, refuseFile)
+      if (isFaults(update)) faults.push(...update.map((fault) => inTable(table, fault)))
+      if (faults.length > 0 || isFaults(update)) return faults
+      const whole =
+        fields.upsert === true ? table.codec.encodeRecord(input, now, refuseFile) : undefined
+      return { ...base, kind, update, whole, ifVersion }
+    }
+    case 'delete':
+      return faults.length > 0
+        ? faults
+        : { ...base, kind, failIfMissing: fields.failIfMissing === true }
+    case 'get':
+      return faults.length > 0 ? faults : { ...base, kind }
+  }
+}
+
+/** The one key of an operation and its fields, with their types checked. */
+function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[] {
+  if (!isObject(operation)) return ['expected an object']
+  const keys = Object.keys(operation)
+  const [key = ''] = keys
+  const kind = KINDS.find((candidate) => candidate === key)
+  if (keys.length !== 1 || kind === undefined) {
+    return [`expected exactly one of [${KINDS.join(', ')}], got [${keys.join(', ').slice(0, 255)}]`]
+  }
+  const fields = operation[kind]
+  if (!isObject(fields)) return [`operation [${kind}]: expected an object`]
+  const checks = FIELDS[kind]
+  const faults = Object.keys(fields)
+    .filter((name) => !Object.hasOwn(checks, name))
+    .map((name) => `operation [${kind}]: field [${name.slice(0, 255)}]: is not known`)
+  for (const [name, { type, isRequired }] of Object.entries(checks)) {
+    const value = fields[name]
+    if (value === undefined) {
+      if (isRequired) faults.push(`operation [${kind}]: field [${name}]: is required`)
+    } else if (!hasType(value, type)) {
+      faults.push(`operation [${kind}]: field [${name}]: must be ${DESCRIPTIONS[type]}`)
+    }
+  }
+  return faults.length > 0 ? faults : { kind, fields }
+}
+
+function hasType(value: unknown, type: FieldType): boolean {
+  switch (type) {
+    case 'object':
+      return isObject(value)
+    case 'version':
+      return Number.isSafeInteger(value) && (value as number) >= 0
+    case 'strings':
+      return Array.isArray(value) && value.every((item) => typeof item === 'string')
+    default:
+      return typeof value === type
+  }
+}
+
+function isObject(value: unknown): value is Shape {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function planRead(
+  table: SessionTable,
+  columns: readonly string[] | undefined,
+  faults: string[],
+): CompiledRead | undefined {
+  if (columns === undefined || columns.length === 0) return undefined
+  const read = table.readPlan(columns)
+  if ('plan' in read) return read
+  faults.push(...read.map((fault) => inTable(table, fault)))
+  return undefined
+}
+
+const FILE_REFUSED = 'file upload not permitted in transaction'
+
+const refuseFile: FileEncoder = (column) =>
+  new Fault(column.type === 'file' ? FILE_REFUSED : `file entry [0]: ${FILE_REFUSED}`)
+
+/** Files are refused in the very words that clients know, which do not name the table. */
+function inTable(table: SessionTable, fault: Fault): string {
+  return fault.message.endsWith(FILE_REFUSED)
+    ? fault.message
+    : `table [${table.codec.table.name}]: ${fault.message}`
+}
+
+/** Operations that run together: of one kind on one table, each on a record of its own. */
+export interface OperationGroup {
+  readonly wave: number
+  readonly operations: PlannedOperation[]
+}
+
+/**
+ * Groups operations so that few statements do the work of many, with the same outcome as running
+ * them one after the other: operations on different records commute, those on the same record stay in
+ * order, in different waves. Unique columns couple the records of a table, so there the order is kept
+ * as it is and only neighbours of one kind come together.
+ */
+export function groupOperations(operations: readonly PlannedOperation[]): OperationGroup[] {
+  const nextWaves = new Map<string, number>()
+  const ordered = new Map<SessionTable, { wave: number; form: string }>()
+  const groups = new Map<string, OperationGroup>()
+  for (const operation of operations) {
+    const { table, id, index } = operation
+    const tableId = table.codec.table.id
+    const record = `${tableId} ${id}`
+    const form = formOf(operation)
+    let wave = nextWaves.get(record) ?? 0
+    if (uniqueColumns(table.codec).length > 0) {
+      const last = ordered.get(table)
+      if (last !== undefined) {
+        const follows = last.form === form && !isAlone(operation)
+        wave = Math.max(wave, follows ? last.wave : last.wave + 1)
+      }
+      ordered.set(table, { wave, form })
+    }
+    nextWaves.set(record, wave + 1)
+    const key = `${wave} ${tableId} ${form}${isAlone(operation) ? ` ${index}` : ''}`
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, { wave, operations: [operation] })
+    else group.operations.push(operation)
+  }
+  return [...groups.values()].sort((left, right) => left.wave - right.wave)
+}
+
+/** What operations must share to be one statement. */
+function formOf(operation: PlannedOperation): string {
+  switch (operation.kind) {
+    case 'insert':
+      return operation.createOnly ? 'create' : 'replace'
+    case 'update':
+      return `update ${operation.update.columns.join()}`
+    case 'delete':
+      return `delete ${operation.read === undefined ? '' : 'read'}`
+    case 'get':
+      return 'get'
+  }
+}
+
+/** Arithmetic, upserts, and changes of unique columns have a statement for each record. */
+function isAlone(operation: PlannedOperation): boolean {
+  if (operation.kind !== 'update') return false
+  const { update, whole, table } = operation
+  if (update.arithmetic.length > 0 || whole !== undefined) return true
+  return update.columns.some((column) => table.codec.physical[column]?.column.unique === true)
+}

@@ -1,0 +1,124 @@
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableStatements } from '../../rows/table-statements.js'
+import type { Session, SessionTable } from './session.js'
+
+/** One row to write: its id, the version it must have, and a text for each column. */
+export interface RowInput {
+  readonly id: string
+  readonly ifVersion?: number | undefined
+  readonly values: readonly (string | null)[]
+}
+
+const versionText = (row: RowInput): string | null =>
+  row.ifVersion === undefined ? null : String(row.ifVersion)
+
+/** The values of a statement that takes arrays: epoch, ids, versions, and one array per column. */
+function arrays(session: Session, rows: readonly RowInput[], columns: number): string[] {
+  const values = [
+    String(session.guard.layout.epoch),
+    arrayLiteral(rows.map((row) => row.id)),
+    arrayLiteral(rows.map(versionText)),
+  ]
+  for (let column = 0; column < columns; column++) {
+    values.push(arrayLiteral(rows.map((row) => row.values[column] ?? null)))
+  }
+  return values
+}
+
+export function insertCall(
+  session: Session,
+  statements: TableStatements,
+  rows: readonly RowInput[],
+  codec: TableCodec,
+): Call {
+  return { statement: statements.insert, values: arrays(session, rows, codec.physical.length) }
+}
+
+/** For one row with an id that nobody else has, or in a table that inherits nothing. */
+export function insertOneCall(session: Session, statements: TableStatements, row: RowInput): Call {
+  return {
+    statement: statements.insertOne,
+    values: [String(session.guard.layout.epoch), row.id, null, ...row.values],
+  }
+}
+
+export function replaceCall(
+  session: Session,
+  statements: TableStatements,
+  rows: readonly RowInput[],
+  codec: TableCodec,
+): Call {
+  return { statement: statements.replace, values: arrays(session, rows, codec.physical.length) }
+}
+
+export function deleteCall(
+  session: Session,
+  statements: TableStatements,
+  ids: readonly string[],
+): Call {
+  return {
+    statement: statements.delete,
+    values: [String(session.guard.layout.epoch), arrayLiteral(ids)],
+  }
+}
+
+/** Rows that change the same columns, in the same way, without arithmetic. */
+export function updateCall(
+  session: Session,
+  statements: TableStatements,
+  rows: readonly RowInput[],
+  columns: readonly number[],
+): Call {
+  return { statement: statements.update(columns), values: arrays(session, rows, columns.length) }
+}
+
+/** One row with any kind of change. */
+export function updateOneCall(
+  session: Session,
+  statements: TableStatements,
+  row: { id: string; ifVersion?: number | undefined; update: EncodedUpdate },
+): Call {
+  const { id, ifVersion, update } = row
+  const input = { id, ifVersion, values: update.values }
+  if (update.arithmetic.length === 0) {
+    return updateCall(session, statements, [input], update.columns)
+  }
+  return {
+    statement: statements.updateOne(update.columns, update.arithmetic),
+    values: [
+      ...arrays(session, [input], update.columns.length),
+      ...update.arithmetic.map((term) => term.operand),
+    ],
+  }
+}
+
+/** Indexes of the columns whose values must be unique. */
+export function uniqueColumns(codec: TableCodec): number[] {
+  return codec.physical.flatMap(({ column }, index) => (column.unique === true ? [index] : []))
+}
+
+/**
+ * Checks, to be run after a write, that its values of unique columns do not occur in rows the branch
+ * inherits; its own rows have an index for that. `values` gives the texts written to a column.
+ */
+export function inheritedChecks(
+  table: SessionTable,
+  statements: TableStatements,
+  values: (column: number) => readonly (string | null)[],
+): { column: number; call: Call }[] {
+  if (!table.isInherited) return []
+  return uniqueColumns(table.codec).flatMap((column) => {
+    const given = values(column).filter((value) => value !== null)
+    if (given.length === 0) return []
+    const call = { statement: statements.inheritedValues(column), values: [arrayLiteral(given)] }
+    return [{ column, call }]
+  })
+}
+
+/** The row of a statement that writes at most one. */
+export function onlyRow(rows: TextRows | undefined): readonly (string | null)[] | undefined {
+  return rows?.[0]
+}

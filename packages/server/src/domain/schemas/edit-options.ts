@@ -1,0 +1,33 @@
+import type { Limits } from '@offshoot/contract/limits'
+import { NOW } from '../../rows/columns/column-type.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
+import { Fault } from '../../rows/columns/fault.js'
+import type { EditOptions } from './schema-draft.js'
+
+/** How schema edits ask the column types about defaults. */
+export function editOptions(options: { limits: Limits; nextId(): number }): EditOptions {
+  const { limits, nextId } = options
+  const codec = { limits, jsonAsText: false }
+  return {
+    limits,
+    nextId,
+    checkDefault(column, text) {
+      const { name, type } = column
+      const parsed = COLUMN_TYPE_ENTRIES[type].parseDefault(text, { id: 0, name, type }, codec)
+      return parsed instanceof Fault ? parsed.message : undefined
+    },
+    defaultFill(column) {
+      if (column.defaultValue === undefined) return undefined
+      const { parseDefault } = COLUMN_TYPE_ENTRIES[column.type]
+      const parsed = parseDefault(column.defaultValue, column, codec)
+      if (parsed instanceof Fault) return undefined
+      return parsed === NOW ? new Date().toISOString() : parsed
+    },
+  }
+}
+
+/** For dry runs: ids that nobody will see, above those in use. */
+export function dryRunOptions(limits: Limits): EditOptions {
+  let id = Number.MAX_SAFE_INTEGER / 2
+  return editOptions({ limits, nextId: () => ++id })
+}

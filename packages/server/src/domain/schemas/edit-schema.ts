@@ -1,0 +1,149 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { enterGate } from '../../rows/gate.js'
+import { findLayout } from '../../rows/layout.js'
+import { applySchemaChanges } from '../../rows/schema-changes.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { requireAccess } from '../access/scope.js'
+import { findGate, insertMigration, insertSchema } from '../branches/queries.js'
+import { newMigrationId } from '../ids.js'
+import { applyOperations } from './apply-operations.js'
+import { countColumns } from './check-column.js'
+import { checksumOf } from './checksum.js'
+import { editOptions } from './edit-options.js'
+import {
+  type BranchHead,
+  deleteUnusedSchema,
+  existsMigration,
+  findHead,
+  listObjectIds,
+  updateHead,
+} from './queries.js'
+
+/** One migration to be: what it does, and what it is called when a client brings it along. */
+export type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
+
+/** Decides on the edits once nothing else can change the branch. */
+export type PlanEdits = (
+  head: BranchHead,
+  transaction: Queryable,
+) => Promise<readonly PlannedEdit[]>
+
+const LOCK_TIMEOUT_MS = 10_000
+
+/**
+ * Edits the schema of a branch: the new schema, its migrations and the tables behind it, all or
+ * nothing. Writers of the branch wait meanwhile; requests that were planned on the old schema find
+ * its stamp changed and start over.
+ */
+export async function editSchema(
+  database: Database,
+  access: BranchAccess,
+  options: { plan: PlanEdits; limits: Limits },
+): Promise<SchemaUpdate> {
+  requireAccess(access.principal.scope, 'write')
+  const branch = await findGate(database, { databaseId: access.databaseId, id: access.branchId })
+  const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
+  if (branch === undefined) throw gone
+  return runTransaction(
+    database,
+    async (transaction) => {
+      await transaction.query(
+        sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`,
+      )
+      await enterGate(transaction, { gate: branch.gate, alone: true })
+      const head = await findHead(transaction, access.branchId)
+      if (head === undefined) throw gone
+      const edits = await options.plan(head, transaction)
+      return applyEdits(transaction, { head, edits, access, limits: options.limits })
+    },
+    // The gate keeps everyone else out; what it let in before must be seen.
+    { isolation: 'read committed' },
+  )
+}
+
+async function applyEdits(
+  transaction: Queryable,
+  options: {
+    head: BranchHead
+    edits: readonly PlannedEdit[]
+    access: BranchAccess
+    limits: Limits
+  },
+): Promise<SchemaUpdate> {
+  const { edits, access, limits } = options
+  const { databaseId } = access
+  let head = options.head
+  let count = 0
+  for (const edit of edits.filter(({ operations, id }) => operations.length > 0 || id)) {
+    head = await applyEdit(transaction, { head, edit, databaseId, limits })
+    count++
+  }
+  if (count > 0) {
+    const schemaId = await insertSchema(transaction, { databaseId, document: head.schema })
+    await updateHead(transaction, {
+      branchId: access.branchId,
+      schemaId,
+      migrationId: head.lastMigrationId,
+      migrations: count,
+    })
+    await deleteUnusedSchema(transaction, options.head.schemaId)
+  }
+  return {
+    migrationID: head.lastMigrationId,
+    parentMigrationID: head.parentMigrationId ?? '',
+    status: 'completed',
+  }
+}
+
+async function applyEdit(
+  transaction: Queryable,
+  options: { head: BranchHead; edit: PlannedEdit; databaseId: string; limits: Limits },
+): Promise<BranchHead> {
+  const { head, edit, databaseId, limits } = options
+  const ids = await listObjectIds(transaction, countIds(edit.operations))
+  const nextId = (): number => {
+    const id = ids.shift()
+    if (id === undefined) throw new Error('ids for an edit are counted beforehand')
+    return id
+  }
+  const { schema, changes } = applyOperations(
+    head.schema,
+    edit.operations,
+    editOptions({ limits, nextId }),
+  )
+  // Each edit of a push sees the heaps that the one before it has made.
+  const layout = await findLayout(transaction, head.branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  const before = new Map(head.schema.tables.map((table) => [table.id, table]))
+  await applySchemaChanges(transaction, layout, { before, changes, limits })
+  const id = edit.id ?? newMigrationId()
+  const parentId = head.lastMigrationId
+  if (edit.id !== undefined && (await existsMigration(transaction, { databaseId, id }))) {
+    throw new AppError(
+      'conflict',
+      `migration [${id}]: is part of another branch of this database already`,
+    )
+  }
+  await insertMigration(transaction, {
+    id,
+    databaseId,
+    parentId,
+    checksum: checksumOf(edit.operations),
+    operations: edit.operations,
+    title: edit.title,
+    message: edit.message,
+  })
+  return { ...head, schema, lastMigrationId: id, parentMigrationId: parentId }
+}
+
+function countIds(operations: readonly SchemaOperation[]): number {
+  return operations.reduce((count, operation) => {
+    if ('addTable' in operation) return count + 1
+    return 'addColumn' in operation ? count + countColumns(operation.addColumn.column) : count
+  }, 0)
+}

@@ -1,0 +1,95 @@
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import type { StoredSchema } from '../../rows/stored-schema.js'
+
+export interface BranchHead {
+  readonly branchId: string
+  readonly schemaId: string
+  readonly schema: StoredSchema
+  readonly lastMigrationId: string
+  readonly parentMigrationId: string | null
+}
+
+export async function findHead(
+  database: Queryable,
+  branchId: string,
+): Promise<BranchHead | undefined> {
+  const [head] = await database.query<BranchHead>(sql`
+    select b.id as "branchId", b.schema_id as "schemaId", s.document as schema,
+      b.last_migration_id as "lastMigrationId", m.parent_id as "parentMigrationId"
+    from offshoot.branches b
+    join offshoot.schemas s on s.id = b.schema_id
+    join offshoot.migrations m on m.database_id = b.database_id and m.id = b.last_migration_id
+    where b.id = ${branchId} and b.deleted_at is null`)
+  return head
+}
+
+export async function listObjectIds(database: Queryable, count: number): Promise<number[]> {
+  const rows = await database.query<{ id: string }>(sql`
+    select nextval('offshoot.object_ids') as id from generate_series(1, ${count})`)
+  return rows.map((row) => Number(row.id))
+}
+
+export async function updateHead(
+  database: Queryable,
+  head: { branchId: string; schemaId: string; migrationId: string; migrations: number },
+): Promise<void> {
+  await database.query(sql`
+    update offshoot.branches
+    set schema_id = ${head.schemaId},
+      last_migration_id = ${head.migrationId},
+      version = version + ${head.migrations},
+      stamp = nextval('offshoot.stamps')
+    where id = ${head.branchId}`)
+}
+
+export async function deleteUnusedSchema(database: Queryable, schemaId: string): Promise<void> {
+  await database.query(sql`
+    delete from offshoot.schemas s
+    where s.id = ${schemaId}
+      and not exists (select from offshoot.branches b where b.schema_id = s.id)`)
+}
+
+export interface MigrationRow {
+  readonly id: string
+  readonly parentId: string | null
+  readonly checksum: string
+  readonly operations: readonly SchemaOperation[]
+  readonly title: string | null
+  readonly message: string | null
+  readonly createdAt: Date
+}
+
+/** The migrations of a branch from the given one back, newest first. */
+export async function listMigrations(
+  database: Queryable,
+  options: { databaseId: string; fromId: string; limit: number },
+): Promise<MigrationRow[]> {
+  return database.query<MigrationRow>(sql`
+    with recursive history as (
+      select m.*, 1 as position
+      from offshoot.migrations m
+      where m.database_id = ${options.databaseId} and m.id = ${options.fromId}
+      union all
+      select m.*, h.position + 1
+      from history h
+      join offshoot.migrations m on m.database_id = h.database_id and m.id = h.parent_id
+      where h.position < ${options.limit}
+    )
+    select id, parent_id as "parentId", checksum, operations, title, message,
+      created_at as "createdAt"
+    from history
+    order by position`)
+}
+
+export async function existsMigration(
+  database: Queryable,
+  migration: { databaseId: string; id: string },
+): Promise<boolean> {
+  const rows = await database.query(sql`
+    select id
+    from offshoot.migrations
+    where database_id = ${migration.databaseId} and id = ${migration.id}`)
+  return rows.length > 0
+}

@@ -1,0 +1,80 @@
+import { MEANINGS } from './responses.js'
+
+interface Schema {
+  $ref?: string
+  type?: string
+  anyOf?: Schema[]
+  examples?: unknown[]
+}
+
+interface Media {
+  schema?: Schema
+  example?: unknown
+}
+
+interface Operation {
+  summary?: string
+  operationId?: string
+  requestBody?: { required?: boolean; content: Record<string, Media> }
+  responses: Record<string, { description: string; content?: Record<string, Media> }>
+}
+
+type Shared = Readonly<Record<string, Schema>>
+
+/** Says what can be known of every operation without each route repeating it. */
+export function finishDocument<
+  Document extends { paths?: object; components?: { schemas?: object } },
+>(document: Document): Document {
+  const shared = (document.components?.schemas ?? {}) as Shared
+  for (const operations of Object.values(document.paths ?? {})) {
+    for (const operation of Object.values<Operation>(operations)) finishOperation(operation, shared)
+  }
+  return document
+}
+
+function finishOperation(operation: Operation, shared: Shared): void {
+  const { summary, requestBody, responses } = operation
+  if (summary !== undefined) operation.operationId ??= toOperationId(summary)
+  if (requestBody !== undefined) {
+    for (const media of Object.values(requestBody.content)) {
+      if (takeOptional(media)) requestBody.required = false
+      media.example ??= shared[media.schema?.$ref?.split('/').at(-1) ?? '']?.examples?.[0]
+    }
+    for (const status of [413, 415]) responses[status] ??= refusalLike(responses[400], status)
+  }
+  for (const [status, response] of Object.entries(responses)) {
+    if (response.description === 'Default Response') {
+      response.description = MEANINGS[Number(status)] ?? ''
+    }
+  }
+}
+
+/** `Create a branch from another one` becomes `createBranchFromAnotherOne`. */
+function toOperationId(summary: string): string {
+  const words = summary.match(/[A-Za-z0-9]+/g) ?? []
+  return words
+    .filter((word) => !['a', 'an', 'the'].includes(word.toLowerCase()))
+    .map((word, position) => {
+      const rest = word.slice(1)
+      return (position === 0 ? word.charAt(0).toLowerCase() : word.charAt(0).toUpperCase()) + rest
+    })
+    .join('')
+}
+
+/** To validation a missing body is null; to a reader it is a body that need not be there. */
+function takeOptional(media: Media): boolean {
+  const choices = media.schema?.anyOf ?? []
+  const [choice, ...others] = choices.filter((schema) => schema.type !== 'null')
+  if (choice === undefined || others.length > 0 || choices.length !== 2) return false
+  const { examples, ...schema } = choice
+  media.schema = schema
+  if (examples !== undefined) media.example ??= examples[0]
+  return true
+}
+
+function refusalLike(
+  response: Operation['responses'][string] | undefined,
+  status: number,
+): Operation['responses'][string] {
+  return { ...response, description: MEANINGS[status] ?? '' }
+}

@@ -1,0 +1,50 @@
+import { DATABASE_BRANCH_PATTERN } from '@offshoot/contract/names'
+import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { authenticate } from '../../domain/access/principal.js'
+import type { Need } from '../../domain/access/scope.js'
+import type { SessionRequest } from '../../domain/records/session.js'
+import { splitDatabaseBranch } from '../addressed.js'
+import type { Services } from '../services.js'
+
+const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
+
+/** What the session of a request is looked up by. */
+export function sessionRequest(request: FastifyRequest, need: Need): SessionRequest {
+  const { databaseBranch } = request.params as { databaseBranch: string }
+  return {
+    authorization: request.headers.authorization,
+    address: request.workspaceAddress,
+    isDialect: request.isDialect,
+    need,
+    ...splitDatabaseBranch(databaseBranch),
+  }
+}
+
+/**
+ * Everything registered beside this plugin needs a valid API key that reaches the branch in the path.
+ * What is known from earlier requests is taken from memory, and confirmed by PostgreSQL in the
+ * transaction of the request, or here when the request is refused before it gets that far.
+ */
+export const branchSessionPlugin = fastifyPlugin(
+  async (app: FastifyInstance, { database, sessions }: Services) => {
+    app.addHook('onRequest', async (request) => {
+      const { databaseBranch } = request.params as { databaseBranch?: string }
+      if (databaseBranch === undefined || !DATABASE_BRANCH.test(databaseBranch)) {
+        await authenticate(database, request.headers.authorization)
+        return
+      }
+      await sessions.admit(sessionRequest(request, 'read'))
+    })
+
+    // A refusal of the body is only as good as the admission it follows.
+    app.setErrorHandler(async (error: FastifyError, request) => {
+      const { databaseBranch } = request.params as { databaseBranch: string }
+      const isEarly = error.validation !== undefined || error.code?.startsWith('FST_ERR_CTP')
+      if (isEarly && DATABASE_BRANCH.test(databaseBranch)) {
+        await sessions.confirm(sessionRequest(request, 'read'))
+      }
+      throw error
+    })
+  },
+)

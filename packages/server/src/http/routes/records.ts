@@ -1,0 +1,181 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import {
+  ColumnsQuerySchema,
+  InputRecordSchema,
+  RecordParamsSchema,
+  RecordSchema,
+  UpdateRecordQuerySchema,
+  WriteRecordQuerySchema,
+} from '@offshoot/contract/records'
+import { TableParamsSchema } from '@offshoot/contract/schema-edits'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { Need } from '../../domain/access/scope.js'
+import {
+  createRecord,
+  deleteRecord,
+  type RecordContext,
+  readRecord,
+  replaceRecord,
+  updateRecord,
+  upsertRecord,
+} from '../../domain/records/records.js'
+import { readColumns } from '../columns.js'
+import { sessionRequest } from '../plugins/branch-session.js'
+import { Empty, refusals } from '../responses.js'
+import type { Services } from '../services.js'
+
+type TableRequest = FastifyRequest<{
+  Params: { databaseBranch: string; tableName: string }
+  Querystring: { columns?: string | string[] }
+}>
+
+/**
+ * POST   /db/:databaseBranch/tables/:tableName/data
+ * GET    /db/:databaseBranch/tables/:tableName/data/:recordId      PUT, PATCH, POST, DELETE
+ */
+export function recordRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
+  const run = <Result>(
+    request: TableRequest,
+    need: Need,
+    operation: (context: RecordContext) => Promise<Result>,
+  ): Promise<Result> => {
+    const { tableName } = request.params
+    const columns = readColumns(request.query.columns)
+    return sessions.run(sessionRequest(request, need), (session) =>
+      operation({ database, sessions, session, tableName, columns }),
+    )
+  }
+
+  return async (app) => {
+    const tags = ['Records']
+    const url = '/db/:databaseBranch/tables/:tableName/data'
+
+    app.post(
+      url,
+      {
+        schema: {
+          tags,
+          summary: 'Create a record',
+          params: TableParamsSchema,
+          querystring: ColumnsQuerySchema,
+          body: Type.Union([InputRecordSchema, Type.Null()]),
+          response: { 201: RecordSchema, ...refusals(404) },
+        },
+      },
+      async (request, reply) =>
+        sendJson(
+          reply.code(201),
+          await run(request, 'write', (context) => createRecord(context, request.body ?? {})),
+        ),
+    )
+
+    app.get(
+      `${url}/:recordId`,
+      {
+        schema: {
+          tags,
+          summary: 'Read a record',
+          params: RecordParamsSchema,
+          querystring: ColumnsQuerySchema,
+          response: { 200: RecordSchema, ...refusals(404) },
+        },
+      },
+      async (request, reply) =>
+        sendJson(
+          reply,
+          await run(request, 'read', (context) => readRecord(context, request.params.recordId)),
+        ),
+    )
+
+    app.put(
+      `${url}/:recordId`,
+      {
+        schema: {
+          tags,
+          summary: 'Create or replace a record',
+          params: RecordParamsSchema,
+          querystring: WriteRecordQuerySchema,
+          body: Type.Union([InputRecordSchema, Type.Null()]),
+          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        const { createOnly = false, ifVersion } = request.query
+        const options = { id: request.params.recordId, record: request.body ?? {} }
+        const { answer, created } = await run(request, 'write', (context) =>
+          replaceRecord(context, { ...options, createOnly, ifVersion }),
+        )
+        return sendJson(reply.code(created ? 201 : 200), answer)
+      },
+    )
+
+    app.patch(
+      `${url}/:recordId`,
+      {
+        schema: {
+          tags,
+          summary: 'Update fields of a record',
+          params: RecordParamsSchema,
+          querystring: UpdateRecordQuerySchema,
+          body: InputRecordSchema,
+          response: { 200: RecordSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        const { ifVersion } = request.query
+        const options = { id: request.params.recordId, fields: request.body, ifVersion }
+        return sendJson(
+          reply,
+          await run(request, 'write', (context) => updateRecord(context, options)),
+        )
+      },
+    )
+
+    app.post(
+      `${url}/:recordId`,
+      {
+        schema: {
+          tags,
+          summary: 'Update fields of a record, or create it',
+          params: RecordParamsSchema,
+          querystring: UpdateRecordQuerySchema,
+          body: InputRecordSchema,
+          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        const { ifVersion } = request.query
+        const options = { id: request.params.recordId, fields: request.body, ifVersion }
+        const { answer, created } = await run(request, 'write', (context) =>
+          upsertRecord(context, options),
+        )
+        return sendJson(reply.code(created ? 201 : 200), answer)
+      },
+    )
+
+    app.delete(
+      `${url}/:recordId`,
+      {
+        schema: {
+          tags,
+          summary: 'Delete a record',
+          params: RecordParamsSchema,
+          querystring: ColumnsQuerySchema,
+          response: { 200: RecordSchema, 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        const answer = await run(request, 'write', (context) =>
+          deleteRecord(context, request.params.recordId),
+        )
+        return answer === undefined ? reply.code(204).send(null) : sendJson(reply, answer)
+      },
+    )
+  }
+}
+
+/** Operations on records answer with JSON text, which is sent as it is. */
+export function sendJson(reply: FastifyReply, text: string): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(text)
+}

@@ -1,0 +1,353 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { BranchParamsSchema } from '@offshoot/contract/branches'
+import type { Column } from '@offshoot/contract/schema'
+import {
+  ApplyEditsSchema,
+  ColumnParamsSchema,
+  CompareBranchParamsSchema,
+  CompareBranchSchema,
+  CompareSchemaSchema,
+  ComparisonSchema,
+  CreatedTableSchema,
+  DeletedTableSchema,
+  FlatColumnsSchema,
+  HistoryRequestSchema,
+  HistorySchema,
+  PreviewEditsSchema,
+  PreviewSchema,
+  PushMigrationsSchema,
+  RenameColumnSchema,
+  RenameTableSchema,
+  SchemaUpdateSchema,
+  TableColumnsSchema,
+  TableParamsSchema,
+  UpdateSchemaSchema,
+} from '@offshoot/contract/schema-edits'
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { Need } from '../../domain/access/scope.js'
+import {
+  applySchemaOperations,
+  compareWithBranch,
+  compareWithSchema,
+  type EditContext,
+  previewEdits,
+  pushMigrations,
+  readColumn,
+  readFlatColumns,
+  readHistory,
+  readTableColumns,
+  replaceColumns,
+  updateSchema,
+} from '../../domain/schemas/operations.js'
+import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { refusals } from '../responses.js'
+import type { Services } from '../services.js'
+
+/**
+ * PUT    /db/:databaseBranch/tables/:tableName            PATCH, DELETE
+ * GET    /db/:databaseBranch/tables/:tableName/schema     PUT
+ * GET    /db/:databaseBranch/tables/:tableName/columns    POST
+ * GET    /db/:databaseBranch/tables/:tableName/columns/:columnName    PATCH, DELETE
+ * POST   /db/:databaseBranch/schema/compare               /compare/:branchName
+ * POST   /db/:databaseBranch/schema/preview               /apply, /update, /history, /push
+ */
+export function schemaRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
+  const { branchOf } = addressed(database)
+  const edit = async (
+    request: FastifyRequest<{ Params: { databaseBranch: string } }>,
+    need: Need,
+  ): Promise<EditContext> => ({ access: await branchOf(request, need), limits })
+
+  return async (app) => {
+    const tags = ['Schema']
+    const table = '/db/:databaseBranch/tables/:tableName'
+
+    app.put(
+      table,
+      {
+        schema: {
+          tags,
+          summary: 'Create a table',
+          params: TableParamsSchema,
+          response: { 201: CreatedTableSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request, reply) => {
+        const { databaseBranch, tableName } = request.params
+        const operations = [{ addTable: { table: tableName } }]
+        const { status } = await applySchemaOperations(
+          database,
+          await edit(request, 'write'),
+          operations,
+        )
+        return reply.code(201).send({ branchName: databaseBranch, tableName, status })
+      },
+    )
+
+    app.patch(
+      table,
+      {
+        schema: {
+          tags,
+          summary: 'Rename a table',
+          params: TableParamsSchema,
+          body: RenameTableSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => {
+        const renameTable = { oldName: request.params.tableName, newName: request.body.name }
+        return applySchemaOperations(database, await edit(request, 'write'), [{ renameTable }])
+      },
+    )
+
+    app.delete(
+      table,
+      {
+        schema: {
+          tags,
+          summary: 'Delete a table',
+          params: TableParamsSchema,
+          response: { 200: DeletedTableSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        const removeTable = { table: request.params.tableName }
+        const context = await edit(request, 'write')
+        const { status } = await applySchemaOperations(database, context, [{ removeTable }])
+        return { status }
+      },
+    )
+
+    app.get(
+      `${table}/schema`,
+      {
+        schema: {
+          tags,
+          summary: 'Read the columns of a table',
+          params: TableParamsSchema,
+          response: { 200: TableColumnsSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        readTableColumns(database, await edit(request, 'read'), request.params.tableName),
+    )
+
+    app.put(
+      `${table}/schema`,
+      {
+        schema: {
+          tags,
+          summary: 'Set the whole column list of a table',
+          params: TableParamsSchema,
+          body: TableColumnsSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) =>
+        replaceColumns(database, await edit(request, 'write'), {
+          tableName: request.params.tableName,
+          columns: request.body.columns,
+        }),
+    )
+
+    app.get(
+      `${table}/columns`,
+      {
+        schema: {
+          tags,
+          summary: 'List the columns of a table, nested ones by dotted name',
+          params: TableParamsSchema,
+          response: { 200: FlatColumnsSchema, ...refusals(404) },
+        },
+      },
+      async (request, reply) =>
+        reply.send(
+          (await readFlatColumns(
+            database,
+            await edit(request, 'read'),
+            request.params.tableName,
+          )) as never,
+        ),
+    )
+
+    app.post(
+      `${table}/columns`,
+      {
+        schema: {
+          tags,
+          summary: 'Add a column',
+          params: TableParamsSchema,
+          body: Type.Unsafe<Column>(Type.Ref('Column#')),
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => {
+        const addColumn = { table: request.params.tableName, column: request.body }
+        return applySchemaOperations(database, await edit(request, 'write'), [{ addColumn }])
+      },
+    )
+
+    app.get(
+      `${table}/columns/:columnName`,
+      {
+        schema: {
+          tags,
+          summary: 'Read a column',
+          params: ColumnParamsSchema,
+          response: { 200: Type.Unsafe<Column>(Type.Ref('Column#')), ...refusals(404) },
+        },
+      },
+      async (request) => readColumn(database, await edit(request, 'read'), request.params),
+    )
+
+    app.patch(
+      `${table}/columns/:columnName`,
+      {
+        schema: {
+          tags,
+          summary: 'Rename a column',
+          params: ColumnParamsSchema,
+          body: RenameColumnSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => {
+        const { tableName, columnName } = request.params
+        const renameColumn = { table: tableName, oldName: columnName, newName: request.body.name }
+        return applySchemaOperations(database, await edit(request, 'write'), [{ renameColumn }])
+      },
+    )
+
+    app.delete(
+      `${table}/columns/:columnName`,
+      {
+        schema: {
+          tags,
+          summary: 'Delete a column',
+          params: ColumnParamsSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        const { tableName, columnName } = request.params
+        const removeColumn = { table: tableName, column: columnName }
+        return applySchemaOperations(database, await edit(request, 'write'), [{ removeColumn }])
+      },
+    )
+
+    const schema = '/db/:databaseBranch/schema'
+    const params = BranchParamsSchema
+
+    app.post(
+      `${schema}/compare`,
+      {
+        schema: {
+          tags,
+          summary: 'Compare the branch with a schema',
+          params,
+          body: CompareSchemaSchema,
+          response: { 200: ComparisonSchema, ...refusals(404) },
+        },
+      },
+      async (request) => compareWithSchema(database, await edit(request, 'read'), request.body),
+    )
+
+    app.post(
+      `${schema}/compare/:branchName`,
+      {
+        schema: {
+          tags,
+          summary: 'Compare the branch with another one',
+          params: CompareBranchParamsSchema,
+          body: Type.Union([CompareBranchSchema, Type.Null()]),
+          response: { 200: ComparisonSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        const { databaseName } = splitDatabaseBranch(request.params.databaseBranch)
+        const context = await edit(request, 'read')
+        const other = await branchOf(
+          request,
+          'read',
+          `${databaseName}:${request.params.branchName}`,
+        )
+        return compareWithBranch(database, context, { other, request: request.body ?? {} })
+      },
+    )
+
+    app.post(
+      `${schema}/preview`,
+      {
+        schema: {
+          tags,
+          summary: 'Show what edits would do',
+          params,
+          body: PreviewEditsSchema,
+          response: { 200: PreviewSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => previewEdits(database, await edit(request, 'read'), request.body),
+    )
+
+    app.post(
+      `${schema}/apply`,
+      {
+        schema: {
+          tags,
+          summary: 'Apply edits as one migration',
+          params,
+          body: ApplyEditsSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+        },
+      },
+      async (request) => {
+        const { operations } = request.body.edits
+        return applySchemaOperations(database, await edit(request, 'write'), operations)
+      },
+    )
+
+    app.post(
+      `${schema}/update`,
+      {
+        schema: {
+          tags,
+          summary: 'Apply operations on top of a known migration',
+          params,
+          body: UpdateSchemaSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) => updateSchema(database, await edit(request, 'write'), request.body),
+    )
+
+    app.post(
+      `${schema}/history`,
+      {
+        schema: {
+          tags,
+          summary: 'Read the migrations of a branch',
+          params,
+          body: Type.Union([HistoryRequestSchema, Type.Null()]),
+          response: { 200: HistorySchema, ...refusals(404) },
+        },
+      },
+      async (request) => readHistory(database, await edit(request, 'read'), request.body ?? {}),
+    )
+
+    app.post(
+      `${schema}/push`,
+      {
+        schema: {
+          tags,
+          summary: 'Push migrations that were made elsewhere',
+          params,
+          body: PushMigrationsSchema,
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) => pushMigrations(database, await edit(request, 'write'), request.body),
+    )
+  }
+}

@@ -1,0 +1,55 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { BranchParamsSchema } from '@offshoot/contract/branches'
+import { TransactionResultSchema, TransactionSchema } from '@offshoot/contract/records'
+import { Type } from 'typebox'
+import { runOperations } from '../../domain/records/transaction.js'
+import { idempotencyKey } from '../idempotency-key.js'
+import { sessionRequest } from '../plugins/branch-session.js'
+import { refusals } from '../responses.js'
+import type { Services } from '../services.js'
+import { sendJson } from './records.js'
+
+/** Operations are checked one by one, to report every fault with its index. */
+const EnvelopeSchema = Type.Object(
+  { operations: Type.Array(Type.Unknown()) },
+  { additionalProperties: false },
+)
+
+/**
+ * POST   /db/:databaseBranch/transaction
+ */
+export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, sessions, limits } = services
+  return async (app) => {
+    app.post(
+      '/db/:databaseBranch/transaction',
+      {
+        schema: {
+          tags: ['Records'],
+          summary: 'Run operations, all or none',
+          params: BranchParamsSchema,
+          body: EnvelopeSchema,
+          response: { 200: TransactionResultSchema, ...refusals(404, 409, 413, 422) },
+        },
+        config: { documentedBody: TransactionSchema },
+      },
+      async (request, reply) => {
+        const { operations } = request.body
+        const key = idempotencyKey(request)
+        const content = key === undefined ? [] : [request.url, JSON.stringify(operations)]
+        const need = operations.every(isGet) ? 'read' : 'write'
+        const answer = await sessions.run(sessionRequest(request, need), (session) =>
+          runOperations(
+            { database, sessions, session, limits },
+            { operations, idempotent: { key, content } },
+          ),
+        )
+        return sendJson(reply, answer)
+      },
+    )
+  }
+}
+
+function isGet(operation: unknown): boolean {
+  return typeof operation === 'object' && operation !== null && 'get' in operation
+}

@@ -1,0 +1,152 @@
+import type pg from 'pg'
+import type { Call, TextRows } from './statement.js'
+
+/*
+ * `pg` waits for the answer to each statement before it sends the next. What a request needs of
+ * PostgreSQL is mostly known beforehand, so here all of it is sent at once and answered in one round
+ * trip. PostgreSQL skips everything after the first failure, up to the end of the batch.
+ */
+
+/** What `pg` gives to, and asks of, an object that talks to the server itself. */
+interface Connection {
+  readonly stream: { cork(): void; uncork(): void }
+  parse(message: { name: string; text: string; types: number[] }): void
+  bind(message: { portal: string; statement: string; values: readonly unknown[] }): void
+  execute(message: { portal: string; rows: number }): void
+  close(message: { type: 'S'; name: string }): void
+  sync(): void
+}
+
+interface DataRowMessage {
+  readonly fields: (string | null)[]
+}
+
+/** Statements a connection keeps prepared; beyond that the one longest unused is dropped. */
+const PREPARED_MAX = 500
+
+/** The prepared statements of a connection, by text, the most recently used last. */
+class PreparedStatements {
+  readonly #names = new Map<string, string>()
+  #doubtful: string[] = []
+  #count = 0
+
+  /** The name to run the text under. A new text is parsed and added to `fresh`. */
+  use(connection: Connection, text: string, fresh: Set<string>): string {
+    const known = this.#names.get(text)
+    if (known !== undefined) {
+      this.#names.delete(text)
+      this.#names.set(text, known)
+      return known
+    }
+    this.#makeRoom(connection)
+    const name = `s${++this.#count}`
+    connection.parse({ name, text, types: [] })
+    this.#names.set(text, name)
+    fresh.add(text)
+    return name
+  }
+
+  /** After a failure the server may have the statement or not; its name is not used again. */
+  doubt(text: string): void {
+    const name = this.#names.get(text)
+    if (name === undefined) return
+    this.#names.delete(text)
+    this.#doubtful.push(name)
+  }
+
+  #makeRoom(connection: Connection): void {
+    for (const name of this.#doubtful) connection.close({ type: 'S', name })
+    this.#doubtful = []
+    const [oldest] = this.#names
+    if (this.#names.size < PREPARED_MAX || oldest === undefined) return
+    this.#names.delete(oldest[0])
+    connection.close({ type: 'S', name: oldest[1] })
+  }
+}
+
+const preparedOf = new WeakMap<Connection, PreparedStatements>()
+
+class Pipeline {
+  readonly #calls: readonly Call[]
+  readonly #rows: (string | null)[][][] = []
+  readonly #fresh = new Set<string>()
+  readonly #settle: { resolve(rows: TextRows[]): void; reject(error: Error): void }
+  #current: (string | null)[][] = []
+  #isSettled = false
+
+  constructor(
+    calls: readonly Call[],
+    settle: { resolve(rows: TextRows[]): void; reject(error: Error): void },
+  ) {
+    this.#calls = calls
+    this.#settle = settle
+  }
+
+  submit(connection: Connection): void {
+    const prepared = preparedOf.get(connection) ?? new PreparedStatements()
+    preparedOf.set(connection, prepared)
+    connection.stream.cork()
+    try {
+      for (const { statement, values } of this.#calls) {
+        const name = prepared.use(connection, statement.text, this.#fresh)
+        const { slots } = statement
+        const parameters = new Array<string | null>(slots.length)
+        for (let index = 0; index < slots.length; index++) {
+          parameters[index] = values[slots[index] as number] ?? null
+        }
+        connection.bind({ portal: '', statement: name, values: parameters })
+        connection.execute({ portal: '', rows: 0 })
+      }
+      connection.sync()
+    } finally {
+      connection.stream.uncork()
+    }
+  }
+
+  handleRowDescription(): void {
+    // Nobody asked for one.
+  }
+
+  handleDataRow(message: DataRowMessage): void {
+    this.#current.push(message.fields)
+  }
+
+  handleCommandComplete(): void {
+    this.#rows.push(this.#current)
+    this.#current = []
+  }
+
+  handleEmptyQuery(): void {
+    this.handleCommandComplete()
+  }
+
+  handlePortalSuspended(): void {
+    // Only when a row limit was sent.
+  }
+
+  handleReadyForQuery(): void {
+    if (this.#isSettled) return
+    this.#isSettled = true
+    this.#settle.resolve(this.#rows)
+  }
+
+  handleError(error: Error, connection: Connection): void {
+    if (this.#isSettled) return
+    this.#isSettled = true
+    const prepared = preparedOf.get(connection)
+    // Of the statements new to the server, the failed one may not have been parsed, and those
+    // after it have not.
+    for (const { statement } of this.#calls.slice(this.#rows.length)) {
+      if (this.#fresh.has(statement.text)) prepared?.doubt(statement.text)
+    }
+    this.#settle.reject(error)
+  }
+}
+
+/** Runs the calls in order, in one round trip. All rows are texts, in the order of the calls. */
+export function runPipeline(client: pg.ClientBase, calls: readonly Call[]): Promise<TextRows[]> {
+  return new Promise((resolve, reject) => {
+    const pipeline = new Pipeline(calls, { resolve, reject })
+    client.query(pipeline as unknown as pg.Submittable)
+  })
+}

@@ -1,0 +1,36 @@
+import type { Sql } from './sql.js'
+
+/** Stands in a template for a value that is given each time the statement runs. */
+export class Slot {
+  constructor(readonly position: number) {}
+}
+
+export const slot = (position: number): Slot => new Slot(position)
+
+/** A statement that is composed once and run often. */
+export interface Statement {
+  readonly text: string
+  /** For each parameter of the text, the position of its value among those of a run. */
+  readonly slots: readonly number[]
+}
+
+/** Takes a template whose values are slots. */
+export function compileStatement(template: Sql): Statement {
+  const slots = template.values.map((value) => {
+    if (!(value instanceof Slot)) throw new Error('a compiled statement takes slots, not values')
+    return value.position
+  })
+  return { text: template.text, slots }
+}
+
+/** A value in PostgreSQL's text form. */
+export type Parameter = string | null
+
+/** One run of a statement. */
+export interface Call {
+  readonly statement: Statement
+  readonly values: readonly Parameter[]
+}
+
+/** The rows of one call, each a list of texts. */
+export type TextRows = readonly (readonly (string | null)[])[]

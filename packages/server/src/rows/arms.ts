@@ -1,0 +1,134 @@
+import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
+import type { PhysicalColumn } from './columns/column-tree.js'
+import type { TableCodec } from './columns/table-codec.js'
+import { type Heap, heapName, type Layout, pastName } from './layout.js'
+
+/*
+ * A branch sees its own heap, then what it inherits. Each physical table that a row can come from is
+ * an arm of a union; the nearest arm that has a row of an id decides, and a tombstone there hides it.
+ */
+
+interface Arm {
+  /** How near the arm is; arms of one level never hold a row of the same id at the same epoch. */
+  readonly level: number
+  readonly table: Sql
+  /** Whether a row of the arm, by its alias, is of the epoch that the branch sees. */
+  inEpoch(alias: Sql): Sql
+  readonly columnIds: ReadonlySet<number>
+}
+
+function listArms(layout: Layout, tableId: number): Arm[] {
+  return layout.levels.flatMap(({ asOf, heaps }, level): Arm[] => {
+    const heap = heaps.get(tableId)
+    if (heap === undefined) return []
+    const { heapId, columnIds } = heap
+    if (asOf === undefined) {
+      return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
+    }
+    const epoch = raw(String(asOf))
+    return [
+      {
+        level,
+        table: heapName(heapId),
+        inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}`,
+        columnIds,
+      },
+      {
+        level,
+        table: pastName(heapId),
+        inEpoch: (alias) => sql`${alias}.epoch <= ${epoch} and ${alias}.until > ${epoch}`,
+        columnIds,
+      },
+    ]
+  })
+}
+
+/** A physical column of an arm; rows from before the column have what it was filled with. */
+function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
+  const name = ident(column.physicalName)
+  if (columnIds.has(column.id)) return sql`${alias}.${name}`
+  const { fill } = column.column
+  const constant = fill === undefined ? sql`null` : literal(fill)
+  return sql`(${constant}::${raw(column.sqlType)}) as ${name}`
+}
+
+/** What every arm selects: the metadata and the columns of the schema. */
+function armSelect(alias: Sql, arm: Arm, codec: TableCodec): Sql {
+  const columns = codec.physical.map((column) => armColumn(alias, column, arm.columnIds))
+  const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
+  return columns.length === 0 ? metadata : sql`${metadata}, ${join(columns, ', ')}`
+}
+
+/**
+ * A join with the row of the given id that the branch sees, under `alias`. The arms are tried in
+ * order and the first row ends the search: an append runs its children one after the other.
+ */
+export function joinVisible(
+  layout: Layout,
+  codec: TableCodec,
+  options: { id: Sql; alias: Sql; outer?: boolean },
+): Sql {
+  const { id, alias } = options
+  const arms = listArms(layout, codec.table.id)
+  const kind = options.outer ? sql`left join` : sql`join`
+  const [only] = arms
+  if (arms.length === 1 && only?.level === 0) {
+    return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
+  }
+  if (arms.length === 0) {
+    return sql`${kind} lateral (${noRow(codec)}) ${alias} on true`
+  }
+  const found = arms.map(
+    (arm) => sql`
+      select ${armSelect(sql`h`, arm, codec)}
+      from ${arm.table} h
+      where h.id = ${id} and ${arm.inEpoch(sql`h`)}`,
+  )
+  return sql`${kind} lateral (
+    select * from (${join(found, ' union all ')}) arms limit 1
+  ) ${alias} on not ${alias}.deleted`
+}
+
+function noRow(codec: TableCodec): Sql {
+  const columns = codec.physical.map(
+    (column) => sql`, null::${raw(column.sqlType)} as ${ident(column.physicalName)}`,
+  )
+  return sql`
+    select null::text as id, null::integer as version, null::timestamptz as created_at,
+      null::timestamptz as updated_at, false as deleted${join([empty, ...columns], '')}
+    where false`
+}
+
+/**
+ * All rows the branch sees that meet a condition, as a union. `from` leaves out nearer levels, whose
+ * rows still hide those below.
+ */
+export function selectVisible(
+  layout: Layout,
+  codec: TableCodec,
+  options: { from?: number; where?(alias: Sql): Sql } = {},
+): Sql {
+  const arms = listArms(layout, codec.table.id)
+  const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
+  if (chosen.length === 0) return noRow(codec)
+  const selects = chosen.map((arm) => {
+    const nearer = arms.filter((other) => other.level < arm.level)
+    // A probe of the index per row; `not exists` would hash the whole nearer heap.
+    const hidden = nearer.map(
+      (other) => sql`
+        and (select o.id from ${other.table} o where o.id = h.id and ${other.inEpoch(sql`o`)}) is null`,
+    )
+    const condition = options.where === undefined ? empty : sql` and ${options.where(sql`h`)}`
+    return sql`
+      select ${armSelect(sql`h`, arm, codec)}
+      from ${arm.table} h
+      where not h.deleted and ${arm.inEpoch(sql`h`)}${condition}${join([empty, ...hidden], '')}`
+  })
+  return join(selects, ' union all ')
+}
+
+/** Columns of a heap that are copied when a version is kept, also those the schema has dropped. */
+export function heapColumns(heap: Heap): Sql {
+  const names = [...heap.columnIds].map((id) => ident(`c${id}`))
+  return join([sql`id, version, created_at, updated_at, epoch, deleted`, ...names], ', ')
+}

@@ -1,0 +1,50 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import { COLUMN_TYPES, type ColumnType } from '@offshoot/contract/schema'
+import { expect, test } from 'vitest'
+import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
+import { Fault } from './fault.js'
+
+const T = true
+const f = false
+
+test.each<[ColumnType, string, boolean, boolean, boolean]>([
+  // Type, SQL type, unique, notNull, defaultValue.
+  ['bool', 'boolean', f, T, T],
+  ['int', 'bigint', T, T, T],
+  ['float', 'double precision', T, T, T],
+  ['string', 'text collate "C"', T, T, T],
+  ['text', 'text collate "C"', f, T, T],
+  ['email', 'text collate "C"', T, T, T],
+  ['multiple', 'text[]', f, f, f],
+  ['link', 'text collate "C"', T, f, f],
+  ['object', 'boolean', f, f, f],
+  ['datetime', 'timestamptz', T, T, T],
+  ['vector', 'real[]', f, f, f],
+  ['file', 'jsonb', f, f, f],
+  ['file[]', 'jsonb', f, f, f],
+  ['json', 'jsonb', f, T, T],
+])('%s is stored as %s', (type, sqlType, unique, notNull, defaultValue) => {
+  const entry = COLUMN_TYPE_ENTRIES[type]
+  expect(entry.sqlType).toBe(sqlType)
+  expect(entry.allows).toEqual({ unique, notNull, defaultValue })
+})
+
+test('every type of the contract has an entry', () => {
+  expect(Object.keys(COLUMN_TYPE_ENTRIES).sort()).toEqual([...COLUMN_TYPES].sort())
+})
+
+test('a type that allows no default reads none', () => {
+  for (const type of COLUMN_TYPES) {
+    const entry = COLUMN_TYPE_ENTRIES[type]
+    if (entry.allows.defaultValue) continue
+    const column = { id: 1, name: 'c', type }
+    const options = { limits: LIMITS, jsonAsText: false }
+    for (const text of ['', 'a', '1', 'now', '{}', '[]']) {
+      expect(entry.parseDefault(text, column, options)).toBeInstanceOf(Fault)
+    }
+  }
+})
+
+test('files are known by their type', () => {
+  expect(COLUMN_TYPES.filter(isFileType)).toEqual(['file[]', 'file'])
+})

@@ -1,0 +1,224 @@
+import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../postgres/statement.js'
+import { joinVisible } from './arms.js'
+import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
+import { Fault } from './columns/fault.js'
+import { decodeFields, type Projection } from './columns/projection.js'
+import { isFaults, type TableCodec } from './columns/table-codec.js'
+import type { Layout } from './layout.js'
+
+/** How a branch's tables are found while columns are resolved through links. */
+export interface TableLookup {
+  readonly layout: Layout
+  tableById(tableId: number): TableCodec | undefined
+}
+
+/** Which parts of a record's metadata an answer holds, and under which name. */
+export interface MetadataForm {
+  readonly key: 'service' | 'xata'
+}
+
+/**
+ * What to read of a record and how to write it as JSON: own columns, and records that links lead to,
+ * each of them a plan of its own.
+ */
+export interface ReadPlan {
+  readonly codec: TableCodec
+  readonly projection: Projection
+  readonly links: readonly LinkPlan[]
+  /** Position of this record's first text in a row. */
+  readonly offset: number
+  /** Asked for by name; only answers that hold nothing else care. */
+  readonly wantsId: boolean
+  readonly wantsMetadata: boolean
+}
+
+interface LinkPlan {
+  readonly name: string
+  /** Index into the physical columns. */
+  readonly column: number
+  readonly plan: ReadPlan
+}
+
+/** `id`, `version`, `created_at` and `updated_at` come before the columns. */
+const METADATA_COUNT = 4
+const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
+
+/** How many records a path may lead through. */
+const LINK_DEPTH_MAX = 10
+
+/** Resolves `columns` of a request. `*` alone stands for all own columns. */
+export function planRead(
+  lookup: TableLookup,
+  codec: TableCodec,
+  columns: readonly string[],
+): ReadPlan | Fault[] {
+  const faults: Fault[] = []
+  let position = 0
+
+  function plan(at: TableCodec, paths: readonly string[], prefix: string, depth: number): ReadPlan {
+    const offset = position
+    const own: string[] = []
+    const linked = new Map<string, string[]>()
+    let wantsId = false
+    let wantsMetadata = false
+    for (const path of paths) {
+      const [first = '', ...rest] = path.split('.')
+      if (path === '*' && depth === 0) {
+        wantsId = true
+        wantsMetadata = true
+      }
+      if (path === 'id') wantsId = true
+      else if (isMetadata(first, rest)) wantsMetadata = true
+      else if (rest.length > 0 && isLink(at, first)) {
+        linked.set(first, [...(linked.get(first) ?? []), rest.join('.')])
+      } else own.push(path)
+    }
+    // A link that is named without a path is expanded in full; `*` leaves links as they are.
+    for (const path of own.filter((name) => isLink(at, name))) {
+      linked.set(path, [...(linked.get(path) ?? []), '*'])
+    }
+    const projection = project(
+      at,
+      own.filter((name) => !linked.has(name)),
+      prefix,
+    )
+    const expanded = new Set(linked.keys())
+    const fields = projection.fields.filter(
+      (field) => !expanded.has(JSON.parse(field.firstKey.slice(0, -1)) as string),
+    )
+    position += METADATA_COUNT + projection.columns.length
+    const links = [...linked].flatMap(([name, inner]): LinkPlan[] => {
+      const column = at.indexes.get(name) ?? -1
+      const tableId = at.physical[column]?.column.link?.tableId ?? -1
+      const target = lookup.tableById(tableId)
+      if (target === undefined || depth === LINK_DEPTH_MAX) {
+        faults.push(new Fault(`column [${prefix}${name}]: cannot be expanded`))
+        return []
+      }
+      return [{ name, column, plan: plan(target, inner, `${prefix}${name}.`, depth + 1) }]
+    })
+    return {
+      codec: at,
+      projection: { ...projection, fields },
+      links,
+      offset,
+      wantsId,
+      wantsMetadata,
+    }
+  }
+
+  function project(at: TableCodec, paths: readonly string[], prefix: string): Projection {
+    const result = at.project(paths)
+    if (!isFaults(result)) return result
+    for (const path of paths) {
+      if (isFaults(at.project([path]))) {
+        faults.push(new Fault(`column [${prefix}${path}]: column not found`))
+      }
+    }
+    return { columns: [], fields: [] }
+  }
+
+  const root = plan(codec, columns, '', 0)
+  return faults.length > 0 ? faults : root
+}
+
+function isMetadata(first: string, rest: readonly string[]): boolean {
+  if (first !== 'xata' && first !== 'service') return false
+  return (
+    rest.length === 0 || (rest.length === 1 && METADATA_PATHS.has(rest[0] ?? '')) || rest[0] === '*'
+  )
+}
+
+function isLink(codec: TableCodec, name: string): boolean {
+  return codec.physical[codec.indexes.get(name) ?? -1]?.column.type === 'link'
+}
+
+/** Reads the record of one id (slot 0). */
+export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
+  return compileStatement(readFrom(lookup, plan, sql`(select ${slot(0)}::text as id) k`))
+}
+
+/** Reads the records of many ids (slot 0, an array); ids without a record give no row. */
+export function compileReadMany(lookup: TableLookup, plan: ReadPlan): Statement {
+  return compileStatement(readFrom(lookup, plan, sql`unnest(${slot(0)}::text[]) as k (id)`))
+}
+
+function readFrom(lookup: TableLookup, plan: ReadPlan, source: Sql): Sql {
+  const selected: Sql[] = []
+  const joins: Sql[] = []
+  let count = 0
+
+  function add(node: ReadPlan, id: Sql, outer: boolean): void {
+    const alias = ident(`r${count++}`)
+    joins.push(joinVisible(lookup.layout, node.codec, { id, alias, outer }))
+    selected.push(sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at`)
+    for (const index of node.projection.columns)
+      selected.push(selectColumn(node.codec, index, alias))
+    for (const link of node.links) {
+      const name = node.codec.physical[link.column]?.physicalName ?? ''
+      add(link.plan, sql`${alias}.${ident(name)}`, true)
+    }
+  }
+
+  add(plan, sql`k.id`, false)
+  return sql`select ${join(selected, ', ')} from ${source} ${join(joins, ' ')}`
+}
+
+function selectColumn(codec: TableCodec, index: number, alias: Sql): Sql {
+  const column = codec.physical[index]
+  if (column === undefined) throw new Error('a projection must be of its own table')
+  const entry = COLUMN_TYPE_ENTRIES[column.column.type]
+  return raw(entry.select(`${alias.text}.${ident(column.physicalName).text}`))
+}
+
+type Row = readonly (string | null)[]
+
+/** A record as JSON text, with its id and metadata. */
+export function writeRecord(plan: ReadPlan, row: Row, form: MetadataForm): string {
+  return `{${writeMembers(plan, row, form, { id: true, metadata: true })}}`
+}
+
+/** Only what was asked for, as `get` in a transaction answers. */
+export function writeSelection(plan: ReadPlan, row: Row, form: MetadataForm): string {
+  const { wantsId, wantsMetadata } = plan
+  return `{${writeMembers(plan, row, form, { id: wantsId, metadata: wantsMetadata })}}`
+}
+
+function writeMembers(
+  plan: ReadPlan,
+  row: Row,
+  form: MetadataForm,
+  include: { id: boolean; metadata: boolean },
+): string {
+  const { offset, projection } = plan
+  const members: string[] = []
+  if (include.id) members.push(`"id":"${row[offset]}"`)
+  const start = offset + METADATA_COUNT
+  const texts =
+    start === METADATA_COUNT && plan.links.length === 0
+      ? row.slice(start)
+      : row.slice(start, start + projection.columns.length)
+  const own = decodeFields(projection.fields, texts)
+  if (own !== '') members.push(own)
+  for (const link of plan.links) {
+    // Links are no foreign keys: a record that is gone is left out.
+    if (row[link.plan.offset] === null) continue
+    members.push(`${JSON.stringify(link.name)}:${writeRecord(link.plan, row, form)}`)
+  }
+  if (include.metadata) members.push(writeMetadata(row, offset, form))
+  return members.join(',')
+}
+
+/** `"service":{...}` from a row whose metadata starts at the offset. */
+export function writeMetadata(row: Row, offset: number, form: MetadataForm): string {
+  const [, version, createdAt, updatedAt] = row.slice(offset, offset + METADATA_COUNT)
+  return `"${form.key}":{"version":${version},"createdAt":"${isoTime(createdAt)}","updatedAt":"${isoTime(updatedAt)}"}`
+}
+
+/** PostgreSQL writes `2024-01-02 03:04:05.1+00`; times of records are kept to the millisecond. */
+function isoTime(text: string | null | undefined): string {
+  const time = text ?? ''
+  const fraction = time.length > 22 ? time.slice(20, -3) : ''
+  return `${time.slice(0, 10)}T${time.slice(11, 19)}.${fraction.padEnd(3, '0')}Z`
+}

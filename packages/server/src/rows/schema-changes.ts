@@ -1,0 +1,70 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Queryable } from '../postgres/database.js'
+import { sql } from '../postgres/sql.js'
+import { selectVisible } from './arms.js'
+import { compileTable } from './columns/table-codec.js'
+import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
+import { type Layout, ownHeap } from './layout.js'
+import type { StoredColumn, StoredTable } from './stored-schema.js'
+
+/** What a schema edit means for the rows. Renames mean nothing. */
+export type SchemaChange =
+  | { readonly kind: 'tableAdded'; readonly table: StoredTable }
+  | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
+  | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
+  | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
+
+/** Brings the heaps of a branch in line with its new schema. Must run alone behind the gate. */
+export async function applySchemaChanges(
+  transaction: Queryable,
+  layout: Layout,
+  options: {
+    before: ReadonlyMap<number, StoredTable>
+    changes: readonly SchemaChange[]
+    limits: Limits
+  },
+): Promise<void> {
+  for (const change of options.changes) {
+    const heap = ownHeap(layout, change.table.id)
+    switch (change.kind) {
+      case 'tableAdded':
+        await createHeap(transaction, { ...layout, table: change.table })
+        break
+      case 'tableRemoved':
+        // With forks the rows stay for them, until the collector finds that nobody is left.
+        if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap.heapId)
+        break
+      case 'columnAdded': {
+        const { table, column } = change
+        const before = options.before.get(table.id) ?? table
+        await requireFillable(transaction, layout, { before, column, limits: options.limits })
+        if (heap !== undefined) await addHeapColumn(transaction, { ...heap, column })
+        break
+      }
+      case 'columnRemoved':
+        if (heap !== undefined) {
+          await dropColumnRules(transaction, { heapId: heap.heapId, column: change.column })
+        }
+        break
+    }
+  }
+}
+
+/** A column that must have a value cannot be added to rows that would have none. */
+async function requireFillable(
+  transaction: Queryable,
+  layout: Layout,
+  options: { before: StoredTable; column: StoredColumn; limits: Limits },
+): Promise<void> {
+  const { before, column, limits } = options
+  if (column.notNull !== true || column.fill !== undefined) return
+  const codec = compileTable(before, { limits, jsonAsText: false })
+  const [row] = await transaction.query<{ count: string }>(sql`
+    select count(*) as count from (${selectVisible(layout, codec)}) visible`)
+  if (row === undefined || row.count === '0') return
+  throw new AppError(
+    'invalid_schema',
+    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${row.count} records would have no value`,
+  )
+}

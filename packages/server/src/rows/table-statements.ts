@@ -1,0 +1,315 @@
+import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../postgres/statement.js'
+import { heapColumns, joinVisible, selectVisible } from './arms.js'
+import type { Arithmetic } from './columns/record-encoder.js'
+import type { TableCodec } from './columns/table-codec.js'
+import { type Heap, heapName, inheritsRows, type Layout, pastName } from './layout.js'
+
+/*
+ * The statements that write a table on a branch. Rows arrive as one array of texts per column. All of
+ * them run behind the gate, in a serializable transaction, so what they read is what they change.
+ */
+
+/** Positions of the values that every statement takes first. */
+const EPOCH = slot(0)
+const IDS = slot(1)
+const IF_VERSIONS = slot(2)
+const FIRST_COLUMN = 3
+
+const METADATA = sql`id, version, created_at, updated_at`
+
+export interface TableStatements {
+  /** New ids only. Returns the metadata of each row; an id that is taken gives no row. */
+  readonly insert: Statement
+  /** The same for one row, without arrays. */
+  readonly insertOne: Statement
+  /**
+   * Whole records by id, new or replaced. Returns the metadata and whether the row was there; a row
+   * that is not at its expected version gives none.
+   */
+  readonly replace: Statement
+  /** Returns the ids that were there. */
+  readonly delete: Statement
+  /** The given columns (indexes into the physical ones) by id. Returns the metadata. */
+  update(columns: readonly number[]): Statement
+  /** One row by one id, with arithmetic; an impossible result gives no row. */
+  updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement
+  /** Values of a unique column that other rows, which the branch inherits, have already. */
+  inheritedValues(column: number): Statement
+  /** Which of the given values of a column rows of the branch have. */
+  visibleValues(column: number): Statement
+}
+
+export function compileTableStatements(
+  layout: Layout,
+  codec: TableCodec,
+  heap: Heap,
+): TableStatements {
+  const { physical } = codec
+  const own = heapName(heap.heapId)
+  // Nothing is inherited: the table is a plain one, without tombstones.
+  const isPlain = !inheritsRows(layout, codec.table.id)
+  const names = physical.map((column) => ident(column.physicalName))
+  const all = physical.map((_, index) => index)
+  const updates = new Map<string, Statement>()
+
+  /** `u`: the rows that were given, one per id. */
+  function given(columns: readonly number[]): Sql {
+    const arrays = columns.map((_, position) => sql`, ${slot(FIRST_COLUMN + position)}::text[]`)
+    const labels = columns.map((index) => sql`, ${names[index] ?? empty}`)
+    return sql`
+      u as (
+        select * from unnest(${IDS}::text[], ${IF_VERSIONS}::integer[]${join([empty, ...arrays], '')})
+          as u (id, if_version${join([empty, ...labels], '')})
+      )`
+  }
+
+  const cast = (index: number): Sql =>
+    sql`u.${names[index] ?? empty}::${raw(physical[index]?.sqlType ?? '')}`
+
+  /** Keeps the present version of rows that are about to change, if a fork may see it. */
+  function kept(rows: Sql): Sql {
+    if (!layout.hasForks) return empty
+    const columns = heapColumns(heap)
+    return sql`, kept as (
+      insert into ${pastName(heap.heapId)} (${columns}, until)
+      select ${heapColumns(heap)}, ${EPOCH}::integer
+      from ${own} o
+      where o.epoch < ${EPOCH}::integer
+        and o.id in (${rows})
+        and exists (
+          select from offshoot.branches f
+          where f.parent_id = ${literal(layout.branchId)}
+            and f.fork_epoch >= o.epoch
+        )
+    )`
+  }
+
+  const columnList = (columns: readonly Sql[]) =>
+    join([empty, ...columns.map((name) => sql`, ${name}`)], '')
+  const target = sql`${own} (id, version, created_at, updated_at, epoch, deleted${columnList(names)})`
+  const overwrite = join(
+    [
+      sql`version = excluded.version, created_at = excluded.created_at`,
+      sql`updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = excluded.deleted`,
+      ...names.map((name) => sql`${name} = excluded.${name}`),
+    ],
+    ', ',
+  )
+
+  function insert(): Statement {
+    const values = all.map((index) => sql`, ${cast(index)}`)
+    if (isPlain) {
+      return compileStatement(sql`
+        with ${given(all)}
+        insert into ${target}
+        select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+        from u
+        on conflict (id) do nothing
+        returning ${METADATA}`)
+    }
+    // A tombstone of the branch's own gives way to the new row.
+    return compileStatement(sql`
+      with ${given(all)},
+      seen as (
+        select u.id from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+      )${kept(sql`select u.id from u where u.id not in (select id from seen)`)}
+      insert into ${target}
+      select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+      from u
+      where u.id not in (select id from seen)
+      on conflict (id) do update set ${overwrite} where ${own}.deleted
+      returning ${METADATA}`)
+  }
+
+  function insertOne(): Statement {
+    const values = physical.map(
+      (column, index) => sql`, ${slot(FIRST_COLUMN + index)}::${raw(column.sqlType)}`,
+    )
+    return compileStatement(sql`
+      insert into ${target}
+      values (${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')})
+      on conflict (id) do nothing
+      returning ${METADATA}`)
+  }
+
+  function replace(): Statement {
+    const values = all.map((index) => sql`, ${cast(index)}`)
+    const accepted = sql`u.if_version is null or s.id is null or s.version = u.if_version`
+    return compileStatement(sql`
+      with ${given(all)},
+      seen as (
+        select r.id, r.version, r.created_at
+        from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+      )${kept(sql`select u.id from u left join seen s on s.id = u.id where ${accepted}`)},
+      written as (
+        insert into ${target}
+        select u.id, coalesce(s.version + 1, 0), coalesce(s.created_at, now()), now(),
+          ${EPOCH}::integer, false${join([empty, ...values], '')}
+        from u
+        left join seen s on s.id = u.id
+        where ${accepted}
+        on conflict (id) do update set ${overwrite}
+        returning ${METADATA}
+      )
+      select w.id, w.version, w.created_at, w.updated_at, s.id is not null
+      from written w
+      left join seen s on s.id = w.id`)
+  }
+
+  /** `values` gives the new value of each changed column from the row `r` and the input `u`. */
+  function change(options: {
+    given: Sql
+    values: ReadonlyMap<number, Sql>
+    accepted: Sql
+  }): Statement {
+    const { values, accepted } = options
+    if (isPlain) {
+      const changes = [...values].map(
+        ([index, value]) => sql`, ${names[index] ?? empty} = ${value}`,
+      )
+      return compileStatement(sql`
+        with ${options.given}${kept(sql`select u.id from u join ${own} r on r.id = u.id where ${accepted}`)}
+        update ${own} r
+        set version = r.version + 1, updated_at = now(),
+          epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
+        from u
+        where r.id = u.id and ${accepted}
+        returning r.id, r.version, r.created_at, r.updated_at`)
+    }
+    const row = all.map((index) => values.get(index) ?? sql`r.${names[index] ?? empty}`)
+    return compileStatement(sql`
+      with ${options.given},
+      seen as (
+        select r.id, r.version + 1, r.created_at, now(), ${EPOCH}::integer, false${columnList(row)}
+        from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+        where ${accepted}
+      )${kept(sql`select id from seen`)}
+      insert into ${target}
+      select * from seen
+      on conflict (id) do update set ${overwrite}
+      returning ${METADATA}`)
+  }
+
+  function update(columns: readonly number[]): Statement {
+    const key = columns.join()
+    const known = updates.get(key)
+    if (known !== undefined) return known
+    const statement = change({
+      given: given(columns),
+      values: new Map(columns.map((index) => [index, cast(index)])),
+      accepted: sql`(u.if_version is null or r.version = u.if_version)`,
+    })
+    updates.set(key, statement)
+    return statement
+  }
+
+  function updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement {
+    const results = arithmetic.map((term, position) => {
+      const operand = slot(FIRST_COLUMN + columns.length + position)
+      const name = names[term.column] ?? empty
+      return {
+        ...term,
+        value: arithmeticValue(
+          sql`r.${name}`,
+          term.operator,
+          operand,
+          physical[term.column]?.sqlType ?? '',
+        ),
+      }
+    })
+    return change({
+      given: given(columns),
+      values: new Map([
+        ...columns.map((index) => [index, cast(index)] as const),
+        ...results.map(({ column, value }) => [column, value.value] as const),
+      ]),
+      accepted: join(
+        [
+          sql`(u.if_version is null or r.version = u.if_version)`,
+          ...results.map(({ value }) => value.fits),
+        ],
+        ' and ',
+      ),
+    })
+  }
+
+  function remove(): Statement {
+    if (isPlain && !layout.hasForks) {
+      return compileStatement(sql`
+        delete from ${own} where id = any(${IDS}::text[]) returning id`)
+    }
+    if (isPlain) {
+      const kept = sql`
+        insert into ${pastName(heap.heapId)} (${heapColumns(heap)}, until)
+        select ${heapColumns(heap)}, ${EPOCH}::integer
+        from gone g
+        where g.epoch < ${EPOCH}::integer
+          and exists (
+            select from offshoot.branches f
+            where f.parent_id = ${literal(layout.branchId)} and f.fork_epoch >= g.epoch
+          )`
+      return compileStatement(sql`
+        with gone as (delete from ${own} where id = any(${IDS}::text[]) returning *),
+        kept as (${kept})
+        select id from gone`)
+    }
+    return compileStatement(sql`
+      with u as (select unnest(${IDS}::text[]) as id),
+      seen as (
+        select r.id, r.version, r.created_at, now() as updated_at, ${EPOCH}::integer as epoch
+        from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+      )${kept(sql`select id from seen`)}
+      insert into ${own} (id, version, created_at, updated_at, epoch, deleted)
+      select id, version, created_at, updated_at, epoch, true from seen
+      on conflict (id) do update
+      set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true
+      returning id`)
+  }
+
+  function matchingValues(column: number, from: number): Sql {
+    const name = names[column] ?? empty
+    const type = raw(physical[column]?.sqlType ?? '')
+    const where = (alias: Sql) => sql`${alias}.${name} = g.value::${type}`
+    return sql`
+      select g.value
+      from unnest(${slot(0)}::text[]) as g (value)
+      where exists (${selectVisible(layout, codec, { from, where })})`
+  }
+
+  return {
+    insert: insert(),
+    insertOne: insertOne(),
+    replace: replace(),
+    delete: remove(),
+    update,
+    updateOne,
+    inheritedValues: (column) => compileStatement(sql`${matchingValues(column, 1)} limit 1`),
+    visibleValues: (column) => compileStatement(matchingValues(column, 0)),
+  }
+}
+
+/**
+ * Whole numbers are reckoned exactly and must stay what JSON carries exactly; floats are reckoned as
+ * PostgreSQL does, which refuses to overflow.
+ */
+function arithmeticValue(
+  value: Sql,
+  operator: Arithmetic['operator'],
+  operand: ReturnType<typeof slot>,
+  sqlType: string,
+): { value: Sql; fits: Sql } {
+  const sign = raw(operator)
+  if (sqlType !== 'bigint') {
+    return {
+      value: sql`(${value} ${sign} ${operand}::double precision)`,
+      fits: sql`${value} is not null`,
+    }
+  }
+  const exact = sql`(${value}::numeric ${sign} ${operand}::numeric)`
+  const max = raw(String(Number.MAX_SAFE_INTEGER))
+  return {
+    value: sql`${exact}::bigint`,
+    fits: sql`${exact} = trunc(${exact}) and ${exact} between -${max} and ${max}`,
+  }
+}

@@ -1,0 +1,310 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
+import { type Description, exampleRequest, findOperation, watchRoutes } from '../support/routes.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+
+/** Everything that can be had without a key. A route that is not here must ask for one. */
+const PUBLIC = [
+  'GET /health',
+  'GET /openapi.json',
+  'GET /docs',
+  'GET /docs/',
+  'GET /docs/json',
+  'GET /docs/yaml',
+  'GET /docs/static/*',
+  'GET /docs/static/index.html',
+  'GET /docs/static/swagger-initializer.js',
+]
+
+/** Routes about the caller itself; every other one is about a workspace. */
+const PERSONAL = ['/user', '/users', '/user/keys', '/user/keys/:keyName', '/workspaces']
+
+/** Ends of routes that read by POST, because what they ask for does not fit into an address. */
+const READS_BY_POST =
+  /\/(query|search|vectorSearch|aggregate|summarize|ask(\/:sessionId)?|sql|sql\/batch|compare(\/:\w+)?|preview|history)$/
+
+interface Walked {
+  readonly name: string
+  readonly method: string
+  readonly url: string
+  call(key: string | null, headers?: Record<string, string>, body?: string): Promise<Answer>
+}
+
+let service: TestService
+let walked: Walked[]
+let description: Description
+let routes: readonly { method: string; url: string }[]
+
+beforeAll(async () => {
+  const watch = watchRoutes()
+  service = await createTestService()
+  watch.stop()
+  routes = watch.routes
+  description = (await service.call('GET', '/openapi.json')).body
+  await createDatabase(service, 'shop')
+  await service.call('PUT', `${service.workspace}/db/shop:dev`)
+  const invite = await service.call('POST', `/workspaces/${service.workspaceId}/invites`, {
+    body: { email: 'invited@example.com', role: 'maintainer' },
+  })
+  const values = {
+    workspaceId: service.workspaceId,
+    databaseName: 'shop',
+    databaseBranch: 'shop:dev',
+    branchName: 'dev',
+    userId: (await service.call('GET', '/user')).body.id,
+    keyName: 'first',
+    invite: invite.body.inviteId,
+  }
+  walked = routes
+    .filter(({ method, url }) => !isPublic(method, url))
+    .map(({ method, url }) => {
+      const { path, body } = exampleRequest(description, { method, url }, values)
+      const isDataPlane = url.startsWith('/db')
+      const address = isDataPlane ? `${service.workspace}${path}` : path
+      return {
+        name: `${method} ${url}`,
+        method,
+        url,
+        call: (key, headers = {}, text) =>
+          service.call(method, address, { key, headers, body: text ?? body }),
+      }
+    })
+})
+afterAll(() => service.close())
+
+function isPublic(method: string, url: string): boolean {
+  return PUBLIC.includes(`${method === 'HEAD' ? 'GET' : method} ${url}`)
+}
+
+/** Fails with the names of all routes that do not answer as they should. */
+async function expectOfEach(
+  chosen: readonly Walked[],
+  call: (route: Walked) => Promise<Answer>,
+  isRight: (answer: Answer, route: Walked) => boolean,
+): Promise<void> {
+  expect(chosen.length).toBeGreaterThan(0)
+  const before = await everythingStored()
+  const wrong: string[] = []
+  for (const route of chosen) {
+    const answer = await call(route)
+    if (!isRight(answer, route)) {
+      wrong.push(`${route.name}: ${answer.status} ${JSON.stringify(answer.body)}`)
+    }
+  }
+  expect(wrong).toEqual([])
+  expect(await everythingStored()).toEqual(before)
+}
+
+async function everythingStored(): Promise<Record<string, string[]>> {
+  const tables = await service.database.query<{ schema: string; name: string }>(sql`
+    select schemaname as schema, tablename as name
+    from pg_tables
+    where schemaname in ('offshoot', 'offshoot_rows') and tablename not like 'gate_%'`)
+  const stored: Record<string, string[]> = {}
+  for (const { schema, name } of tables) {
+    const rows = await service.database.query<{ text: string }>(sql`
+      select t::text as text from ${ident(schema)}.${ident(name)} t order by 1`)
+    stored[`${schema}.${name}`] = rows.map((row) => row.text)
+  }
+  return stored
+}
+
+const isHead = (route: Walked) => route.method === 'HEAD'
+const isRead = (route: Walked) =>
+  ['GET', 'HEAD'].includes(route.method) || READS_BY_POST.test(route.url)
+const isPersonal = (route: Walked) => PERSONAL.includes(route.url)
+const isAccept = (route: Walked) => route.url.endsWith('/invites/:invite/accept')
+const hasCode = (answer: Answer, status: number, code: string, route: Walked) =>
+  answer.status === status && (isHead(route) || answer.body.code === code)
+
+describe('every route', () => {
+  it('is described, or is known to be public', () => {
+    const undescribed = routes
+      .filter(({ method, url }) => method !== 'HEAD' && !isPublic(method, url))
+      .filter((route) => findOperation(description, route) === undefined)
+      .map(({ method, url }) => `${method} ${url}`)
+    expect(undescribed).toEqual([])
+  })
+
+  it('that is described without a key is known to be public', () => {
+    const open = Object.entries(description.paths).flatMap(([path, operations]) =>
+      Object.entries(operations)
+        .filter(([, operation]) => 'security' in operation)
+        .map(([method]) => `${method.toUpperCase()} ${path}`),
+    )
+    for (const route of open) expect(PUBLIC).toContain(route)
+  })
+
+  it('that is public is there', () => {
+    const urls = routes.map(({ url }) => `GET ${url}`)
+    for (const name of PUBLIC) expect(urls).toContain(name)
+  })
+})
+
+describe('without a valid key, every route', () => {
+  const isRefused = (answer: Answer, route: Walked) =>
+    answer.status === 401 &&
+    (isHead(route) ||
+      JSON.stringify(answer.body) ===
+        JSON.stringify({
+          id: answer.headers['x-request-id'],
+          message: 'Invalid API key',
+          code: 'invalid_api_key',
+        }))
+
+  it('answers 401 when the header is missing', async () => {
+    await expectOfEach(walked, (route) => route.call(null), isRefused)
+  })
+
+  it('answers 401 before it looks at the body', async () => {
+    const withBody = walked.filter((route) => !['GET', 'HEAD'].includes(route.method))
+    await expectOfEach(withBody, (route) => route.call(null, {}, '{ not json'), isRefused)
+  })
+
+  it('answers 401 in the dialect too', async () => {
+    await expectOfEach(walked, (route) => route.call(null, { 'x-xata-agent': 'x' }), isRefused)
+  })
+
+  it.each([
+    ['empty', () => ''],
+    ['another scheme', () => `Basic ${service.key}`],
+    ['no scheme', () => service.key],
+    ['no key', () => 'Bearer '],
+    ['two keys', () => `Bearer ${service.key}, Bearer ${service.key}`],
+    ['a key and more', () => `Bearer ${service.key} x`],
+    ['two spaces', () => `Bearer  ${service.key}`],
+    ['characters no key has', () => 'Bearer off_ö%00*'],
+    ['SQL', () => "Bearer ' or '1'='1"],
+    ['a very long key', () => `Bearer ${'x'.repeat(5000)}`],
+  ])('answers 401 when the header is malformed: %s', async (_name, authorization) => {
+    const headers = { authorization: authorization() }
+    await expectOfEach(walked, (route) => route.call(null, headers), isRefused)
+  })
+
+  it.each([
+    ['made up', () => `off_${'a'.repeat(44)}`],
+    ['one character short', () => service.key.slice(0, -1)],
+    ['one character long', () => `${service.key}a`],
+    ['in another case', () => service.key.toUpperCase()],
+  ])('answers 401 when the key is unknown: %s', async (_name, key) => {
+    await expectOfEach(walked, (route) => route.call(key()), isRefused)
+  })
+
+  it('answers 401 when the key has expired', async () => {
+    const key = await createKey(service, 'expired', {
+      fields: { expiresAt: new Date(Date.now() + 60_000).toISOString() },
+    })
+    await service.database.query(sql`
+      update offshoot.api_keys set expires_at = now() where name = 'expired'`)
+    await expectOfEach(walked, (route) => route.call(key), isRefused)
+  })
+
+  it('answers 401 when the key was revoked', async () => {
+    const key = await createKey(service, 'revoked')
+    await service.call('DELETE', '/user/keys/revoked')
+    await expectOfEach(walked, (route) => route.call(key), isRefused)
+  })
+
+  it('answers 401 when the user of the key was deleted', async () => {
+    const { key } = await createUser(service, 'deleted')
+    await service.call('DELETE', '/user', { key })
+    await expectOfEach(walked, (route) => route.call(key), isRefused)
+  })
+})
+
+describe('with the key of someone who is no member', () => {
+  let key: string
+  let aboutWorkspace: Walked[]
+
+  beforeAll(async () => {
+    key = (await createUser(service, 'foreign')).key
+    aboutWorkspace = walked.filter((route) => !isPersonal(route))
+  })
+
+  it('every route about a workspace answers 404 as if there were none', async () => {
+    await expectOfEach(
+      aboutWorkspace,
+      (route) => route.call(key),
+      (answer, route) =>
+        hasCode(answer, 404, isAccept(route) ? 'invite_not_found' : 'workspace_not_found', route),
+    )
+  })
+
+  it('every route about a workspace answers 401 in the dialect, in other words', async () => {
+    await expectOfEach(
+      aboutWorkspace.filter((route) => !isAccept(route)),
+      (route) => route.call(key, { 'x-xata-agent': 'x' }),
+      (answer, route) =>
+        hasCode(answer, 401, 'workspace_not_found', route) &&
+        answer.body.message !== 'Invalid API key',
+    )
+  })
+
+  it('is the same for a key whose scope is another workspace', async () => {
+    const other = await createWorkspace(service, 'Elsewhere')
+    const scoped = await createKey(service, 'elsewhere', {
+      fields: { scope: { workspaces: [other.id] } },
+    })
+    await expectOfEach(
+      aboutWorkspace,
+      (route) => route.call(scoped),
+      (answer, route) =>
+        isAccept(route)
+          ? hasCode(answer, 403, 'key_scope', route)
+          : hasCode(answer, 404, 'workspace_not_found', route),
+    )
+  })
+})
+
+describe('with a key of limited scope', () => {
+  const isNotRefused = (answer: Answer) => answer.status !== 401 && answer.status !== 403
+
+  it('that may only read, every route that changes something answers 403', async () => {
+    const key = await createKey(service, 'reader', { fields: { scope: { access: 'read' } } })
+    await expectOfEach(
+      walked,
+      (route) => route.call(key),
+      (answer, route) =>
+        isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route),
+    )
+  })
+
+  it('that names another database, nothing of this one is reached or changed', async () => {
+    const key = await createKey(service, 'other-database', {
+      fields: { scope: { databases: ['other'] } },
+    })
+    await expectOfEach(
+      walked,
+      (route) => route.call(key),
+      (answer, route) => {
+        if (isPersonal(route) || !/:database(Name|Branch)/.test(route.url)) {
+          return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)
+        }
+        const isCreate = route.name === 'PUT /workspaces/:workspaceId/dbs/:databaseName'
+        return isCreate
+          ? hasCode(answer, 403, 'key_scope', route)
+          : hasCode(answer, 404, 'database_not_found', route)
+      },
+    )
+  })
+
+  it('that names other branches, no branch is reached and no database changed', async () => {
+    const key = await createKey(service, 'other-branches', {
+      fields: { scope: { branches: ['other-*'] } },
+    })
+    await expectOfEach(
+      walked,
+      (route) => route.call(key),
+      (answer, route) => {
+        if (!route.url.includes(':databaseBranch')) {
+          return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)
+        }
+        const isCreate = route.name === 'PUT /db/:databaseBranch'
+        return isCreate
+          ? hasCode(answer, 403, 'key_scope', route)
+          : hasCode(answer, 404, 'branch_not_found', route)
+      },
+    )
+  })
+})

@@ -1,0 +1,36 @@
+import { readFile } from 'node:fs/promises'
+import { ERROR_CODES } from '@offshoot/contract/errors'
+import { describe, expect, it } from 'vitest'
+import { settingsTable } from '../../packages/server/src/config.js'
+
+const RENEW = 'run `npm run docs` and keep what it writes'
+
+/** The rows of all tables on a page of the reference. */
+async function readRows(page: string): Promise<string[][]> {
+  const text = await readFile(new URL(`../../docs/reference/${page}`, import.meta.url), 'utf8')
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) => line.slice(2, -2).split(' | '))
+}
+
+describe('docs/reference', () => {
+  it('lists exactly the error codes there are', async () => {
+    const expected = Object.entries(ERROR_CODES).map(([code, [status, meaning]]) => [
+      `\`${code}\``,
+      String(status),
+      meaning,
+    ])
+    expect(await readRows('errors.md'), RENEW).toEqual(expected)
+  })
+
+  it('lists exactly the settings there are', async () => {
+    const expected = settingsTable().map(({ env, help, fallback, allowed }) => [
+      `\`${env}\``,
+      help,
+      fallback,
+      allowed,
+    ])
+    expect(await readRows('settings.md'), RENEW).toEqual(expected)
+  })
+})

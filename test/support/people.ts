@@ -1,0 +1,64 @@
+import type { Answer, TestService } from './service.js'
+
+export interface TestUser {
+  readonly id: string
+  readonly email: string
+  readonly key: string
+}
+
+/** Another user of the service, made by its administrator. */
+export async function createUser(service: TestService, name: string): Promise<TestUser> {
+  const email = `${name}@example.com`
+  const answer = await service.call('POST', '/users', { body: { email, fullname: name } })
+  return expectStatus(answer, 201).body
+}
+
+/** A further API key, of the first user or of the one whose key is given. */
+export async function createKey(
+  service: TestService,
+  name: string,
+  options: { fields?: object; key?: string } = {},
+): Promise<string> {
+  const { fields, key } = options
+  const answer = await service.call('POST', `/user/keys/${encodeURIComponent(name)}`, {
+    body: fields,
+    ...(key === undefined ? {} : { key }),
+  })
+  return expectStatus(answer, 201).body.key
+}
+
+export async function createWorkspace(service: TestService, name: string, key = service.key) {
+  const answer = await service.call('POST', '/workspaces', { body: { name }, key })
+  return expectStatus(answer, 201).body as { id: string; name: string; slug: string }
+}
+
+export async function createDatabase(
+  service: TestService,
+  name: string,
+  options: { workspaceId?: string; region?: string; branchName?: string; key?: string } = {},
+): Promise<void> {
+  const { workspaceId = service.workspaceId, region = 'local', branchName, key } = options
+  const answer = await service.call('PUT', `/workspaces/${workspaceId}/dbs/${name}`, {
+    body: { region, ...(branchName === undefined ? {} : { branchName }) },
+    ...(key === undefined ? {} : { key }),
+  })
+  expectStatus(answer, 201)
+}
+
+/** Makes someone a member of the first user's workspace. */
+export async function addMember(
+  service: TestService,
+  user: TestUser,
+  role: 'owner' | 'maintainer' = 'maintainer',
+): Promise<void> {
+  const invites = `/workspaces/${service.workspaceId}/invites`
+  const body = { email: user.email, role }
+  const invite = expectStatus(await service.call('POST', invites, { body }), 201)
+  const accept = `${invites}/${invite.body.key}/accept`
+  expectStatus(await service.call('POST', accept, { key: user.key }), 204)
+}
+
+function expectStatus(answer: Answer, status: number): Answer {
+  if (answer.status === status) return answer
+  throw new Error(`expected ${status}, got ${answer.status}: ${JSON.stringify(answer.body)}`)
+}
