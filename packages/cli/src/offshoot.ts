@@ -17,7 +17,7 @@ export async function run(args: readonly string[]): Promise<number> {
     process.stdout.write(help())
     return 0
   }
-  const action = COMMANDS[command]
+  const action = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined
   if (action === undefined) {
     process.stderr.write(`offshoot: [${command}] is not a command; see offshoot --help\n`)
     return 2

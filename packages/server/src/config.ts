@@ -12,6 +12,8 @@ interface Setting<Value> {
   readonly fallback: string
   /** Says what is allowed when a value is refused. */
   readonly allowed: string
+  /** Keeps the value itself out of messages. */
+  readonly secret?: boolean
   /** undefined means that the text is not allowed. */
   parse(text: string | undefined): Value | undefined
 }
@@ -48,6 +50,7 @@ const SETTINGS = {
     help: 'A PostgreSQL 15 or later to use instead of the embedded one.',
     fallback: 'the embedded PostgreSQL',
     allowed: 'an address such as postgresql://user:password@host:5432/database',
+    secret: true,
     parse: (text) =>
       text === undefined ? null : /^postgres(ql)?:\/\/.+/.test(text) ? text : undefined,
   }),
@@ -56,6 +59,7 @@ const SETTINGS = {
     help: 'The first user’s API key, instead of a generated one.',
     fallback: 'generated at the first start',
     allowed: '8 to 255 letters, digits and underscores',
+    secret: true,
     parse: (text) => (text === undefined ? null : KEY_PATTERN.test(text) ? text : undefined),
   }),
   regions: setting<readonly Region[]>({
@@ -101,10 +105,12 @@ export class ConfigError extends Error {}
 /** Reads all settings; every wrong one is named, with what is allowed. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const faults: string[] = []
-  const read = <Value>({ env: name, allowed, parse }: Setting<Value>): Value | undefined => {
+  const read = <Value>(entry: Setting<Value>): Value | undefined => {
+    const { env: name, allowed, secret, parse } = entry
     // An empty variable is how shells and compose files say "not set".
     const value = parse(env[name] === '' ? undefined : env[name])
-    if (value === undefined) faults.push(`${name}: [${env[name]}] is not ${allowed}`)
+    const shown = secret === true ? 'the value' : `[${env[name]}]`
+    if (value === undefined) faults.push(`${name}: ${shown} is not ${allowed}`)
     return value
   }
   const values = Object.fromEntries(
@@ -192,8 +198,8 @@ function wholeNumber(text: string, min: number, max: number): number | undefined
 
 function parseRegions(text: string): readonly Region[] | undefined {
   const regions = text.split(',').map((part) => {
-    const [id = '', name] = part.trim().split('=', 2)
-    return { id: id.trim(), name: name?.trim() || id.trim() }
+    const [id = '', ...name] = part.split('=')
+    return { id: id.trim(), name: name.join('=').trim() || id.trim() }
   })
   const ids = new Set(regions.map((region) => region.id))
   const valid = regions.every((region) => REGION_PATTERN.test(region.id))
@@ -203,7 +209,7 @@ function parseRegions(text: string): readonly Region[] | undefined {
 function parseOrigin(text: string): string | undefined {
   try {
     const url = new URL(text)
-    const isOrigin = /^https?:$/.test(url.protocol) && url.pathname === '/' && url.search === ''
+    const isOrigin = /^https?:$/.test(url.protocol) && url.href === `${url.origin}/`
     return isOrigin ? url.origin : undefined
   } catch {
     return undefined

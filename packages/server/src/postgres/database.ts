@@ -88,5 +88,9 @@ function createPool(
   })
   // Without a listener an idle connection that breaks would end the process.
   pool.on('error', options.onIdleError)
+  // The same for one that breaks between two statements of a transaction; the next one fails by itself.
+  pool.on('connect', (client) => {
+    client.on('error', () => undefined)
+  })
   return pool
 }

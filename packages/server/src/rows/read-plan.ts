@@ -5,6 +5,7 @@ import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
 import { Fault } from './columns/fault.js'
 import { decodeFields, type Projection } from './columns/projection.js'
 import { isFaults, type TableCodec } from './columns/table-codec.js'
+import { guardRelation } from './guard.js'
 import type { Layout } from './layout.js'
 
 /** How a branch's tables are found while columns are resolved through links. */
@@ -137,6 +138,12 @@ function isLink(codec: TableCodec, name: string): boolean {
 /** Reads the record of one id (slot 0). */
 export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
   return compileStatement(readFrom(lookup, plan, sql`(select ${slot(0)}::text as id) k`))
+}
+
+/** The same with the guard built in (its values follow the id). */
+export function compileGuardedRead(lookup: TableLookup, plan: ReadPlan): Statement {
+  const source = sql`${guardRelation(1)} cross join (select ${slot(0)}::text as id) k`
+  return compileStatement(readFrom(lookup, plan, source))
 }
 
 /** Reads the records of many ids (slot 0, an array); ids without a record give no row. */

@@ -9,38 +9,17 @@ import {
   type Call,
   compileStatement,
   type Statement,
-  slot,
   type TextRows,
 } from '../postgres/statement.js'
 import { gateName } from './gate.js'
-import type { Layout } from './layout.js'
+import { GUARD_FAILED, type Guard, guardCall } from './guard.js'
 
 /** What the process knew about the branch or the key is no longer so: look again and start over. */
 export class StaleError extends Error {}
 
-/** What a request relies on. Checked by PostgreSQL in the transaction of the request itself. */
-export interface Guard {
-  readonly layout: Layout
-  readonly keyId: string
-  readonly keyStamp: string
-  /** Set once PostgreSQL has confirmed it for this request. */
-  passed: boolean
-}
-
 const BEGIN = compileStatement(sql`begin isolation level serializable`)
 const COMMIT = compileStatement(sql`commit`)
 const NO_TIMEOUT = compileStatement(sql`set local statement_timeout = 0`)
-
-/**
- * Fails, and so ends the batch it is in, unless branch and key are as they were when the request was
- * resolved.
- */
-const GUARD = compileStatement(sql`
-  select 1 / count(*)::integer
-  from offshoot.branches b, offshoot.api_keys k
-  where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint
-    and k.id = ${slot(2)}::bigint and k.stamp = ${slot(3)}::bigint`)
-const GUARD_FAILED = '22012'
 
 /** The tables or columns of an old layout are gone. */
 const STALE_CODES = new Set([GUARD_FAILED, '42P01', '42703'])
@@ -56,10 +35,6 @@ function enterGateCall(gate: number): Call {
     gates.set(gate, statement)
   }
   return { statement, values: [] }
-}
-
-function guardCall({ layout, keyId, keyStamp }: Guard): Call {
-  return { statement: GUARD, values: [layout.branchId, layout.stamp, keyId, keyStamp] }
 }
 
 const plain = (statement: Statement): Call => ({ statement, values: [] })
@@ -92,6 +67,51 @@ export async function runReads(
   }
 }
 
+/**
+ * Runs a read that has the guard built in. No row may mean that there is none or that the guard does
+ * not hold; then the caller asks again with the guard apart.
+ */
+export async function runGuardedRead(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<readonly (string | null)[] | undefined> {
+  const client = await database.pool.connect()
+  let broken: Error | undefined
+  try {
+    const [rows] = await runPipeline(client, [call])
+    if (rows?.[0] !== undefined) guard.passed = true
+    return rows?.[0]
+  } catch (error) {
+    broken = brokenConnection(error)
+    throw toAppError(translate(error, guard))
+  } finally {
+    client.release(broken)
+  }
+}
+
+/** The same for a write of one row. */
+export function runGuardedWrite(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<readonly (string | null)[] | undefined> {
+  return retrying(async () => {
+    const client = await database.pool.connect()
+    return finishing(client, guard, async () => {
+      const rows = await runPipeline(client, [
+        plain(BEGIN),
+        enterGateCall(guard.layout.gate),
+        call,
+        plain(COMMIT),
+      ])
+      const row = rows[2]?.[0]
+      if (row !== undefined) guard.passed = true
+      return row
+    })
+  })
+}
+
 /** Runs writes that cannot be refused half-way: the whole transaction is one round trip. */
 export function runWrites(
   database: Database,
@@ -108,6 +128,7 @@ export function runWrites(
         ...calls,
         plain(COMMIT),
       ])
+      guard.passed = true
       return rows.slice(3, -1)
     })
   })
@@ -170,9 +191,7 @@ async function finishing<Result>(
 ): Promise<Result> {
   let broken: Error | undefined
   try {
-    const result = await body()
-    guard.passed = true
-    return result
+    return await body()
   } catch (error) {
     broken = brokenConnection(error)
     if (broken === undefined) {

@@ -3,6 +3,7 @@ import { compileStatement, type Statement, slot } from '../postgres/statement.js
 import { heapColumns, joinVisible, selectVisible } from './arms.js'
 import type { Arithmetic } from './columns/record-encoder.js'
 import type { TableCodec } from './columns/table-codec.js'
+import { guardRelation } from './guard.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from './layout.js'
 
 /*
@@ -21,13 +22,15 @@ const METADATA = sql`id, version, created_at, updated_at`
 export interface TableStatements {
   /** New ids only. Returns the metadata of each row; an id that is taken gives no row. */
   readonly insert: Statement
-  /** The same for one row, without arrays. */
+  /** The same for one row, without arrays, and with the guard built in. */
   readonly insertOne: Statement
   /**
    * Whole records by id, new or replaced. Returns the metadata and whether the row was there; a row
    * that is not at its expected version gives none.
    */
   readonly replace: Statement
+  /** The same for rows that no version is expected of. */
+  readonly replaceAny: Statement
   /** Returns the ids that were there. */
   readonly delete: Statement
   /** The given columns (indexes into the physical ones) by id. Returns the metadata. */
@@ -55,7 +58,9 @@ export function compileTableStatements(
 
   /** `u`: the rows that were given, one per id. */
   function given(columns: readonly number[]): Sql {
-    const arrays = columns.map((_, position) => sql`, ${slot(FIRST_COLUMN + position)}::text[]`)
+    const arrays = columns.map(
+      (index, position) => sql`, ${slot(FIRST_COLUMN + position)}::${elementType(index)}[]`,
+    )
     const labels = columns.map((index) => sql`, ${names[index] ?? empty}`)
     return sql`
       u as (
@@ -64,8 +69,15 @@ export function compileTableStatements(
       )`
   }
 
-  const cast = (index: number): Sql =>
-    sql`u.${names[index] ?? empty}::${raw(physical[index]?.sqlType ?? '')}`
+  const sqlTypeOf = (index: number): string => physical[index]?.sqlType ?? ''
+  /** Arrays of arrays cannot be of different lengths, so those columns come as texts. */
+  const isArray = (index: number): boolean => sqlTypeOf(index).endsWith('[]')
+  const elementType = (index: number): Sql =>
+    raw(isArray(index) ? 'text' : (sqlTypeOf(index).split(' collate ')[0] ?? ''))
+  const cast = (index: number): Sql => {
+    const name = names[index] ?? empty
+    return isArray(index) ? sql`u.${name}::${raw(sqlTypeOf(index))}` : sql`u.${name}`
+  }
 
   /** Keeps the present version of rows that are about to change, if a fork may see it. */
   function kept(rows: Sql): Sql {
@@ -87,7 +99,8 @@ export function compileTableStatements(
 
   const columnList = (columns: readonly Sql[]) =>
     join([empty, ...columns.map((name) => sql`, ${name}`)], '')
-  const target = sql`${own} (id, version, created_at, updated_at, epoch, deleted${columnList(names)})`
+  const written = sql`(id, version, created_at, updated_at, epoch, deleted${columnList(names)})`
+  const target = sql`${own} ${written}`
   const overwrite = join(
     [
       sql`version = excluded.version, created_at = excluded.created_at`,
@@ -128,9 +141,26 @@ export function compileTableStatements(
     )
     return compileStatement(sql`
       insert into ${target}
-      values (${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')})
+      select ${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+      from ${guardRelation(FIRST_COLUMN + physical.length)}
       on conflict (id) do nothing
       returning ${METADATA}`)
+  }
+
+  /** Without forks and inherited rows, PostgreSQL's own way is all it takes. */
+  function replaceAny(): Statement {
+    if (!isPlain || layout.hasForks) return replace()
+    const values = all.map((index) => sql`, ${cast(index)}`)
+    const changes = names.map((name) => sql`, ${name} = excluded.${name}`)
+    return compileStatement(sql`
+      with ${given(all)}
+      insert into ${own} as h ${written}
+      select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+      from u
+      on conflict (id) do update
+      set version = h.version + 1, updated_at = excluded.updated_at,
+        epoch = excluded.epoch${join([empty, ...changes], '')}
+      returning id, version, created_at, updated_at, xmax <> 0`)
   }
 
   function replace(): Statement {
@@ -281,6 +311,7 @@ export function compileTableStatements(
     insert: insert(),
     insertOne: insertOne(),
     replace: replace(),
+    replaceAny: replaceAny(),
     delete: remove(),
     update,
     updateOne,

@@ -18,7 +18,7 @@ import { sliceRecords } from './record-slices.js'
 import { planColumns, type RecordContext } from './records.js'
 import { openSink } from './row-sink.js'
 import type { SessionTable } from './session.js'
-import { type RowInput, uniqueColumns } from './write-plan.js'
+import type { RowInput } from './write-plan.js'
 
 /** Faults that one answer lists at the most; the message says how many there are. */
 export const FAULTS_LISTED_MAX = 1000
@@ -177,7 +177,7 @@ async function findConflicts(
       taken: await findTakenIds(context, table, rows),
     },
     ...(await Promise.all(
-      uniqueColumns(table.codec).map(async (column) => ({
+      table.uniqueColumns.map(async (column) => ({
         path: table.codec.physical[column]?.path.join('.') ?? '',
         values: rows.map((row) => row.values[column] ?? null),
         taken: await findTakenValues(context, table, { column, rows }),

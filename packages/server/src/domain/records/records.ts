@@ -3,8 +3,9 @@ import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
+import { guardValues } from '../../rows/guard.js'
 import { writeMetadata, writeRecord } from '../../rows/read-plan.js'
-import { runReads, runSteps, runWrites } from '../../rows/run.js'
+import { runGuardedRead, runGuardedWrite, runReads, runSteps, runWrites } from '../../rows/run.js'
 import { newRecordId } from '../ids.js'
 import {
   invalidRecord,
@@ -48,8 +49,11 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
   const table = session.table(tableName)
   const read = planColumns(table, context.columns ?? ALL_COLUMNS)
   requireId(table, id)
-  const [rows] = await runReads(database, session.guard, [{ statement: read.one, values: [id] }])
-  const row = onlyRow(rows)
+  const { guard } = session
+  const call = { statement: read.guarded, values: [id, ...guardValues(guard)] }
+  const row =
+    (await runGuardedRead(database, guard, call)) ??
+    onlyRow((await runReads(database, guard, [{ statement: read.one, values: [id] }]))[0])
   if (row === undefined) throw recordNotFound(tableName, id)
   return writeRecord(read.plan, row, session.metadata)
 }
@@ -65,12 +69,12 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   const statements = await context.sessions.writable(session, table)
   const row = { id, values }
   // Only a given id can be one that the branch inherits.
-  const call =
-    given !== undefined && table.isInherited
-      ? insertCall(session, statements, [row], table.codec)
-      : insertOneCall(session, statements, row)
+  const isGuarded = given === undefined || !table.isInherited
   const { written, answer } = await write(context, table, {
-    call,
+    call: isGuarded
+      ? insertOneCall(session, statements, row)
+      : insertCall(session, statements, [row], table.codec),
+    isGuarded,
     id,
     checks: inheritedChecks(table, statements, (column) => [values[column] ?? null]),
   })
@@ -184,6 +188,8 @@ async function write(
   table: SessionTable,
   options: {
     call: Call
+    /** The call has the guard built in. */
+    isGuarded?: boolean
     otherwise?: Call | undefined
     id: string
     checks: readonly { column: number; call: Call }[]
@@ -196,6 +202,12 @@ async function write(
   if (otherwise !== undefined) calls.push(otherwise)
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
+    if (options.isGuarded && calls.length === 1 && checks.length === 0) {
+      const row = await runGuardedWrite(database, session.guard, options.call)
+      if (row !== undefined) {
+        return { written: row, alternative: undefined, answer: writeAnswer(session, read, row) }
+      }
+    }
     const rows =
       checks.length === 0
         ? await runWrites(database, session.guard, calls)

@@ -25,7 +25,12 @@ export interface GroupRun {
   settle(rows: readonly TextRows[], results: string[]): FaultEntry | undefined
 }
 
-export function prepareGroup(session: Session, group: OperationGroup): GroupRun {
+/** `explains`: finds out why an update changed nothing, instead of only that it did. */
+export function prepareGroup(
+  session: Session,
+  group: OperationGroup,
+  options: { explains: boolean },
+): GroupRun {
   const { operations } = group
   const [first] = operations
   if (first === undefined) throw new Error('a group must have an operation')
@@ -33,7 +38,7 @@ export function prepareGroup(session: Session, group: OperationGroup): GroupRun 
     case 'insert':
       return prepareInserts(session, operations as Operation<'insert'>[])
     case 'update':
-      return prepareUpdates(session, operations as Operation<'update'>[])
+      return prepareUpdates(session, operations as Operation<'update'>[], options)
     case 'delete':
       return prepareDeletes(session, operations as Operation<'delete'>[])
     case 'get':
@@ -73,7 +78,11 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
   }
 }
 
-function prepareUpdates(session: Session, operations: readonly Operation<'update'>[]): GroupRun {
+function prepareUpdates(
+  session: Session,
+  operations: readonly Operation<'update'>[],
+  options: { explains: boolean },
+): GroupRun {
   const { table, statements } = writableTable(operations)
   const [first] = operations
   const reads = readCalls(operations)
@@ -102,26 +111,21 @@ function prepareUpdates(session: Session, operations: readonly Operation<'update
   const checks = inheritedChecks(table, statements, (column) =>
     operations.map(({ update }) => update.values[update.columns.indexOf(column)] ?? null),
   )
-  // To tell why an update changed nothing.
-  const probe = planProbe(table)
+  const ids = arrayLiteral(operations.map(({ id }) => id))
+  const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
   return {
-    calls: [
-      write,
-      ...creates,
-      ...checks.map((check) => check.call),
-      { statement: probe.many, values: [arrayLiteral(operations.map(({ id }) => id))] },
-      ...reads.calls,
-    ],
+    calls: [write, ...creates, ...checks.map((check) => check.call), ...probes, ...reads.calls],
     settle(rows, results) {
       const [written = [], ...rest] = rows
       const created = creates.length === 0 ? [] : (rest.shift() ?? [])
       const checked = rest.splice(0, checks.length)
-      const present = new Map((rest.shift() ?? []).map((row) => [row[0], row]))
-      const ids = new Set([...written, ...created].map((row) => row[0]))
+      const probed = probes.length === 0 ? [] : (rest.shift() ?? [])
+      const present = new Map(probed.map((row) => [row[0], row]))
+      const changed = new Set([...written, ...created].map((row) => row[0]))
       const found = reads.collect(rest)
       for (const operation of operations) {
         const { id, index } = operation
-        if (!ids.has(id)) return refusedUpdate(operation, present.get(id))
+        if (!changed.has(id)) return refusedUpdate(operation, present.get(id))
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
       }

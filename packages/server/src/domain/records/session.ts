@@ -5,8 +5,10 @@ import type { Statement } from '../../postgres/statement.js'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { ensureHeap } from '../../rows/ensure-heap.js'
+import type { Guard } from '../../rows/guard.js'
 import { findLayout, type Layout, ownHeap } from '../../rows/layout.js'
 import {
+  compileGuardedRead,
   compileReadMany,
   compileReadOne,
   type MetadataForm,
@@ -14,7 +16,7 @@ import {
   type ReadPlan,
   type TableLookup,
 } from '../../rows/read-plan.js'
-import { type Guard, StaleError } from '../../rows/run.js'
+import { StaleError } from '../../rows/run.js'
 import { compileTableStatements, type TableStatements } from '../../rows/table-statements.js'
 import { authenticate, type Principal } from '../access/principal.js'
 import { type BranchAccess, resolveBranch, type WorkspaceAddress } from '../access/resolve.js'
@@ -39,12 +41,15 @@ export interface SessionTable {
   /** For writing; the branch must have its own heap of the table. */
   readonly statements: TableStatements | undefined
   readonly isInherited: boolean
+  /** Indexes of the columns whose values must be unique. */
+  readonly uniqueColumns: readonly number[]
   readPlan(columns: readonly string[]): CompiledRead | readonly Fault[]
 }
 
 export interface CompiledRead {
   readonly plan: ReadPlan
   readonly one: Statement
+  readonly guarded: Statement
   readonly many: Statement
 }
 
@@ -238,6 +243,7 @@ function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
   return {
     codec,
     statements: heap && compileTableStatements(layout, codec, heap),
+    uniqueColumns: codec.physical.flatMap(({ column }, index) => (column.unique ? [index] : [])),
     isInherited: layout.levels.slice(1).some((level) => level.heaps.has(codec.table.id)),
     readPlan(columns) {
       const key = columns.join()
@@ -248,6 +254,7 @@ function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
       const read = {
         plan: plan as ReadPlan,
         one: compileReadOne(lookup, plan as ReadPlan),
+        guarded: compileGuardedRead(lookup, plan as ReadPlan),
         many: compileReadMany(lookup, plan as ReadPlan),
       }
       reads.set(key, read)

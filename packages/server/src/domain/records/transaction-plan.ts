@@ -4,7 +4,6 @@ import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encod
 import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
 import { newRecordId } from '../ids.js'
 import type { CompiledRead, Session, SessionTable } from './session.js'
-import { uniqueColumns } from './write-plan.js'
 
 interface OperationBase {
   readonly index: number
@@ -38,44 +37,45 @@ export type PlannedOperation = OperationBase &
 const KINDS = ['insert', 'update', 'delete', 'get'] as const
 type Kind = (typeof KINDS)[number]
 
-const FIELDS: Readonly<Record<Kind, Readonly<Record<string, FieldCheck>>>> = {
-  insert: {
-    table: required('string'),
-    record: required('object'),
-    createOnly: optional('boolean'),
-    ifVersion: optional('version'),
-    columns: optional('strings'),
-  },
-  update: {
-    table: required('string'),
-    id: required('string'),
-    fields: required('object'),
-    ifVersion: optional('version'),
-    upsert: optional('boolean'),
-    columns: optional('strings'),
-  },
-  delete: {
-    table: required('string'),
-    id: required('string'),
-    failIfMissing: optional('boolean'),
-    columns: optional('strings'),
-  },
-  get: { table: required('string'), id: required('string'), columns: optional('strings') },
+const FIELDS: Readonly<Record<Kind, readonly FieldCheck[]>> = {
+  insert: [
+    required('table', 'string'),
+    required('record', 'object'),
+    optional('createOnly', 'boolean'),
+    optional('ifVersion', 'version'),
+    optional('columns', 'strings'),
+  ],
+  update: [
+    required('table', 'string'),
+    required('id', 'string'),
+    required('fields', 'object'),
+    optional('ifVersion', 'version'),
+    optional('upsert', 'boolean'),
+    optional('columns', 'strings'),
+  ],
+  delete: [
+    required('table', 'string'),
+    required('id', 'string'),
+    optional('failIfMissing', 'boolean'),
+    optional('columns', 'strings'),
+  ],
+  get: [required('table', 'string'), required('id', 'string'), optional('columns', 'strings')],
 }
 
 type FieldType = 'string' | 'object' | 'boolean' | 'version' | 'strings'
 
 interface FieldCheck {
+  readonly name: string
   readonly type: FieldType
   readonly isRequired: boolean
 }
 
-function required(type: FieldType): FieldCheck {
-  return { type, isRequired: true }
+function required(name: string, type: FieldType): FieldCheck {
+  return { name, type, isRequired: true }
 }
 
-function optional(type: FieldType): FieldCheck {
-  return { type, isRequired: false }
+function optional(name: string, type: FieldType): FieldCheck {
+  return { name, type, isRequired: false }
 }
 
 const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
@@ -120,19 +120,20 @@ function planOperation(
   const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
   const idFault = given === undefined ? undefined : table.codec.checkId(given)
   if (idFault !== undefined) faults.push(inTable(table, idFault))
-  const base = { index, table, read, id: given === undefined ? newRecordId() : String(given) }
+  const id = given === undefined ? newRecordId() : String(given)
   const ifVersion = fields.ifVersion as number | undefined
+  // Written out rather than spread: thousands of these are made a request.
   switch (kind) {
     case 'insert': {
       const values = table.codec.encodeRecord(fields.record as InputRecord, now, refuseFile)
       if (isFaults(values)) faults.push(...values.map((fault) => inTable(table, fault)))
-      if (ifVersion !== undefined && given === undefined) {
+      const hasGivenId = given !== undefined
+      if (ifVersion !== undefined && !hasGivenId) {
         faults.push(`table [${tableName}]: field [ifVersion]: needs an id`)
       }
       if (faults.length > 0 || isFaults(values)) return faults
-      const hasGivenId = given !== undefined
       const createOnly = fields.createOnly === true || !hasGivenId
-      return { ...base, kind, values, createOnly, hasGivenId, ifVersion }
+      return { kind, index, table, id, read, values, createOnly, hasGivenId, ifVersion }
     }
     case 'update': {
       const input = fields.fields as InputRecord
@@ -141,41 +142,53 @@ function planOperation(
       if (faults.length > 0 || isFaults(update)) return faults
       const whole =
         fields.upsert === true ? table.codec.encodeRecord(input, now, refuseFile) : undefined
-      return { ...base, kind, update, whole, ifVersion }
+      return { kind, index, table, id, read, update, whole, ifVersion }
     }
     case 'delete':
-      return faults.length > 0
-        ? faults
-        : { ...base, kind, failIfMissing: fields.failIfMissing === true }
+      if (faults.length > 0) return faults
+      return { kind, index, table, id, read, failIfMissing: fields.failIfMissing === true }
     case 'get':
-      return faults.length > 0 ? faults : { ...base, kind }
+      return faults.length > 0 ? faults : { kind, index, table, id, read }
   }
 }
 
 /** The one key of an operation and its fields, with their types checked. */
 function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[] {
   if (!isObject(operation)) return ['expected an object']
-  const keys = Object.keys(operation)
-  const [key = ''] = keys
-  const kind = KINDS.find((candidate) => candidate === key)
-  if (keys.length !== 1 || kind === undefined) {
-    return [`expected exactly one of [${KINDS.join(', ')}], got [${keys.join(', ').slice(0, 255)}]`]
+  const kind = onlyKind(operation)
+  if (kind === undefined) {
+    const keys = Object.keys(operation).join(', ').slice(0, 255)
+    return [`expected exactly one of [${KINDS.join(', ')}], got [${keys}]`]
   }
   const fields = operation[kind]
   if (!isObject(fields)) return [`operation [${kind}]: expected an object`]
-  const checks = FIELDS[kind]
-  const faults = Object.keys(fields)
-    .filter((name) => !Object.hasOwn(checks, name))
-    .map((name) => `operation [${kind}]: field [${name.slice(0, 255)}]: is not known`)
-  for (const [name, { type, isRequired }] of Object.entries(checks)) {
+  const faults: string[] = []
+  let known = 0
+  for (const { name, type, isRequired } of FIELDS[kind]) {
     const value = fields[name]
     if (value === undefined) {
       if (isRequired) faults.push(`operation [${kind}]: field [${name}]: is required`)
-    } else if (!hasType(value, type)) {
+      continue
+    }
+    known++
+    if (!hasType(value, type)) {
       faults.push(`operation [${kind}]: field [${name}]: must be ${DESCRIPTIONS[type]}`)
     }
   }
+  if (Object.keys(fields).length !== known) faults.push(...unknownFields(kind, fields))
   return faults.length > 0 ? faults : { kind, fields }
+}
+
+function onlyKind(operation: Shape): Kind | undefined {
+  const keys = Object.keys(operation)
+  const [key] = keys
+  return keys.length === 1 ? KINDS.find((kind) => kind === key) : undefined
+}
+
+function unknownFields(kind: Kind, fields: Shape): string[] {
+  return Object.keys(fields)
+    .filter((name) => !FIELDS[kind].some((check) => check.name === name))
+    .map((name) => `operation [${kind}]: field [${name.slice(0, 255)}]: is not known`)
 }
 
 function hasType(value: unknown, type: FieldType): boolean {
@@ -232,30 +245,47 @@ export interface OperationGroup {
  * as it is and only neighbours of one kind come together.
  */
 export function groupOperations(operations: readonly PlannedOperation[]): OperationGroup[] {
-  const nextWaves = new Map<string, number>()
-  const ordered = new Map<SessionTable, { wave: number; form: string }>()
-  const groups = new Map<string, OperationGroup>()
+  const tables = new Map<SessionTable, TableSchedule>()
+  const groups: OperationGroup[] = []
   for (const operation of operations) {
-    const { table, id, index } = operation
-    const tableId = table.codec.table.id
-    const record = `${tableId} ${id}`
+    const { table, id } = operation
+    let schedule = tables.get(table)
+    if (schedule === undefined) {
+      schedule = { nextWaves: new Map(), last: undefined, open: new Map() }
+      tables.set(table, schedule)
+    }
     const form = formOf(operation)
-    let wave = nextWaves.get(record) ?? 0
-    if (uniqueColumns(table.codec).length > 0) {
-      const last = ordered.get(table)
+    const alone = isAlone(operation)
+    let wave = schedule.nextWaves.get(id) ?? 0
+    if (table.uniqueColumns.length > 0) {
+      const { last } = schedule
       if (last !== undefined) {
-        const follows = last.form === form && !isAlone(operation)
+        const follows = last.form === form && !alone
         wave = Math.max(wave, follows ? last.wave : last.wave + 1)
       }
-      ordered.set(table, { wave, form })
+      schedule.last = { wave, form }
     }
-    nextWaves.set(record, wave + 1)
-    const key = `${wave} ${tableId} ${form}${isAlone(operation) ? ` ${index}` : ''}`
-    const group = groups.get(key)
-    if (group === undefined) groups.set(key, { wave, operations: [operation] })
-    else group.operations.push(operation)
+    schedule.nextWaves.set(id, wave + 1)
+    const key = `${wave} ${form}`
+    const group = alone ? undefined : schedule.open.get(key)
+    if (group !== undefined) {
+      group.operations.push(operation)
+      continue
+    }
+    const created = { wave, operations: [operation] }
+    groups.push(created)
+    if (!alone) schedule.open.set(key, created)
   }
-  return [...groups.values()].sort((left, right) => left.wave - right.wave)
+  return groups.sort((left, right) => left.wave - right.wave)
+}
+
+/** Where the operations on one table stand. */
+interface TableSchedule {
+  /** By record id: the first wave that may touch the record again. */
+  readonly nextWaves: Map<string, number>
+  last: { wave: number; form: string } | undefined
+  /** Groups that can take more, by wave and form. */
+  readonly open: Map<string, OperationGroup>
 }
 
 /** What operations must share to be one statement. */
@@ -277,5 +307,5 @@ function isAlone(operation: PlannedOperation): boolean {
   if (operation.kind !== 'update') return false
   const { update, whole, table } = operation
   if (update.arithmetic.length > 0 || whole !== undefined) return true
-  return update.columns.some((column) => table.codec.physical[column]?.column.unique === true)
+  return update.columns.some((column) => table.uniqueColumns.includes(column))
 }

@@ -107,7 +107,10 @@ async function runGroups(
   },
 ): Promise<string> {
   const { groups, idempotent, isStepwise } = request
-  const runs = groups.map((group) => ({ group, ...prepareGroup(session, group) }))
+  const runs = groups.map((group) => ({
+    group,
+    ...prepareGroup(session, group, { explains: isStepwise }),
+  }))
   const results = new Array<string>(request.planned.length).fill('')
   const finish = async (transaction: OpenTransaction): Promise<string> => {
     const answer = `{"results":[${results.join(',')}]}`
@@ -149,7 +152,9 @@ async function runGets(
   request: { planned: readonly PlannedOperation[] },
 ): Promise<string> {
   const { planned } = request
-  const runs = groupOperations(planned).map((group) => prepareGroup(session, group))
+  const runs = groupOperations(planned).map((group) =>
+    prepareGroup(session, group, { explains: false }),
+  )
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
   if (calls.length === 0) return '{"results":[]}'

@@ -2,6 +2,7 @@ import type { Call, TextRows } from '../../postgres/statement.js'
 import { arrayLiteral } from '../../rows/columns/carriers.js'
 import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { guardValues } from '../../rows/guard.js'
 import type { TableStatements } from '../../rows/table-statements.js'
 import type { Session, SessionTable } from './session.js'
 
@@ -41,7 +42,13 @@ export function insertCall(
 export function insertOneCall(session: Session, statements: TableStatements, row: RowInput): Call {
   return {
     statement: statements.insertOne,
-    values: [String(session.guard.layout.epoch), row.id, null, ...row.values],
+    values: [
+      String(session.guard.layout.epoch),
+      row.id,
+      null,
+      ...row.values,
+      ...guardValues(session.guard),
+    ],
   }
 }
 
@@ -51,7 +58,9 @@ export function replaceCall(
   rows: readonly RowInput[],
   codec: TableCodec,
 ): Call {
-  return { statement: statements.replace, values: arrays(session, rows, codec.physical.length) }
+  const isConditional = rows.some((row) => row.ifVersion !== undefined)
+  const statement = isConditional ? statements.replace : statements.replaceAny
+  return { statement, values: arrays(session, rows, codec.physical.length) }
 }
 
 export function deleteCall(
@@ -95,11 +104,6 @@ export function updateOneCall(
   }
 }
 
-/** Indexes of the columns whose values must be unique. */
-export function uniqueColumns(codec: TableCodec): number[] {
-  return codec.physical.flatMap(({ column }, index) => (column.unique === true ? [index] : []))
-}
-
 /**
  * Checks, to be run after a write, that its values of unique columns do not occur in rows the branch
  * inherits; its own rows have an index for that. `values` gives the texts written to a column.
@@ -110,7 +114,7 @@ export function inheritedChecks(
   values: (column: number) => readonly (string | null)[],
 ): { column: number; call: Call }[] {
   if (!table.isInherited) return []
-  return uniqueColumns(table.codec).flatMap((column) => {
+  return table.uniqueColumns.flatMap((column) => {
     const given = values(column).filter((value) => value !== null)
     if (given.length === 0) return []
     const call = { statement: statements.inheritedValues(column), values: [arrayLiteral(given)] }

@@ -1,0 +1,410 @@
+import { once } from 'node:events'
+import { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { from as copyFrom } from 'pg-copy-streams'
+import { Pool } from 'undici'
+import {
+  CONNECTIONS,
+  createEnvironment,
+  type Environment,
+  headers,
+  residentMiB,
+  startProcess,
+  stopProcess,
+} from './environment.js'
+import { inTurns, requestRate, timeMs } from './measure.js'
+import { type Figure, figure } from './report.js'
+
+const BULK_RECORDS = 10_000
+
+const COLUMNS = [
+  { name: 'name', type: 'string' },
+  { name: 'email', type: 'email' },
+  { name: 'age', type: 'int' },
+  { name: 'score', type: 'float' },
+  { name: 'active', type: 'bool' },
+  { name: 'seen', type: 'datetime' },
+]
+
+function record(number: number) {
+  return {
+    name: `Name of person ${number}`,
+    email: `person${number}@example.com`,
+    age: number % 90,
+    score: number / 7,
+    active: number % 2 === 0,
+    seen: new Date(1_700_000_000_000 + number * 1000).toISOString(),
+  }
+}
+
+/** The text form of the same, for the baselines. */
+function texts(number: number): string[] {
+  return Object.values(record(number)).map(String)
+}
+
+async function createTables(environment: Environment, names: readonly string[]): Promise<void> {
+  const { workspace } = environment
+  await environment.call('PUT', `/workspaces/${workspace}/dbs/bench`, { region: 'local' })
+  const operations = names.flatMap((table) => [
+    { addTable: { table } },
+    ...COLUMNS.map((column) => ({ addColumn: { table, column } })),
+  ])
+  await environment.call('POST', `/db/bench:main/schema/apply`, { edits: { operations } })
+}
+
+/** The physical tables behind the names, in order, with the columns that hold the values. */
+async function heapsOf(environment: Environment, count: number) {
+  const { rows } = await environment.direct.query<{ id: string; columns: string }>(`
+    select id, (select string_agg('c' || c, ', ' order by c) from unnest(column_ids) c) as columns
+    from offshoot.heaps order by id limit ${count}`)
+  return rows.map(({ id, columns }) => ({ table: `offshoot_rows.heap_${id}`, columns }))
+}
+
+export async function benchRecords(options: { quick: boolean }): Promise<Figure[]> {
+  const environment = await createEnvironment()
+  try {
+    await createTables(environment, ['people', 'orders', 'items'])
+    return [
+      ...(await benchBulk(environment, options)),
+      ...(await benchSingle(environment, options)),
+      ...(await benchTransaction(environment, options)),
+      ...(await benchMemory(environment, options)),
+    ]
+  } finally {
+    await environment.close()
+  }
+}
+
+let nextId = 0
+const newId = () => `bench_${(nextId++).toString().padStart(10, '0')}`
+
+async function benchBulk(
+  environment: Environment,
+  { quick }: { quick: boolean },
+): Promise<Figure[]> {
+  const rounds = quick ? 5 : 15
+  const [heap] = await heapsOf(environment, 1)
+  const records = Array.from({ length: BULK_RECORDS }, (_, number) => record(number))
+  const body = Buffer.from(JSON.stringify({ records }))
+  const target = '/db/bench:main/tables/people/bulk'
+  const post = async () => {
+    const response = await environment.http.request({
+      method: 'POST',
+      path: target,
+      headers: headers(body),
+      body,
+    })
+    const text = await response.body.text()
+    if (response.statusCode !== 200) throw new Error(text)
+  }
+  const copy = async (lines: Buffer) => {
+    const stream = environment.direct.query(
+      copyFrom(`copy ${heap?.table} (id, epoch, ${heap?.columns}) from stdin`),
+    )
+    stream.end(lines)
+    await once(stream, 'finish')
+  }
+  const lines = () =>
+    Buffer.from(records.map((_, number) => `${newId()}\t1\t${texts(number).join('\t')}\n`).join(''))
+  const rate = (count: number, ms: number) => (count * BULK_RECORDS * 1000) / ms
+  await post()
+  await copy(lines())
+  const one = await inTurns(rounds, {
+    async baseline() {
+      const prepared = lines()
+      return rate(1, await timeMs(() => copy(prepared)))
+    },
+    ours: async () => rate(1, await timeMs(post)),
+  })
+  const two = await inTurns(rounds, {
+    async baseline() {
+      const prepared = lines()
+      return rate(1, await timeMs(() => copy(prepared)))
+    },
+    ours: async () =>
+      rate(4, await timeMs(() => Promise.all([post().then(post), post().then(post)]))),
+  })
+  const detail = ({ ours, baseline }: { ours: number; baseline: number }) =>
+    `${thousands(ours)} rows/s against ${thousands(baseline)} by COPY`
+  return [
+    figure('bulk insert, one client', {
+      ratio: one.ours / one.baseline,
+      atLeast: 0.5,
+      detail: detail(one),
+    }),
+    figure('bulk insert, two clients', {
+      ratio: two.ours / two.baseline,
+      atLeast: 0.8,
+      detail: detail(two),
+    }),
+  ]
+}
+
+async function benchSingle(
+  environment: Environment,
+  { quick }: { quick: boolean },
+): Promise<Figure[]> {
+  const durationMs = quick ? 1500 : 5000
+  const rounds = quick ? 3 : 5
+  const [heap] = await heapsOf(environment, 1)
+  const { rows } = await environment.direct.query<{ id: string }>(
+    `select id from ${heap?.table} limit 10000`,
+  )
+  await environment.direct.query(`vacuum analyze ${heap?.table}`)
+  const ids = rows.map((row) => row.id)
+  const insertText = `insert into ${heap?.table} (id, epoch, ${heap?.columns})
+    values ($1, 1, $2, $3, $4, $5, $6, $7) returning id, version, created_at, updated_at`
+  const bare = await startProcess(
+    [
+      fileURLToPath(new URL('./bare-server.js', import.meta.url)),
+      environment.postgresUrl,
+      heap?.table ?? '',
+      insertText,
+    ],
+    {},
+  )
+  const bareHttp = new Pool(bare.output.trim(), { connections: CONNECTIONS, pipelining: 1 })
+  const anyId = () => ids[Math.floor(Math.random() * ids.length)] ?? ''
+  const load = { connections: CONNECTIONS, durationMs }
+  const json = headers('')
+  let number = 0
+  const get = await inTurns(rounds, {
+    baseline: () =>
+      requestRate(bareHttp, {
+        ...load,
+        next: () => ({ method: 'GET', path: `/${anyId()}`, headers: {} }),
+      }),
+    ours: () =>
+      requestRate(environment.http, {
+        ...load,
+        next: () => ({
+          method: 'GET',
+          path: `/db/bench:main/tables/people/data/${anyId()}`,
+          headers: headers(),
+        }),
+      }),
+  })
+  const insert = await inTurns(rounds, {
+    baseline: () =>
+      requestRate(bareHttp, {
+        ...load,
+        next: () => ({
+          method: 'POST',
+          path: '/',
+          headers: json,
+          body: JSON.stringify({ values: [newId(), ...texts(number++)] }),
+        }),
+      }),
+    ours: () =>
+      requestRate(environment.http, {
+        ...load,
+        next: () => ({
+          method: 'POST',
+          path: '/db/bench:main/tables/people/data',
+          headers: json,
+          body: JSON.stringify(record(number++)),
+        }),
+      }),
+  })
+  await bareHttp.close()
+  await stopProcess(bare.process)
+  const detail = ({ ours, baseline }: { ours: number; baseline: number }) =>
+    `${thousands(ours)} requests/s against ${thousands(baseline)} of a bare route`
+  return [
+    figure('get by id', { ratio: get.ours / get.baseline, atLeast: 0.7, detail: detail(get) }),
+    figure('insert one', {
+      ratio: insert.ours / insert.baseline,
+      atLeast: 0.6,
+      detail: detail(insert),
+    }),
+  ]
+}
+
+async function benchTransaction(
+  environment: Environment,
+  { quick }: { quick: boolean },
+): Promise<Figure[]> {
+  const rounds = quick ? 5 : 15
+  const tables = ['people', 'orders', 'items']
+  const heaps = await heapsOf(environment, 3)
+  const { direct } = environment
+
+  /** 1000 operations on records that are there and records that are not yet. */
+  async function makeOperations() {
+    const existing: string[][] = []
+    for (const { table, columns } of heaps) {
+      const ids = Array.from({ length: 150 }, newId)
+      await direct.query(
+        `insert into ${table} (id, epoch, ${columns})
+           select id, 1, 'x', 'a@b.co', 1, 1, true, now() from unnest($1::text[]) id`,
+        [ids],
+      )
+      existing.push(ids)
+    }
+    return Array.from({ length: 1000 }, (_, number) => {
+      const table = number % 3
+      const share = (number * 37) % 100
+      const kind = share < 60 ? 'insert' : share < 85 ? 'update' : share < 95 ? 'get' : 'delete'
+      const id = kind === 'insert' ? newId() : (existing[table]?.pop() ?? newId())
+      return { kind, table, id, number }
+    })
+  }
+  type Operations = Awaited<ReturnType<typeof makeOperations>>
+
+  const asRequest = (operations: Operations) => ({
+    operations: operations.map(({ kind, table, id, number }) => {
+      const name = tables[table]
+      if (kind === 'insert') return { insert: { table: name, record: record(number) } }
+      if (kind === 'update') return { update: { table: name, id, fields: { age: 5, name: 'new' } } }
+      if (kind === 'get') return { get: { table: name, id, columns: ['name', 'age'] } }
+      return { delete: { table: name, id } }
+    }),
+  })
+
+  async function oneByOne(operations: Operations): Promise<void> {
+    await direct.query('begin isolation level serializable')
+    for (const { kind, table, id, number } of operations) {
+      const heap = heaps[table]
+      const [name, , age] = heap?.columns.split(', ') ?? []
+      const statements: Record<string, { text: string; values: unknown[] }> = {
+        insert: {
+          text: `insert into ${heap?.table} (id, epoch, ${heap?.columns}) values ($1, 1, $2, $3, $4, $5, $6, $7) returning id`,
+          values: [id, ...texts(number)],
+        },
+        update: {
+          text: `update ${heap?.table} set ${name} = $2, ${age} = $3, version = version + 1, updated_at = now() where id = $1 returning id`,
+          values: [id, 'new', 5],
+        },
+        get: { text: `select ${name}, ${age} from ${heap?.table} where id = $1`, values: [id] },
+        delete: { text: `delete from ${heap?.table} where id = $1 returning id`, values: [id] },
+      }
+      await direct.query({ name: `${kind}${table}`, ...(statements[kind] ?? { text: '' }) })
+    }
+    await direct.query('commit')
+  }
+
+  async function setBased(operations: Operations): Promise<void> {
+    await direct.query('begin isolation level serializable')
+    for (const [table, heap] of heaps.entries()) {
+      const [name, , age] = heap.columns.split(', ')
+      const of = (kind: string) =>
+        operations.filter((operation) => operation.table === table && operation.kind === kind)
+      const inserts = of('insert')
+      const values = inserts.map(({ number }) => texts(number))
+      const columns = [0, 1, 2, 3, 4, 5].map((column) => values.map((row) => row[column]))
+      await direct.query({
+        name: `set insert${table}`,
+        text: `insert into ${heap.table} (id, epoch, ${heap.columns})
+          select id, 1, a, b, c, d, e, f
+          from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::float8[], $6::bool[], $7::timestamptz[]) as u(id, a, b, c, d, e, f)
+          returning id`,
+        values: [inserts.map(({ id }) => id), ...columns],
+      })
+      await direct.query({
+        name: `set update${table}`,
+        text: `update ${heap.table} h set ${name} = u.a, ${age} = u.b, version = version + 1, updated_at = now()
+          from unnest($1::text[], $2::text[], $3::bigint[]) as u(id, a, b) where h.id = u.id returning h.id`,
+        values: [
+          of('update').map(({ id }) => id),
+          of('update').map(() => 'new'),
+          of('update').map(() => 5),
+        ],
+      })
+      await direct.query({
+        name: `set get${table}`,
+        text: `select id, ${name}, ${age} from ${heap.table} where id = any($1)`,
+        values: [of('get').map(({ id }) => id)],
+      })
+      await direct.query({
+        name: `set delete${table}`,
+        text: `delete from ${heap.table} where id = any($1) returning id`,
+        values: [of('delete').map(({ id }) => id)],
+      })
+    }
+    await direct.query('commit')
+  }
+
+  const post = async (operations: Operations) => {
+    const body = JSON.stringify(asRequest(operations))
+    return timeMs(async () => {
+      const response = await environment.http.request({
+        method: 'POST',
+        path: '/db/bench:main/transaction',
+        headers: headers(body),
+        body,
+      })
+      const text = await response.body.text()
+      if (response.statusCode !== 200) throw new Error(text.slice(0, 500))
+    })
+  }
+  await post(await makeOperations())
+  const timed = (run: (operations: Operations) => Promise<void>) => async () => {
+    const operations = await makeOperations()
+    return timeMs(() => run(operations))
+  }
+  const single = await inTurns(rounds, {
+    baseline: timed(oneByOne),
+    ours: async () => post(await makeOperations()),
+  })
+  const sets = await inTurns(rounds, {
+    baseline: timed(setBased),
+    ours: async () => post(await makeOperations()),
+  })
+  return [
+    figure('transaction against one by one', {
+      ratio: single.baseline / single.ours,
+      atLeast: 5,
+      detail: `${single.ours.toFixed(1)} ms against ${single.baseline.toFixed(1)} ms`,
+    }),
+    figure('transaction against set-based SQL', {
+      ratio: sets.ours / sets.baseline,
+      atMost: 2,
+      detail: `${sets.ours.toFixed(1)} ms against ${sets.baseline.toFixed(1)} ms`,
+    }),
+  ]
+}
+
+async function benchMemory(
+  environment: Environment,
+  { quick }: { quick: boolean },
+): Promise<Figure[]> {
+  const count = quick ? 200_000 : 1_000_000
+  let peak = 0
+  const timer = setInterval(async () => {
+    peak = Math.max(peak, await residentMiB(environment.serverPid).catch(() => 0))
+  }, 50)
+  function* lines() {
+    for (let start = 0; start < count; start += 1000) {
+      let chunk = ''
+      for (let number = start; number < start + 1000; number++) {
+        chunk += `${JSON.stringify(record(number))}\n`
+      }
+      yield chunk
+    }
+  }
+  const startedAt = performance.now()
+  const response = await environment.http.request({
+    method: 'POST',
+    path: '/db/bench:main/tables/items/bulk',
+    headers: { ...headers(), 'content-type': 'application/x-ndjson' },
+    body: Readable.from(lines()),
+    bodyTimeout: 0,
+    headersTimeout: 0,
+  })
+  const answer = (await response.body.json()) as { inserted: number }
+  clearInterval(timer)
+  if (answer.inserted !== count) throw new Error(JSON.stringify(answer))
+  const rate = (count * 1000) / (performance.now() - startedAt)
+  return [
+    figure(`streaming ${thousands(count)} records`, {
+      value: peak,
+      atMost: 300,
+      unit: ' MB',
+      detail: `${peak.toFixed(0)} MB resident, ${thousands(rate)} rows/s`,
+    }),
+  ]
+}
+
+function thousands(value: number): string {
+  return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)} k`
+}

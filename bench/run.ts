@@ -1,0 +1,20 @@
+import { benchRecords } from './records.js'
+import { type Figure, printFigures, writeFigures } from './report.js'
+
+/** Each suite by name; `npm run bench -- --quick records` runs one of them, quickly. */
+const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
+  records: benchRecords,
+}
+
+const args = process.argv.slice(2)
+const quick = args.includes('--quick')
+const chosen = args.filter((arg) => !arg.startsWith('--'))
+const figures: Figure[] = []
+for (const [name, suite] of Object.entries(SUITES)) {
+  if (chosen.length > 0 && !chosen.includes(name)) continue
+  console.log(`${name}${quick ? ' (quick)' : ''}`)
+  const measured = await suite({ quick })
+  printFigures(measured)
+  figures.push(...measured)
+}
+await writeFigures(figures)

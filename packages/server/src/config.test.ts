@@ -1,0 +1,164 @@
+import path from 'node:path'
+import { LIMITS, type LimitName } from '@offshoot/contract/limits'
+import { describe, expect, it } from 'vitest'
+import { ConfigError, readConfig, settingsTable } from './config.js'
+
+const messageOf = (env: NodeJS.ProcessEnv): string => {
+  try {
+    readConfig(env)
+    return ''
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError)
+    return (error as Error).message
+  }
+}
+
+describe('readConfig', () => {
+  it('has a default for everything', () => {
+    expect(readConfig({})).toEqual({
+      port: 6001,
+      host: '127.0.0.1',
+      dataDir: path.resolve('.offshoot'),
+      databaseUrl: null,
+      apiKey: null,
+      regions: [{ id: 'local', name: 'local' }],
+      publicUrl: null,
+      logLevel: 'warn',
+      poolMax: 20,
+      limits: LIMITS,
+    })
+  })
+
+  it('takes an empty variable for one that is not set', () => {
+    const env = Object.fromEntries(settingsTable().map((row) => [row.env, '']))
+    expect(readConfig(env)).toEqual(readConfig({}))
+  })
+
+  it('leaves the variables of other programs alone', () => {
+    expect(readConfig({ PATH: '/bin', PORT: 'x', OFFSHOOT: 'x', OFFSHOOT_TEST_X: 'x' })).toEqual(
+      readConfig({}),
+    )
+  })
+
+  it.each([
+    ['OFFSHOOT_PORT', '0', { port: 0 }],
+    ['OFFSHOOT_PORT', '65535', { port: 65535 }],
+    ['OFFSHOOT_HOST', '0.0.0.0', { host: '0.0.0.0' }],
+    ['OFFSHOOT_HOST', '::1', { host: '::1' }],
+    ['OFFSHOOT_HOST', 'db.example.com', { host: 'db.example.com' }],
+    ['OFFSHOOT_DATA_DIR', '/var/lib/off shoot', { dataDir: '/var/lib/off shoot' }],
+    ['OFFSHOOT_DATA_DIR', 'here', { dataDir: path.resolve('here') }],
+    [
+      'OFFSHOOT_DATABASE_URL',
+      'postgres://u:p@a,b:5433/d?sslmode=require',
+      { databaseUrl: 'postgres://u:p@a,b:5433/d?sslmode=require' },
+    ],
+    ['OFFSHOOT_DATABASE_URL', 'postgresql:///d', { databaseUrl: 'postgresql:///d' }],
+    ['OFFSHOOT_API_KEY', 'off_1234', { apiKey: 'off_1234' }],
+    ['OFFSHOOT_API_KEY', 'x'.repeat(255), { apiKey: 'x'.repeat(255) }],
+    ['OFFSHOOT_REGIONS', 'eu', { regions: [{ id: 'eu', name: 'eu' }] }],
+    [
+      'OFFSHOOT_REGIONS',
+      'eu = Europe, us-east-1=The = East',
+      {
+        regions: [
+          { id: 'eu', name: 'Europe' },
+          { id: 'us-east-1', name: 'The = East' },
+        ],
+      },
+    ],
+    ['OFFSHOOT_PUBLIC_URL', 'https://db.example.com', { publicUrl: 'https://db.example.com' }],
+    ['OFFSHOOT_PUBLIC_URL', 'HTTP://Db:80/', { publicUrl: 'http://db' }],
+    ['OFFSHOOT_LOG_LEVEL', 'debug', { logLevel: 'debug' }],
+    ['OFFSHOOT_POOL_MAX', '2', { poolMax: 2 }],
+    ['OFFSHOOT_POOL_MAX', '1000', { poolMax: 1000 }],
+  ])('reads %s=%s', (name, value, expected) => {
+    expect(readConfig({ [name]: value })).toMatchObject(expected)
+  })
+
+  it.each([
+    ['OFFSHOOT_PORT', '65536', 'a whole number from 0 to 65535'],
+    ['OFFSHOOT_PORT', '-1', 'a whole number'],
+    ['OFFSHOOT_PORT', '80.5', 'a whole number'],
+    ['OFFSHOOT_PORT', '0x50', 'a whole number'],
+    ['OFFSHOOT_PORT', ' 80', 'a whole number'],
+    ['OFFSHOOT_HOST', 'a b', 'an IP address or a host name'],
+    ['OFFSHOOT_HOST', 'http://x/', 'an IP address or a host name'],
+    ['OFFSHOOT_DATA_DIR', 'a\0b', 'a path'],
+    ['OFFSHOOT_DATABASE_URL', 'mysql://x/y', 'an address such as postgresql://'],
+    ['OFFSHOOT_DATABASE_URL', 'postgresql://', 'an address such as postgresql://'],
+    ['OFFSHOOT_API_KEY', 'short', '8 to 255 letters, digits and underscores'],
+    ['OFFSHOOT_API_KEY', 'x'.repeat(256), '8 to 255 letters'],
+    ['OFFSHOOT_API_KEY', 'with-hyphens', '8 to 255 letters'],
+    ['OFFSHOOT_REGIONS', ',', 'ids of lower-case letters'],
+    ['OFFSHOOT_REGIONS', 'EU', 'ids of lower-case letters'],
+    ['OFFSHOOT_REGIONS', 'eu.west', 'ids of lower-case letters'],
+    ['OFFSHOOT_REGIONS', 'eu,eu', 'ids of lower-case letters'],
+    ['OFFSHOOT_REGIONS', 'eu,', 'ids of lower-case letters'],
+    ['OFFSHOOT_PUBLIC_URL', 'db.example.com', 'an http or https address'],
+    ['OFFSHOOT_PUBLIC_URL', 'ftp://x', 'an http or https address'],
+    ['OFFSHOOT_PUBLIC_URL', 'https://x/path', 'an http or https address without a path'],
+    ['OFFSHOOT_PUBLIC_URL', 'https://x/?a', 'an http or https address'],
+    ['OFFSHOOT_PUBLIC_URL', 'https://x/#a', 'an http or https address'],
+    ['OFFSHOOT_PUBLIC_URL', 'https://u:p@x', 'an http or https address'],
+    ['OFFSHOOT_LOG_LEVEL', 'loud', 'fatal, error, warn, info, debug, trace, silent'],
+    ['OFFSHOOT_POOL_MAX', '1', 'a whole number from 2 to 1000'],
+    ['OFFSHOOT_POOL_MAX', '1001', 'a whole number from 2 to 1000'],
+    ['OFFSHOOT_LIMIT_PAGE_SIZE_MAX', '0', 'a whole number from 1 to'],
+    ['OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS', '1000000001', 'a whole number from 1 to 1000000000'],
+    ['OFFSHOOT_LIMIT_REQUEST_BYTES_MAX', '64MB', 'a whole number from 1 to'],
+  ])('names %s=%j with what is allowed', (name, value, allowed) => {
+    expect(messageOf({ [name]: value })).toMatch(
+      new RegExp(`^${name}: .* is not ${allowed.replace(/[./]/g, '\\$&')}`, 's'),
+    )
+  })
+
+  it('does not repeat a secret that it refuses', () => {
+    expect(messageOf({ OFFSHOOT_API_KEY: 'secret-with-hyphens' })).not.toContain('secret')
+    const url = 'mysql://admin:hunter2@db/x'
+    expect(messageOf({ OFFSHOOT_DATABASE_URL: url })).not.toContain('hunter2')
+  })
+
+  it('names every wrong setting at once, also those that do not exist', () => {
+    const message = messageOf({
+      OFFSHOOT_PORT: 'x',
+      OFFSHOOT_LOG_LEVEL: 'y',
+      OFFSHOOT_PROT: '6001',
+    })
+    expect(message.split('\n')).toEqual([
+      'OFFSHOOT_PORT: [x] is not a whole number from 0 to 65535',
+      expect.stringMatching(/^OFFSHOOT_LOG_LEVEL: \[y\] is not/),
+      'OFFSHOOT_PROT: is not a setting of this version',
+    ])
+  })
+
+  it.each([
+    ['OFFSHOOT_LIMIT_KEYS_PER_USER_MAX', 'keysPerUserMax'],
+    ['OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS', 'requestTimeoutMs'],
+    ['OFFSHOOT_LIMIT_RECORD_BYTES_MAX', 'recordBytesMax'],
+  ] as const)('reads the limit %s', (name, limit) => {
+    const { limits } = readConfig({ [name]: '7' })
+    expect(limits).toEqual({ ...LIMITS, [limit]: 7 })
+  })
+
+  it.each(['nameLengthMax', 'transactionOperationsMax', 'vectorDimensionMax'] as LimitName[])(
+    'does not offer to change %s, which the interface fixes',
+    (limit) => {
+      const name = `OFFSHOOT_LIMIT_${limit.replace(/[A-Z]/g, '_$&').toUpperCase()}`
+      expect(messageOf({ [name]: '7' })).toBe(`${name}: is not a setting of this version`)
+    },
+  )
+})
+
+describe('settingsTable', () => {
+  it('says of each setting what it means, its default and what is allowed', () => {
+    const rows = settingsTable()
+    expect(new Set(rows.map((row) => row.env)).size).toBe(rows.length)
+    for (const row of rows) {
+      expect(row.env).toMatch(/^OFFSHOOT_[A-Z0-9_]+$/)
+      expect(row.help).toMatch(/^[A-Z0-9].*\.$/)
+      expect(row.fallback).not.toBe('')
+      expect(row.allowed).not.toBe('')
+    }
+  })
+})

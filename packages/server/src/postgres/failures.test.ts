@@ -1,0 +1,81 @@
+import { AppError } from '@offshoot/contract/errors'
+import { describe, expect, it } from 'vitest'
+import { codeOf, isRetryable, isUnreachable, toAppError } from './failures.js'
+
+const coded = (code: string, more: object = {}) =>
+  Object.assign(new Error('select secret from offshoot.users'), { code, ...more })
+
+describe('toAppError', () => {
+  it.each([
+    ['a refused connection', coded('ECONNREFUSED'), 'unavailable', 503],
+    ['a socket that is not there', coded('ENOENT'), 'unavailable', 503],
+    ['a connection that broke', coded('08006'), 'unavailable', 503],
+    ['too many connections', coded('53300'), 'unavailable', 503],
+    ['a full disk', coded('53100'), 'unavailable', 503],
+    ['a server that is shutting down', coded('57P01'), 'unavailable', 503],
+    ['a server that is starting', coded('57P03'), 'unavailable', 503],
+    ['a server that only reads', coded('25006'), 'unavailable', 503],
+    ['what the driver says itself', new Error('Connection terminated'), 'unavailable', 503],
+    [
+      'a pool without a free connection',
+      new Error('timeout exceeded when trying to connect'),
+      'unavailable',
+      503,
+    ],
+    ['a conflict that never ended', coded('40001'), 'retry_limit', 409],
+    ['a deadlock that never ended', coded('40P01'), 'retry_limit', 409],
+    ['a statement that took too long', coded('57014'), 'timeout', 503],
+    ['a lock that took too long', coded('55P03'), 'timeout', 503],
+    [
+      'a workspace that has gone',
+      coded('23503', { constraint: 'databases_workspace_id_fkey' }),
+      'workspace_not_found',
+      404,
+    ],
+    [
+      'a database that has gone',
+      coded('23503', { constraint: 'branches_database_id_fkey' }),
+      'database_not_found',
+      404,
+    ],
+    [
+      'a user who has gone',
+      coded('23503', { constraint: 'api_keys_user_id_fkey' }),
+      'invalid_api_key',
+      401,
+    ],
+  ])('makes of %s something a caller can use', (_name, error, code, status) => {
+    const result = toAppError(error)
+    expect(result).toBeInstanceOf(AppError)
+    expect(result).toMatchObject({ code, status, cause: error })
+    expect((result as AppError).message).not.toContain('secret')
+  })
+
+  it.each([
+    ['a refusal', new AppError('conflict', 'x')],
+    ['a unique violation', coded('23505')],
+    ['another foreign key', coded('23503', { constraint: 'branches_parent_id_fkey' })],
+    ['a fault of ours', coded('42P01')],
+    ['an error without a code', new Error('x')],
+    ['no error at all', undefined],
+  ])('leaves %s as it is', (_name, error) => {
+    expect(toAppError(error)).toBe(error)
+  })
+})
+
+describe('codes', () => {
+  it('are read from errors alone', () => {
+    expect(codeOf(coded('23505'))).toBe('23505')
+    expect(codeOf({ code: 5 })).toBeUndefined()
+    expect(codeOf(null)).toBeUndefined()
+    expect(codeOf('23505')).toBeUndefined()
+  })
+
+  it('tell what can be tried again from what cannot', () => {
+    expect(isRetryable(coded('40001'))).toBe(true)
+    expect(isRetryable(coded('40P01'))).toBe(true)
+    expect(isRetryable(coded('23505'))).toBe(false)
+    expect(isUnreachable(coded('40001'))).toBe(false)
+    expect(isUnreachable(coded('42601'))).toBe(false)
+  })
+})

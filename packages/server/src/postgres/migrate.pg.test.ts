@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
+import { prepareFirstStart } from '../domain/first-start.js'
+import { Database } from './database.js'
+import { MigrateError, migrate } from './migrate.js'
+import { sql } from './sql.js'
+
+const databases: Database[] = []
+function connect(url: string): Database {
+  const database = new Database({
+    poolMax: 3,
+    statementTimeoutMs: 20_000,
+    onIdleError: () => undefined,
+  })
+  database.connect({ url })
+  databases.push(database)
+  return database
+}
+
+let own: TestDatabase
+beforeAll(async () => {
+  own = await createTestDatabase()
+})
+afterAll(async () => {
+  for (const database of databases) await database.close()
+  await own.close()
+})
+
+const applied = (database: Database) =>
+  database.query<{ number: number; name: string }>(sql`
+    select number, name from offshoot.catalogue_migrations order by number`)
+
+describe('migrate', () => {
+  it('makes the catalogue once when several processes start at the same moment', async () => {
+    const several = Array.from({ length: 4 }, () => connect(own.url))
+    await Promise.all(several.map((database) => migrate(database)))
+    const [database] = several
+    if (database === undefined) throw new Error('there must be one')
+    const rows = await applied(database)
+    expect(rows[0]).toEqual({ number: 1, name: 'catalogue' })
+    expect(rows.map((row) => row.number)).toEqual(rows.map((_row, position) => position + 1))
+  })
+
+  it('lets one of several processes make the first user', async () => {
+    const several = Array.from({ length: 4 }, () => connect(own.url))
+    const starts = await Promise.all(
+      several.map((database) => prepareFirstStart(database, { apiKey: null })),
+    )
+    expect(starts.filter((start) => start.newKey !== undefined)).toHaveLength(1)
+    expect(new Set(starts.map((start) => start.workspaceId)).size).toBe(1)
+    const rows = await own.pool.query('select id from offshoot.users')
+    expect(rows.rows).toHaveLength(1)
+  })
+
+  it('changes nothing when it is run again', async () => {
+    const database = connect(own.url)
+    const before = await applied(database)
+    await migrate(database)
+    expect(await applied(database)).toEqual(before)
+    const rows = await own.pool.query('select id from offshoot.users')
+    expect(rows.rows).toHaveLength(1)
+  })
+
+  it('refuses a catalogue of a newer version by name, and leaves it alone', async () => {
+    const database = connect(own.url)
+    const [{ number = 0 } = {}] = await database.query<{ number: number }>(sql`
+      select max(number) + 1 as number from offshoot.catalogue_migrations`)
+    await database.query(sql`
+      insert into offshoot.catalogue_migrations values (${number}, 'from-the-future', now())`)
+    const attempt = migrate(database)
+    await expect(attempt).rejects.toThrow(MigrateError)
+    await expect(attempt).rejects.toThrow(
+      `the catalogue has migration ${number} [from-the-future], which this version does not know: start a newer offshoot`,
+    )
+    await database.query(sql`
+      delete from offshoot.catalogue_migrations where number = ${number}`)
+    await migrate(database)
+  })
+
+  it('refuses a catalogue whose migrations are others', async () => {
+    const database = connect(own.url)
+    await database.query(sql`
+      update offshoot.catalogue_migrations set name = 'something-else' where number = 1`)
+    await expect(migrate(database)).rejects.toThrow(
+      'the catalogue has migration 1 [something-else] where 1 [catalogue] is expected',
+    )
+    await database.query(sql`
+      update offshoot.catalogue_migrations set name = 'catalogue' where number = 1`)
+  })
+
+  it('leaves nothing behind when it fails in the middle', async () => {
+    const fresh = await createTestDatabase()
+    await fresh.pool.query('create schema offshoot')
+    await fresh.pool.query('create table offshoot.branches (in_the_way text)')
+    const database = connect(fresh.url)
+    await expect(migrate(database)).rejects.toThrow()
+    const { rows } = await fresh.pool.query(
+      `select tablename from pg_tables where schemaname like 'offshoot%'`,
+    )
+    expect(rows).toEqual([{ tablename: 'branches' }])
+    await database.close()
+    await fresh.close()
+  })
+})
+
+describe('prepareFirstStart', () => {
+  it('makes the key of the settings the first one, also later and in place of another', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    await migrate(database)
+    const first = await prepareFirstStart(database, { apiKey: 'off_one_one' })
+    expect(first.newKey).toBe('off_one_one')
+    const hashes = async () =>
+      (await fresh.pool.query('select encode(hash, $1) as hash from offshoot.api_keys', ['hex']))
+        .rows
+    const [before] = await hashes()
+    const second = await prepareFirstStart(database, { apiKey: 'off_two_two' })
+    expect(second).toEqual({ newKey: undefined, workspaceId: first.workspaceId })
+    const after = await hashes()
+    expect(after).toHaveLength(1)
+    expect(after[0]).not.toEqual(before)
+    await prepareFirstStart(database, { apiKey: null })
+    expect(await hashes()).toEqual(after)
+    await database.close()
+    await fresh.close()
+  })
+})

@@ -1,0 +1,174 @@
+import { AppError } from '@offshoot/contract/errors'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
+import { Database } from './database.js'
+import { runTransaction } from './run-transaction.js'
+import { sql } from './sql.js'
+
+let own: TestDatabase
+let database: Database
+
+beforeAll(async () => {
+  own = await createTestDatabase()
+  database = new Database({ poolMax: 8, statementTimeoutMs: 5_000, onIdleError: () => undefined })
+  database.connect({ url: own.url })
+  await database.query(sql`create table counters (id integer primary key, value integer not null)`)
+})
+afterAll(async () => {
+  await database.close()
+  await own.close()
+})
+beforeEach(async () => {
+  await database.query(sql`truncate counters`)
+  await database.query(sql`insert into counters values (1, 0), (2, 0)`)
+})
+
+const read = async (id = 1) => {
+  const [row] = await database.query<{ value: number }>(sql`
+    select value from counters where id = ${id}`)
+  return row?.value
+}
+const failWith = (code: string) => Object.assign(new Error('told to'), { code })
+
+describe('runTransaction', () => {
+  it('commits what the body did and returns what it returned', async () => {
+    const result = await runTransaction(database, async (transaction) => {
+      await transaction.query(sql`update counters set value = 5 where id = 1`)
+      return 'done'
+    })
+    expect(result).toBe('done')
+    expect(await read()).toBe(5)
+  })
+
+  it('rolls back and passes on what the body throws', async () => {
+    const thrown = new AppError('conflict', 'no')
+    const attempt = runTransaction(database, async (transaction) => {
+      await transaction.query(sql`update counters set value = 5 where id = 1`)
+      throw thrown
+    })
+    await expect(attempt).rejects.toBe(thrown)
+    expect(await read()).toBe(0)
+  })
+
+  it('rolls back when a statement fails, and the connection can be used again', async () => {
+    for (let round = 0; round < 20; round++) {
+      const attempt = runTransaction(database, async (transaction) => {
+        await transaction.query(sql`update counters set value = 5 where id = 1`)
+        await transaction.query(sql`insert into counters values (1, 1)`)
+      })
+      await expect(attempt).rejects.toMatchObject({ code: '23505' })
+    }
+    expect(await read()).toBe(0)
+    expect(database.pool.totalCount).toBeLessThanOrEqual(8)
+    expect(database.pool.idleCount).toBe(database.pool.totalCount)
+  })
+
+  it('is serializable, so that two which read before they write do not both win', async () => {
+    await Promise.all(
+      Array.from({ length: 12 }, () =>
+        runTransaction(database, async (transaction) => {
+          const [row] = await transaction.query<{ value: number }>(sql`
+            select value from counters where id = 1`)
+          await transaction.query(sql`
+            update counters set value = ${(row?.value ?? 0) + 1} where id = 1`)
+        }),
+      ),
+    )
+    expect(await read()).toBe(12)
+  })
+
+  it('does not let two write what each has read of the other', async () => {
+    const move = (from: number, to: number) =>
+      runTransaction(database, async (transaction) => {
+        const [row] = await transaction.query<{ total: number }>(sql`
+          select sum(value)::integer as total from counters`)
+        if ((row?.total ?? 0) === 0) {
+          await transaction.query(sql`update counters set value = ${to} where id = ${from}`)
+        }
+      })
+    await Promise.all([move(1, 1), move(2, 1)])
+    expect(((await read(1)) ?? 0) + ((await read(2)) ?? 0)).toBe(1)
+  })
+
+  it.each(['40001', '40P01'])('runs the body again after %s, from the start', async (code) => {
+    let attempts = 0
+    const result = await runTransaction(database, async (transaction) => {
+      attempts++
+      await transaction.query(sql`update counters set value = value + 1 where id = 1`)
+      if (attempts < 4) throw failWith(code)
+      return attempts
+    })
+    expect(result).toBe(4)
+    expect(await read()).toBe(1)
+  })
+
+  it('gives up after a while with 409 and nothing applied', async () => {
+    let attempts = 0
+    const attempt = runTransaction(database, async (transaction) => {
+      attempts++
+      await transaction.query(sql`update counters set value = 5 where id = 1`)
+      throw failWith('40001')
+    })
+    await expect(attempt).rejects.toMatchObject({
+      code: 'retry_limit',
+      status: 409,
+      message: expect.stringContaining('nothing was applied'),
+    })
+    expect(attempts).toBe(20)
+    expect(await read()).toBe(0)
+  })
+
+  it('does not run the body again for any other reason', async () => {
+    let attempts = 0
+    const attempt = runTransaction(database, async () => {
+      attempts++
+      throw failWith('23505')
+    })
+    await expect(attempt).rejects.toMatchObject({ code: '23505' })
+    expect(attempts).toBe(1)
+  })
+
+  it('keeps to the isolation it is asked for', async () => {
+    for (const isolation of ['serializable', 'repeatable read', 'read committed'] as const) {
+      const [row] = await runTransaction(
+        database,
+        (transaction) =>
+          transaction.query<{ level: string }>(sql`
+          select current_setting('transaction_isolation') as level`),
+        { isolation },
+      )
+      expect(row?.level).toBe(isolation)
+    }
+  })
+
+  it('refuses to write when it is asked to read only', async () => {
+    const attempt = runTransaction(
+      database,
+      (transaction) => transaction.query(sql`update counters set value = 5`),
+      { readOnly: true },
+    )
+    await expect(attempt).rejects.toThrow()
+    expect(await read()).toBe(0)
+  })
+
+  it('answers 503 when the connection breaks in the middle, and works again afterwards', async () => {
+    const attempt = runTransaction(database, async (transaction) => {
+      await transaction.query(sql`update counters set value = 5 where id = 1`)
+      const [row] = await transaction.query<{ pid: number }>(sql`select pg_backend_pid() as pid`)
+      await own.pool.query('select pg_terminate_backend($1)', [row?.pid])
+      await transaction.query(sql`select 1`)
+    })
+    await expect(attempt).rejects.toMatchObject({ code: 'unavailable', status: 503 })
+    expect(await read()).toBe(0)
+  })
+
+  it('answers 503 when a statement takes longer than the limit', async () => {
+    const hasty = new Database({ poolMax: 2, statementTimeoutMs: 50, onIdleError: () => undefined })
+    hasty.connect({ url: own.url })
+    const attempt = runTransaction(hasty, (transaction) =>
+      transaction.query(sql`select pg_sleep(5)`),
+    )
+    await expect(attempt).rejects.toMatchObject({ code: 'timeout', status: 503 })
+    await hasty.close()
+  })
+})

@@ -1,0 +1,405 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir, userInfo } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startEmbedded } from '../../packages/server/src/postgres/embedded/embedded.js'
+import {
+  type Banner,
+  endAll,
+  freePort,
+  type OffshootProcess,
+  postgresProcesses,
+  request,
+  runOffshoot,
+  startOffshoot,
+  until,
+} from '../support/process.js'
+
+const run = promisify(execFile)
+const isRoot = process.getuid?.() === 0
+
+let folder: string
+const dataDirs: string[] = []
+const newDataDir = (name: string) => {
+  const dataDir = path.join(folder, name)
+  dataDirs.push(dataDir)
+  return dataDir
+}
+
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-start-')))
+})
+afterAll(async () => {
+  await endAll(dataDirs)
+  await rm(folder, { recursive: true, force: true })
+})
+
+const databaseUrl = (banner: Banner, name: string) =>
+  `/workspaces/${banner.workspaceId}/dbs/${name}`
+const createDatabase = (banner: Banner, name: string, key: string | undefined) =>
+  request(banner.address, 'PUT', databaseUrl(banner, name), { key, body: { region: 'local' } })
+
+/** A request whose body is sent in two parts, so that it runs for as long as the test likes. */
+async function openRequest(banner: Banner, name: string, key: string) {
+  const { hostname, port } = new URL(banner.address)
+  const body = '{"region":"local"}'
+  const socket = connect(Number(port), hostname)
+  await once(socket, 'connect')
+  socket.write(
+    `PUT ${databaseUrl(banner, name)} HTTP/1.1\r\nhost: ${hostname}\r\n` +
+      `authorization: Bearer ${key}\r\ncontent-type: application/json\r\n` +
+      `content-length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
+  )
+  return {
+    async finish(): Promise<string> {
+      socket.write(body.slice(5))
+      const chunks: Buffer[] = []
+      for await (const chunk of socket) chunks.push(chunk)
+      return Buffer.concat(chunks).toString()
+    },
+  }
+}
+
+describe('offshoot start', () => {
+  let dataDir: string
+  let service: OffshootProcess
+  let banner: Banner
+  let key: string
+  const laterStarts: number[] = []
+
+  beforeAll(() => {
+    dataDir = newDataDir('data')
+  })
+
+  it('answers health with 503 while it starts, and with 200 when it is ready', async () => {
+    const port = await freePort()
+    service = startOffshoot(dataDir, { env: { OFFSHOOT_PORT: String(port) } })
+    const address = `http://127.0.0.1:${port}`
+    const seen: string[] = []
+    await until(async () => {
+      const { status, body } = await request(address, 'GET', '/health')
+      const entry = status === 0 ? 'refused' : `${status} ${body.status}`
+      if (seen.at(-1) !== entry) seen.push(entry)
+      return status === 200
+    })
+    expect(seen.filter((entry) => entry !== 'refused')).toEqual(['503 starting', '200 ready'])
+    banner = await service.ready()
+    expect(banner.address).toBe(address)
+  })
+
+  it('prints its address, the workspace, the key this once and the file it is kept in', async () => {
+    expect(banner.text).toMatch(/Offshoot \d+\.\d+\.\d+ ready in \d+\.\d s/)
+    expect(banner.text).toContain(`Data       ${dataDir} (embedded PostgreSQL 18.`)
+    expect(banner.workspaceId).toMatch(/^home-[a-z0-9]{6}$/)
+    expect(banner.key).toMatch(/^off_[A-Za-z0-9]{40,}$/)
+    expect(banner.text).toContain('(shown this once)')
+    key = banner.key ?? ''
+    expect(banner.keyFile).toBe(path.join(dataDir, 'api-key'))
+    const file = banner.keyFile ?? ''
+    expect(await readFile(file, 'utf8')).toBe(`${key}\n`)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
+    expect(service.stderr).toBe('')
+    expect((await request(banner.address, 'GET', '/user', { key })).status).toBe(200)
+    expect((await request(banner.address, 'GET', '/docs/json')).status).toBe(200)
+  })
+
+  it('prints a command that works when it is pasted into a shell', async () => {
+    const { stdout } = await run('sh', ['-c', banner.command])
+    expect(JSON.parse(stdout)).toEqual({
+      databaseName: 'shop',
+      branchName: 'main',
+      status: 'completed',
+    })
+    const path = `/${banner.workspaceId}.local/db/shop:main`
+    expect((await request(banner.address, 'GET', path, { key })).status).toBe(200)
+  })
+
+  it('does not start a second time on the same data folder', async () => {
+    const second = startOffshoot(dataDir)
+    expect(await second.ended).toEqual({ code: 1, signal: null })
+    expect(second.stdout).toBe('')
+    expect(second.stderr).toBe(
+      `offshoot: cannot start: data folder [${dataDir}] is in use by another offshoot ` +
+        `(pid ${service.child.pid}): stop it first, or set OFFSHOOT_DATA_DIR to another folder\n`,
+    )
+    expect((await request(banner.address, 'GET', '/health')).status).toBe(200)
+  })
+
+  it('does not start on a port that is in use, and leaves nothing running', async () => {
+    const { port } = new URL(banner.address)
+    const other = newDataDir('port-in-use')
+    const second = startOffshoot(other, { env: { OFFSHOOT_PORT: port } })
+    expect(await second.ended).toEqual({ code: 1, signal: null })
+    expect(second.stderr).toBe(
+      `offshoot: cannot start: port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT\n`,
+    )
+    expect(await postgresProcesses(other)).toEqual([])
+    expect(await readdir(other)).toEqual([])
+  })
+
+  it('finishes what is running when it is asked to stop, and leaves nothing behind', async () => {
+    const open = await openRequest(banner, 'last-minute', key)
+    await until(async () => (await request(banner.address, 'GET', '/health')).status === 200)
+    const stopped = service.end('SIGTERM')
+    await until(async () => (await request(banner.address, 'GET', '/health')).status !== 200)
+    expect((await request(banner.address, 'GET', '/user', { key })).status).not.toBe(200)
+    const answer = await open.finish()
+    expect(answer).toMatch(/^HTTP\/1.1 201 /)
+    expect(answer.toLowerCase()).toContain('connection: close')
+    expect(await stopped).toEqual({ code: 0, signal: null })
+    expect(service.stderr).toBe('')
+    expect(await postgresProcesses(dataDir)).toEqual([])
+    expect(await readdir(dataDir)).not.toContain('offshoot.lock')
+  })
+
+  it('starts again with everything there, and without showing the key again', async () => {
+    service = startOffshoot(dataDir)
+    const again = await service.ready()
+    laterStarts.push(again.seconds)
+    expect(again.workspaceId).toBe(banner.workspaceId)
+    expect(again.text).not.toContain(key)
+    expect(again.text).not.toContain('shown this once')
+    expect(again.keyFile).toBe(banner.keyFile)
+    banner = again
+    for (const name of ['shop', 'last-minute']) {
+      expect(
+        (await request(banner.address, 'GET', databaseUrl(banner, name), { key })).status,
+      ).toBe(200)
+    }
+  })
+
+  it('gets over the sudden death of its PostgreSQL without being started again', async () => {
+    await createDatabase(banner, 'before-crash', key)
+    const [postmaster = 0] = await postgresProcesses(dataDir)
+    process.kill(postmaster, 'SIGKILL')
+    const seen = new Set<string>()
+    await until(async () => {
+      const answer = await request(banner.address, 'GET', '/user', { key })
+      const health = await request(banner.address, 'GET', '/health')
+      seen.add(`user ${answer.status}`).add(`health ${health.status}`)
+      return seen.has('user 503') && answer.status === 200 && health.status === 200
+    })
+    expect([...seen].sort()).toEqual(['health 200', 'health 503', 'user 200', 'user 503'])
+    const kept = await request(banner.address, 'GET', databaseUrl(banner, 'before-crash'), { key })
+    expect(kept.status).toBe(200)
+    expect((await createDatabase(banner, 'after-crash', key)).status).toBe(201)
+    expect(service.child.exitCode).toBeNull()
+    expect((await postgresProcesses(dataDir))[0]).not.toBe(postmaster)
+    expect(service.stderr).toContain('the embedded PostgreSQL ended by itself; starting it again')
+    expect(service.stderr).not.toContain(key)
+  })
+
+  it('stops when it is interrupted from the keyboard, too', async () => {
+    expect(await service.end('SIGINT')).toEqual({ code: 0, signal: null })
+    expect(await postgresProcesses(dataDir)).toEqual([])
+  })
+
+  it('has everything it ever acknowledged after it was killed in the middle of work', async () => {
+    service = startOffshoot(dataDir)
+    banner = await service.ready()
+    laterStarts.push(banner.seconds)
+    const acknowledged: string[] = []
+    const write = async (worker: number) => {
+      for (let number = 0; ; number++) {
+        const name = `killed-${worker}-${number}`
+        const { status } = await createDatabase(banner, name, key)
+        if (status !== 201) return
+        acknowledged.push(name)
+      }
+    }
+    const writers = [1, 2, 3].map(write)
+    await until(async () => acknowledged.length >= 25)
+    expect(await service.end('SIGKILL')).toEqual({ code: null, signal: 'SIGKILL' })
+    await Promise.all(writers)
+    service = startOffshoot(dataDir)
+    banner = await service.ready()
+    laterStarts.push(banner.seconds)
+    const dbs = `/workspaces/${banner.workspaceId}/dbs`
+    const { body } = await request(banner.address, 'GET', dbs, { key })
+    const names = body.databases.map((database: { name: string }) => database.name)
+    expect(names).toEqual(expect.arrayContaining(acknowledged))
+    const last = `/${banner.workspaceId}.local/db/${acknowledged.at(-1)}:main`
+    expect((await request(banner.address, 'GET', last, { key })).status).toBe(200)
+    await service.end('SIGTERM')
+    expect(await postgresProcesses(dataDir)).toEqual([])
+  })
+
+  it('takes the key of the settings instead of the one it made', async () => {
+    const given = 'my_own_key_1234'
+    service = startOffshoot(dataDir, { env: { OFFSHOOT_API_KEY: given } })
+    banner = await service.ready()
+    laterStarts.push(banner.seconds)
+    expect(banner.text).not.toContain(given)
+    expect((await request(banner.address, 'GET', '/user', { key: given })).status).toBe(200)
+    expect((await request(banner.address, 'GET', '/user', { key })).status).toBe(401)
+    expect(await readFile(path.join(dataDir, 'api-key'), 'utf8')).toBe(`${given}\n`)
+    const { stdout } = await run('sh', ['-c', banner.command])
+    expect(JSON.parse(stdout)).toMatchObject({ message: 'database [shop] already exists' })
+    await service.end('SIGTERM')
+  })
+
+  it('says that a later start took less than three seconds', () => {
+    expect(laterStarts.length).toBeGreaterThan(2)
+    expect(Math.min(...laterStarts)).toBeLessThan(3)
+  })
+})
+
+describe('a start that is interrupted', () => {
+  it('ends without leaving anything running', async () => {
+    const dataDir = newDataDir('interrupted')
+    const service = startOffshoot(dataDir)
+    await until(async () => (await readdir(dataDir).catch(() => [])).includes('offshoot.lock'))
+    expect(await service.end('SIGTERM')).toEqual({ code: 0, signal: null })
+    expect(await postgresProcesses(dataDir)).toEqual([])
+    expect(await readdir(dataDir)).not.toContain('offshoot.lock')
+  })
+})
+
+describe('settings that are wrong', () => {
+  it('are all named with what is allowed, before anything is touched', async () => {
+    const dataDir = newDataDir('never-made')
+    const service = startOffshoot(dataDir, {
+      env: { OFFSHOOT_PORT: 'abc', OFFSHOOT_LOG_LEVEL: 'loud', OFFSHOOT_PROT: '1' },
+    })
+    expect(await service.ended).toEqual({ code: 1, signal: null })
+    expect(service.stdout).toBe('')
+    expect(service.stderr).toBe(
+      [
+        'offshoot: the settings are wrong',
+        '  OFFSHOOT_PORT: [abc] is not a whole number from 0 to 65535',
+        '  OFFSHOOT_LOG_LEVEL: [loud] is not fatal, error, warn, info, debug, trace, silent',
+        '  OFFSHOOT_PROT: is not a setting of this version',
+        '',
+      ].join('\n'),
+    )
+    await expect(stat(dataDir)).rejects.toThrow('ENOENT')
+  })
+
+  it('are named when PostgreSQL is not where they say, without the password', async () => {
+    const service = startOffshoot(newDataDir('no-postgres'), {
+      env: { OFFSHOOT_DATABASE_URL: 'postgresql://me:hunter2@127.0.0.1:1/none' },
+    })
+    expect(await service.ended).toEqual({ code: 1, signal: null })
+    expect(service.stderr).toMatch(
+      /^offshoot: cannot start: the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: .*ECONNREFUSED/,
+    )
+    expect(service.stderr).not.toContain('hunter2')
+  })
+
+  it('are named when the data folder cannot be one', async () => {
+    const service = startOffshoot('/dev/null/data')
+    expect((await service.ended).code).toBe(1)
+    expect(service.stderr).toMatch(/^offshoot: cannot start: .*\/dev\/null/)
+    expect(service.stderr).not.toMatch(/\n\s+at /)
+  })
+})
+
+describe('the command line', () => {
+  const outcome = async (...args: string[]) => {
+    const command = runOffshoot(args)
+    const { code } = await command.ended
+    return { code, stdout: command.stdout, stderr: command.stderr }
+  }
+
+  it('prints the version', async () => {
+    const { version } = JSON.parse(
+      await readFile(new URL('../../packages/cli/package.json', import.meta.url), 'utf8'),
+    )
+    expect(await outcome('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+  })
+
+  it('prints the commands and every setting', async () => {
+    const { code, stdout } = await outcome('--help')
+    expect(code).toBe(0)
+    for (const word of ['offshoot start', 'OFFSHOOT_PORT', 'OFFSHOOT_DATABASE_URL', '6001']) {
+      expect(stdout).toContain(word)
+    }
+    expect((await outcome('start', '--help')).stdout).toBe(stdout)
+  })
+
+  it.each([
+    [['fly'], 'offshoot: [fly] is not a command; see offshoot --help\n'],
+    [['constructor'], 'offshoot: [constructor] is not a command; see offshoot --help\n'],
+    [
+      ['start', '--port', '1'],
+      'offshoot start: [--port] is not known; settings come from the environment, see offshoot --help\n',
+    ],
+  ])('refuses %j', async (args, stderr) => {
+    expect(await outcome(...args)).toEqual({ code: 2, stdout: '', stderr })
+  })
+})
+
+describe('several services on one PostgreSQL', () => {
+  it('share everything, and each goes on without the other', async () => {
+    const shared = newDataDir('shared-postgres')
+    const postgres = await startEmbedded({ dataDir: shared, log: () => undefined })
+    try {
+      const { user, password, host, port, database } = postgres.connection
+      const url =
+        `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}` +
+        `?host=${encodeURIComponent(host)}`
+      const dirs = [newDataDir('shared-1'), newDataDir('shared-2')]
+      const services = dirs.map((dataDir) =>
+        startOffshoot(dataDir, { env: { OFFSHOOT_DATABASE_URL: url } }),
+      )
+      const [one, two] = await Promise.all(services.map((service) => service.ready()))
+      if (one === undefined || two === undefined) throw new Error('both must start')
+      expect(one.text).toContain('(PostgreSQL at OFFSHOOT_DATABASE_URL)')
+      expect(one.text + two.text).not.toContain(password)
+      expect(one.workspaceId).toBe(two.workspaceId)
+      const keys = [one.key, two.key].filter((key) => key !== undefined)
+      expect(keys).toHaveLength(1)
+      const [key] = keys
+      expect((await createDatabase(one, 'shared', key)).status).toBe(201)
+      const path = databaseUrl(one, 'shared')
+      expect((await request(two.address, 'GET', path, { key })).status).toBe(200)
+      expect(await services[0]?.end('SIGTERM')).toEqual({ code: 0, signal: null })
+      expect((await request(two.address, 'GET', path, { key })).status).toBe(200)
+      expect(await services[1]?.end('SIGTERM')).toEqual({ code: 0, signal: null })
+      expect((await postgresProcesses(shared)).length).toBeGreaterThan(0)
+    } finally {
+      await postgres.stop()
+    }
+  })
+})
+
+describe.runIf(isRoot)('as another user than root', () => {
+  it('starts in a folder of its own', async () => {
+    const { uid, gid } = await account('nobody')
+    const home = path.join(folder, 'of-nobody')
+    await mkdir(home)
+    await chown(home, uid, gid)
+    // Everyone may pass through here, but not look.
+    await run('chmod', ['711', folder])
+    const dataDir = newDataDir('of-nobody/data')
+    const service = startOffshoot(dataDir, { uid, gid, cwd: home, env: { HOME: home } })
+    const banner = await service.ready()
+    const file = banner.keyFile ?? ''
+    expect(await stat(file)).toMatchObject({ uid })
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const [postmaster] = await postgresProcesses(dataDir)
+    expect((await stat(`/proc/${postmaster}`)).uid).toBe(uid)
+    expect((await createDatabase(banner, 'shop', banner.key)).status).toBe(201)
+    expect(await service.end('SIGTERM')).toEqual({ code: 0, signal: null })
+    expect(await postgresProcesses(dataDir)).toEqual([])
+  })
+
+  it('is told when the folder is not its own', async () => {
+    const { uid, gid } = await account('nobody')
+    const service = startOffshoot(path.join(folder, 'of-root'), { uid, gid, cwd: '/' })
+    expect((await service.ended).code).toBe(1)
+    expect(service.stderr).toMatch(/^offshoot: cannot start: .*of-root/)
+  })
+})
+
+async function account(name: string): Promise<{ uid: number; gid: number }> {
+  const lines = (await readFile('/etc/passwd', 'utf8')).split('\n')
+  const fields = lines.find((line) => line.startsWith(`${name}:`))?.split(':') ?? []
+  if (fields.length === 0) throw new Error(`there is no ${name}; this is ${userInfo().username}`)
+  return { uid: Number(fields[2]), gid: Number(fields[3]) }
+}

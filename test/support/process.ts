@@ -1,0 +1,192 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile, readlink, realpath } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+
+export const PROGRAM = fileURLToPath(new URL('../../packages/cli/bin/offshoot.js', import.meta.url))
+
+export interface Ended {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** The service as its users run it: a process of its own. */
+export interface OffshootProcess {
+  readonly child: ChildProcess
+  readonly stdout: string
+  readonly stderr: string
+  readonly ended: Promise<Ended>
+  /** Waits for the message that the service is ready. */
+  ready(): Promise<Banner>
+  end(signal: NodeJS.Signals): Promise<Ended>
+}
+
+/** What the service prints when it is ready. */
+export interface Banner {
+  readonly text: string
+  readonly address: string
+  readonly workspaceId: string
+  readonly key: string | undefined
+  readonly keyFile: string | undefined
+  readonly seconds: number
+  /** The command to paste. */
+  readonly command: string
+}
+
+const running = new Set<ChildProcess>()
+
+export function runOffshoot(
+  args: readonly string[],
+  options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
+): OffshootProcess {
+  const { env = {}, ...rest } = options
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('OFFSHOOT_'))
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    ...rest,
+    env: { ...Object.fromEntries(inherited), ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  running.add(child)
+  let stdout = ''
+  let stderr = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  const ended = once(child, 'close').then(([code, signal]) => {
+    running.delete(child)
+    return { code, signal } as Ended
+  })
+  return {
+    child,
+    ended,
+    get stdout() {
+      return stdout
+    },
+    get stderr() {
+      return stderr
+    },
+    async ready() {
+      let hasEnded = false
+      void ended.then(() => {
+        hasEnded = true
+      })
+      await until(async () => stdout.includes('"region"') || hasEnded)
+      if (hasEnded) throw new Error(`the service ended instead of starting: ${stderr}`)
+      return parseBanner(stdout)
+    },
+    async end(signal) {
+      child.kill(signal)
+      return ended
+    },
+  }
+}
+
+/** Starts the service with the embedded PostgreSQL in a folder, on a port that is free. */
+export function startOffshoot(
+  dataDir: string,
+  options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
+): OffshootProcess {
+  const env = { OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: dataDir, ...options.env }
+  return runOffshoot(['start'], { ...options, env })
+}
+
+function parseBanner(text: string): Banner {
+  const value = (name: string) => new RegExp(`^  ${name} +(\\S+)`, 'm').exec(text)?.[1]
+  return {
+    text,
+    address: value('API') ?? '',
+    workspaceId: /\/([^/.]+)\.[^/]+\/db\/\.\.\./.exec(text)?.[1] ?? '',
+    key: value('API key'),
+    keyFile: value('Key file'),
+    seconds: Number(/ready in ([\d.]+) s/.exec(text)?.[1]),
+    command: text.split('Create a database:\n')[1] ?? '',
+  }
+}
+
+/** Ends what a failed test has left running. */
+export async function endAll(dataDirs: readonly string[]): Promise<void> {
+  for (const child of running) child.kill('SIGKILL')
+  for (const dataDir of dataDirs) {
+    for (const pid of await postgresProcesses(dataDir)) kill(pid, 'SIGKILL')
+  }
+}
+
+/** The processes of the PostgreSQL in a data folder, the first of them its parent. */
+export async function postgresProcesses(dataDir: string): Promise<number[]> {
+  const cluster = path.join(await realpath(dataDir).catch(() => dataDir), 'postgres')
+  const pidFile = path.join(cluster, 'postmaster.pid')
+  const recorded = Number((await readFile(pidFile, 'utf8').catch(() => '0')).split('\n')[0])
+  const names = await readdir('/proc').catch(() => [])
+  const inCluster = await Promise.all(
+    names
+      .filter((name) => /^\d+$/.test(name))
+      .map(async (name) => {
+        const folder = await readlink(`/proc/${name}/cwd`).catch(() => '')
+        return folder === cluster ? [Number(name)] : []
+      }),
+  )
+  const parents = recorded > 0 && kill(recorded, 0) ? [recorded] : []
+  return [...new Set([...parents, ...inCluster.flat()])]
+}
+
+function kill(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    process.kill(pid, signal)
+    return true
+  } catch {
+    return false
+  }
+}
+
+export async function until(condition: () => Promise<boolean>, timeoutMs = 40_000): Promise<void> {
+  const end = performance.now() + timeoutMs
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`waited ${timeoutMs} ms for ${condition}`)
+    await delay(20)
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+export interface HttpAnswer {
+  readonly status: number
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  readonly body: any
+}
+
+/** One request over HTTP; a connection that is refused has the status 0. */
+export async function request(
+  address: string,
+  method: string,
+  url: string,
+  options: { key?: string | undefined; body?: unknown } = {},
+): Promise<HttpAnswer> {
+  try {
+    const response = await fetch(`${address}${url}`, {
+      method,
+      headers: {
+        ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
+        ...(options.body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+    })
+    const text = await response.text()
+    return { status: response.status, body: text === '' ? undefined : JSON.parse(text) }
+  } catch (error) {
+    if (error instanceof SyntaxError) throw error
+    return { status: 0, body: undefined }
+  }
+}
