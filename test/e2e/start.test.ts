@@ -253,7 +253,8 @@ describe('a start that is interrupted', () => {
   it('ends without leaving anything running', async () => {
     const dataDir = newDataDir('interrupted')
     const service = startOffshoot(dataDir)
-    await until(async () => (await readdir(dataDir).catch(() => [])).includes('offshoot.lock'))
+    const lock = path.join(dataDir, 'offshoot.lock')
+    await until(() => stat(lock).then(Boolean, () => false))
     expect(await service.end('SIGTERM')).toEqual({ code: 0, signal: null })
     expect(await postgresProcesses(dataDir)).toEqual([])
     expect(await readdir(dataDir)).not.toContain('offshoot.lock')

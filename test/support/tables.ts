@@ -1,4 +1,4 @@
-import type { Column } from '../../packages/contract/src/schema.js'
+import type { Column } from '@offshoot/contract/schema'
 import { createDatabase } from './people.js'
 import type { Answer, CallOptions, TestService } from './service.js'
 

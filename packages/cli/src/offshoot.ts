@@ -1,10 +1,9 @@
 import { version } from '@offshoot/server/version'
 import { help } from './help.js'
-import { start } from './start.js'
 
-/** One entry per command; each resolves with the exit code. */
+/** One entry per command; each resolves with the exit code. What a command needs is loaded for it. */
 const COMMANDS: Readonly<Record<string, (args: readonly string[]) => Promise<number>>> = {
-  start,
+  start: async (args) => (await import('./start.js')).start(args),
 }
 
 export async function run(args: readonly string[]): Promise<number> {

@@ -9,6 +9,7 @@ import { Lifecycle } from './http/lifecycle.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { Database } from './postgres/database.js'
 import { acquireDataLock } from './postgres/embedded/data-lock.js'
+import { isUnreachable } from './postgres/failures.js'
 import { migrate } from './postgres/migrate.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
 import { startMessage } from './start-message.js'
@@ -16,6 +17,7 @@ import { version } from './version.js'
 
 /** How long requests that are running may go on after the process was asked to stop. */
 const DRAIN_MS = 30_000
+const IDLE_CHECK_MS = 100
 
 /** Runs the service until it is told to stop. Resolves with the exit code. */
 export async function main(): Promise<number> {
@@ -34,13 +36,13 @@ export async function main(): Promise<number> {
     await serve(config, { startedAt, stopping, cleanUps })
     return 0
   } catch (error) {
-    process.stderr.write(`offshoot: cannot start: ${explain(error)}\n`)
+    process.stderr.write(`offshoot: cannot start: ${explain(error, config)}\n`)
     return 1
   } finally {
     // Last in, first out: requests, then connections, then PostgreSQL, then the folder.
     for (const cleanUp of cleanUps.reverse()) {
       await cleanUp().catch((error: unknown) => {
-        process.stderr.write(`offshoot: while stopping: ${explain(error)}\n`)
+        process.stderr.write(`offshoot: while stopping: ${explain(error, config)}\n`)
       })
     }
   }
@@ -132,9 +134,11 @@ async function connectPostgres(
 
 /** Lets running requests finish, up to a limit. */
 async function close(app: FastifyInstance): Promise<void> {
-  const timer = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS)
+  const idle = setInterval(() => app.server.closeIdleConnections(), IDLE_CHECK_MS)
+  const late = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS)
   await app.close()
-  clearTimeout(timer)
+  clearInterval(idle)
+  clearTimeout(late)
 }
 
 /** Resolves at the first request to stop; a second one ends the process at once. */
@@ -158,15 +162,20 @@ function addressOf(app: FastifyInstance, host: string): string {
   return `http://${name}:${port}`
 }
 
-function explain(error: unknown): string {
-  const { code, message, port } = error as { code?: string; message?: string; port?: number }
+function explain(error: unknown, config: Config): string {
+  const { code, port } = error as { code?: string; port?: number }
+  // An error of several attempts to connect has no message of its own.
+  const message = (error as Error).message || code || String(error)
   if (code === 'EADDRINUSE') {
     return `port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT`
   }
   if (code === 'EACCES' && port !== undefined) {
     return `port ${port} needs more rights: set OFFSHOOT_PORT to a number above 1023`
   }
-  return message ?? String(error)
+  if (config.databaseUrl !== null && isUnreachable(error)) {
+    return `the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: ${message}`
+  }
+  return message
 }
 
 function indent(text: string): string {

@@ -1,5 +1,6 @@
 import type { Database } from './database.js'
 import { catalogue } from './migrations/001-catalogue.js'
+import { branching } from './migrations/002-branching.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -10,7 +11,10 @@ interface Migration {
 }
 
 /** In order, forward only, never edited after a release. */
-const MIGRATIONS: readonly Migration[] = [{ number: 1, name: 'catalogue', statements: catalogue }]
+const MIGRATIONS: readonly Migration[] = [
+  { number: 1, name: 'catalogue', statements: catalogue },
+  { number: 2, name: 'branching', statements: branching },
+]
 
 /** Any number will do, as long as every version of Offshoot uses the same one. */
 const LOCK_KEY = 6_001_001

@@ -54,6 +54,9 @@ export async function createHeap(
       id text collate "C" not null${join([sql``, ...definitions], '')},
       primary key (id, until)
     )`)
+  // What changed since a fork is found by its epoch. A branch that was never forked pays nothing.
+  await transaction.query(sql`create index on ${heapName(row.id)} (epoch) where epoch > 1`)
+  await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
   for (const shape of shapes) await createUniqueIndexes(transaction, row.id, shape)
 }
 

@@ -16,6 +16,11 @@ export const guardsPlugin = fastifyPlugin(
         ? new AppError('starting', 'the server is starting')
         : new AppError('draining', 'the server is shutting down')
     })
+    app.addHook('onSend', (_request, reply, _payload, done) => {
+      // A connection that is kept would keep the process from ending.
+      if (options.lifecycle.state === 'draining') reply.header('connection', 'close')
+      done()
+    })
     app.addHook('onResponse', async (request, reply) => {
       request.log.debug(
         {
