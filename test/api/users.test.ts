@@ -53,6 +53,18 @@ describe('PUT user', () => {
     expect((await getUser(user.key)).body.email).toBe(user.email)
   })
 
+  it('takes each field up to its limit', async () => {
+    const user = await createUser(service, 'put-limits')
+    const fields = {
+      email: `${'a'.repeat(242)}@example.com`,
+      fullname: '🍎'.repeat(2048),
+      image: 'x'.repeat(2048),
+    }
+    const answer = await service.call('PUT', '/user', { body: fields, key: user.key })
+    expect(answer.status).toBe(200)
+    expect((await getUser(user.key)).body).toEqual({ id: user.id, ...fields })
+  })
+
   it('lets a user change the case of its own e-mail', async () => {
     const user = await createUser(service, 'put-case')
     const body = { email: 'PUT-CASE@example.com', fullname: 'x', image: '' }

@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
 import {
   BranchNameSchema,
+  BranchPatternSchema,
   DatabaseBranchNameSchema,
   DatabaseNameSchema,
   DateTimeSchema,
@@ -39,6 +40,25 @@ export const StartedFromSchema = Type.Object(
 )
 export type StartedFrom = Static<typeof StartedFromSchema>
 
+const TtlSchema = Type.Integer({
+  title: 'TTL',
+  description: 'Seconds that the branch lives on after each use.',
+  minimum: 1,
+  maximum: LIMITS.ttlSecondsMax,
+  examples: [86_400],
+})
+
+const ProtectedSchema = Type.Boolean({
+  description: 'Refuses deletion and direct schema edits; nor does a protected branch expire.',
+})
+
+/** How long a branch lives, where it is shown. What is not set is left out. */
+const lifeFields = {
+  expiresAt: Type.Optional(DateTimeSchema),
+  ttl: Type.Optional(TtlSchema),
+  protected: Type.Optional(ProtectedSchema),
+}
+
 export const BranchSchema = Type.Object(
   {
     databaseName: DatabaseNameSchema,
@@ -49,6 +69,7 @@ export const BranchSchema = Type.Object(
     lastMigrationID: Type.String({ examples: ['mig_d2m4o9k8v3q1t7h5n6c0'] }),
     metadata: BranchMetadataSchema,
     startedFrom: Type.Optional(StartedFromSchema),
+    ...lifeFields,
     schema: Type.Ref('Schema'),
   },
   { $id: 'Branch', title: 'Branch' },
@@ -63,10 +84,65 @@ export const CreateBranchSchema = Type.Object(
       Type.Boolean({ description: '`false` starts the branch with the schema alone.' }),
     ),
     metadata: Type.Optional(BranchMetadataSchema),
+    ...lifeFields,
   },
-  { ...closed, title: 'CreateBranch', examples: [{ from: 'main' }] },
+  {
+    ...closed,
+    title: 'CreateBranch',
+    description:
+      'The first rule of the database that matches the name supplies what is left out. The branch ' +
+      'ends at `expiresAt`, or `ttl` seconds after its last use; both together are refused.',
+    examples: [{ from: 'main' }, { from: 'main', ttl: 86_400 }],
+  },
 )
 export type CreateBranch = Static<typeof CreateBranchSchema>
+
+export const UpdateBranchSchema = Type.Object(
+  {
+    expiresAt: Type.Optional(Type.Union([DateTimeSchema, Type.Null()])),
+    ttl: Type.Optional(Type.Union([TtlSchema, Type.Null()])),
+    protected: Type.Optional(ProtectedSchema),
+  },
+  {
+    ...closed,
+    title: 'UpdateBranch',
+    description: 'null takes the expiry away. `expiresAt` replaces `ttl`, and the reverse.',
+    minProperties: 1,
+    examples: [{ ttl: 86_400 }, { expiresAt: null, protected: true }],
+  },
+)
+export type UpdateBranch = Static<typeof UpdateBranchSchema>
+
+export const BranchRuleSchema = Type.Object(
+  {
+    pattern: BranchPatternSchema,
+    from: Type.Optional(BranchNameSchema),
+    ttl: Type.Optional(TtlSchema),
+    data: Type.Optional(
+      Type.Boolean({ description: '`false` starts branches with the schema alone.' }),
+    ),
+    protected: Type.Optional(ProtectedSchema),
+  },
+  { ...closed, title: 'BranchRule', description: 'What new branches get by their name.' },
+)
+export type BranchRule = Static<typeof BranchRuleSchema>
+
+export const BranchRulesSchema = Type.Object(
+  { rules: Type.Array(BranchRuleSchema, { maxItems: LIMITS.branchRulesMax }) },
+  {
+    ...closed,
+    title: 'BranchRules',
+    description: 'The first rule whose pattern matches the name of a new branch is the one used.',
+    examples: [
+      {
+        rules: [
+          { pattern: 'preview-*', from: 'staging', ttl: 86_400 },
+          { pattern: 'release-*', protected: true },
+        ],
+      },
+    ],
+  },
+)
 
 export const CreatedBranchSchema = Type.Object(
   {
@@ -87,6 +163,7 @@ export const BranchListSchema = Type.Object(
         createdAt: DateTimeSchema,
         default: Type.Boolean(),
         from: Type.Optional(BranchNameSchema),
+        ...lifeFields,
       }),
     ),
   },
@@ -139,13 +216,26 @@ export const GitBranchQuerySchema = Type.Object({ gitBranch: GitBranchSchema })
 export const ResolveBranchQuerySchema = Type.Object({
   gitBranch: Type.Optional(GitBranchSchema),
   fallbackBranch: Type.Optional(BranchNameSchema),
+  create: Type.Optional(
+    Type.Boolean({
+      description:
+        'Creates and maps a branch for `gitBranch` when there is none, from `fallbackBranch` when ' +
+        'that exists. Needs a key that can write.',
+    }),
+  ),
 })
 
 export const ResolvedBranchSchema = Type.Object(
   {
     branch: BranchNameSchema,
     reason: Type.Object({
-      code: Type.Enum(['FOUND_IN_MAPPING', 'BRANCH_EXISTS', 'FALLBACK_BRANCH', 'DEFAULT_BRANCH']),
+      code: Type.Enum([
+        'FOUND_IN_MAPPING',
+        'BRANCH_EXISTS',
+        'BRANCH_CREATED',
+        'FALLBACK_BRANCH',
+        'DEFAULT_BRANCH',
+      ]),
       message: Type.String(),
     }),
   },

@@ -29,7 +29,11 @@ export const ERROR_CODES = {
   request_timeout: [408, 'The request did not arrive in time.'],
   conflict: [409, 'The request contradicts the present state; the message says how.'],
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
+  protected_branch: [409, 'The branch is protected: it is not deleted, and its schema not edited.'],
   only_owner: [409, 'A workspace must keep at least one owner.'],
+  merge_conflict: [409, 'Both branches changed the same; the conflicts are listed.'],
+  no_source: [409, 'The branch was not forked from another one, or that one is gone.'],
+  unrelated_branches: [409, 'The two branches have no common past.'],
   retry_limit: [409, 'Other requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
   payload_too_large: [413, 'The request is larger than the limit.'],
@@ -66,17 +70,24 @@ export class AppError extends Error {
   readonly code: ErrorCode
   readonly status: number
   readonly errors: readonly FaultEntry[] | undefined
+  /** More fields of the answer. */
+  readonly details: Readonly<Record<string, unknown>> | undefined
 
   constructor(
     code: ErrorCode,
     message: string,
-    options: { cause?: unknown; errors?: readonly FaultEntry[] } = {},
+    options: {
+      cause?: unknown
+      errors?: readonly FaultEntry[]
+      details?: Readonly<Record<string, unknown>>
+    } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause })
     this.name = 'AppError'
     this.code = code
     this.status = ERROR_CODES[code][0]
     this.errors = options.errors
+    this.details = options.details
   }
 }
 
@@ -98,6 +109,12 @@ export const ErrorBodySchema = Type.Object(
       ),
     ),
     status: Type.Optional(Type.Integer()),
+    conflicts: Type.Optional(
+      Type.Array(Type.Object({}, { additionalProperties: true }), {
+        description: 'Of a merge: what both branches changed.',
+      }),
+    ),
+    conflictCount: Type.Optional(Type.Integer()),
   },
   {
     $id: 'Error',

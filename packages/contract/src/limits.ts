@@ -8,6 +8,10 @@ export const LIMITS = {
   labelLengthMax: 2048,
   /** Labels in a branch's metadata. */
   labelsMax: 100,
+  /** Seconds that a branch lives on after each use: ten years. */
+  ttlSecondsMax: 10 * 365 * 24 * 60 * 60,
+  /** Rules for new branches of one database. */
+  branchRulesMax: 100,
   keysPerUserMax: 40,
   workspacesPerUserMax: 1000,
   databasesPerWorkspaceMax: 10_000,

@@ -32,6 +32,15 @@ export const BranchNameSchema = name('BranchName', 'Name of a branch.', 'main')
 export const TableNameSchema = name('TableName', 'Name of a table.', 'users')
 export const ColumnNameSchema = name('ColumnName', 'Name of a column.', 'email')
 
+export const BranchPatternSchema = Type.String({
+  title: 'BranchPattern',
+  description: 'A branch name; `*` stands for any run of characters.',
+  minLength: 1,
+  maxLength: LIMITS.nameLengthMax,
+  pattern: '^[a-zA-Z0-9_\\-~*]+$',
+  examples: ['preview-*'],
+})
+
 /** `{database}:{branch}`, both of them names. */
 export const DATABASE_BRANCH_PATTERN = '^[a-zA-Z0-9_\\-~]{1,255}:[a-zA-Z0-9_\\-~]{1,255}$'
 

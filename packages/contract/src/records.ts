@@ -14,7 +14,11 @@ export const ColumnsQuerySchema = Type.Object({
 })
 
 const IfVersionSchema = Type.Optional(
-  Type.Integer({ minimum: 0, description: 'The version that the record must have.' }),
+  Type.Integer({
+    minimum: 0,
+    maximum: Number.MAX_SAFE_INTEGER,
+    description: 'The version that the record must have.',
+  }),
 )
 
 export const RecordParamsSchema = Type.Object({

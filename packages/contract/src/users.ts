@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
 import {
+  BranchPatternSchema,
   DatabaseNameSchema,
   DateTimeSchema,
   EmailSchema,
@@ -55,17 +56,7 @@ export const KeyScopeSchema = Type.Object(
   {
     workspaces: Type.Optional(Type.Array(WorkspaceIdSchema, { minItems: 1, maxItems: 100 })),
     databases: Type.Optional(Type.Array(DatabaseNameSchema, { minItems: 1, maxItems: 100 })),
-    branches: Type.Optional(
-      Type.Array(
-        Type.String({
-          description: 'A branch name; `*` stands for any run of characters.',
-          minLength: 1,
-          maxLength: LIMITS.nameLengthMax,
-          pattern: '^[a-zA-Z0-9_\\-~*]+$',
-        }),
-        { minItems: 1, maxItems: 100 },
-      ),
-    ),
+    branches: Type.Optional(Type.Array(BranchPatternSchema, { minItems: 1, maxItems: 100 })),
     access: Type.Optional(Type.Enum(['read', 'write'])),
   },
   {

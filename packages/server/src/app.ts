@@ -9,6 +9,7 @@ import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { guardsPlugin } from './http/plugins/guards.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
+import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
@@ -61,6 +62,7 @@ export async function buildApp(
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
+    await protectedApp.register(branchChangeRoutes(services))
     await protectedApp.register(schemaRoutes(services))
   })
   await app.register(async (dataApp) => {

@@ -141,6 +141,8 @@ const FIXED_LIMITS: ReadonlySet<LimitName> = new Set<LimitName>([
   'gitBranchLengthMax',
   'labelLengthMax',
   'labelsMax',
+  'ttlSecondsMax',
+  'branchRulesMax',
   'vectorDimensionMin',
   'vectorDimensionMax',
   'filesPerArrayMax',

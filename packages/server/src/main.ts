@@ -2,10 +2,12 @@ import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
+import { startBackground } from './background.js'
 import { type Config, ConfigError, readConfig } from './config.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { Sessions } from './domain/records/session.js'
 import { Lifecycle } from './http/lifecycle.js'
+import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { Database } from './postgres/database.js'
 import { acquireDataLock } from './postgres/embedded/data-lock.js'
@@ -67,17 +69,15 @@ async function serve(
     statementTimeoutMs: config.limits.requestTimeoutMs,
     onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
   })
-  const app = await buildApp(
-    {
-      database,
-      sessions: new Sessions(database, config.limits),
-      lifecycle,
-      limits: config.limits,
-      regions: config.regions,
-      publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
-    },
-    { logLevel: config.logLevel },
-  )
+  const services: Services = {
+    database,
+    sessions: new Sessions(database, config.limits),
+    lifecycle,
+    limits: config.limits,
+    regions: config.regions,
+    publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
+  }
+  const app = await buildApp(services, { logLevel: config.logLevel })
   cleanUps.push(
     () => database.close(),
     () => close(app),
@@ -91,6 +91,8 @@ async function serve(
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey
   if (key !== null) await writeKeyFile(config.dataDir, key)
+  const background = startBackground(services, app.log)
+  cleanUps.push(() => background.stop())
   lifecycle.enter('ready')
 
   process.stdout.write(

@@ -1,7 +1,7 @@
-import type { Database } from '../postgres/database.js'
+import type { Database, Queryable } from '../postgres/database.js'
 import { runTransaction } from '../postgres/run-transaction.js'
 import { newUserId, newWorkspaceId } from './ids.js'
-import { insertKey, updateKeySecret } from './keys/queries.js'
+import { findKeyUserId, insertKey, updateKeySecret } from './keys/queries.js'
 import { hashSecret, newApiKey } from './secrets.js'
 import { FIRST_KEY_NAME } from './users/operations.js'
 import { findFirstUser, insertUser } from './users/queries.js'
@@ -29,13 +29,7 @@ export async function prepareFirstStart(
     const { apiKey } = options
     const user = await findFirstUser(transaction)
     if (user !== undefined) {
-      if (apiKey !== null) {
-        await updateKeySecret(transaction, {
-          userId: user.id,
-          name: FIRST_KEY_NAME,
-          hash: hashSecret(apiKey),
-        })
-      }
+      if (apiKey !== null) await takeKey(transaction, user.id, apiKey)
       const [workspace] = await listWorkspaces(transaction, user.id)
       return { newKey: undefined, workspaceId: workspace?.id }
     }
@@ -54,4 +48,15 @@ export async function prepareFirstStart(
     await insertMember(transaction, { workspaceId, userId, role: 'owner' })
     return { newKey: key, workspaceId }
   })
+}
+
+/** A secret that the user has under any name is left there: no two keys can share one. */
+async function takeKey(transaction: Queryable, userId: string, apiKey: string): Promise<void> {
+  const hash = hashSecret(apiKey)
+  const holder = await findKeyUserId(transaction, hash)
+  if (holder === undefined) {
+    await updateKeySecret(transaction, { userId, name: FIRST_KEY_NAME, hash })
+  } else if (holder !== userId) {
+    throw new Error('OFFSHOOT_API_KEY: is the key of another user; choose another one')
+  }
 }

@@ -6,21 +6,24 @@ import {
   resolveBranch,
 } from '../domain/access/resolve.js'
 import type { Need } from '../domain/access/scope.js'
+import { renewExpiry } from '../domain/branches/renew-expiry.js'
 import type { Database } from '../postgres/database.js'
 
 /** What a data-plane request is about, from its address and its key. */
 export function addressed(database: Database) {
   return {
-    branchOf(
+    async branchOf(
       request: FastifyRequest<{ Params: { databaseBranch: string } }>,
       need: Need,
       databaseBranch = request.params.databaseBranch,
     ): Promise<BranchAccess> {
-      return resolveBranch(database, request.principal, {
+      const branch = await resolveBranch(database, request.principal, {
         address: request.workspaceAddress,
         ...splitDatabaseBranch(databaseBranch),
         need,
       })
+      await renewExpiry(database, branch)
+      return branch
     },
     databaseOf(request: FastifyRequest, databaseName: string, need: Need): Promise<DatabaseAccess> {
       return resolveAddressedDatabase(database, request.principal, {

@@ -120,7 +120,29 @@ describe('prepareFirstStart', () => {
     expect(after).toHaveLength(1)
     expect(after[0]).not.toEqual(before)
     await prepareFirstStart(database, { apiKey: null })
+    await prepareFirstStart(database, { apiKey: 'off_two_two' })
     expect(await hashes()).toEqual(after)
+    await database.close()
+    await fresh.close()
+  })
+
+  it('leaves the key of the settings where the administrator has it, and takes no one else’s', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    await migrate(database)
+    await prepareFirstStart(database, { apiKey: 'off_one_one' })
+    const keys = async () =>
+      (await fresh.pool.query('select user_id, name from offshoot.api_keys order by name')).rows
+    await fresh.pool.query(`update offshoot.api_keys set name = 'ci'`)
+    const before = await keys()
+    await prepareFirstStart(database, { apiKey: 'off_one_one' })
+    expect(await keys()).toEqual(before)
+    await fresh.pool.query(`
+      insert into offshoot.users (id, email, fullname, image) values ('usr_x', 'x', 'x', '')`)
+    await fresh.pool.query(`update offshoot.api_keys set user_id = 'usr_x'`)
+    await expect(prepareFirstStart(database, { apiKey: 'off_one_one' })).rejects.toThrow(
+      'OFFSHOOT_API_KEY: is the key of another user; choose another one',
+    )
     await database.close()
     await fresh.close()
   })

@@ -72,7 +72,8 @@ export function joinVisible(
   const arms = listArms(layout, codec.table.id)
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
-  if (arms.length === 1 && only?.level === 0) {
+  const hasAll = codec.physical.every((column) => only?.columnIds.has(column.id))
+  if (arms.length === 1 && only?.level === 0 && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }
   if (arms.length === 0) {

@@ -47,15 +47,17 @@ interface LevelRow {
   readonly heaps: { id: number; tableId: number; columnIds: number[] }[] | null
 }
 
+/** `hidden`: also of a branch that is deleted, or was never meant to be seen. */
 export async function findLayout(
   database: Queryable,
   branchId: string,
+  options: { hidden?: boolean } = {},
 ): Promise<Layout | undefined> {
   const rows = await database.query<LevelRow>(sql`
     with recursive chain as (
       select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
       from offshoot.branches b
-      where b.id = ${branchId} and b.deleted_at is null
+      where b.id = ${branchId} and (b.deleted_at is null or ${options.hidden ?? false})
       union all
       select c.depth + 1, p.id, p.parent_id, p.fork_epoch, c.fork_epoch
       from chain c

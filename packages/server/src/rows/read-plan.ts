@@ -35,9 +35,10 @@ export interface ReadPlan {
 }
 
 interface LinkPlan {
-  readonly name: string
   /** Index into the physical columns. */
   readonly column: number
+  /** Position of the link itself in the texts of the projection. */
+  readonly position: number
   readonly plan: ReadPlan
 }
 
@@ -47,6 +48,8 @@ const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'up
 
 /** How many records a path may lead through. */
 const LINK_DEPTH_MAX = 10
+/** PostgreSQL selects at most 1664 values. */
+const VALUES_MAX = 1600
 
 /** Resolves `columns` of a request. `*` alone stands for all own columns. */
 export function planRead(
@@ -64,49 +67,32 @@ export function planRead(
     let wantsId = false
     let wantsMetadata = false
     for (const path of paths) {
-      const [first = '', ...rest] = path.split('.')
+      const names = path.split('.')
       if (path === '*' && depth === 0) {
         wantsId = true
         wantsMetadata = true
       }
+      const link = linkIn(at, names)
       if (path === 'id') wantsId = true
-      else if (isMetadata(first, rest)) wantsMetadata = true
-      else if (rest.length > 0 && isLink(at, first)) {
-        linked.set(first, [...(linked.get(first) ?? []), rest.join('.')])
-      } else own.push(path)
+      else if (isMetadata(names)) wantsMetadata = true
+      else if (link === undefined) own.push(path)
+      // A link that is named without a path is expanded in full; `*` leaves links as they are.
+      else linked.set(link.path, [...(linked.get(link.path) ?? []), link.rest || '*'])
     }
-    // A link that is named without a path is expanded in full; `*` leaves links as they are.
-    for (const path of own.filter((name) => isLink(at, name))) {
-      linked.set(path, [...(linked.get(path) ?? []), '*'])
-    }
-    const projection = project(
-      at,
-      own.filter((name) => !linked.has(name)),
-      prefix,
-    )
-    const expanded = new Set(linked.keys())
-    const fields = projection.fields.filter(
-      (field) => !expanded.has(JSON.parse(field.firstKey.slice(0, -1)) as string),
-    )
+    const projection = project(at, [...own, ...linked.keys()], prefix)
     position += METADATA_COUNT + projection.columns.length
-    const links = [...linked].flatMap(([name, inner]): LinkPlan[] => {
-      const column = at.indexes.get(name) ?? -1
+    const links = [...linked].flatMap(([path, inner]): LinkPlan[] => {
+      const column = at.indexes.get(path) ?? -1
       const tableId = at.physical[column]?.column.link?.tableId ?? -1
       const target = lookup.tableById(tableId)
       if (target === undefined || depth === LINK_DEPTH_MAX) {
-        faults.push(new Fault(`column [${prefix}${name}]: cannot be expanded`))
+        faults.push(new Fault(`column [${prefix}${path}]: cannot be expanded`))
         return []
       }
-      return [{ name, column, plan: plan(target, inner, `${prefix}${name}.`, depth + 1) }]
+      const linkPlan = plan(target, inner, `${prefix}${path}.`, depth + 1)
+      return [{ column, position: projection.columns.indexOf(column), plan: linkPlan }]
     })
-    return {
-      codec: at,
-      projection: { ...projection, fields },
-      links,
-      offset,
-      wantsId,
-      wantsMetadata,
-    }
+    return { codec: at, projection, links, offset, wantsId, wantsMetadata }
   }
 
   function project(at: TableCodec, paths: readonly string[], prefix: string): Projection {
@@ -121,18 +107,31 @@ export function planRead(
   }
 
   const root = plan(codec, columns, '', 0)
+  if (position > VALUES_MAX) {
+    faults.push(new Fault(`more than ${VALUES_MAX} values of a record cannot be read at once`))
+  }
   return faults.length > 0 ? faults : root
 }
 
-function isMetadata(first: string, rest: readonly string[]): boolean {
+function isMetadata([first, ...rest]: readonly string[]): boolean {
   if (first !== 'xata' && first !== 'service') return false
   return (
     rest.length === 0 || (rest.length === 1 && METADATA_PATHS.has(rest[0] ?? '')) || rest[0] === '*'
   )
 }
 
-function isLink(codec: TableCodec, name: string): boolean {
-  return codec.physical[codec.indexes.get(name) ?? -1]?.column.type === 'link'
+/** The first link that a path meets, be it inside an object, and what follows it. */
+function linkIn(
+  codec: TableCodec,
+  names: readonly string[],
+): { path: string; rest: string } | undefined {
+  for (let length = 1; length <= names.length; length++) {
+    const path = names.slice(0, length).join('.')
+    const column = codec.physical[codec.indexes.get(path) ?? -1]?.column
+    if (column === undefined) return undefined
+    if (column.type === 'link') return { path, rest: names.slice(length).join('.') }
+  }
+  return undefined
 }
 
 /** Reads the record of one id (slot 0). */
@@ -206,15 +205,41 @@ function writeMembers(
     start === METADATA_COUNT && plan.links.length === 0
       ? row.slice(start)
       : row.slice(start, start + projection.columns.length)
-  const own = decodeFields(projection.fields, texts)
+  const own =
+    plan.links.length === 0
+      ? decodeFields(projection.fields, texts)
+      : writeFields(
+          projection.fields,
+          texts,
+          new Map(plan.links.map((link) => [link.position, link])),
+        )
   if (own !== '') members.push(own)
-  for (const link of plan.links) {
-    // Links are no foreign keys: a record that is gone is left out.
-    if (row[link.plan.offset] === null) continue
-    members.push(`${JSON.stringify(link.name)}:${writeRecord(link.plan, row, form)}`)
-  }
   if (include.metadata) members.push(writeMetadata(row, offset, form))
   return members.join(',')
+
+  /** As `decodeFields` does, with the records that links lead to. */
+  function writeFields(
+    fields: Projection['fields'],
+    texts: Row,
+    links: ReadonlyMap<number, LinkPlan>,
+  ): string {
+    const written = fields.flatMap((field): string[] => {
+      const text = texts[field.position]
+      if (text === null || text === undefined) return []
+      const link = links.get(field.position)
+      if (link !== undefined) {
+        // Links are no foreign keys: a record that is gone is left out.
+        if (row[link.plan.offset] === null) return []
+        return [`${field.firstKey}${writeRecord(link.plan, row, form)}`]
+      }
+      return [
+        field.nested === undefined
+          ? `${field.firstKey}${field.codec.decode(text)}`
+          : `${field.firstKey}{${writeFields(field.nested, texts, links)}}`,
+      ]
+    })
+    return written.join(',')
+  }
 }
 
 /** `"service":{...}` from a row whose metadata starts at the offset. */

@@ -64,7 +64,7 @@ export function compileTableStatements(
     const labels = columns.map((index) => sql`, ${names[index] ?? empty}`)
     return sql`
       u as (
-        select * from unnest(${IDS}::text[], ${IF_VERSIONS}::integer[]${join([empty, ...arrays], '')})
+        select * from unnest(${IDS}::text[], ${IF_VERSIONS}::bigint[]${join([empty, ...arrays], '')})
           as u (id, if_version${join([empty, ...labels], '')})
       )`
   }

@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Role } from '@offshoot/contract/workspaces'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { isLive } from '../branches/is-live.js'
 import type { Principal } from './principal.js'
 import {
   type Need,
@@ -34,6 +35,26 @@ export interface DatabaseAccess extends WorkspaceAccess {
 export interface BranchAccess extends DatabaseAccess {
   readonly branchId: string
   readonly branchName: string
+}
+
+/** When a branch ends, by the clock of this process. */
+export interface BranchExpiry {
+  readonly atMs: number
+  /** Each use moves the expiry this far ahead; undefined: it stays where it is. */
+  readonly ttlMs: number | undefined
+}
+
+/** A branch as it was found by its name. */
+export interface FoundBranch extends BranchAccess {
+  /** undefined: it does not end by itself. */
+  readonly expiry: BranchExpiry | undefined
+}
+
+interface FoundRow {
+  readonly branchId: string
+  readonly isProtected: boolean
+  readonly remainingMs: number | null
+  readonly ttlSeconds: number | null
 }
 
 /** How a data-plane address names its workspace; undefined when it does not. */
@@ -120,19 +141,29 @@ export async function resolveBranch(
     branchName: string
     need: Need
   },
-): Promise<BranchAccess> {
+): Promise<FoundBranch> {
   const { branchName } = options
   const access = await resolveAddressedDatabase(database, principal, options)
   const [row] = scopeReachesBranch(principal.scope, branchName)
-    ? await database.query<{ branchId: string }>(sql`
-        select id as "branchId"
+    ? await database.query<FoundRow>(sql`
+        select id as "branchId", protected as "isProtected", ttl_seconds as "ttlSeconds",
+          (extract(epoch from expires_at - now()) * 1000)::float8 as "remainingMs"
         from offshoot.branches
-        where database_id = ${access.databaseId} and name = ${branchName} and deleted_at is null`)
+        where database_id = ${access.databaseId} and name = ${branchName} and ${isLive}`)
     : []
   if (row === undefined) {
     throw new AppError('branch_not_found', `branch [${branchName}] not found`)
   }
-  return { ...access, branchId: row.branchId, branchName }
+  return { ...access, branchId: row.branchId, branchName, expiry: toExpiry(row) }
+}
+
+function toExpiry({ isProtected, remainingMs, ttlSeconds }: FoundRow): BranchExpiry | undefined {
+  if (remainingMs === null) return undefined
+  return {
+    // Protection suspends the expiry, but a use still moves it.
+    atMs: isProtected ? Number.POSITIVE_INFINITY : Date.now() + remainingMs,
+    ttlMs: ttlSeconds === null ? undefined : ttlSeconds * 1000,
+  }
 }
 
 async function findOnlyWorkspace(

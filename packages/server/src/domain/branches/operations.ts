@@ -5,6 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
+import { deleteMergeBases } from './merge-base.js'
 import {
   type BranchRow,
   deleteGitBranchesOf,
@@ -57,6 +58,7 @@ export async function removeBranch(
   }
   await runTransaction(database, async (transaction) => {
     await deleteGitBranchesOf(transaction, access.branchId)
+    await deleteMergeBases(transaction, access.branchId)
     if (!(await updateBranchDeleted(transaction, access.branchId))) throw branchNotFound(access)
     // Removing one can leave its deleted parent unused, and so on up.
     while (await deleteUnusedBranches(transaction, access.databaseId));

@@ -1,9 +1,18 @@
 import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import type { StoredSchema } from '../../rows/stored-schema.js'
+import { isExpired, isLive } from './is-live.js'
 
-export interface BranchRow {
+/** How long a branch lives. */
+export interface BranchLife {
+  readonly expiresAt: Date | null
+  /** Each use moves the expiry this far ahead; null: it stays where it is. */
+  readonly ttlSeconds: number | null
+  readonly protected: boolean
+}
+
+export interface BranchRow extends BranchLife {
   readonly id: string
   readonly name: string
   readonly createdAt: Date
@@ -21,14 +30,15 @@ export async function findBranch(
   const [row] = await database.query<BranchRow>(sql`
     select b.id, b.name, b.created_at as "createdAt", b.version,
       b.last_migration_id as "lastMigrationId", b.metadata, b.started_from as "startedFrom",
+      b.expires_at as "expiresAt", b.ttl_seconds as "ttlSeconds", b.protected,
       s.document as schema
     from offshoot.branches b
     join offshoot.schemas s on s.id = b.schema_id
-    where b.id = ${branchId} and b.deleted_at is null`)
+    where b.id = ${branchId} and ${isLive}`)
   return row
 }
 
-export interface BranchListRow {
+export interface BranchListRow extends BranchLife {
   readonly id: string
   readonly name: string
   readonly createdAt: Date
@@ -40,9 +50,10 @@ export async function listBranches(
   databaseId: string,
 ): Promise<BranchListRow[]> {
   return database.query<BranchListRow>(sql`
-    select id, name, created_at as "createdAt", started_from as "startedFrom"
+    select id, name, created_at as "createdAt", started_from as "startedFrom",
+      expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected
     from offshoot.branches
-    where database_id = ${databaseId} and deleted_at is null
+    where database_id = ${databaseId} and ${isLive}
     order by name collate "C"`)
 }
 
@@ -53,7 +64,7 @@ export async function findBranchId(
   const [row] = await database.query<{ id: string }>(sql`
     select id
     from offshoot.branches
-    where database_id = ${branch.databaseId} and name = ${branch.name} and deleted_at is null`)
+    where database_id = ${branch.databaseId} and name = ${branch.name} and ${isLive}`)
   return row?.id
 }
 
@@ -69,6 +80,7 @@ export async function insertSchema(
   return row.id
 }
 
+/** Branches share the migrations they have in common; one that is there stays as it is. */
 export async function insertMigration(
   database: Queryable,
   migration: {
@@ -86,7 +98,8 @@ export async function insertMigration(
       (id, database_id, parent_id, checksum, operations, title, message)
     values (${migration.id}, ${migration.databaseId}, ${migration.parentId},
       ${migration.checksum}, ${JSON.stringify(migration.operations)}::jsonb,
-      ${migration.title ?? null}, ${migration.message ?? null})`)
+      ${migration.title ?? null}, ${migration.message ?? null})
+    on conflict (database_id, id) do nothing`)
 }
 
 export async function insertBranch(
@@ -100,20 +113,107 @@ export async function insertBranch(
     metadata: BranchMetadata
     startedFrom: StartedFrom | null
     inherits: { parentId: string; forkEpoch: number } | null
+    life?: BranchLife
   },
 ): Promise<boolean> {
   const startedFrom = branch.startedFrom === null ? null : JSON.stringify(branch.startedFrom)
   const rows = await database.query(sql`
     insert into offshoot.branches
       (id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-        parent_id, fork_epoch)
+        parent_id, fork_epoch, fork_schema_id, expires_at, ttl_seconds, protected)
     values (${branch.id}, ${branch.databaseId}, ${branch.name}, ${branch.schemaId},
       ${branch.lastMigrationId}, ${JSON.stringify(branch.metadata)}::jsonb,
       ${startedFrom}::jsonb, ${branch.inherits?.parentId ?? null},
-      ${branch.inherits?.forkEpoch ?? null})
+      ${branch.inherits?.forkEpoch ?? null},
+      ${branch.startedFrom === null ? null : branch.schemaId},
+      ${expiryOf(branch.life)}, ${branch.life?.ttlSeconds ?? null}, ${branch.life?.protected ?? false})
     on conflict (database_id, name) where deleted_at is null do nothing
     returning id`)
   return rows.length > 0
+}
+
+/** A ttl counts from now, by the clock that decides about it. */
+function expiryOf(life: BranchLife | undefined): Sql {
+  return sql`coalesce(
+    now() + make_interval(secs => ${life?.ttlSeconds ?? null}::integer),
+    ${life?.expiresAt ?? null}::timestamptz)`
+}
+
+/** For changing it: nothing else does until the transaction ends. */
+export async function findBranchLife(
+  transaction: Queryable,
+  branchId: string,
+): Promise<BranchLife | undefined> {
+  const [row] = await transaction.query<BranchLife>(sql`
+    select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected
+    from offshoot.branches
+    where id = ${branchId} and ${isLive}
+    for no key update`)
+  return row
+}
+
+export async function updateBranchLife(
+  database: Queryable,
+  branch: { branchId: string; life: BranchLife },
+): Promise<void> {
+  const { branchId, life } = branch
+  await database.query(sql`
+    update offshoot.branches
+    set expires_at = ${expiryOf(life)},
+      ttl_seconds = ${life.ttlSeconds},
+      protected = ${life.protected},
+      stamp = nextval('offshoot.stamps')
+    where id = ${branchId}`)
+}
+
+/**
+ * Moves the expiry of branches with a ttl ahead; says which ones. A branch that someone is changing
+ * is passed over: nobody waits for this. The stamp stays, because an expiry that is later than what
+ * a process remembers does no harm.
+ */
+export async function updateBranchExpiries(
+  database: Queryable,
+  branchIds: readonly string[],
+): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(sql`
+    update offshoot.branches
+    set expires_at = now() + make_interval(secs => ttl_seconds)
+    where id in (
+      select id
+      from offshoot.branches
+      where id = any (${branchIds}::text[]) and ttl_seconds is not null and deleted_at is null
+      for no key update skip locked
+    )
+    returning id`)
+  return rows.map((row) => row.id)
+}
+
+/** Some branches whose time is over, locked; others that look at the same time find others. */
+export async function listExpiredBranches(
+  transaction: Queryable,
+  options: { limit: number },
+): Promise<{ branchId: string; databaseId: string }[]> {
+  return transaction.query(sql`
+    select b.id as "branchId", b.database_id as "databaseId"
+    from offshoot.branches b
+    where ${isExpired}
+      and not exists (select from offshoot.databases d where d.default_branch_id = b.id)
+    order by b.expires_at
+    limit ${options.limit}
+    for update skip locked`)
+}
+
+/** The expired branch that still has a name, locked. */
+export async function findExpiredBranch(
+  transaction: Queryable,
+  branch: { databaseId: string; name: string },
+): Promise<{ branchId: string; databaseId: string } | undefined> {
+  const [row] = await transaction.query<{ branchId: string; databaseId: string }>(sql`
+    select id as "branchId", database_id as "databaseId"
+    from offshoot.branches
+    where database_id = ${branch.databaseId} and name = ${branch.name} and ${isExpired}
+    for update`)
+  return row
 }
 
 export async function updateBranchMetadata(
@@ -144,18 +244,30 @@ export async function updateBranchDeleted(database: Queryable, branchId: string)
   return rows.length > 0
 }
 
-/** Removes branches that are deleted and that nothing inherits from; says whether there were any. */
+/**
+ * Removes branches that are deleted and that nothing inherits from; says whether there were any. What
+ * their parents kept for them is left to the collector.
+ */
 export async function deleteUnusedBranches(
   database: Queryable,
   databaseId: string,
 ): Promise<boolean> {
-  const rows = await database.query(sql`
-    delete from offshoot.branches b
-    where b.database_id = ${databaseId}
-      and b.deleted_at is not null
-      and not exists (select from offshoot.branches child where child.parent_id = b.id)
-    returning b.id`)
-  return rows.length > 0
+  const [row] = await database.query<{ count: number }>(sql`
+    with gone as (
+      delete from offshoot.branches b
+      where b.database_id = ${databaseId}
+        and b.deleted_at is not null
+        and not exists (select from offshoot.branches child where child.parent_id = b.id)
+        and not exists (select from offshoot.merges m where m.base_branch_id = b.id)
+      returning b.parent_id
+    ),
+    asked as (
+      insert into offshoot.sweeps (branch_id)
+      select distinct parent_id from gone where parent_id is not null
+      on conflict (branch_id) do nothing
+    )
+    select count(*)::integer as count from gone`)
+  return row !== undefined && row.count > 0
 }
 
 export interface GitBranchRow {
@@ -171,7 +283,7 @@ export async function listGitBranches(
     select g.git_branch as "gitBranch", b.name as "branchName"
     from offshoot.git_branches g
     join offshoot.branches b on b.id = g.branch_id
-    where g.database_id = ${databaseId}
+    where g.database_id = ${databaseId} and ${isLive}
     order by g.git_branch collate "C"`)
 }
 
@@ -183,7 +295,7 @@ export async function findGitBranch(
     select b.name as "branchName"
     from offshoot.git_branches g
     join offshoot.branches b on b.id = g.branch_id
-    where g.database_id = ${entry.databaseId} and g.git_branch = ${entry.gitBranch}`)
+    where g.database_id = ${entry.databaseId} and g.git_branch = ${entry.gitBranch} and ${isLive}`)
   return row?.branchName
 }
 
@@ -230,6 +342,6 @@ export async function findGate(
     from offshoot.branches
     where database_id = ${branch.databaseId}
       and (id = ${branch.id ?? null} or name = ${branch.name ?? null})
-      and deleted_at is null`)
+      and ${isLive}`)
   return row
 }

@@ -36,6 +36,17 @@ export async function insertKey(
   return row
 }
 
+export async function findKeyUserId(
+  database: Queryable,
+  hash: Buffer,
+): Promise<string | undefined> {
+  const [row] = await database.query<{ userId: string }>(sql`
+    select user_id as "userId"
+    from offshoot.api_keys
+    where hash = ${hash}`)
+  return row?.userId
+}
+
 /** Makes the named key of the user hold this secret, whatever it held before. */
 export async function updateKeySecret(
   database: Queryable,

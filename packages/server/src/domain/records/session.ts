@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Statement } from '../../postgres/statement.js'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
@@ -16,11 +17,20 @@ import {
   type ReadPlan,
   type TableLookup,
 } from '../../rows/read-plan.js'
-import { StaleError } from '../../rows/run.js'
+import { runReads, StaleError } from '../../rows/run.js'
 import { compileTableStatements, type TableStatements } from '../../rows/table-statements.js'
 import { authenticate, type Principal } from '../access/principal.js'
-import { type BranchAccess, resolveBranch, type WorkspaceAddress } from '../access/resolve.js'
+import {
+  type BranchAccess,
+  type BranchExpiry,
+  type FoundBranch,
+  resolveBranch,
+  type WorkspaceAddress,
+} from '../access/resolve.js'
 import { type Need, requireAccess } from '../access/scope.js'
+import { updateBranchExpiries } from '../branches/queries.js'
+import { renewExpiry } from '../branches/renew-expiry.js'
+import { BranchUses } from '../branches/uses.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
 import { LruMap } from './lru-map.js'
@@ -72,15 +82,32 @@ const SESSIONS_MAX = 10_000
 const READS_PER_TABLE_MAX = 200
 const ATTEMPTS_MAX = 20
 
+/**
+ * A sliding expiry that is nearer than this is moved at once and not with the next flush of uses, so
+ * that it can never be reached while the branch is in use.
+ */
+const RENEW_WITHIN_MS = 30_000
+/** Of a ttl that is not much longer than that; the rest keeps every request from writing. */
+const RENEW_WITHIN_PART = 0.9
+
 interface Entry {
   readonly session: Session
+  /** When to look again at key and branch, be it to find them gone. */
   readonly expiresAtMs: number
+  /** Uses of the branch move its expiry. */
+  readonly isSliding: boolean
+}
+
+interface Resolved {
+  readonly session: Session
+  readonly branch: FoundBranch
 }
 
 export class Sessions {
   readonly #database: Database
   readonly #schemas: SchemaCache
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
+  readonly #uses = new BranchUses()
 
   constructor(database: Database, limits: Limits) {
     this.#database = database
@@ -94,24 +121,38 @@ export class Sessions {
   ): Promise<Result> {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
-      const known = await this.#open(key, request)
+      const { session: known, isSliding } = await this.#open(key, request)
       const session = { ...known, guard: { ...known.guard, passed: false } }
-      requireAccess(session.principal.scope, request.need)
+      const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       try {
+        requireAccess(session.principal.scope, request.need)
         return await operation(session)
       } catch (error) {
-        if (!(error instanceof StaleError)) {
-          // A refusal is only as good as the session it was based on.
-          if (!session.guard.passed) await this.#confirm(key, request, session)
-          throw error
-        }
+        // A refusal is only as good as the session it was based on.
+        const isStale =
+          error instanceof StaleError || (!session.guard.passed && !(await this.#holds(session)))
+        if (!isStale) throw error
         this.#entries.delete(key)
         if (attempt === ATTEMPTS_MAX) {
           throw new AppError('retry_limit', 'the branch kept changing; nothing was applied', {
             cause: error,
           })
         }
+      } finally {
+        endUse?.()
       }
+    }
+  }
+
+  /** Moves the expiry of the branches ahead that were used since the last time. */
+  async flushUses(): Promise<void> {
+    const branchIds = this.#uses.take()
+    if (branchIds.length === 0) return
+    try {
+      await updateBranchExpiries(this.#database, branchIds)
+    } catch (error) {
+      this.#uses.restore(branchIds)
+      throw error
     }
   }
 
@@ -123,6 +164,7 @@ export class Sessions {
   /** Makes sure that an earlier admission still holds. */
   async confirm(request: SessionRequest): Promise<void> {
     const key = keyOf(request)
+    if (await this.#holds((await this.#open(key, request)).session)) return
     this.#entries.delete(key)
     await this.#open(key, request)
   }
@@ -134,31 +176,44 @@ export class Sessions {
     throw new StaleError('the branch has a new heap')
   }
 
-  async #open(key: string, request: SessionRequest): Promise<Session> {
+  async #open(key: string, request: SessionRequest): Promise<Entry> {
     const entry = this.#entries.get(key)
-    if (entry !== undefined && entry.expiresAtMs > Date.now()) return entry.session
-    const fresh = await this.#resolve(request)
+    if (entry !== undefined && entry.expiresAtMs > Date.now()) return entry
+    const { session, branch } = await this.#resolve(request)
+    const expiry = await renewExpiry(this.#database, branch)
+    const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY
+    const fresh = {
+      session,
+      expiresAtMs: Math.min(keyExpiresAtMs, lookAgainAtMs(expiry)),
+      isSliding: expiry?.ttlMs !== undefined,
+    }
     this.#entries.set(key, fresh)
-    return fresh.session
+    return fresh
   }
 
-  /** After a refusal: would a fresh look at key and branch have refused for another reason? */
-  async #confirm(key: string, request: SessionRequest, session: Session): Promise<void> {
-    const { keyStamp, layout } = session.guard
+  /** Whether key and branch are still what the session was made of. */
+  async #holds(session: Session): Promise<boolean> {
     try {
-      const fresh = await this.#resolve(request)
-      const { guard } = fresh.session
-      if (guard.keyStamp !== keyStamp || guard.layout.stamp !== layout.stamp) {
-        this.#entries.delete(key)
-      }
+      await runReads(this.#database, session.guard, [])
+      return true
     } catch (error) {
-      this.#entries.delete(key)
+      if (error instanceof StaleError) return false
       throw error
     }
   }
 
-  async #resolve(request: SessionRequest): Promise<Entry> {
-    const database = this.#database
+  /**
+   * Looks at everything as of one moment: names and stamps that were read one after the other could
+   * be those of different branches, and then the guard would vouch for the wrong one.
+   */
+  #resolve(request: SessionRequest): Promise<Resolved> {
+    return runTransaction(this.#database, (transaction) => this.#resolveIn(transaction, request), {
+      isolation: 'repeatable read',
+      readOnly: true,
+    })
+  }
+
+  async #resolveIn(database: Queryable, request: SessionRequest): Promise<Resolved> {
     const principal = await authenticate(database, request.authorization)
     const access = await resolveBranch(database, principal, { ...request, need: 'read' })
     const layout = await findLayout(database, access.branchId)
@@ -178,8 +233,14 @@ export class Sessions {
       schema,
       isDialect: request.isDialect,
     })
-    return { session, expiresAtMs: principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY }
+    return { session, branch: access }
   }
+}
+
+function lookAgainAtMs(expiry: BranchExpiry | undefined): number {
+  if (expiry === undefined) return Number.POSITIVE_INFINITY
+  const { atMs, ttlMs } = expiry
+  return ttlMs === undefined ? atMs : atMs - Math.min(RENEW_WITHIN_MS, ttlMs * RENEW_WITHIN_PART)
 }
 
 function keyOf({

@@ -18,8 +18,8 @@ import { editOptions } from './edit-options.js'
 import {
   type BranchHead,
   deleteUnusedSchema,
-  existsMigration,
   findHead,
+  findMigration,
   listObjectIds,
   updateHead,
 } from './queries.js'
@@ -123,21 +123,17 @@ async function applyEdit(
   await applySchemaChanges(transaction, layout, { before, changes, limits })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
-  if (edit.id !== undefined && (await existsMigration(transaction, { databaseId, id }))) {
+  const checksum = checksumOf(edit.operations)
+  const { operations, title, message } = edit
+  const migration = { id, databaseId, parentId, checksum, operations, title, message }
+  await insertMigration(transaction, migration)
+  const stored = await findMigration(transaction, { databaseId, id })
+  if (stored?.parentId !== parentId || stored.checksum !== checksum) {
     throw new AppError(
       'conflict',
-      `migration [${id}]: is part of another branch of this database already`,
+      `migration [${id}]: is a different one on another branch of this database`,
     )
   }
-  await insertMigration(transaction, {
-    id,
-    databaseId,
-    parentId,
-    checksum: checksumOf(edit.operations),
-    operations: edit.operations,
-    title: edit.title,
-    message: edit.message,
-  })
   return { ...head, schema, lastMigrationId: id, parentMigrationId: parentId }
 }
 

@@ -48,7 +48,9 @@ export async function deleteUnusedSchema(database: Queryable, schemaId: string):
   await database.query(sql`
     delete from offshoot.schemas s
     where s.id = ${schemaId}
-      and not exists (select from offshoot.branches b where b.schema_id = s.id)`)
+      and not exists (
+        select from offshoot.branches b where b.schema_id = s.id or b.fork_schema_id = s.id
+      )`)
 }
 
 export interface MigrationRow {
@@ -83,13 +85,14 @@ export async function listMigrations(
     order by position`)
 }
 
-export async function existsMigration(
+/** What decides whether two migrations of one id are the same. */
+export async function findMigration(
   database: Queryable,
   migration: { databaseId: string; id: string },
-): Promise<boolean> {
-  const rows = await database.query(sql`
-    select id
+): Promise<Pick<MigrationRow, 'parentId' | 'checksum'> | undefined> {
+  const [row] = await database.query<Pick<MigrationRow, 'parentId' | 'checksum'>>(sql`
+    select parent_id as "parentId", checksum
     from offshoot.migrations
     where database_id = ${migration.databaseId} and id = ${migration.id}`)
-  return rows.length > 0
+  return row
 }

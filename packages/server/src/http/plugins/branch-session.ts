@@ -7,6 +7,13 @@ import type { SessionRequest } from '../../domain/records/session.js'
 import { splitDatabaseBranch } from '../addressed.js'
 import type { Services } from '../services.js'
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Let in by what the process remembers, and nothing has looked since whether that holds. */
+    isUnconfirmed: boolean
+  }
+}
+
 const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
 
 /** What the session of a request is looked up by. */
@@ -35,13 +42,17 @@ export const branchSessionPlugin = fastifyPlugin(
         return
       }
       await sessions.admit(sessionRequest(request, 'read'))
+      request.isUnconfirmed = true
     })
 
-    // A refusal of the body is only as good as the admission it follows.
+    // Handlers have their refusals confirmed; one that comes before them is only as good as the
+    // admission it follows.
+    app.decorateRequest('isUnconfirmed', false)
+    app.addHook('preHandler', async (request) => {
+      request.isUnconfirmed = false
+    })
     app.setErrorHandler(async (error: FastifyError, request) => {
-      const { databaseBranch } = request.params as { databaseBranch: string }
-      const isEarly = error.validation !== undefined || error.code?.startsWith('FST_ERR_CTP')
-      if (isEarly && DATABASE_BRANCH.test(databaseBranch)) {
+      if (request.isUnconfirmed) {
         await sessions.confirm(sessionRequest(request, 'read'))
       }
       throw error

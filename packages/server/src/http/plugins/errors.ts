@@ -72,6 +72,10 @@ function toKnownError(error: FastifyError): AppError | undefined {
   }
   const fastify = FASTIFY_CODES[error.code]
   if (fastify !== undefined) return new AppError(...fastify)
+  // What else cannot be read of a request, as when the caller hangs up in the middle.
+  if (error.statusCode !== undefined && error.statusCode < 500) {
+    return new AppError('invalid_request', 'the request cannot be read')
+  }
   const mapped = toAppError(error)
   return mapped instanceof AppError ? mapped : undefined
 }
@@ -96,6 +100,7 @@ function answerNotFound(
 
 function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
   const body: ErrorBody = { id: request.id, message: error.message, code: error.code }
+  Object.assign(body, error.details)
   if (error.errors !== undefined) body.errors = [...error.errors]
   if (error.code === 'version_conflict') body.status = error.status
   if (error.status === 503) reply.header('retry-after', RETRY_AFTER_SECONDS)

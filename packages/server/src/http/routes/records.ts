@@ -1,4 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AppError } from '@offshoot/contract/errors'
 import {
   ColumnsQuerySchema,
   InputRecordSchema,
@@ -50,6 +51,12 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
   return async (app) => {
     const tags = ['Records']
     const url = '/db/:databaseBranch/tables/:tableName/data'
+
+    // Clients that were given an empty id ask for it; there is no such record.
+    app.addHook('preValidation', async (request) => {
+      const { recordId } = request.params as { recordId?: string }
+      if (recordId === '') throw new AppError('record_not_found', 'record [] not found')
+    })
 
     app.post(
       url,

@@ -1,12 +1,16 @@
 /** Difference, merge and life-cycle of branches. */
 export const branching = `
 alter table offshoot.branches
+  -- The schema that the branch started with: what its own edits are told by.
+  add column fork_schema_id bigint references offshoot.schemas,
   -- Refuses deletion and direct schema edits.
   add column protected boolean not null default false,
   -- When the collector may delete the branch.
   add column expires_at timestamptz,
   -- Moves the expiry ahead with each use; null: the expiry stays where it is.
   add column ttl_seconds integer;
+create index branches_hidden on offshoot.branches (database_id) where deleted_at is not null;
+create index branches_fork_schema on offshoot.branches (fork_schema_id);
 create index branches_expiry on offshoot.branches (expires_at)
   where expires_at is not null and deleted_at is null;
 

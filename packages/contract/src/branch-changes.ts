@@ -1,0 +1,207 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+import { BranchNameSchema, TableNameSchema } from './names.js'
+import type { SchemaOperation } from './schema-edits.js'
+
+const closed = { additionalProperties: false } as const
+
+const OperationsSchema = Type.Array(Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation')))
+
+export const DIFFERENCE_PAGE_SIZE = 20
+
+export const DifferenceQuerySchema = Type.Object({
+  against: Type.Optional(
+    Type.String({
+      description:
+        'What to compare with: `fork` (the source as it was when the branch was made), `source` ' +
+        '(the source as it is now), or the name of a related branch.',
+      minLength: 1,
+      maxLength: LIMITS.nameLengthMax,
+      examples: ['fork'],
+    }),
+  ),
+  table: Type.Optional(TableNameSchema),
+  size: Type.Optional(
+    Type.Integer({
+      description: 'Changed records to list of each table.',
+      minimum: 0,
+      maximum: LIMITS.pageSizeMax,
+    }),
+  ),
+  after: Type.Optional(
+    Type.String({ description: 'The `cursor` of the page before; needs `table`.', minLength: 1 }),
+  ),
+})
+
+const RecordChangeSchema = Type.Object({
+  change: Type.Enum(['inserted', 'updated', 'deleted']),
+  id: Type.String(),
+  record: Type.Optional(
+    Type.Object(
+      {},
+      {
+        additionalProperties: true,
+        description: 'The columns of an inserted record, or those a deleted one had.',
+      },
+    ),
+  ),
+  columns: Type.Optional(
+    Type.Object(
+      {},
+      {
+        additionalProperties: true,
+        description: 'The changed columns of an updated record, each with `from` and `to`.',
+      },
+    ),
+  ),
+})
+
+export const DifferenceSchema = Type.Object(
+  {
+    branch: BranchNameSchema,
+    against: Type.Object({
+      branch: Type.String(),
+      at: Type.Enum(['fork', 'now']),
+    }),
+    schema: Type.Object({ operations: OperationsSchema }),
+    tables: Type.Array(
+      Type.Object({
+        name: TableNameSchema,
+        inserted: Type.Integer(),
+        updated: Type.Integer(),
+        deleted: Type.Integer(),
+        changes: Type.Array(RecordChangeSchema),
+        cursor: Type.Optional(Type.String()),
+        more: Type.Boolean(),
+      }),
+    ),
+  },
+  {
+    title: 'Difference',
+    examples: [
+      {
+        branch: 'dev',
+        against: { branch: 'main', at: 'fork' },
+        schema: { operations: [] },
+        tables: [
+          {
+            name: 'users',
+            inserted: 0,
+            updated: 1,
+            deleted: 0,
+            changes: [
+              { change: 'updated', id: 'ada', columns: { name: { from: 'Ada', to: 'Ada L.' } } },
+            ],
+            cursor: 'ada',
+            more: false,
+          },
+        ],
+      },
+    ],
+  },
+)
+
+const StrategySchema = Type.Enum(['fail', 'ours', 'theirs'], {
+  description:
+    'What becomes of changes that contradict each other: refuse the merge, keep what the target ' +
+    'has, or take what the merged branch has.',
+})
+
+const mergeProperties = {
+  dryRun: Type.Optional(Type.Boolean({ description: 'Only say what would happen.' })),
+  strategy: Type.Optional(StrategySchema),
+  tables: Type.Optional(
+    Type.Record(
+      Type.String(),
+      Type.Object(
+        {
+          strategy: Type.Optional(StrategySchema),
+          mode: Type.Optional(
+            Type.Enum(['merge', 'skip', 'schema'], {
+              description: 'Take the table, keep it out, or take its schema without rows.',
+            }),
+          ),
+        },
+        closed,
+      ),
+      { description: 'Rules for single tables, by name.' },
+    ),
+  ),
+}
+
+export const MergeRequestSchema = Type.Object(
+  {
+    into: Type.Optional(BranchNameSchema),
+    ...mergeProperties,
+  },
+  {
+    ...closed,
+    title: 'MergeRequest',
+    description: '`into` is the source of the branch unless named.',
+    examples: [{ into: 'main', dryRun: true }],
+  },
+)
+export type MergeRequest = Static<typeof MergeRequestSchema>
+
+export const PullRequestSchema = Type.Object(
+  { from: Type.Optional(BranchNameSchema), ...mergeProperties },
+  {
+    ...closed,
+    title: 'PullRequest',
+    description: '`from` is the source of the branch unless named.',
+    examples: [{ strategy: 'theirs' }],
+  },
+)
+export type PullRequest = Static<typeof PullRequestSchema>
+
+export const MergeResultSchema = Type.Object(
+  {
+    merged: Type.Boolean({ description: 'Whether the target was changed; false for a dry run.' }),
+    from: BranchNameSchema,
+    into: BranchNameSchema,
+    schema: Type.Object({ operations: OperationsSchema }),
+    tables: Type.Array(
+      Type.Object({
+        name: TableNameSchema,
+        inserted: Type.Integer(),
+        updated: Type.Integer(),
+        deleted: Type.Integer(),
+      }),
+    ),
+    conflicts: Type.Array(Type.Object({}, { additionalProperties: true })),
+    conflictCount: Type.Integer(),
+  },
+  {
+    title: 'MergeResult',
+    examples: [
+      {
+        merged: true,
+        from: 'dev',
+        into: 'main',
+        schema: { operations: [] },
+        tables: [{ name: 'users', inserted: 1, updated: 2, deleted: 0 }],
+        conflicts: [],
+        conflictCount: 0,
+      },
+    ],
+  },
+)
+export type MergeResult = Static<typeof MergeResultSchema>
+
+const amounts = Type.Object({ owned: Type.Integer(), inherited: Type.Integer() })
+
+export const BranchStatsSchema = Type.Object(
+  {
+    timestamp: Type.String(),
+    interval: Type.String(),
+    rows: amounts,
+    bytes: amounts,
+    tables: Type.Array(Type.Object({ name: TableNameSchema, rows: amounts, bytes: amounts })),
+  },
+  {
+    title: 'BranchStats',
+    description:
+      'What the branch holds itself and what it reads of others. Inherited bytes are those of the ' +
+      'tables that hold the inherited rows, which other branches share.',
+  },
+)

@@ -1,0 +1,49 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
+import type { Services } from './http/services.js'
+import { collectAnswers, collectHeap, collectPast } from './rows/collect.js'
+
+/** How often the process looks for work that nobody waits for. */
+const PAUSE_MS = 5_000
+
+/** Steps of one kind in a row; then the others get their turn, and requests a breath. */
+const STEPS_MAX = 100
+
+/** One round of everything that happens in the background. Each step is short. */
+export async function runBackground({ database }: Pick<Services, 'database'>): Promise<void> {
+  const steps = [
+    () => collectHeap(database),
+    () => collectPast(database),
+    () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
+  ]
+  for (const step of steps) {
+    for (let count = 0; count < STEPS_MAX; count++) {
+      if (!(await step())) break
+    }
+  }
+}
+
+/** Runs rounds until told to stop; resolves when the last one is over. */
+export function startBackground(
+  services: Pick<Services, 'database'>,
+  log: { warn(details: object, line: string): void },
+): { stop(): Promise<void> } {
+  const stopping = new AbortController()
+  const running = (async () => {
+    while (!stopping.signal.aborted) {
+      try {
+        await delay(PAUSE_MS, undefined, { signal: stopping.signal, ref: false })
+        await runBackground(services)
+      } catch (error) {
+        // PostgreSQL may be away; the next round finds out.
+        if (!stopping.signal.aborted) log.warn({ err: error }, 'background work failed')
+      }
+    }
+  })()
+  return {
+    async stop() {
+      stopping.abort()
+      await running
+    },
+  }
+}

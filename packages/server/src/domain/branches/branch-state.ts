@@ -1,0 +1,97 @@
+import type { StartedFrom } from '@offshoot/contract/branches'
+import { AppError } from '@offshoot/contract/errors'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { findLayout, type Layout } from '../../rows/layout.js'
+import type { StoredSchema } from '../../rows/stored-schema.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { scopeReachesBranch } from '../access/scope.js'
+
+/** A branch at one moment: where its rows are and what its schema is. */
+export interface BranchState {
+  readonly layout: Layout
+  readonly schema: StoredSchema
+}
+
+interface OriginRow {
+  readonly startedFrom: StartedFrom | null
+  readonly forkSchema: StoredSchema | null
+}
+
+export async function getState(
+  database: Queryable,
+  access: Pick<BranchAccess, 'branchId' | 'branchName'>,
+): Promise<BranchState> {
+  const state = await findState(database, access.branchId)
+  if (state === undefined) {
+    throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
+  }
+  return state
+}
+
+export async function findState(
+  database: Queryable,
+  branchId: string,
+  options: { hidden?: boolean } = {},
+): Promise<BranchState | undefined> {
+  const layout = await findLayout(database, branchId, options)
+  if (layout === undefined) return undefined
+  const [row] = await database.query<{ document: StoredSchema }>(sql`
+    select document from offshoot.schemas where id = ${layout.schemaId}`)
+  return row && { layout, schema: row.document }
+}
+
+async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
+  const [row] = await database.query<OriginRow>(sql`
+    select b.started_from as "startedFrom", s.document as "forkSchema"
+    from offshoot.branches b
+    left join offshoot.schemas s on s.id = b.fork_schema_id
+    where b.id = ${branchId}`)
+  return row
+}
+
+/** The schema that a branch started with. */
+export async function getForkSchema(database: Queryable, branchId: string): Promise<StoredSchema> {
+  const origin = await findOrigin(database, branchId)
+  if (origin?.forkSchema == null) throw new Error('a forked branch must have its first schema')
+  return origin.forkSchema
+}
+
+/** The source of a branch as it was when the branch was made. */
+export async function getForkState(
+  database: Queryable,
+  access: BranchAccess,
+  { layout }: BranchState,
+): Promise<BranchState & { name: string }> {
+  const origin = await findOrigin(database, access.branchId)
+  if (origin?.startedFrom == null || origin.forkSchema === null) throw noSource(access)
+  return {
+    name: origin.startedFrom.branchName,
+    layout: { ...layout, levels: layout.levels.slice(1) },
+    schema: origin.forkSchema,
+  }
+}
+
+/** The branch that a branch was made from, if it is still there and the key reaches it. */
+export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
+  const origin = await findOrigin(database, access.branchId)
+  const sourceId = origin?.startedFrom?.dbBranchID
+  const [source] =
+    sourceId === undefined
+      ? []
+      : await database.query<{ id: string; name: string }>(sql`
+          select id, name
+          from offshoot.branches
+          where id = ${sourceId} and deleted_at is null`)
+  if (source === undefined || !scopeReachesBranch(access.principal.scope, source.name)) {
+    throw noSource(access)
+  }
+  return { ...access, branchId: source.id, branchName: source.name }
+}
+
+function noSource({ branchName }: BranchAccess): AppError {
+  return new AppError(
+    'no_source',
+    `branch [${branchName}]: was not forked from another branch, or that branch is gone`,
+  )
+}

@@ -1,0 +1,14 @@
+import type { Queryable } from '../../postgres/database.js'
+import { deleteGitBranchesOf, deleteUnusedBranches, updateBranchDeleted } from './queries.js'
+
+/** Deletes a branch with its git mapping, whoever decided it. Says whether it was there. */
+export async function deleteBranch(
+  transaction: Queryable,
+  { branchId, databaseId }: { branchId: string; databaseId: string },
+): Promise<boolean> {
+  await deleteGitBranchesOf(transaction, branchId)
+  if (!(await updateBranchDeleted(transaction, branchId))) return false
+  // Removing one can leave its deleted parent unused, and so on up.
+  while (await deleteUnusedBranches(transaction, databaseId));
+  return true
+}

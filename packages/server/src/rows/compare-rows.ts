@@ -1,0 +1,113 @@
+import type { Transaction } from '../postgres/run-transaction.js'
+import { empty, ident, join, raw, type Sql, sql } from '../postgres/sql.js'
+import { joinVisible } from './arms.js'
+import { changedIds } from './changed-ids.js'
+import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
+import type { TableCodec } from './columns/table-codec.js'
+import type { Layout } from './layout.js'
+
+/** A row as one state has it: its texts in the order of the physical columns; undefined: none. */
+export type RowTexts = readonly (string | null)[] | undefined
+
+/** A row that may differ, in each of the states that were asked for. */
+export interface ComparedRow {
+  readonly id: string
+  readonly states: readonly RowTexts[]
+}
+
+/** `json`: what decoding reads. `write`: what a write takes. */
+export type TextForm = 'json' | 'write'
+
+export interface ChangeCounts {
+  readonly inserted: number
+  readonly updated: number
+  readonly deleted: number
+}
+
+type Querying = Pick<Transaction, 'query'>
+
+/**
+ * Rows of a table that may differ between the first two states, by id from the given one on, in all
+ * the states. A page is full of candidates; some of them may turn out to be equal.
+ */
+export async function listCompared(
+  transaction: Querying,
+  options: {
+    codec: TableCodec
+    states: readonly [Layout, Layout, ...Layout[]]
+    form: TextForm
+    after: string
+    limit: number
+    ids?: readonly string[]
+  },
+): Promise<ComparedRow[]> {
+  const { codec, states, form, after, limit, ids } = options
+  const aliases = states.map((_, index) => ident(`s${index}`))
+  const joins = states.map((layout, index) =>
+    joinVisible(layout, codec, { id: sql`k.id`, alias: aliases[index] ?? empty, outer: true }),
+  )
+  const candidates =
+    ids === undefined
+      ? changedIds(states[0], states[1], codec.table.id)
+      : sql`select unnest(${ids}::text[]) as id`
+  const rows = await transaction.query<{ id: string; states: RowTexts[] }>(sql`
+    select k.id, array[${join(
+      aliases.map((alias) => stateTexts(codec, alias, form)),
+      ', ',
+    )}] as states
+    from (
+      select id from (${candidates}) c
+      where id > ${after} collate "C"
+      order by id collate "C"
+      limit ${limit}
+    ) k
+    ${join(joins, ' ')}
+    order by k.id collate "C"`)
+  return rows.map(({ id, states: texts }) => ({
+    id,
+    // The first text tells whether there is a row; arrays of one length need a place for it.
+    states: texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1))),
+  }))
+}
+
+/** One array of texts per state, led by the id. */
+function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
+  const texts = codec.physical.map(({ column, physicalName }) => {
+    const reference = `${alias.text}.${ident(physicalName).text}`
+    const selected =
+      form === 'json' ? COLUMN_TYPE_ENTRIES[column.type].select(reference) : reference
+    return sql`, (${raw(selected)})::text`
+  })
+  return sql`array[${alias}.id${join([empty, ...texts], '')}]`
+}
+
+/** How many rows differ between two states. */
+export async function countChanges(
+  transaction: Querying,
+  options: { codec: TableCodec; before: Layout; after: Layout },
+): Promise<ChangeCounts> {
+  const { codec, before, after } = options
+  const differs = codec.physical.map(({ physicalName }) => {
+    const name = ident(physicalName)
+    return sql`b.${name} is distinct from a.${name}`
+  })
+  const isChanged = differs.length === 0 ? sql`false` : join(differs, ' or ')
+  const [counts] = await transaction.query<ChangeCounts>(sql`
+    select
+      (count(*) filter (where b.id is null and a.id is not null))::integer as inserted,
+      (count(*) filter (where b.id is not null and a.id is not null and (${isChanged})))::integer
+        as updated,
+      (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
+    from (${changedIds(before, after, codec.table.id)}) k
+    ${joinVisible(before, codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
+    ${joinVisible(after, codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
+  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
+}
+
+/** Indexes of the physical columns whose texts differ. */
+export function changedColumns(
+  before: readonly (string | null)[],
+  after: readonly (string | null)[],
+) {
+  return before.flatMap((text, index) => (text === after[index] ? [] : [index]))
+}

@@ -1,0 +1,163 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
+
+/*
+ * Runs what the documentation shows. The `sh` blocks of a page are one script, run as written in a
+ * folder with the data of a fresh service. What a block prints must be what the `json` or `text`
+ * block right after it says, except for ids, keys and times; without one it must print nothing.
+ */
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const TUTORIAL = 'docs/start.md'
+
+interface Example {
+  readonly script: string
+  readonly expected: string
+}
+
+const FENCE = /^```(\w+)\n([\s\S]*?)^```$/gm
+
+async function readExamples(page: string): Promise<Example[]> {
+  const text = await readFile(path.join(ROOT, page), 'utf8')
+  const blocks = [...text.matchAll(FENCE)].map((match) => {
+    const [whole, language, body = ''] = match
+    return { language, body, start: match.index, end: match.index + whole.length }
+  })
+  return blocks.flatMap(({ language, body, end }, index): Example[] => {
+    if (language !== 'sh') return []
+    const next = blocks[index + 1]
+    const isShown =
+      (next?.language === 'json' || next?.language === 'text') &&
+      text.slice(end, next.start).trim() === ''
+    return [{ script: body, expected: isShown ? next.body : '' }]
+  })
+}
+
+/** Pages in an order of no importance: each makes what it needs and removes it in the end. */
+async function findPages(): Promise<string[]> {
+  const files = await readdir(path.join(ROOT, 'docs'), { recursive: true })
+  const pages = files.filter((file) => file.endsWith('.md')).sort()
+  return ['README.md', ...pages.map((file) => path.join('docs', file))]
+}
+
+const marker = (index: number) => `--- end of example ${index} ---`
+
+/** What each example printed; the first one that failed ends the script. */
+async function runExamples(
+  scripts: readonly string[],
+  options: { folder: string; url: string },
+): Promise<string[]> {
+  const script = scripts.map((text, index) => `${text}\necho '${marker(index)}'\n`).join('')
+  const shell = spawn('sh', ['-eu', '-s'], {
+    cwd: options.folder,
+    env: { PATH: process.env.PATH, HOME: options.folder, URL: options.url },
+  })
+  let stdout = ''
+  let stderr = ''
+  shell.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  shell.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  shell.stdin.end(script)
+  const [code] = await once(shell, 'close')
+  const printed = stdout.split(/^--- end of example \d+ ---\n/m)
+  const rest = printed.pop()
+  if (code !== 0) {
+    const failed = scripts[printed.length]
+    throw new Error(`exit code ${code} of\n${failed}\nprinted: ${rest}\nreported: ${stderr}`)
+  }
+  if (stderr !== '') throw new Error(`reported: ${stderr}`)
+  return printed
+}
+
+const TIMES: ReadonlySet<string> = new Set(['createdAt', 'updatedAt', 'expires'])
+
+/** What differs from one run to the next. */
+function mask(text: string): string {
+  return text
+    .replace(/\b(rec|usr|inv|mig)_[0-9a-v]{20}/g, '$1_')
+    .replace(/\bbb_[0-9a-v]{26}_[a-z0-9]{6}/g, 'bb_')
+    .replace(/\breq_[0-9a-f]{32}/g, 'req_')
+    .replace(/\b(off|ik)_[A-Za-z0-9]{44}/g, '$1_')
+    .replace(/\b(home|acme)-[a-z0-9]{6}\b/g, '$1-')
+}
+
+function parse(text: string): unknown {
+  return JSON.parse(text, (key, value) => {
+    if (TIMES.has(key)) return 'time'
+    return typeof value === 'string' ? mask(value) : value
+  })
+}
+
+/** Values in JSON, each over one line or several, and lines of plain text. */
+function readOutput(text: string): unknown[] {
+  const values: unknown[] = []
+  let pending = ''
+  for (const line of text.split('\n').filter((candidate) => candidate.trim() !== '')) {
+    pending += line
+    try {
+      values.push(parse(pending))
+    } catch {
+      if (/^[{[]/.test(pending)) continue
+      values.push(mask(pending.trim()))
+    }
+    pending = ''
+  }
+  return pending === '' ? values : [...values, mask(pending)]
+}
+
+let folder: string
+let service: OffshootProcess
+let banner: Banner
+
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-readme-')))
+  service = startOffshoot(path.join(folder, '.offshoot'))
+  banner = await service.ready()
+})
+afterAll(async () => {
+  await service?.end('SIGTERM')
+  await endAll([path.join(folder, '.offshoot')])
+  await rm(folder, { recursive: true, force: true })
+})
+
+describe('the documentation', async () => {
+  const pages = await findPages()
+
+  it('has a tour and a tutorial', async () => {
+    for (const page of ['README.md', TUTORIAL]) {
+      expect((await readExamples(page)).length, page).toBeGreaterThan(5)
+    }
+  })
+
+  for (const page of pages) {
+    const examples = await readExamples(page)
+    if (examples.length === 0) continue
+
+    it(`shows commands that work, and what they print: ${page}`, async () => {
+      // Guides take the variables and the function that the tutorial starts with for granted.
+      const isComplete = page === 'README.md' || page === TUTORIAL
+      const [setUp] = await readExamples(TUTORIAL)
+      const all = isComplete || setUp === undefined ? examples : [setUp, ...examples]
+      const scripts = all.map((example) => example.script)
+      const printed = await runExamples(scripts, { folder, url: banner.address })
+      for (const [index, { script, expected }] of all.entries()) {
+        expect(readOutput(printed[index] ?? ''), script).toEqual(readOutput(expected))
+      }
+    })
+  }
+
+  it('leaves nothing behind', async () => {
+    const url = `${banner.address}/workspaces/${banner.workspaceId}/dbs`
+    const response = await fetch(url, { headers: { authorization: `Bearer ${banner.key}` } })
+    expect(await response.json()).toEqual({ databases: [] })
+  })
+})
