@@ -365,6 +365,19 @@ describe('columns', () => {
     expect(await columnsOf(call, 'things')).toEqual([])
   })
 
+  it('cannot be nested without end', async () => {
+    const call = await open({ things: [] })
+    const depth = 50_000
+    const column = `${'{"name":"x","type":"object","columns":['.repeat(depth)}${']}'.repeat(depth)}`
+    for (const [path, body] of [
+      ['/tables/things/columns', column],
+      ['/schema/update', `{"operations":[{"addColumn":{"table":"things","column":${column}}}]}`],
+    ] as const) {
+      expect((await call('POST', path, { body })).status).toBe(400)
+    }
+    expect(await columnsOf(call, 'things')).toEqual([])
+  })
+
   it('leaves out what says nothing', async () => {
     const call = await open({ things: [] })
     const column = { name: 'c', type: 'file', notNull: false, unique: false, file: {} }

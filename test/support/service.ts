@@ -26,6 +26,7 @@ export interface CallOptions {
 export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
+  readonly sessions: Sessions
   readonly lifecycle: Lifecycle
   readonly url: string
   readonly key: string
@@ -57,10 +58,11 @@ export async function createTestService(
   const key = newKey ?? ''
   const lifecycle = new Lifecycle('ready')
   const limits = { ...LIMITS, ...options.limits }
+  const sessions = new Sessions(database, limits)
   const app = await buildApp(
     {
       database,
-      sessions: new Sessions(database, limits),
+      sessions,
       lifecycle,
       limits,
       regions: REGIONS,
@@ -71,6 +73,7 @@ export async function createTestService(
   return {
     app,
     database,
+    sessions,
     lifecycle,
     url,
     key,

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { runLifeCycle } from './domain/branches/life-cycle.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, collectPast } from './rows/collect.js'
@@ -9,8 +10,13 @@ const PAUSE_MS = 5_000
 /** Steps of one kind in a row; then the others get their turn, and requests a breath. */
 const STEPS_MAX = 100
 
+type BackgroundServices = Pick<Services, 'database' | 'sessions'>
+
 /** One round of everything that happens in the background. Each step is short. */
-export async function runBackground({ database }: Pick<Services, 'database'>): Promise<void> {
+export async function runBackground(services: BackgroundServices): Promise<void> {
+  const { database } = services
+  // Uses are written down first: a branch in use must not expire because of a long round.
+  await runLifeCycle(services)
   const steps = [
     () => collectHeap(database),
     () => collectPast(database),
@@ -20,12 +26,13 @@ export async function runBackground({ database }: Pick<Services, 'database'>): P
     for (let count = 0; count < STEPS_MAX; count++) {
       if (!(await step())) break
     }
+    await services.sessions.flushUses()
   }
 }
 
 /** Runs rounds until told to stop; resolves when the last one is over. */
 export function startBackground(
-  services: Pick<Services, 'database'>,
+  services: BackgroundServices,
   log: { warn(details: object, line: string): void },
 ): { stop(): Promise<void> } {
   const stopping = new AbortController()
@@ -44,6 +51,7 @@ export function startBackground(
     async stop() {
       stopping.abort()
       await running
+      await services.sessions.flushUses()
     },
   }
 }

@@ -45,16 +45,17 @@ function listArms(layout: Layout, tableId: number): Arm[] {
 
 /** A physical column of an arm; rows from before the column have what it was filled with. */
 function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
-  const name = ident(column.physicalName)
-  if (columnIds.has(column.id)) return sql`${alias}.${name}`
+  if (columnIds.has(column.id)) return sql`${alias}.${ident(column.physicalName)}`
   const { fill } = column.column
   const constant = fill === undefined ? sql`null` : literal(fill)
-  return sql`(${constant}::${raw(column.sqlType)}) as ${name}`
+  return sql`(${constant}::${raw(column.sqlType)})`
 }
 
 /** What every arm selects: the metadata and the columns of the schema. */
 function armSelect(alias: Sql, arm: Arm, codec: TableCodec): Sql {
-  const columns = codec.physical.map((column) => armColumn(alias, column, arm.columnIds))
+  const columns = codec.physical.map(
+    (column) => sql`${armColumn(alias, column, arm.columnIds)} as ${ident(column.physicalName)}`,
+  )
   const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
   return columns.length === 0 ? metadata : sql`${metadata}, ${join(columns, ', ')}`
 }
@@ -107,7 +108,7 @@ function noRow(codec: TableCodec): Sql {
 export function selectVisible(
   layout: Layout,
   codec: TableCodec,
-  options: { from?: number; where?(alias: Sql): Sql } = {},
+  options: { from?: number; where?(expressionOf: (column: PhysicalColumn) => Sql): Sql } = {},
 ): Sql {
   const arms = listArms(layout, codec.table.id)
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
@@ -119,7 +120,8 @@ export function selectVisible(
       (other) => sql`
         and (select o.id from ${other.table} o where o.id = h.id and ${other.inEpoch(sql`o`)}) is null`,
     )
-    const condition = options.where === undefined ? empty : sql` and ${options.where(sql`h`)}`
+    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm.columnIds)
+    const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
     return sql`
       select ${armSelect(sql`h`, arm, codec)}
       from ${arm.table} h

@@ -134,6 +134,14 @@ function linkIn(
   return undefined
 }
 
+const NO_TABLES: readonly number[] = []
+
+/** Ids of the tables that a plan reads through links. */
+export function linkedTables({ links }: ReadPlan): readonly number[] {
+  if (links.length === 0) return NO_TABLES
+  return links.flatMap(({ plan }) => [plan.codec.table.id, ...linkedTables(plan)])
+}
+
 /** Reads the record of one id (slot 0). */
 export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
   return compileStatement(readFrom(lookup, plan, sql`(select ${slot(0)}::text as id) k`))

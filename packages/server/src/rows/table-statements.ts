@@ -1,6 +1,7 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../postgres/statement.js'
 import { heapColumns, joinVisible, selectVisible } from './arms.js'
+import type { PhysicalColumn } from './columns/column-tree.js'
 import type { Arithmetic } from './columns/record-encoder.js'
 import type { TableCodec } from './columns/table-codec.js'
 import { guardRelation } from './guard.js'
@@ -41,6 +42,8 @@ export interface TableStatements {
   inheritedValues(column: number): Statement
   /** Which of the given values of a column rows of the branch have. */
   visibleValues(column: number): Statement
+  /** Positions in a list of values of a column where one stands that stood before. */
+  repeatedValues(column: number): Statement
 }
 
 export function compileTableStatements(
@@ -65,7 +68,7 @@ export function compileTableStatements(
     return sql`
       u as (
         select * from unnest(${IDS}::text[], ${IF_VERSIONS}::bigint[]${join([empty, ...arrays], '')})
-          as u (id, if_version${join([empty, ...labels], '')})
+          with ordinality as u (id, if_version${join([empty, ...labels], '')}, ordinal)
       )`
   }
 
@@ -179,6 +182,8 @@ export function compileTableStatements(
         from u
         left join seen s on s.id = u.id
         where ${accepted}
+        -- A unique value may pass from one row to the next, but not back.
+        order by u.ordinal
         on conflict (id) do update set ${overwrite}
         returning ${METADATA}
       )
@@ -297,14 +302,32 @@ export function compileTableStatements(
       returning id`)
   }
 
-  function matchingValues(column: number, from: number): Sql {
-    const name = names[column] ?? empty
-    const type = raw(physical[column]?.sqlType ?? '')
-    const where = (alias: Sql) => sql`${alias}.${name} = g.value::${type}`
+  function matchingValues(index: number, from: number): Sql {
+    const column = columnAt(index)
+    const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+      sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
     return sql`
       select g.value
       from unnest(${slot(0)}::text[]) as g (value)
       where exists (${selectVisible(layout, codec, { from, where })})`
+  }
+
+  function repeatedValues(index: number): Statement {
+    const type = raw(columnAt(index).sqlType)
+    return compileStatement(sql`
+      select g.ordinal - 1
+      from (
+        select ordinal, row_number() over (partition by value::${type} order by ordinal) as number
+        from unnest(${slot(0)}::text[]) with ordinality as u (value, ordinal)
+        where value is not null
+      ) g
+      where g.number > 1`)
+  }
+
+  function columnAt(index: number): PhysicalColumn {
+    const column = physical[index]
+    if (column === undefined) throw new Error('a column must be one of the table')
+    return column
   }
 
   return {
@@ -317,6 +340,7 @@ export function compileTableStatements(
     updateOne,
     inheritedValues: (column) => compileStatement(sql`${matchingValues(column, 1)} limit 1`),
     visibleValues: (column) => compileStatement(matchingValues(column, 0)),
+    repeatedValues,
   }
 }
 

@@ -28,22 +28,16 @@ export function* sliceRecords(body: Buffer): Generator<unknown[]> {
   }
   const list = findRecords(body)
   if (list === undefined) {
-    // Malformed, or without a list: parsing all of it finds out what to say.
+    // Malformed, or not in the usual form: parsing all of it finds out what to say.
     yield recordsOf(parse(body.toString()))
     return
   }
-  // What is around the list must be the rest of a valid body.
-  const around = `${body.toString('utf8', 0, list.start)}${body.toString('utf8', list.end)}`
-  if (recordsOf(parse(around)).length > 0) {
-    throw new AppError('invalid_json', 'body: field [records]: is given twice')
-  }
   let start = list.start
   for (const cut of [...list.cuts, list.end]) {
-    const text = body.toString('utf8', start, cut)
-    const slice = parse(`[${text}]`) as unknown[]
-    if (slice.length > 0) yield slice
-    // A comma after the last record would start an empty slice.
-    else if (cut !== list.end || start !== list.start) throw emptySlot()
+    const slice = parse(`[${body.toString('utf8', start, cut)}]`) as unknown[]
+    // A slice without a record stands before or after a comma, unless it is the only one.
+    if (slice.length === 0 && list.cuts.length > 0) throw emptySlot()
+    yield slice
     start = cut + 1
   }
 }
@@ -104,7 +98,7 @@ function findRecords(body: Buffer): RecordList | undefined {
         break
       case CLOSE_BRACE:
       case CLOSE_BRACKET:
-        if (depth === 0) return { start, end: at, cuts }
+        if (depth === 0) return isBodyEnd(body, at) ? { start, end: at, cuts } : undefined
         depth--
         break
       case COMMA:
@@ -116,6 +110,13 @@ function findRecords(body: Buffer): RecordList | undefined {
     }
   }
   return undefined
+}
+
+/** Whether a bracket closes the list and nothing but the end of the body follows. */
+function isBodyEnd(body: Buffer, at: number): boolean {
+  if (body[at] !== CLOSE_BRACKET) return false
+  const brace = skipSpace(body, at + 1)
+  return body[brace] === CLOSE_BRACE && skipSpace(body, brace + 1) === body.length
 }
 
 /** The position after the bracket that opens the list, when it is where it is expected. */

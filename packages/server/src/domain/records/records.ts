@@ -124,7 +124,7 @@ export async function updateRecord(
     id,
     checks: inheritedChecks(table, statements, (column) => changedValues(update, column)),
   })
-  if (written === undefined) throw await explainNoUpdate(context, options)
+  if (written === undefined) throw await explainNoUpdate(context, options, update)
   return answer
 }
 
@@ -152,7 +152,7 @@ export async function upsertRecord(
   })
   if (written !== undefined) return { answer, created: false }
   if (alternative !== undefined) return { answer, created: true }
-  const fault = await explainNoUpdate(context, options)
+  const fault = await explainNoUpdate(context, options, update)
   throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
 }
 
@@ -200,6 +200,7 @@ async function write(
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
+  const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
     if (options.isGuarded && calls.length === 1 && checks.length === 0) {
@@ -211,7 +212,7 @@ async function write(
     const rows =
       checks.length === 0
         ? await runWrites(database, session.guard, calls)
-        : await runChecked(context, table, { calls, checks })
+        : await runChecked(context, table, { calls, writes, checks })
     const written = onlyRow(rows[0])
     const alternative = otherwise === undefined ? undefined : onlyRow(rows[1])
     const row = read === undefined ? (written ?? alternative) : onlyRow(rows[calls.length - 1])
@@ -231,19 +232,25 @@ function writeAnswer(
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** A write that is only known to be allowed after it was made. */
+/** A write that is only known to be allowed after it was made. One that was not made is not asked. */
 function runChecked(
   { database, session }: RecordContext,
   table: SessionTable,
-  options: { calls: readonly Call[]; checks: readonly { column: number; call: Call }[] },
+  options: {
+    calls: readonly Call[]
+    /** How many of the calls write; the rest reads. */
+    writes: number
+    checks: readonly { column: number; call: Call }[]
+  },
 ): Promise<TextRows[]> {
   const { calls, checks } = options
   return runSteps(
     database,
     session.guard,
     async (_transaction, rows) => {
+      const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
-        if (onlyRow(rows[calls.length + index]) !== undefined) {
+        if (isMade && onlyRow(rows[calls.length + index]) !== undefined) {
           throw notUnique(table.codec.physical[column]?.path.join('.') ?? '')
         }
       }
@@ -257,8 +264,13 @@ function runChecked(
 async function explainNoUpdate(
   context: RecordContext,
   options: { id: string; ifVersion: number | undefined },
+  { arithmetic }: EncodedUpdate,
 ): Promise<AppError> {
   const { database, session, tableName } = context
+  // A record that is there by now was not when the update looked for it.
+  if (options.ifVersion === undefined && arithmetic.length === 0) {
+    return recordNotFound(tableName, options.id)
+  }
   const read = planColumns(session.table(tableName), [])
   const call = { statement: read.one, values: [options.id] }
   const [rows] = await runReads(database, session.guard, [call])
@@ -269,7 +281,7 @@ async function explainNoUpdate(
   }
   return new AppError(
     'invalid_record',
-    'invalid record: the result of the arithmetic cannot be stored exactly',
+    'invalid record: the arithmetic has no result that can be stored exactly',
   )
 }
 
