@@ -25,7 +25,8 @@ function listArms(layout: Layout, tableId: number): Arm[] {
     if (asOf === undefined) {
       return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
     }
-    const epoch = raw(String(asOf))
+    // A parameter, so that all forks that have nothing of their own share their statements.
+    const epoch = sql`${asOf}::integer`
     return [
       {
         level,
@@ -130,8 +131,10 @@ export function selectVisible(
   return join(selects, ' union all ')
 }
 
+const METADATA_NAMES = ['id', 'version', 'created_at', 'updated_at', 'epoch', 'deleted']
+
 /** Columns of a heap that are copied when a version is kept, also those the schema has dropped. */
-export function heapColumns(heap: Heap): Sql {
-  const names = [...heap.columnIds].map((id) => ident(`c${id}`))
-  return join([sql`id, version, created_at, updated_at, epoch, deleted`, ...names], ', ')
+export function heapColumns(heap: Heap, alias?: Sql): Sql {
+  const names = [...METADATA_NAMES, ...[...heap.columnIds].map((id) => `c${id}`)].map(ident)
+  return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
 }

@@ -63,8 +63,9 @@ async function requireFillable(
   const [row] = await transaction.query<{ count: string }>(sql`
     select count(*) as count from (${selectVisible(layout, codec)}) visible`)
   if (row === undefined || row.count === '0') return
+  const records = row.count === '1' ? '1 record' : `${row.count} records`
   throw new AppError(
     'invalid_schema',
-    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${row.count} records would have no value`,
+    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${records} would have no value`,
   )
 }

@@ -36,7 +36,10 @@ export interface TableStatements {
   readonly delete: Statement
   /** The given columns (indexes into the physical ones) by id. Returns the metadata. */
   update(columns: readonly number[]): Statement
-  /** One row by one id, with arithmetic; an impossible result gives no row. */
+  /**
+   * The same for one row, with arithmetic, without arrays, and with the guard built in; an impossible
+   * result gives no row.
+   */
   updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement
   /** Values of a unique column that other rows, which the branch inherits, have already. */
   inheritedValues(column: number): Statement
@@ -72,6 +75,22 @@ export function compileTableStatements(
       )`
   }
 
+  /**
+   * The same for one row, while the guard holds. Arrays could be of any length, so PostgreSQL would
+   * make a new plan each time it sees how short they are.
+   */
+  function givenOne(columns: readonly number[], guardAt: number): Sql {
+    const values = columns.map(
+      (index, position) =>
+        sql`, ${slot(FIRST_COLUMN + position)}::${raw(sqlTypeOf(index))} as ${names[index] ?? empty}`,
+    )
+    return sql`
+      u as (
+        select ${IDS}::text as id, ${IF_VERSIONS}::bigint as if_version${join([empty, ...values], '')}
+        from ${guardRelation(guardAt)}
+      )`
+  }
+
   const sqlTypeOf = (index: number): string => physical[index]?.sqlType ?? ''
   /** Arrays of arrays cannot be of different lengths, so those columns come as texts. */
   const isArray = (index: number): boolean => sqlTypeOf(index).endsWith('[]')
@@ -84,14 +103,17 @@ export function compileTableStatements(
 
   /** Keeps the present version of rows that are about to change, if a fork may see it. */
   function kept(rows: Sql): Sql {
+    return keptFrom(sql`${own} o where o.id in (${rows})`)
+  }
+
+  /** The same for the rows `o` of a from-clause with its conditions. */
+  function keptFrom(source: Sql): Sql {
     if (!layout.hasForks) return empty
-    const columns = heapColumns(heap)
     return sql`, kept as (
-      insert into ${pastName(heap.heapId)} (${columns}, until)
-      select ${heapColumns(heap)}, ${EPOCH}::integer
-      from ${own} o
-      where o.epoch < ${EPOCH}::integer
-        and o.id in (${rows})
+      insert into ${pastName(heap.heapId)} (${heapColumns(heap)}, until)
+      select ${heapColumns(heap, sql`o`)}, ${EPOCH}::integer
+      from ${source}
+        and o.epoch < ${EPOCH}::integer
         and exists (
           select from offshoot.branches f
           where f.parent_id = ${literal(layout.branchId)}
@@ -192,19 +214,23 @@ export function compileTableStatements(
       left join seen s on s.id = w.id`)
   }
 
-  /** `values` gives the new value of each changed column from the row `r` and the input `u`. */
+  /**
+   * `values` gives the new value of each changed column from the row `r` and the input `u`;
+   * `accepted` tells whether a row by its alias is as expected.
+   */
   function change(options: {
     given: Sql
     values: ReadonlyMap<number, Sql>
-    accepted: Sql
+    accepted(alias: Sql): Sql
   }): Statement {
-    const { values, accepted } = options
+    const { values } = options
+    const accepted = options.accepted(sql`r`)
     if (isPlain) {
       const changes = [...values].map(
         ([index, value]) => sql`, ${names[index] ?? empty} = ${value}`,
       )
       return compileStatement(sql`
-        with ${options.given}${kept(sql`select u.id from u join ${own} r on r.id = u.id where ${accepted}`)}
+        with ${options.given}${keptFrom(sql`u join ${own} o on o.id = u.id where ${options.accepted(sql`o`)}`)}
         update ${own} r
         set version = r.version + 1, updated_at = now(),
           epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
@@ -226,47 +252,56 @@ export function compileTableStatements(
       returning ${METADATA}`)
   }
 
+  const isExpected = (alias: Sql): Sql =>
+    sql`(u.if_version is null or ${alias}.version = u.if_version)`
+
   function update(columns: readonly number[]): Statement {
-    const key = columns.join()
-    const known = updates.get(key)
-    if (known !== undefined) return known
-    const statement = change({
-      given: given(columns),
-      values: new Map(columns.map((index) => [index, cast(index)])),
-      accepted: sql`(u.if_version is null or r.version = u.if_version)`,
-    })
-    updates.set(key, statement)
-    return statement
+    return remember(`many ${columns.join()}`, () =>
+      change({
+        given: given(columns),
+        values: new Map(columns.map((index) => [index, cast(index)])),
+        accepted: isExpected,
+      }),
+    )
   }
 
   function updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement {
-    const results = arithmetic.map((term, position) => {
-      const operand = slot(FIRST_COLUMN + columns.length + position)
-      const name = names[term.column] ?? empty
-      return {
-        ...term,
-        value: arithmeticValue(
-          sql`r.${name}`,
-          term.operator,
-          operand,
-          physical[term.column]?.sqlType ?? '',
-        ),
-      }
+    const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
+    return remember(`one ${columns.join()} ${key.join()}`, () => {
+      const operandsAt = FIRST_COLUMN + columns.length
+      const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
+        arithmeticValue(
+          sql`${alias}.${names[column] ?? empty}`,
+          operator,
+          slot(operandsAt + position),
+          sqlTypeOf(column),
+        )
+      return change({
+        given: givenOne(columns, operandsAt + arithmetic.length),
+        values: new Map([
+          ...columns.map((index) => [index, cast(index)] as const),
+          ...arithmetic.map(
+            (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
+          ),
+        ]),
+        accepted: (alias) =>
+          join(
+            [
+              isExpected(alias),
+              ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
+            ],
+            ' and ',
+          ),
+      })
     })
-    return change({
-      given: given(columns),
-      values: new Map([
-        ...columns.map((index) => [index, cast(index)] as const),
-        ...results.map(({ column, value }) => [column, value.value] as const),
-      ]),
-      accepted: join(
-        [
-          sql`(u.if_version is null or r.version = u.if_version)`,
-          ...results.map(({ value }) => value.fits),
-        ],
-        ' and ',
-      ),
-    })
+  }
+
+  function remember(key: string, make: () => Statement): Statement {
+    const known = updates.get(key)
+    if (known !== undefined) return known
+    const statement = make()
+    updates.set(key, statement)
+    return statement
   }
 
   function remove(): Statement {

@@ -75,11 +75,16 @@ describe('LineReader', () => {
     expect(lines).toEqual(numbers.map((line) => ({ line, value: {} })))
   })
 
-  it('does not take lines for valid because together they would be', async () => {
-    const lines = ['{},{}', '{"x":[{}', '{"y":1}]}', '{"a":1}', '{}],[{}', '[[{}', '{}]]']
-    const read = await readChunks([lines.join('\n')])
-    expect(read.filter(({ fault }) => fault === undefined)).toEqual([{ line: 4, value: { a: 1 } }])
-    expect(read).toHaveLength(lines.length)
+  it.each([
+    [['{},{}', '{"x":[{}', '{"y":1}]}']],
+    [['{}],[{}', '{"x":[[{}', '{}]]}']],
+    [['[{}', '{}]', '{},{}']],
+    [['{"a":1', '"b":2}', '{},{}']],
+  ])('does not take the lines %j for valid because together they would be', async (lines) => {
+    const read = await readChunks([['{"a":1}', ...lines, '{"b":1}'].join('\n')])
+    expect(read).toHaveLength(lines.length + 2)
+    const good = read.filter(({ fault }) => fault === undefined)
+    expect(good.map(({ line }) => line)).toEqual([1, lines.length + 2])
   })
 
   it('names the line that is no UTF-8 and reads the others', async () => {

@@ -121,6 +121,7 @@ export async function updateRecord(
   const statements = await context.sessions.writable(session, table)
   const { written, answer } = await write(context, table, {
     call: updateOneCall(session, statements, { id, ifVersion, update }),
+    isGuarded: true,
     id,
     checks: inheritedChecks(table, statements, (column) => changedValues(update, column)),
   })

@@ -114,7 +114,7 @@ export async function streamInsert(
     )
   } catch (error) {
     // A client that went away needs no answer.
-    if (error instanceof StaleError || source.destroyed) throw error
+    if (error instanceof StaleError || source.readableAborted) throw error
     const answer = await findEarlierAnswer()
     if (answer !== undefined) return answer
     const refusal = describeRefusal(error, [table.codec])

@@ -160,6 +160,7 @@ function codecsOf(operations: readonly PlannedOperation[]) {
 }
 
 function transactionFailed(errors: readonly FaultEntry[]): AppError {
-  const count = errors.length === 1 ? '1 operation' : `${errors.length} operations`
+  const failed = new Set(errors.map((error) => error.index)).size
+  const count = failed === 1 ? '1 operation' : `${failed} operations`
   return new AppError('transaction_failed', `${count} failed; nothing was applied`, { errors })
 }

@@ -71,6 +71,7 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
         schema: {
           tags: ['Records'],
           summary: 'Insert many records',
+          consumes: ['application/json', 'application/x-ndjson'],
           description:
             'All or none. `application/x-ndjson` takes any number of records, one a line, and ' +
             'answers with counts; `mode=partial` keeps the valid lines. `Idempotency-Key` makes ' +
