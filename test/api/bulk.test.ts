@@ -374,7 +374,8 @@ describe('bulk insert', () => {
       expect(answer.body.records.map((record: { id: string }) => record.id)).toEqual(
         records.map(({ id }) => id),
       )
-      for (const { id } of records) expectOk(await call('DELETE', `/tables/users/data/${id}`))
+      const operations = records.map(({ id }) => ({ delete: { table: 'users', id } }))
+      expectOk(await call('POST', '/transaction', { body: { operations } }))
     })
   })
 })

@@ -123,74 +123,109 @@ describe('what one process does, the next request in another process knows', () 
 
   interface Scene {
     readonly database: string
+    readonly branch: string
     readonly key: string
     readonly userId: string
     readonly keyName: string
   }
-  const CHANGES: readonly (readonly [string, string, (scene: Scene) => Promise<Answer>])[] = [
+  /** `alone` is what each route needs for itself, because it is not there afterwards. */
+  interface Change {
+    readonly alone: 'key' | 'user' | 'branch' | 'database'
+    readonly answer: string
+    make(scene: Scene): Promise<Answer>
+  }
+  const workspace = () => `/workspaces/${first.workspaceId}`
+  const CHANGES: readonly (readonly [string, Change])[] = [
     [
-      'the key is revoked',
-      '401 invalid_api_key',
-      ({ keyName, key }) => first.call('DELETE', `/user/keys/${keyName}`, { key }),
+      'a key is revoked',
+      {
+        alone: 'key',
+        answer: '401 invalid_api_key',
+        make: ({ keyName }) => first.call('DELETE', `/user/keys/${keyName}`),
+      },
     ],
     [
-      'the member is removed',
-      '404 workspace_not_found',
-      ({ userId }) => first.call('DELETE', `/workspaces/${first.workspaceId}/members/${userId}`),
+      'a member is removed',
+      {
+        alone: 'user',
+        answer: '404 workspace_not_found',
+        make: ({ userId }) => first.call('DELETE', `${workspace()}/members/${userId}`),
+      },
     ],
     [
-      'the branch is deleted',
-      '404 branch_not_found',
-      ({ database }) => first.call('DELETE', `${first.workspace}/db/${database}:dev`),
+      'a user is deleted',
+      {
+        alone: 'user',
+        answer: '401 invalid_api_key',
+        make: ({ key }) => first.call('DELETE', '/user', { key }),
+      },
     ],
     [
-      'the database is renamed',
-      '404 database_not_found',
-      ({ database }) =>
-        first.call('POST', `/workspaces/${first.workspaceId}/dbs/${database}/rename`, {
-          body: { newName: `${database}-new` },
-        }),
+      'a branch is deleted',
+      {
+        alone: 'branch',
+        answer: '404 branch_not_found',
+        make: ({ database, branch }) =>
+          first.call('DELETE', `${first.workspace}/db/${database}:${branch}`),
+      },
     ],
     [
-      'the database is deleted',
-      '404 database_not_found',
-      ({ database }) => first.call('DELETE', `/workspaces/${first.workspaceId}/dbs/${database}`),
+      'a database is renamed',
+      {
+        alone: 'database',
+        answer: '404 database_not_found',
+        make: ({ database }) =>
+          first.call('POST', `${workspace()}/dbs/${database}/rename`, {
+            body: { newName: `${database}-new` },
+          }),
+      },
     ],
     [
-      'the user is deleted',
-      '401 invalid_api_key',
-      ({ key }) => first.call('DELETE', '/user', { key }),
+      'a database is deleted',
+      {
+        alone: 'database',
+        answer: '404 database_not_found',
+        make: ({ database }) => first.call('DELETE', `${workspace()}/dbs/${database}`),
+      },
     ],
   ]
 
-  it.each(CHANGES)('when %s: every route answers %s', async (_name, expected, change) => {
-    const answers = await Promise.all(
-      ROUTES.map(async ([route, request]) => {
-        const { name: database } = await open(T)
-        const user = await createUser(first, `user${++number}`)
+  it.each(CHANGES)('when %s', async (_name, { alone, answer, make }) => {
+    const shared = await open(T)
+    const prepare = async (): Promise<Scene> => {
+      const id = ++number
+      const database = alone === 'database' ? (await open(T)).name : shared.name
+      const branch = `dev${id}`
+      expectOk(await first.call('PUT', `${first.workspace}/db/${database}:${branch}`))
+      const scene = { database, branch, userId: '', keyName: `key${id}` }
+      if (alone === 'user') {
+        const user = await createUser(first, `user${id}`)
         await addMember(first, user)
-        const keyName = `key${number}`
-        const key = await createKey(first, keyName, { key: user.key })
-        const call = branchCall(first, database, { branch: 'dev', via: second })
-        expectOk(await call('PUT', ''))
+        return { ...scene, userId: user.id, key: user.key }
+      }
+      if (alone !== 'key') return { ...scene, key: first.key }
+      return { ...scene, key: await createKey(first, scene.keyName) }
+    }
+    const answers = []
+    // Some at a time: a user may have so many keys.
+    for (let at = 0; at < ROUTES.length; at += 10) {
+      const some = ROUTES.slice(at, at + 10).map(async ([route, request]) => {
+        const scene = await prepare()
+        const { database, branch, key } = scene
+        const call = branchCall(first, database, { branch, via: second })
         expectOk(await call('PUT', '/tables/t/data/x', { key, body: { n: 1 } }))
         // The process knows the session now, as well as the answer to the keyed transaction.
         await ROUTES.find(([name]) => name === 'transaction known by its key')?.[1](call, key)
         const before = (await request(call, key)).status
-        const scene = { database, key, keyName, userId: user.id }
-        expectOk(await change(scene))
+        expectOk(await make(scene))
         const { status, body } = await request(call, key)
         return { route, before, after: `${status} ${body.code}` }
-      }),
-    )
-    for (const { route, before, after } of answers) {
-      expect({ route, before, after }).toEqual({
-        route,
-        before: expect.any(Number),
-        after: expected,
       })
-      expect(before, route).not.toBe(401)
-      expect(before, route).toBeLessThan(500)
+      answers.push(...(await Promise.all(some)))
+    }
+    for (const { route, before, after } of answers) {
+      expect({ route, after }).toEqual({ route, after: answer })
+      expect([200, 201, 204, 400, 404, 415], route).toContain(before)
     }
   })
 
@@ -238,7 +273,7 @@ describe('what one process does, the next request in another process knows', () 
     }
     const there = branchCall(first, 'contested', { via: second })
     await make(0)
-    for (const round of range(12)) {
+    for (const round of range(6)) {
       let isDone = false
       const reading = Promise.all(
         range(4).map(async () => {

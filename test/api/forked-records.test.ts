@@ -558,14 +558,14 @@ describe('random transactions in forks', () => {
         await expectSameAsModel(call, state, second)
         expectOk(await call('DELETE', ''))
       }),
-      { numRuns: 100 },
+      { numRuns: 50 },
     )
     await expectState(source, INITIAL_STATE)
   })
 })
 
 describe('random branches', () => {
-  const steps = Number(process.env.OFFSHOOT_TEST_STEPS ?? 300)
+  const steps = Number(process.env.OFFSHOOT_TEST_STEPS ?? 250)
   const seed = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
 
   it(

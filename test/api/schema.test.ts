@@ -889,7 +889,7 @@ describe('PUT table schema', () => {
       'a not-null column without default',
       { columns: [{ name: 'y', type: 'int', notNull: true }] },
       400,
-      /1 records would have no value/,
+      /: 1 record would have no value$/,
     ],
   ])('refuses %s and changes nothing', async (_name, body, status, message) => {
     const call = await open({ things: [string('a')] })
@@ -1001,7 +1001,12 @@ describe('POST schema/update', () => {
       { removeColumn: { table: 'a', column: 'u' } },
       { addColumn: { table: 'a', column: { name: 'n', type: 'int', notNull: true } } },
     ]
-    await expectRefused(call, () => update(call, operations), 400, /1 records would have no value/)
+    await expectRefused(
+      call,
+      () => update(call, operations),
+      400,
+      /: 1 record would have no value$/,
+    )
     await expectRefused(
       call,
       () => update(call, [...operations.slice(0, 3), { removeTable: { table: 'nope' } }]),

@@ -798,7 +798,7 @@ describe('random transactions', () => {
         }
       }),
       {
-        numRuns: 600,
+        numRuns: 250,
         ...(process.env.OFFSHOOT_TEST_SEED ? { seed: Number(process.env.OFFSHOOT_TEST_SEED) } : {}),
       },
     )
