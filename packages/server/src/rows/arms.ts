@@ -45,11 +45,14 @@ function listArms(layout: Layout, tableId: number): Arm[] {
 
 /** A physical column of an arm; rows from before the column have what it was filled with. */
 function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
-  const name = ident(column.physicalName)
-  if (columnIds.has(column.id)) return sql`${alias}.${name}`
+  return sql`${armValue(alias, column, columnIds)} as ${ident(column.physicalName)}`
+}
+
+function armValue(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
+  if (columnIds.has(column.id)) return sql`${alias}.${ident(column.physicalName)}`
   const { fill } = column.column
   const constant = fill === undefined ? sql`null` : literal(fill)
-  return sql`(${constant}::${raw(column.sqlType)}) as ${name}`
+  return sql`(${constant}::${raw(column.sqlType)})`
 }
 
 /** What every arm selects: the metadata and the columns of the schema. */
@@ -113,17 +116,11 @@ export function selectVisible(
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
   if (chosen.length === 0) return noRow(codec)
   const selects = chosen.map((arm) => {
-    const nearer = arms.filter((other) => other.level < arm.level)
-    // A probe of the index per row; `not exists` would hash the whole nearer heap.
-    const hidden = nearer.map(
-      (other) => sql`
-        and (select o.id from ${other.table} o where o.id = h.id and ${other.inEpoch(sql`o`)}) is null`,
-    )
     const condition = options.where === undefined ? empty : sql` and ${options.where(sql`h`)}`
     return sql`
       select ${armSelect(sql`h`, arm, codec)}
       from ${arm.table} h
-      where not h.deleted and ${arm.inEpoch(sql`h`)}${condition}${join([empty, ...hidden], '')}`
+      where ${visibleIn(arm, arms, sql`h`)}${condition}`
   })
   return join(selects, ' union all ')
 }
@@ -132,4 +129,42 @@ export function selectVisible(
 export function heapColumns(heap: Heap): Sql {
   const names = [...heap.columnIds].map((id) => ident(`c${id}`))
   return join([sql`id, version, created_at, updated_at, epoch, deleted`, ...names], ', ')
+}
+
+/** One physical table that visible rows come from, for statements that look into each of them. */
+export interface VisibleArm {
+  readonly table: Sql
+  /** Which of its rows the branch sees, by the alias it was asked for. */
+  readonly condition: Sql
+  /** A column of the schema, as an expression. */
+  column(index: number): Sql
+}
+
+/** All tables that rows of the branch come from. Together they hold each visible row once. */
+export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
+  const arms = listArms(layout, codec.table.id)
+  const isPlain = arms.length === 1 && arms[0]?.level === 0
+  return arms.map((arm) => ({
+    table: arm.table,
+    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias),
+    column(index) {
+      const column = codec.physical[index]
+      if (column === undefined) throw new Error('a column must be of its own table')
+      return armValue(alias, column, arm.columnIds)
+    },
+  }))
+}
+
+function visibleIn(arm: Arm, arms: readonly Arm[], alias: Sql): Sql {
+  const hidden = arms
+    .filter((other) => other.level < arm.level)
+    .map((other) => sql` and ${isNotIn(other, alias)}`)
+  return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${join([empty, ...hidden], '')}`
+}
+
+/** A probe of the index per row; `not exists` would hash the whole nearer heap. */
+function isNotIn(other: Arm, alias: Sql): Sql {
+  return sql`(
+    select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
+  ) is null`
 }
