@@ -42,8 +42,9 @@ interface LinkPlan {
   readonly plan: ReadPlan
 }
 
-/** `id`, `version`, `created_at` and `updated_at` come before the columns. */
-const METADATA_COUNT = 4
+/** These come before the columns. */
+const METADATA_NAMES = [sql`id`, sql`version`, sql`created_at`, sql`updated_at`] as const
+const METADATA_COUNT = METADATA_NAMES.length
 const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
 
 /** How many records a path may lead through. */
@@ -157,7 +158,7 @@ function readFrom(lookup: TableLookup, plan: ReadPlan, source: Sql): Sql {
     alias,
     column: (index) => sql`${alias}.${ident(plan.codec.physical[index]?.physicalName ?? '')}`,
   })
-  return sql`select ${selected} from ${source} ${main} ${joins}`
+  return sql`select ${join(selected, ', ')} from ${source} ${main} ${joins}`
 }
 
 /** The record that a plan starts from, in a statement that has it under an alias. */
@@ -171,13 +172,13 @@ export function selectPlan(
   lookup: TableLookup,
   plan: ReadPlan,
   root: PlanRoot,
-): { selected: Sql; joins: Sql } {
+): { selected: Sql[]; joins: Sql } {
   const selected: Sql[] = []
   const joins: Sql[] = []
   let count = 0
 
   function add(node: ReadPlan, { alias, column }: PlanRoot): void {
-    selected.push(sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at`)
+    for (const name of METADATA_NAMES) selected.push(sql`${alias}.${name}`)
     for (const index of node.projection.columns) {
       selected.push(selectColumn(node.codec, index, column(index)))
     }
@@ -194,7 +195,15 @@ export function selectPlan(
   }
 
   add(plan, root)
-  return { selected: join(selected, ', '), joins: join([empty, ...joins], ' ') }
+  return { selected, joins: join([empty, ...joins], ' ') }
+}
+
+/** How many texts of a row belong to the record and to those its links lead to. */
+export function countTexts({ projection, links }: ReadPlan): number {
+  return links.reduce(
+    (count, link) => count + countTexts(link.plan),
+    METADATA_COUNT + projection.columns.length,
+  )
 }
 
 function selectColumn(codec: TableCodec, index: number, value: Sql): Sql {

@@ -1,10 +1,13 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { queryFault } from './query-fault.js'
 
-/** Where a record stands in the order of its query. */
+/** A boundary in the order of a query, next to a record. */
 export interface Position {
+  /** What the record is sorted by, as PostgreSQL writes it. */
   readonly keys: readonly (string | null)[]
   readonly id: string
+  /** The record itself is on the side that is asked for. */
+  readonly isInclusive?: boolean
 }
 
 /** A query and a place in it. Whoever holds the cursor can go on from there, and back. */
@@ -13,9 +16,11 @@ export interface Cursor {
   readonly sort: unknown
   readonly columns: unknown
   readonly size: number
-  readonly offset: number
-  /** Of the page that the cursor came with; undefined when it was empty. */
+  /** Keeps an order by chance the same from page to page. */
+  readonly seed: number
+  /** What comes before the page that the cursor came with ends here; undefined: nowhere. */
   readonly first?: Position
+  /** What comes after it starts here; undefined: from the beginning. */
   readonly last?: Position
 }
 
@@ -32,30 +37,41 @@ export function readCursor(text: string): Cursor {
     const json = inflateRawSync(Buffer.from(text, 'base64url'), {
       maxOutputLength: TEXT_LENGTH_MAX,
     })
-    const cursor = JSON.parse(json.toString()) as Cursor
+    const cursor: unknown = JSON.parse(json.toString())
     if (isCursor(cursor)) return cursor
   } catch {
     // Told below.
   }
-  throw queryFault('page: invalid cursor')
+  throw invalidCursor()
 }
 
-function isCursor(value: Cursor): boolean {
+export function invalidCursor() {
+  return queryFault('page: invalid cursor')
+}
+
+/** The same boundary, seen from its other side. */
+export function otherSide({ keys, id, isInclusive = false }: Position): Position {
+  return { keys, id, isInclusive: !isInclusive }
+}
+
+function isCursor(value: unknown): value is Cursor {
+  if (typeof value !== 'object' || value === null) return false
+  const { size, seed, first, last } = value as Partial<Cursor>
   return (
-    typeof value === 'object' &&
-    value !== null &&
-    Number.isSafeInteger(value.size) &&
-    Number.isSafeInteger(value.offset) &&
-    [value.first, value.last].every((position) => position === undefined || isPosition(position))
+    Number.isSafeInteger(size) &&
+    Number(size) > 0 &&
+    Number.isSafeInteger(seed) &&
+    [first, last].every((position) => position === undefined || isPosition(position))
   )
 }
 
-function isPosition(value: Position): boolean {
+function isPosition(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const { keys, id, isInclusive = false } = value as Partial<Position>
   return (
-    typeof value === 'object' &&
-    value !== null &&
-    typeof value.id === 'string' &&
-    Array.isArray(value.keys) &&
-    value.keys.every((key) => key === null || typeof key === 'string')
+    typeof id === 'string' &&
+    typeof isInclusive === 'boolean' &&
+    Array.isArray(keys) &&
+    keys.every((key) => key === null || typeof key === 'string')
   )
 }

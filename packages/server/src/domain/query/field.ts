@@ -1,17 +1,31 @@
 import type { ColumnType } from '@offshoot/contract/schema'
+import { type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { checkText } from '../../rows/columns/text-types.js'
 import type { TableLookup } from '../../rows/read-plan.js'
 import { queryFault } from './query-fault.js'
 
 /** How values of a field compare. */
 export type FieldType = 'text' | 'int' | 'float' | 'bool' | 'datetime' | 'list' | 'json' | 'other'
 
+/** Of the types whose values have an order. */
+export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
+  text: sql`text`,
+  int: sql`bigint`,
+  float: sql`double precision`,
+  bool: sql`boolean`,
+  datetime: sql`timestamptz`,
+}
+
 /** Where the value of a field is, in the record that its links lead to. */
 export type FieldSource =
   | { readonly kind: 'id' }
   | { readonly kind: 'metadata'; readonly column: 'version' | 'created_at' | 'updated_at' }
   | { readonly kind: 'column'; readonly index: number }
+  /** A value inside a JSON document. */
   | { readonly kind: 'json'; readonly index: number; readonly keys: readonly string[] }
+  /** What a file says about itself. */
+  | { readonly kind: 'file'; readonly index: number; readonly key: string }
 
 /** A path of a query, resolved against the schema of the branch. */
 export interface Field {
@@ -23,17 +37,20 @@ export interface Field {
 }
 
 export interface LinkStep {
+  /** Index of the link column in its table. */
   readonly column: number
   readonly target: TableCodec
 }
 
-const METADATA: Readonly<
-  Record<string, { column: 'version' | 'created_at' | 'updated_at'; type: FieldType }>
-> = {
-  version: { column: 'version', type: 'int' },
-  createdAt: { column: 'created_at', type: 'datetime' },
-  updatedAt: { column: 'updated_at', type: 'datetime' },
-}
+// Maps, because names come from requests and every object has a `constructor`.
+const METADATA: ReadonlyMap<
+  string,
+  { column: 'version' | 'created_at' | 'updated_at'; type: FieldType }
+> = new Map([
+  ['version', { column: 'version', type: 'int' }],
+  ['createdAt', { column: 'created_at', type: 'datetime' }],
+  ['updatedAt', { column: 'updated_at', type: 'datetime' }],
+])
 
 const TYPES: Readonly<Record<ColumnType, FieldType>> = {
   string: 'text',
@@ -53,13 +70,13 @@ const TYPES: Readonly<Record<ColumnType, FieldType>> = {
 }
 
 /** What of a file can be compared; addresses and content cannot. */
-const FILE_FIELDS: ReadonlySet<string> = new Set([
-  'name',
-  'mediaType',
-  'size',
-  'version',
-  'enablePublicUrl',
-  'signedUrlTimeout',
+const FILE_FIELDS: ReadonlyMap<string, FieldType> = new Map([
+  ['name', 'text'],
+  ['mediaType', 'text'],
+  ['size', 'int'],
+  ['version', 'int'],
+  ['enablePublicUrl', 'bool'],
+  ['signedUrlTimeout', 'int'],
 ])
 
 const LINK_DEPTH_MAX = 10
@@ -78,7 +95,7 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
       return { path, links, source: { kind: 'id' }, type: 'text' }
     }
     const metadata =
-      isFirst && (part === 'xata' || part === 'service') ? METADATA[rest[0] ?? ''] : undefined
+      isFirst && (part === 'xata' || part === 'service') ? METADATA.get(rest[0] ?? '') : undefined
     if (metadata !== undefined && rest.length === 1 && keys.length === 0) {
       return {
         path,
@@ -98,8 +115,11 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
       links.push({ column: index, target })
       at = target
       prefix = ''
-    } else if (column.type === 'file' && rest.length === 1 && FILE_FIELDS.has(rest[0] ?? '')) {
-      return { path, links, source: { kind: 'json', index, keys: rest }, type: 'json' }
+    } else if (column.type === 'file') {
+      const key = rest.join('.')
+      const type = keys.length === 0 ? FILE_FIELDS.get(key) : undefined
+      if (type === undefined) break
+      return { path, links, source: { kind: 'file', index, key }, type }
     } else if (column.type !== 'object') break
   }
   throw queryFault(`table [${codec.table.name}]: column [${path}]: column not found`)
@@ -115,8 +135,9 @@ function ownField(options: {
   const { path, links, index, keys, type } = options
   if (keys.length === 0)
     return { path, links, source: { kind: 'column', index }, type: TYPES[type] }
-  if (type !== 'json' || keys.includes('')) {
-    throw queryFault(`column [${path}]: only a json column has paths inside`)
+  if (type !== 'json') throw queryFault(`column [${path}]: only a json column has paths inside`)
+  if (keys.some((key) => key === '' || checkText(key) !== undefined)) {
+    throw queryFault(`column [${path}]: the path inside has a key that no document has`)
   }
   return { path, links, source: { kind: 'json', index, keys }, type: 'json' }
 }

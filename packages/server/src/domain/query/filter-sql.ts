@@ -2,7 +2,9 @@ import { join, type Sql, sql } from '../../postgres/sql.js'
 import { arrayLiteral } from '../../rows/columns/carriers.js'
 import { encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
-import type { FieldType } from './field.js'
+import { checkJsonText } from '../../rows/columns/json-text.js'
+import { checkText } from '../../rows/columns/text-types.js'
+import { type FieldType, SQL_TYPES } from './field.js'
 import type { FieldExpressions } from './field-sql.js'
 import type { Filter, Operator, Predicate } from './filter.js'
 import type { Parameters } from './parameters.js'
@@ -13,7 +15,9 @@ export function filterSql(filter: Filter, fields: FieldExpressions, parameters: 
   switch (filter.kind) {
     case 'field': {
       const { field, predicate } = filter
-      const value = { expression: fields.expression(field), type: field.type, path: field.path }
+      const { path, type, source } = field
+      const isDocument = type === 'json' && source.kind === 'column'
+      const value = { expression: fields.expression(field), type, path, isDocument }
       return predicateSql(predicate, value, parameters)
     }
     case 'exists': {
@@ -40,6 +44,8 @@ interface Value {
   readonly expression: Sql
   readonly type: FieldType
   readonly path: string
+  /** A whole JSON document, not a value inside one. */
+  readonly isDocument: boolean
 }
 
 function predicateSql(predicate: Predicate, value: Value, parameters: Parameters): Sql {
@@ -51,9 +57,10 @@ function predicateSql(predicate: Predicate, value: Value, parameters: Parameters
     case 'not':
       return sql`not (${predicateSql(predicate.item, value, parameters)})`
     default: {
-      const list = predicate.kind === 'or' ? listOfTexts(predicate.items, value) : undefined
-      if (list !== undefined) {
-        return sql`${value.expression} = any(${parameters.add(arrayLiteral(list))}::text[])`
+      const list = predicate.kind === 'or' ? listOfValues(predicate.items, value) : undefined
+      const type = SQL_TYPES[value.type]
+      if (list !== undefined && type !== undefined) {
+        return sql`${value.expression} = any(${parameters.add(arrayLiteral(list))}::${type}[])`
       }
       return combine(
         predicate.kind,
@@ -63,15 +70,21 @@ function predicateSql(predicate: Predicate, value: Value, parameters: Parameters
   }
 }
 
-/** Being one of many texts is one comparison, not thousands. */
-function listOfTexts(items: readonly Predicate[], value: Value): string[] | undefined {
-  if (value.type !== 'text' || items.length < 2) return undefined
-  const texts = items.flatMap((item) =>
-    item.kind === 'compare' && item.operator === '$is' && typeof item.value === 'string'
-      ? [textOf(item.value, value)]
-      : [],
-  )
-  return texts.length === items.length ? texts : undefined
+/** Being one of many values is one comparison, not thousands. */
+function listOfValues(items: readonly Predicate[], value: Value): string[] | undefined {
+  if (items.length < 2) return undefined
+  const texts: string[] = []
+  for (const item of items) {
+    if (item.kind !== 'compare' || item.operator !== '$is' || item.value === null) return undefined
+    const { type } = value
+    // A fraction is compared as such, even with a column of whole numbers.
+    if (type === 'int' && !Number.isSafeInteger(item.value)) return undefined
+    if (type !== 'text' && type !== 'int' && type !== 'float' && type !== 'datetime') {
+      return undefined
+    }
+    texts.push(operandText(item.value, value))
+  }
+  return texts
 }
 
 function includesSql(
@@ -82,18 +95,26 @@ function includesSql(
   if (value.type !== 'list') {
     throw queryFault(`filter: column [${value.path}]: only a multiple column includes values`)
   }
-  const inner = { expression: sql`e.value`, type: 'text' as const, path: value.path }
-  const matches = predicateSql(element, inner, parameters)
-  const elements = sql`from unnest(${value.expression}) as e (value)`
-  switch (mode) {
-    case 'any':
-      return sql`exists (select ${elements} where ${matches})`
-    case 'none':
-      return sql`(${value.expression} is not null and not exists (select ${elements} where ${matches}))`
-    case 'all':
-      return sql`(${value.expression} is not null and not exists (select ${elements} where not (${matches})))`
+  const inner: Value = {
+    expression: sql`(e.value collate "C")`,
+    type: 'text',
+    path: value.path,
+    isDocument: false,
   }
+  const matches = predicateSql(element, inner, parameters)
+  const elements = sql`select from unnest(${value.expression}) as e (value)`
+  const outcome =
+    mode === 'any'
+      ? sql`exists (${elements} where ${matches})`
+      : mode === 'none'
+        ? sql`not exists (${elements} where ${matches})`
+        : sql`not exists (${elements} where not (${matches}))`
+  // Of a list that is not there, nothing is known.
+  return sql`case when ${value.expression} is not null then ${outcome} end`
 }
+
+/** No document that is stored can be larger. */
+const DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 
 const SIGNS: Readonly<Partial<Record<Operator, Sql>>> = {
   $is: sql`=`,
@@ -112,6 +133,9 @@ interface Comparison {
 function compareSql(operator: Operator, given: unknown, context: Comparison): Sql {
   const { value, parameters } = context
   const { expression, type, path } = value
+  if (typeof given === 'object' && given !== null && !value.isDocument) {
+    throw queryFault(`filter: column [${path}]: operator [${operator}]: expected a value`)
+  }
   if (given === null) {
     if (operator === '$is') return sql`${expression} is null`
     if (operator === '$isNot') return sql`${expression} is not null`
@@ -120,46 +144,68 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
   const sign = SIGNS[operator]
   switch (type) {
     case 'text': {
-      const text = textOf(given, value)
+      const text = operandText(given, value)
       if (sign === undefined) return matchSql(operator, text, context)
       return sql`${expression} ${sign} ${parameters.add(text)}::text`
     }
     case 'int':
     case 'float': {
       if (sign === undefined) throw notAllowed(operator, value)
-      if (typeof given !== 'number') throw wrongType('a number', value)
+      const parameter = parameters.add(operandText(given, value))
       const isWhole = type === 'int' && Number.isSafeInteger(given)
-      const parameter = parameters.add(String(given))
-      return isWhole
-        ? sql`${expression} ${sign} ${parameter}::bigint`
-        : sql`${expression} ${sign} ${parameter}::double precision`
+      return sql`${expression} ${sign} ${parameter}::${isWhole ? sql`bigint` : sql`double precision`}`
     }
-    case 'bool': {
+    case 'bool':
       if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
-      if (typeof given !== 'boolean') throw wrongType('a boolean', value)
-      return sql`${expression} ${sign} ${parameters.add(given ? 't' : 'f')}::boolean`
-    }
-    case 'datetime': {
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::boolean`
+    case 'datetime':
       if (sign === undefined) throw notAllowed(operator, value)
-      if (typeof given !== 'string') throw wrongType('a time', value)
-      const text = encodeDatetime(given)
-      if (text instanceof Fault) throw queryFault(`filter: column [${path}]: ${text.message}`)
-      return sql`${expression} ${sign} ${parameters.add(text)}::timestamptz`
-    }
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::timestamptz`
     case 'json':
       return compareJson(operator, given, context)
+    case 'list': {
+      // A list compares by its elements: some are so, and to be different none may be.
+      const isNegated = operator === '$isNot'
+      const element = {
+        kind: 'compare' as const,
+        operator: isNegated ? '$is' : operator,
+        value: given,
+      }
+      const mode = isNegated ? 'none' : 'any'
+      return includesSql({ kind: 'includes', mode, element }, value, parameters)
+    }
     default:
       throw notAllowed(operator, value)
+  }
+}
+
+/** The text form of a value to compare with, or a refusal of one that is of another type. */
+function operandText(given: unknown, value: Value): string {
+  switch (value.type) {
+    case 'int':
+    case 'float':
+      if (typeof given !== 'number') throw wrongType('a number', value)
+      return String(given)
+    case 'bool':
+      if (typeof given !== 'boolean') throw wrongType('a boolean', value)
+      return given ? 't' : 'f'
+    case 'datetime': {
+      if (typeof given !== 'string') throw wrongType('a time', value)
+      const text = encodeDatetime(given)
+      if (text instanceof Fault) throw queryFault(`filter: column [${value.path}]: ${text.message}`)
+      return text
+    }
+    default:
+      return textOf(given, value)
   }
 }
 
 /** A value inside a JSON document has the type it has there; of another type it does not match. */
 function compareJson(operator: Operator, given: unknown, context: Comparison): Sql {
   const { value, parameters } = context
-  const { expression, path } = value
+  const { expression } = value
   const sign = SIGNS[operator]
-  const isPath = path.includes('->') || path.includes('.')
-  if (!isPath) {
+  if (value.isDocument) {
     if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
     return sql`${expression} ${sign} ${parameters.add(documentOf(given, value))}::jsonb`
   }
@@ -183,13 +229,15 @@ function compareJson(operator: Operator, given: unknown, context: Comparison): S
 
 /** A whole document is given as JSON text, or as the document itself. */
 function documentOf(given: unknown, value: Value): string {
-  if (typeof given !== 'string') return JSON.stringify(given) ?? 'null'
+  const text = typeof given === 'string' ? given : JSON.stringify(given)
   try {
-    JSON.parse(given)
-    return given
+    JSON.parse(text)
   } catch {
     throw queryFault(`filter: column [${value.path}]: expected JSON text`)
   }
+  const fault = checkText(text) ?? checkJsonText(text, DOCUMENT_BYTES_MAX)
+  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
+  return text
 }
 
 function matchSql(operator: Operator, text: string, { value, parameters }: Comparison): Sql {
@@ -203,14 +251,19 @@ function matchSql(operator: Operator, text: string, { value, parameters }: Compa
     case '$endsWith':
       return sql`right(${expression}, length(${parameter()})) = ${parameter()}`
     case '$iContains':
-      return sql`position(lower(${parameter()}) in lower(${expression})) > 0`
+      return sql`position(lower(${parameter()}) in lower(${inLocale(expression)})) > 0`
     case '$pattern':
       return sql`${expression} like ${parameters.add(likePattern(text))}::text`
     case '$iPattern':
-      return sql`${expression} ilike ${parameters.add(likePattern(text))}::text`
+      return sql`${inLocale(expression)} ilike ${parameters.add(likePattern(text))}::text`
     default:
       throw notAllowed(operator, value)
   }
+}
+
+/** Columns are ordered by code points, and that order knows the case of ASCII letters only. */
+function inLocale(expression: Sql): Sql {
+  return sql`(${expression} collate "default")`
 }
 
 /** `*` is any run, `?` one character, a backslash takes the meaning away. */
@@ -230,16 +283,9 @@ export function likePattern(pattern: string): string {
 
 function textOf(given: unknown, value: Value): string {
   if (typeof given !== 'string') throw wrongType('a string', value)
-  if (given.includes('\0') || !isWellFormed(given)) {
-    throw queryFault(
-      `filter: column [${value.path}]: the text has a character that cannot be stored`,
-    )
-  }
+  const fault = checkText(given)
+  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
   return given
-}
-
-function isWellFormed(text: string): boolean {
-  return !/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(text)
 }
 
 function wrongType(expected: string, { path }: Value) {

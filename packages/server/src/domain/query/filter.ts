@@ -51,18 +51,20 @@ const COMPARISONS: ReadonlySet<string> = new Set<Operator>([
   '$iPattern',
 ])
 
-const INCLUDES: Readonly<Record<string, 'any' | 'all' | 'none'>> = {
-  $includes: 'any',
-  $includesAny: 'any',
-  $includesAll: 'all',
-  $includesNone: 'none',
-}
+// Maps, because keys come from requests and every object has a `constructor`.
+const INCLUDES: ReadonlyMap<string, 'any' | 'all' | 'none'> = new Map([
+  ['$includes', 'any'],
+  ['$includesAny', 'any'],
+  ['$includesAll', 'all'],
+  ['$includesNone', 'none'],
+])
 
-const EXISTS: Readonly<Record<string, boolean>> = {
-  $exists: false,
-  $notExists: true,
-  $existsNot: true,
-}
+/** Whether the operator is negated. */
+const EXISTS: ReadonlyMap<string, boolean> = new Map([
+  ['$exists', false],
+  ['$notExists', true],
+  ['$existsNot', true],
+])
 
 const DEPTH_MAX = 50
 const CONDITIONS_MAX = 20_000
@@ -98,7 +100,7 @@ export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unkn
       case '$none':
         return { kind: 'not', item: { kind: 'or', items: list(value, prefix, depth + 1) } }
     }
-    const isNegated = EXISTS[key]
+    const isNegated = EXISTS.get(key)
     if (isNegated !== undefined) return exists(key, value, isNegated)
     if (key.startsWith('$')) throw queryFault(`filter: operator [${key}] is not known`)
     return onPath(`${prefix}${key}`, value, depth + 1)
@@ -164,7 +166,7 @@ export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unkn
       case '$none':
         return { kind: 'not', item: { kind: 'or', items: items() } }
     }
-    const mode = INCLUDES[key]
+    const mode = INCLUDES.get(key)
     if (mode !== undefined) {
       return { kind: 'includes', mode, element: predicate(value, path, depth + 1) }
     }

@@ -5,34 +5,48 @@ import { queryFault } from './query-fault.js'
 
 export type Direction = 'asc' | 'desc'
 
-/** `random` comes last: nothing can follow chance. */
+export interface SortKey {
+  readonly field: Field
+  readonly direction: Direction
+}
+
+/** Chance comes last: what follows it would never decide. */
 export interface Sort {
-  readonly keys: readonly { readonly field: Field; readonly direction: Direction }[]
+  readonly keys: readonly SortKey[]
   readonly isRandom: boolean
 }
 
-const SORTABLE: ReadonlySet<FieldType> = new Set(['text', 'int', 'float', 'bool', 'datetime'])
+/** Types whose values have an order. */
+export const SORTABLE: ReadonlySet<FieldType> = new Set([
+  'text',
+  'int',
+  'float',
+  'bool',
+  'datetime',
+])
 const KEYS_MAX = 16
 
-/** `{a: "asc"}`, a list of such objects, or a list of names. */
 export function parseSort(lookup: TableLookup, codec: TableCodec, sort: unknown): Sort {
-  const entries = listEntries(sort)
-  const keys: { field: Field; direction: Direction }[] = []
-  let isRandom = false
-  for (const [path, direction] of entries) {
-    if (path === '*' && direction === 'random') {
-      isRandom = true
-      break
-    }
-    if (direction !== 'asc' && direction !== 'desc') {
-      throw queryFault(`sort: column [${path}]: must be [asc] or [desc]`)
-    }
+  const keys: SortKey[] = []
+  for (const { path, direction } of listSort(sort)) {
+    if (direction === 'random') return { keys, isRandom: true }
     const field = resolveField(lookup, codec, path)
-    if (!SORTABLE.has(field.type)) throw queryFault(`sort: column [${path}]: cannot be sorted by`)
+    const isSortable = SORTABLE.has(field.type) && field.source.kind !== 'json'
+    if (!isSortable) throw queryFault(`sort: column [${path}]: cannot be sorted by`)
     keys.push({ field, direction })
   }
-  if (keys.length > KEYS_MAX) throw queryFault(`sort: takes at most ${KEYS_MAX} columns`)
-  return { keys, isRandom }
+  return { keys, isRandom: false }
+}
+
+/** `{a: "asc"}`, a list of such objects, or a list of names. */
+export function listSort(sort: unknown): { path: string; direction: Direction | 'random' }[] {
+  const entries = listEntries(sort)
+  if (entries.length > KEYS_MAX) throw queryFault(`sort: takes at most ${KEYS_MAX} columns`)
+  return entries.map(([path, direction]) => {
+    if (path === '*' && direction === 'random') return { path, direction }
+    if (direction === 'asc' || direction === 'desc') return { path, direction }
+    throw queryFault(`sort: column [${path}]: must be [asc] or [desc]`)
+  })
 }
 
 function listEntries(sort: unknown): [string, unknown][] {
