@@ -329,7 +329,8 @@ describe('a fork', () => {
       const call = branchCall(service, 'shop', { branch: `empty${++forks}` })
       expectOk(await call('PUT', '', options))
       expect(await read(call, 'no-data')).toBeUndefined()
-      await put(call, 'no-data', { name: 'B', email: 'nodata@test.test' })
+      await put(call, 'no-data', { name: 'B', email: 'nodata@test.test', team: 'nowhere' })
+      expect(await read(call, 'no-data', '?columns=team.name')).not.toHaveProperty('team')
       expect((await call('GET', '')).body.schema).toEqual((await main('GET', '')).body.schema)
     }
     const call = branchCall(service, 'shop', { branch: `full${++forks}` })

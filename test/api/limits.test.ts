@@ -265,3 +265,18 @@ describe('of a unique value', () => {
     ])
   })
 })
+
+describe('of a table in the long run', () => {
+  it('so many columns added and removed that PostgreSQL has no room for another', async () => {
+    const worn = await openUsual('worn', { t: [] })
+    expectOk(await worn('PUT', '/tables/t/data/x', { body: {} }))
+    const columns = (round: number) =>
+      Array.from({ length: 250 }, (_, number) => ({ name: `c${round}-${number}`, type: 'int' }))
+    const set = (list: object[]) => worn('PUT', '/tables/t/schema', { body: { columns: list } })
+    for (let round = 0; round < 6; round++) expectOk(await set(columns(round)))
+    const answer = await set(columns(6))
+    expect(answer).toMatchObject({ status: 422, body: { code: 'limit_reached' } })
+    expect((await worn('GET', '/tables/t/schema')).body.columns).toEqual(columns(5))
+    expectOk(await worn('PATCH', '/tables/t/data/x', { body: { 'c5-249': 1 } }))
+  })
+})

@@ -14,6 +14,7 @@ import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
 import { healthRoutes } from './http/routes/health.js'
+import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
 import { transactionRoutes } from './http/routes/transactions.js'
@@ -68,6 +69,7 @@ export async function buildApp(
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
+    await dataApp.register(queryRoutes(services))
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(transactionRoutes(services))
   })

@@ -115,18 +115,12 @@ export function selectVisible(
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
   if (chosen.length === 0) return noRow(codec)
   const selects = chosen.map((arm) => {
-    const nearer = arms.filter((other) => other.level < arm.level)
-    // A probe of the index per row; `not exists` would hash the whole nearer heap.
-    const hidden = nearer.map(
-      (other) => sql`
-        and (select o.id from ${other.table} o where o.id = h.id and ${other.inEpoch(sql`o`)}) is null`,
-    )
     const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm.columnIds)
     const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
     return sql`
       select ${armSelect(sql`h`, arm, codec)}
       from ${arm.table} h
-      where not h.deleted and ${arm.inEpoch(sql`h`)}${condition}${join([empty, ...hidden], '')}`
+      where ${visibleIn(arm, arms, sql`h`)}${condition}`
   })
   return join(selects, ' union all ')
 }
@@ -137,4 +131,42 @@ const METADATA_NAMES = ['id', 'version', 'created_at', 'updated_at', 'epoch', 'd
 export function heapColumns(heap: Heap, alias?: Sql): Sql {
   const names = [...METADATA_NAMES, ...[...heap.columnIds].map((id) => `c${id}`)].map(ident)
   return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
+}
+
+/** One physical table that visible rows come from, for statements that look into each of them. */
+export interface VisibleArm {
+  readonly table: Sql
+  /** Which of its rows the branch sees, by the alias it was asked for. */
+  readonly condition: Sql
+  /** A column of the schema, as an expression. */
+  column(index: number): Sql
+}
+
+/** All tables that rows of the branch come from. Together they hold each visible row once. */
+export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
+  const arms = listArms(layout, codec.table.id)
+  const isPlain = arms.length === 1 && arms[0]?.level === 0
+  return arms.map((arm) => ({
+    table: arm.table,
+    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias),
+    column(index) {
+      const column = codec.physical[index]
+      if (column === undefined) throw new Error('a column must be of its own table')
+      return armColumn(alias, column, arm.columnIds)
+    },
+  }))
+}
+
+function visibleIn(arm: Arm, arms: readonly Arm[], alias: Sql): Sql {
+  const hidden = arms
+    .filter((other) => other.level < arm.level)
+    .map((other) => sql` and ${isNotIn(other, alias)}`)
+  return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${join([empty, ...hidden], '')}`
+}
+
+/** A probe of the index per row; `not exists` would hash the whole nearer heap. */
+function isNotIn(other: Arm, alias: Sql): Sql {
+  return sql`(
+    select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
+  ) is null`
 }
