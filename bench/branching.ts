@@ -5,8 +5,7 @@ import { type Figure, figure } from './report.js'
 
 /*
  * What branching costs: against the same on less data, against the same with fewer branches, and
- * against the same on a database that was never forked. Queries of pages are not measured, because
- * there is no query endpoint yet.
+ * against the same on a database that was never forked. Single records only: pages belong to queries.
  */
 
 interface Sizes {

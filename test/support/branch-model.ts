@@ -1,4 +1,5 @@
 import { expect } from 'vitest'
+import { collectHeap, collectPast } from '../../packages/server/src/rows/collect.js'
 import { createDatabase } from './people.js'
 import type { TestService } from './service.js'
 import { type BranchCall, branchCall, expectOk } from './tables.js'
@@ -88,6 +89,7 @@ export class BranchModel {
     else if (chance < 0.13) await this.#deleteBranch(name, branch)
     else if (chance < 0.25) await this.#editColumns(name, branch, table)
     else if (chance < 0.27) await this.#replaceTable(name, branch, table)
+    else if (chance < 0.3) await this.#collect()
     else await this.#write(name, branch, table)
     await this.expectEverything()
   }
@@ -155,6 +157,13 @@ export class BranchModel {
     this.#note(`${name}: deleted`)
     expectOk(await branch.call('DELETE', ''))
     this.#branches.delete(name)
+  }
+
+  /** What runs in the background must not be seen either. */
+  async #collect(): Promise<void> {
+    this.#note('collect')
+    const { database } = this.#service
+    while ((await collectHeap(database)) || (await collectPast(database)));
   }
 
   async #editColumns(name: string, branch: ModelBranch, table: string): Promise<void> {

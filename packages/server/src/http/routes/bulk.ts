@@ -78,7 +78,7 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
             'a repetition safe.',
           params: TableParamsSchema,
           querystring: StreamQuerySchema,
-          response: { 200: BulkInsertedSchema, ...refusals(404, 413, 415, 422) },
+          response: { 200: BulkInsertedSchema, ...refusals(404, 409, 413, 415, 422) },
         },
         config: { documentedBody: BulkInsertSchema },
       },
