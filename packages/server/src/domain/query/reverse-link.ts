@@ -138,7 +138,7 @@ export function reverseLinkSql(lookup: TableLookup, link: ReverseLink, seed: num
   let count = 0
   const selects = arms.map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, { codec, record })
+    const fields = new FieldExpressions(lookup, record)
     const { selected, joins } = selectPlan(lookup, read, record)
     const keys = sortKeys(sort, seed, fields)
     count = selected.length
