@@ -443,6 +443,48 @@ describe('queries', () => {
     ).rejects.toMatchObject({ status: 400 })
   })
 
+  it('summarize groups', async () => {
+    const { summaries } = await xata.db.users.summarize({
+      columns: ['team.name', 'vip'],
+      summaries: { people: { count: '*' }, oldest: { max: 'age' } },
+      sort: [
+        { column: 'people', direction: 'desc' },
+        { column: 'team.name', direction: 'asc' },
+      ],
+    })
+    expect(summaries).toEqual([
+      { team: { name: 'Team animals' }, vip: null, people: 22, oldest: 29 },
+      { team: { name: 'Team fruits' }, vip: null, people: 22, oldest: 28 },
+      { team: { name: null }, vip: true, people: 1, oldest: 60 },
+    ])
+    const grouped = await xata.db.users.select(['vip']).filter('age', ge(25)).summarize()
+    expect(grouped.summaries).toEqual([{ vip: true }, { vip: null }])
+  })
+
+  it('aggregate', async () => {
+    expect(await xata.db.users.aggregate()).toEqual({ aggs: { count: USERS } })
+    const { aggs } = await xata.db.users.aggregate(
+      {
+        unique: { uniqueCount: { column: 'age' } },
+        mean: { average: { column: 'age' } },
+        ages: { numericHistogram: { column: 'age', interval: 5 } },
+        top: { topValues: { column: 'name', size: 1 } },
+      },
+      { 'team.name': 'Team fruits' },
+    )
+    expect(aggs).toEqual({
+      unique: 5,
+      mean: expect.closeTo(522 / 22, 10),
+      ages: {
+        values: [
+          { $key: 20, $count: 14 },
+          { $key: 25, $count: 8 },
+        ],
+      },
+      top: { values: [{ $key: 'User 0', $count: 1 }] },
+    })
+  })
+
   it('see on a branch what was there and what changed since', async () => {
     await api.branch.createBranch({
       pathParams: branchPath('shop:forked'),

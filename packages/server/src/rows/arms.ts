@@ -148,7 +148,7 @@ export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): Visi
   const isPlain = arms.length === 1 && arms[0]?.level === 0
   return arms.map((arm) => ({
     table: arm.table,
-    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias),
+    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias, isAbsentIn),
     column(index) {
       const column = codec.physical[index]
       if (column === undefined) throw new Error('a column must be of its own table')
@@ -157,10 +157,15 @@ export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): Visi
   }))
 }
 
-function visibleIn(arm: Arm, arms: readonly Arm[], alias: Sql): Sql {
+function visibleIn(
+  arm: Arm,
+  arms: readonly Arm[],
+  alias: Sql,
+  isAbsent: typeof isNotIn = isNotIn,
+): Sql {
   const hidden = arms
     .filter((other) => other.level < arm.level)
-    .map((other) => sql` and ${isNotIn(other, alias)}`)
+    .map((other) => sql` and ${isAbsent(other, alias)}`)
   return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${join([empty, ...hidden], '')}`
 }
 
@@ -169,4 +174,14 @@ function isNotIn(other: Arm, alias: Sql): Sql {
   return sql`(
     select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
   ) is null`
+}
+
+/**
+ * The same for statements that may go through all rows: PostgreSQL chooses between a probe of the
+ * index, for the few rows of a page, and one pass over the nearer heap, for everything.
+ */
+function isAbsentIn(other: Arm, alias: Sql): Sql {
+  return sql`not exists (
+    select from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
+  )`
 }

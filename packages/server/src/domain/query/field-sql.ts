@@ -4,12 +4,6 @@ import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { PlanRoot, TableLookup } from '../../rows/read-plan.js'
 import type { Field, FieldType } from './field.js'
 
-/** A record that the statement has under an alias. */
-interface Place {
-  readonly codec: TableCodec
-  readonly record: PlanRoot
-}
-
 const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
   int: sql`::bigint`,
   bool: sql`::boolean`,
@@ -18,11 +12,11 @@ const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
 /** Turns fields into expressions; the links on the way become joins, each of them once. */
 export class FieldExpressions {
   readonly #lookup: TableLookup
-  readonly #root: Place
-  readonly #joined = new Map<string, Place>()
+  readonly #root: PlanRoot
+  readonly #joined = new Map<string, PlanRoot>()
   readonly #joins: Sql[] = []
 
-  constructor(lookup: TableLookup, root: Place) {
+  constructor(lookup: TableLookup, root: PlanRoot) {
     this.#lookup = lookup
     this.#root = root
   }
@@ -33,7 +27,7 @@ export class FieldExpressions {
   }
 
   expression(field: Field): Sql {
-    const { codec, record } = this.#follow(field)
+    const record = this.#follow(field)
     const { source } = field
     switch (source.kind) {
       case 'id':
@@ -41,53 +35,38 @@ export class FieldExpressions {
       case 'metadata':
         return sql`${record.alias}.${ident(source.column)}`
       case 'column':
-        return columnValue(codec, record, source.index)
+        return record.column(source.index)
       case 'json': {
         const keys = source.keys.map((key) => literal(key))
-        const document = columnValue(codec, record, source.index)
+        const document = record.column(source.index)
         // In a document there is a null of its own, which is as good as nothing.
         return sql`nullif(${document} #> array[${join(keys, ', ')}]::text[], 'null'::jsonb)`
       }
       case 'file': {
-        const text = sql`(${columnValue(codec, record, source.index)} ->> ${literal(source.key)})`
+        const text = sql`(${record.column(source.index)} ->> ${literal(source.key)})`
         return sql`(${text}${FILE_CASTS[field.type] ?? sql` collate "C"`})`
       }
     }
   }
 
-  #follow(field: Field): Place {
-    let place = this.#root
+  #follow(field: Field): PlanRoot {
+    let record = this.#root
     let path = ''
     for (const { column, target } of field.links) {
       path += `${column}.`
-      place = this.#joined.get(path) ?? this.#join(path, place.record.column(column), target)
+      record = this.#joined.get(path) ?? this.#join(path, record.column(column), target)
     }
-    return place
+    return record
   }
 
-  #join(path: string, id: Sql, target: TableCodec): Place {
+  #join(path: string, id: Sql, target: TableCodec): PlanRoot {
     const alias = ident(`f${this.#joins.length}`)
     this.#joins.push(joinVisible(this.#lookup.layout, target, { id, alias, outer: true }))
     const record: PlanRoot = {
       alias,
       column: (index) => sql`${alias}.${ident(target.physical[index]?.physicalName ?? '')}`,
     }
-    const place = { codec: target, record }
-    this.#joined.set(path, place)
-    return place
+    this.#joined.set(path, record)
+    return record
   }
-}
-
-/**
- * A column that was added to an object later is filled in all rows, also in those without the object;
- * there it has no value.
- */
-function columnValue(codec: TableCodec, record: PlanRoot, index: number): Sql {
-  const value = record.column(index)
-  const { path = [], column } = codec.physical[index] ?? {}
-  if (path.length < 2 || column?.fill === undefined) return value
-  const objects = path.slice(1).map((_name, depth) => {
-    return record.column(codec.indexes.get(path.slice(0, depth + 1).join('.')) ?? -1)
-  })
-  return sql`(case when ${join(objects, ' and ')} then ${value} end)`
 }

@@ -36,6 +36,9 @@ export interface Field {
   readonly type: FieldType
 }
 
+/** Finds the field of a path, or refuses it by name. */
+export type FieldResolver = (path: string) => Field
+
 export interface LinkStep {
   /** Index of the link column in its table. */
   readonly column: number

@@ -4,14 +4,18 @@ import { encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { checkJsonText } from '../../rows/columns/json-text.js'
 import { checkText } from '../../rows/columns/text-types.js'
-import { type FieldType, SQL_TYPES } from './field.js'
-import type { FieldExpressions } from './field-sql.js'
+import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter, Operator, Predicate } from './filter.js'
 import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
 
+/** What fields are in a statement. */
+export interface Expressions {
+  expression(field: Field): Sql
+}
+
 /** SQL of a filter. Null is unknown throughout, so a negation does not match what has no value. */
-export function filterSql(filter: Filter, fields: FieldExpressions, parameters: Parameters): Sql {
+export function filterSql(filter: Filter, fields: Expressions, parameters: Parameters): Sql {
   switch (filter.kind) {
     case 'field': {
       const { field, predicate } = filter

@@ -1,6 +1,4 @@
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import type { TableLookup } from '../../rows/read-plan.js'
-import { type Field, resolveField } from './field.js'
+import type { Field, FieldResolver } from './field.js'
 import { queryFault } from './query-fault.js'
 
 /** What a value is compared by. */
@@ -72,7 +70,7 @@ const CONDITIONS_MAX = 20_000
 type Shape = Readonly<Record<string, unknown>>
 
 /** Reads a filter; what it names is looked up on the way. */
-export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unknown): Filter {
+export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   let conditions = 0
 
   function enter(depth: number): void {
@@ -119,7 +117,7 @@ export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unkn
     if (typeof value !== 'string') {
       throw queryFault(`filter: operator [${key}]: expected the name of a column`)
     }
-    return { kind: 'exists', field: resolveField(lookup, codec, value), isNegated }
+    return { kind: 'exists', field: resolve(value), isNegated }
   }
 
   /** Keys without a dollar sign lead on along the path; the others are about what is there. */
@@ -137,7 +135,7 @@ export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unkn
   }
 
   function fieldFilter(path: string, value: unknown, depth: number): Filter {
-    const field = resolveField(lookup, codec, path)
+    const field = resolve(path)
     return { kind: 'field', field, predicate: predicate(value, path, depth) }
   }
 

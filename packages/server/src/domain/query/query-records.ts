@@ -8,7 +8,7 @@ import { runReads } from '../../rows/run.js'
 import { planColumns } from '../records/records.js'
 import type { Session, SessionTable } from '../records/session.js'
 import { invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
-import type { FieldType } from './field.js'
+import { type FieldType, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
 import { type Page, type QueryRequest, readPage } from './page.js'
 import { queryFault } from './query-fault.js'
@@ -49,7 +49,8 @@ function planQuery(context: QueryContext, page: Page): QueryPlan {
   const { codec } = table
   const lookup = lookupOf(session)
   const { names, others } = splitColumns(page.columns)
-  const sort = parseSort(lookup, codec, page.sort)
+  const resolve = (path: string) => resolveField(lookup, codec, path)
+  const sort = parseSort(resolve, page.sort)
   for (const position of [page.after, page.before]) checkPosition(position, sortTypes(sort))
   const reverseLinks = others.map((given) =>
     parseReverseLink(
@@ -70,7 +71,7 @@ function planQuery(context: QueryContext, page: Page): QueryPlan {
     codec,
     read: planRecord(table, names),
     reverseLinks,
-    filter: parseFilter(lookup, codec, page.filter ?? {}),
+    filter: parseFilter(resolve, page.filter ?? {}),
     sort,
     seed: page.seed,
     after: page.after,

@@ -88,7 +88,7 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
 
 function armSql(plan: QueryPlan, arm: VisibleArm, parameters: Parameters): Sql {
   const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-  const fields = new FieldExpressions(plan.lookup, { codec: plan.codec, record })
+  const fields = new FieldExpressions(plan.lookup, record)
   const { selected, joins } = selectPlan(plan.lookup, plan.read, record)
   const keys = sortKeys(plan.sort, plan.seed, fields)
   const keyColumns = keys.map(({ expression }, index) => sql`, ${expression} as ${keyName(index)}`)

@@ -3,6 +3,7 @@ import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { visibleArms } from '../../rows/arms.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/read-plan.js'
+import { resolveField } from './field.js'
 import { FieldExpressions } from './field-sql.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
 import { queryFault } from './query-fault.js'
@@ -74,7 +75,10 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
     codec,
     column,
     read: context.planColumns(codec, columnNames(columns, fault)),
-    sort: parseSort(context.lookup, codec, sort ?? orderAsSort(order, fault)),
+    sort: parseSort(
+      (name) => resolveField(context.lookup, codec, name),
+      sort ?? orderAsSort(order, fault),
+    ),
     limit: whole(limit ?? PAGE_SIZE, { name: 'limit', min: 1, max: context.pageSizeMax }, fault),
     offset: whole(offset ?? 0, { name: 'offset', min: 0, max: OFFSET_MAX }, fault),
   }
@@ -134,7 +138,7 @@ export function reverseLinkSql(lookup: TableLookup, link: ReverseLink, seed: num
   let count = 0
   const selects = arms.map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, { codec, record })
+    const fields = new FieldExpressions(lookup, record)
     const { selected, joins } = selectPlan(lookup, read, record)
     const keys = sortKeys(sort, seed, fields)
     count = selected.length

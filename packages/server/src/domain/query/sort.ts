@@ -1,6 +1,4 @@
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import type { TableLookup } from '../../rows/read-plan.js'
-import { type Field, type FieldType, resolveField } from './field.js'
+import type { Field, FieldResolver, FieldType } from './field.js'
 import { queryFault } from './query-fault.js'
 
 export type Direction = 'asc' | 'desc'
@@ -26,11 +24,11 @@ export const SORTABLE: ReadonlySet<FieldType> = new Set([
 ])
 const KEYS_MAX = 16
 
-export function parseSort(lookup: TableLookup, codec: TableCodec, sort: unknown): Sort {
+export function parseSort(resolve: FieldResolver, sort: unknown): Sort {
   const keys: SortKey[] = []
   for (const { path, direction } of listSort(sort)) {
     if (direction === 'random') return { keys, isRandom: true }
-    const field = resolveField(lookup, codec, path)
+    const field = resolve(path)
     const isSortable = SORTABLE.has(field.type) && field.source.kind !== 'json'
     if (!isSortable) throw queryFault(`sort: column [${path}]: cannot be sorted by`)
     keys.push({ field, direction })

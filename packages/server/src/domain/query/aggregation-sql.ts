@@ -1,0 +1,223 @@
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, compileStatement } from '../../postgres/statement.js'
+import type { Aggregations, Bucketing, Buckets, Measure } from './aggregation.js'
+import type { BaseRows } from './base-rows.js'
+import type { FieldType } from './field.js'
+import { Parameters } from './parameters.js'
+
+/** Buckets of one aggregation, those inside other buckets counted together. */
+export const BUCKETS_MAX = 10_000
+
+/**
+ * One list of buckets, or the whole. All buckets at one place of the request are one relation, whose
+ * keys are those of the buckets around and their own.
+ */
+export interface AggregationNode {
+  readonly index: number
+  readonly buckets: Buckets | undefined
+  readonly parent: AggregationNode | undefined
+  /** Types of the keys, from the outside in. */
+  readonly keys: readonly FieldType[]
+  readonly measures: readonly { readonly name: string; readonly measure: Measure }[]
+  readonly children: readonly { readonly name: string; readonly node: AggregationNode }[]
+}
+
+/** The nodes of a request, the whole first, each before those inside it. */
+export function listNodes(aggregations: Aggregations): AggregationNode[] {
+  const nodes: AggregationNode[] = []
+
+  function add(
+    inner: Aggregations,
+    buckets: Buckets | undefined,
+    parent: AggregationNode | undefined,
+  ): AggregationNode {
+    const index = nodes.length
+    const children: { name: string; node: AggregationNode }[] = []
+    const node: AggregationNode = {
+      index,
+      buckets,
+      parent,
+      keys: [
+        ...(parent?.keys ?? []),
+        ...(buckets === undefined ? [] : [keyType(buckets.bucketing)]),
+      ],
+      measures: inner.flatMap(({ name, what }) =>
+        what.kind === 'buckets' ? [] : [{ name, measure: what }],
+      ),
+      children,
+    }
+    nodes.push(node)
+    for (const { name, what } of inner) {
+      if (what.kind !== 'buckets') continue
+      children.push({ name, node: add(what.aggregations, what, node) })
+    }
+    return node
+  }
+
+  add(aggregations, undefined, undefined)
+  return nodes
+}
+
+function keyType({ kind, field }: Bucketing): FieldType {
+  return kind === 'numericHistogram' ? 'float' : field.type
+}
+
+const nodeName = ({ index }: AggregationNode): Sql => ident(`node_${index}`)
+const keyName = (depth: number): Sql => ident(`bucket_${depth}`)
+const outerName = (depth: number): Sql => ident(`outer_${depth}`)
+const measureName = (index: number): Sql => ident(`measure_${index}`)
+
+/**
+ * One statement, so that everything is of the same moment. Each of its rows is a bucket: the number
+ * of its node, then a JSON array of the texts of its keys, its count and its measures.
+ */
+export function aggregationSql(nodes: readonly AggregationNode[], base: BaseRows): Call {
+  const parameters = new Parameters()
+  const relations = nodes.map((node) => sql`, ${nodeName(node)} as (${nodeSql(node, base)})`)
+  const results = nodes.map((node) => {
+    const names = [
+      ...node.keys.map((_type, depth) => keyName(depth)),
+      sql`bucket_count`,
+      ...node.measures.map((_measure, index) => measureName(index)),
+    ]
+    const texts = names.map((name) => sql`${name}::text`)
+    return sql`
+      select ${raw(String(node.index))} as node, place, array_to_json(array[${join(texts, ', ')}])::text
+      from ${nodeName(node)}`
+  })
+  const text = sql`
+    with base as materialized (${base.relation(parameters)})${join([empty, ...relations], '')}
+    ${join(results, ' union all ')}
+    order by node, place`
+  return { statement: compileStatement(text), values: parameters.values }
+}
+
+function nodeSql(node: AggregationNode, base: BaseRows): Sql {
+  const { buckets, parent, keys } = node
+  const measures = node.measures.map(({ measure }, index) => {
+    return sql`, ${measureSql(measure, base)} as ${measureName(index)}`
+  })
+  const measured = join([sql`, count(*) as bucket_count`, ...measures], '')
+  if (buckets === undefined || parent === undefined) {
+    return sql`select 1 as place${finish(node, sql`select 1 as place${measured} from base`)}`
+  }
+  const own = keySql(buckets.bucketing, base)
+  const outer = parent.keys.map((_type, depth) => keyName(depth))
+  // What is in the buckets around, which are fewer than all when they are the top ones.
+  const around =
+    outer.length === 0
+      ? sql`from base`
+      : sql`from (
+          select ${join(
+            ancestors(node).map((bucketing, depth) => {
+              return sql`${keySql(bucketing, base)} as ${outerName(depth)}`
+            }),
+            ', ',
+          )}, base.* from base
+        ) base
+        join ${nodeName(parent)} parent on ${join(
+          outer.map((name, depth) => sql`parent.${name} = base.${outerName(depth)}`),
+          ' and ',
+        )}`
+  const selected = [
+    ...outer.map((name) => sql`parent.${name} as ${name}`),
+    sql`${own} as ${keyName(keys.length - 1)}`,
+  ]
+  const groups = keys.map((_type, index) => raw(String(index + 1)))
+  const grouped = sql`
+    select ${join(selected, ', ')}${measured}
+    ${around}
+    where ${own} is not null
+    group by ${join(groups, ', ')}`
+  const key = keyName(keys.length - 1)
+  const { bucketing } = buckets
+  const order =
+    bucketing.kind === 'topValues' ? sql`bucket_count desc, ${key} asc` : sql`${key} asc`
+  const partition = outer.length === 0 ? empty : sql`partition by ${join(outer, ', ')}`
+  const size = bucketing.kind === 'topValues' ? bucketing.size : BUCKETS_MAX + 1
+  return sql`
+    select place, ${join(
+      keys.map((_type, depth) => keyName(depth)),
+      ', ',
+    )}${finish(
+      node,
+      sql`select *, row_number() over (${partition} order by ${order}) as place
+        from (${grouped}) buckets`,
+    )}
+    where place <= ${raw(String(size))}
+    limit ${raw(String(BUCKETS_MAX + 1))}`
+}
+
+/** How the buckets around are made, from the outside in. */
+function ancestors({ parent }: AggregationNode): Bucketing[] {
+  if (parent?.buckets === undefined) return []
+  return [...ancestors(parent), parent.buckets.bucketing]
+}
+
+/** The count and the measures, those that take a second step finished. */
+function finish({ measures }: AggregationNode, from: Sql): Sql {
+  const finished = measures.map(({ measure }, index) => {
+    const name = measureName(index)
+    const value = measure.kind === 'percentiles' ? percentilesSql(name, measure.percents) : name
+    return sql`, ${value} as ${name}`
+  })
+  return sql`, bucket_count${join([empty, ...finished], '')} from (${from}) measured`
+}
+
+function measureSql(measure: Measure, base: BaseRows): Sql {
+  if (measure.kind === 'count') {
+    if (measure.filter === undefined) return sql`count(*)`
+    return sql`count(*) filter (where ${base.condition(measure.filter)})`
+  }
+  const value = base.value(measure.field)
+  switch (measure.kind) {
+    case 'sum':
+      return sql`sum(${value})`
+    case 'max':
+      return sql`max(${value})`
+    case 'min':
+      return sql`min(${value})`
+    case 'average':
+      return sql`avg(${value}::double precision)`
+    case 'uniqueCount':
+      return sql`count(distinct ${value})`
+    case 'percentiles':
+      return sql`array_agg(${value}::double precision order by ${value}) filter (where ${value} is not null)`
+  }
+}
+
+/** Between the two values next to the position p/100 * n - 0.5, which is kept inside the list. */
+function percentilesSql(sorted: Sql, percents: readonly number[]): Sql {
+  const values = percents.map((percent) => {
+    const position = sql`greatest(0, least(cardinality(${sorted}) - 1,
+      ${raw(String(percent))}::double precision / 100 * cardinality(${sorted}) - 0.5))`
+    const below = sql`${sorted}[floor(${position})::integer + 1]`
+    const above = sql`${sorted}[ceil(${position})::integer + 1]`
+    return sql`${below} + (${above} - ${below}) * (${position} - floor(${position}))`
+  })
+  return sql`to_json(array[${join(values, ', ')}])`
+}
+
+/** The bucket that a row is in, by its key. */
+function keySql(bucketing: Bucketing, base: BaseRows): Sql {
+  const value = base.value(bucketing.field)
+  switch (bucketing.kind) {
+    case 'topValues':
+      return value
+    case 'numericHistogram': {
+      const interval = sql`${literal(String(bucketing.interval))}::double precision`
+      const offset = sql`${literal(String(bucketing.offset))}::double precision`
+      return sql`(floor((${value} - ${offset}) / ${interval}) * ${interval} + ${offset})`
+    }
+    case 'dateHistogram': {
+      const { interval, offsetMinutes } = bucketing
+      const shift = sql`make_interval(mins => ${raw(String(offsetMinutes))})`
+      if (typeof interval !== 'string') {
+        const length = sql`make_interval(secs => ${raw(String(interval.ms))} / 1000.0)`
+        return sql`date_bin(${length}, ${value}, 'epoch'::timestamptz - ${shift})`
+      }
+      const local = sql`((${value} at time zone 'UTC') + ${shift})`
+      return sql`((date_trunc(${literal(interval)}, ${local}) - ${shift}) at time zone 'UTC')`
+    }
+  }
+}
