@@ -17,6 +17,7 @@ export default defineConfig({
           name: 'pure',
           include: ['packages/*/src/**/*.test.ts'],
           exclude: ['**/*.pg.test.ts'],
+          testTimeout: 30_000,
         },
       },
       {
