@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKey } from '../support/people.js'
+import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import {
   type BranchCall,
@@ -784,23 +785,24 @@ describe('Idempotency-Key', () => {
 })
 
 describe('random transactions', () => {
-  it('do the same as one operation after the other would', async () => {
-    let state: ModelState = { plain: {}, coupled: {} }
-    await fc.assert(
-      fc.asyncProperty(modelOperations, async (operations) => {
-        await resetTo(model, state, INITIAL_STATE)
-        try {
-          state = await expectSameAsModel(model, INITIAL_STATE, operations)
-        } catch (error) {
-          await recreateTables(model)
-          state = { plain: {}, coupled: {} }
-          throw error
-        }
-      }),
-      {
-        numRuns: 250,
-        ...(process.env.OFFSHOOT_TEST_SEED ? { seed: Number(process.env.OFFSHOOT_TEST_SEED) } : {}),
-      },
-    )
-  })
+  it(
+    'do the same as one operation after the other would',
+    async () => {
+      let state: ModelState = { plain: {}, coupled: {} }
+      await fc.assert(
+        fc.asyncProperty(modelOperations, async (operations) => {
+          await resetTo(model, state, INITIAL_STATE)
+          try {
+            state = await expectSameAsModel(model, INITIAL_STATE, operations)
+          } catch (error) {
+            await recreateTables(model)
+            state = { plain: {}, coupled: {} }
+            throw error
+          }
+        }),
+        { numRuns: STEPS, seed: SEED },
+      )
+    },
+    STEPS_TIMEOUT_MS,
+  )
 })

@@ -43,6 +43,8 @@ export interface TableStatements {
   updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement
   /** Values of a unique column that other rows, which the branch inherits, have already. */
   inheritedValues(column: number): Statement
+  /** The own row of an id, when a row that the branch inherits has its value of a column too. */
+  inheritedTwin(column: number): Statement
   /** Which of the given values of a column rows of the branch have. */
   visibleValues(column: number): Statement
   /** Positions in a list of values of a column where one stands that stood before. */
@@ -347,6 +349,17 @@ export function compileTableStatements(
       where exists (${selectVisible(layout, codec, { from, where })})`
   }
 
+  function inheritedTwin(index: number): Statement {
+    const column = columnAt(index)
+    const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+      sql`${expressionOf(column)} = mine.${ident(column.physicalName)}`
+    return compileStatement(sql`
+      select mine.id
+      from ${own} mine
+      where mine.id = ${slot(0)}::text
+        and exists (${selectVisible(layout, codec, { from: 1, where })})`)
+  }
+
   function repeatedValues(index: number): Statement {
     const type = raw(columnAt(index).sqlType)
     return compileStatement(sql`
@@ -374,6 +387,7 @@ export function compileTableStatements(
     update,
     updateOne,
     inheritedValues: (column) => compileStatement(sql`${matchingValues(column, 1)} limit 1`),
+    inheritedTwin,
     visibleValues: (column) => compileStatement(matchingValues(column, 0)),
     repeatedValues,
   }

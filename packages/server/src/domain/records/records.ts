@@ -22,6 +22,7 @@ import {
   insertOneCall,
   onlyRow,
   replaceCall,
+  updateChecks,
   updateOneCall,
 } from './write-plan.js'
 
@@ -123,7 +124,7 @@ export async function updateRecord(
     call: updateOneCall(session, statements, { id, ifVersion, update }),
     isGuarded: true,
     id,
-    checks: inheritedChecks(table, statements, (column) => changedValues(update, column)),
+    checks: updateChecks(table, statements, [{ id, update }]),
   })
   if (written === undefined) throw await explainNoUpdate(context, options, update)
   return answer
@@ -149,7 +150,7 @@ export async function upsertRecord(
     // Finds the id taken when the update has found it, and then does nothing.
     otherwise: insert,
     id,
-    checks: inheritedChecks(table, statements, (column) => changedValues(update, column)),
+    checks: updateChecks(table, statements, [{ id, update }]),
   })
   if (written !== undefined) return { answer, created: false }
   if (alternative !== undefined) return { answer, created: true }
@@ -318,12 +319,6 @@ function encodeUpdate(table: SessionTable, fields: InputRecord): EncodedUpdate {
   const update = table.codec.encodeUpdate(fields)
   if (isFaults(update)) throw invalidRecord(update)
   return update
-}
-
-function changedValues(update: EncodedUpdate, column: number): (string | null)[] {
-  return update.columns.flatMap((index, position) =>
-    index === column ? [update.values[position] ?? null] : [],
-  )
 }
 
 function now(): string {

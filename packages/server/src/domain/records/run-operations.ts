@@ -12,6 +12,7 @@ import {
   type RowInput,
   replaceCall,
   updateCall,
+  updateChecks,
   updateOneCall,
 } from './write-plan.js'
 
@@ -108,9 +109,7 @@ function prepareUpdates(
             table.codec,
           ),
         ]
-  const checks = inheritedChecks(table, statements, (column) =>
-    operations.map(({ update }) => update.values[update.columns.indexOf(column)] ?? null),
-  )
+  const checks = updateChecks(table, statements, operations)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
   return {

@@ -122,6 +122,27 @@ export function inheritedChecks(
   })
 }
 
+/** The same for updates. What arithmetic makes of a value, only the row that was written knows. */
+export function updateChecks(
+  table: SessionTable,
+  statements: TableStatements,
+  updates: readonly { readonly id: string; readonly update: EncodedUpdate }[],
+): { column: number; call: Call }[] {
+  const given = inheritedChecks(table, statements, (column) =>
+    updates.map(({ update }) => update.values[update.columns.indexOf(column)] ?? null),
+  )
+  if (!table.isInherited) return given
+  const reckoned = updates.flatMap(({ id, update }) =>
+    update.arithmetic
+      .filter(({ column }) => table.uniqueColumns.includes(column))
+      .map(({ column }) => ({
+        column,
+        call: { statement: statements.inheritedTwin(column), values: [id] },
+      })),
+  )
+  return [...given, ...reckoned]
+}
+
 /** The row of a statement that writes at most one. */
 export function onlyRow(rows: TextRows | undefined): readonly (string | null)[] | undefined {
   return rows?.[0]
