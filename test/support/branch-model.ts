@@ -1,5 +1,6 @@
 import { expect } from 'vitest'
-import { collectHeap, collectPast } from '../../packages/server/src/rows/collect.js'
+import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
+import { collectHeap } from '../../packages/server/src/rows/collect.js'
 import { createDatabase } from './people.js'
 import type { TestService } from './service.js'
 import { type BranchCall, branchCall, expectOk } from './tables.js'
@@ -163,7 +164,7 @@ export class BranchModel {
   async #collect(): Promise<void> {
     this.#note('collect')
     const { database } = this.#service
-    while ((await collectHeap(database)) || (await collectPast(database)));
+    while ((await collectHeap(database)) || (await sweepBranch(database)));
   }
 
   async #editColumns(name: string, branch: ModelBranch, table: string): Promise<void> {

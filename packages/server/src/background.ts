@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { runLifeCycle } from './domain/branches/life-cycle.js'
+import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
-import { collectAnswers, collectHeap, collectPast } from './rows/collect.js'
+import { collectAnswers, collectHeap } from './rows/collect.js'
 
 /** How often the process looks for work that nobody waits for. */
 const PAUSE_MS = 5_000
@@ -18,8 +19,8 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   // Uses are written down first: a branch in use must not expire because of a long round.
   await runLifeCycle(services)
   const steps = [
+    () => sweepBranch(database),
     () => collectHeap(database),
-    () => collectPast(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
   ]
   for (const step of steps) {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Database, Queryable } from './database.js'
-import { isRetryable, toAppError } from './failures.js'
+import { codeOf, isRetryable, toAppError } from './failures.js'
 import type { Sql } from './sql.js'
 
 export interface Transaction extends Queryable {
@@ -12,7 +12,18 @@ export interface Transaction extends Queryable {
 export interface TransactionOptions {
   readonly isolation?: 'serializable' | 'repeatable read' | 'read committed'
   readonly readOnly?: boolean
+  /** Further failures, by SQLSTATE, that a new attempt can get past. */
+  readonly retried?: ReadonlySet<string>
 }
+
+const UNDEFINED_TABLE = '42P01'
+
+/** For reading a lot as of one moment. A table of that moment may be gone when its turn comes. */
+export const SNAPSHOT = {
+  isolation: 'repeatable read',
+  readOnly: true,
+  retried: new Set([UNDEFINED_TABLE]),
+} as const satisfies TransactionOptions
 
 export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
@@ -31,7 +42,8 @@ export async function runTransaction<Result>(
     try {
       return await attemptTransaction(database, body, options)
     } catch (error) {
-      if (!isRetryable(error) || attempt === ATTEMPTS_MAX) throw toAppError(error)
+      const canRetry = isRetryable(error) || options.retried?.has(codeOf(error) ?? '')
+      if (!canRetry || attempt === ATTEMPTS_MAX) throw toAppError(error)
       await delay(backoffMs(attempt))
     }
   }

@@ -74,32 +74,8 @@ function isSame(left: Level | undefined, right: Level | undefined): boolean {
   )
 }
 
-/** Where the ways of two states part. */
-export interface CommonBase {
-  readonly layout: Layout
-  /** The branch that left there first: the schema it started with is the schema of the base. */
-  readonly forkedBranchId: string
-}
-
-/** The state that both have come from: the earlier of the two moments at which they left it. */
-export function commonBase(left: Layout, right: Layout): CommonBase | undefined {
-  for (const [depth, level] of left.levels.entries()) {
-    const position = right.levels.findIndex((other) => other.branchId === level.branchId)
-    const other = right.levels[position]
-    if (other === undefined) continue
-    const isLeft = epochOf(level) <= epochOf(other)
-    const { levels } = isLeft ? left : right
-    const start = isLeft ? depth : position
-    const forked = levels[start - 1]
-    if (forked === undefined) return undefined
-    return {
-      layout: { ...(isLeft ? left : right), levels: levels.slice(start) },
-      forkedBranchId: forked.branchId,
-    }
-  }
-  return undefined
-}
-
-function epochOf({ asOf }: Level): number {
-  return asOf ?? Number.POSITIVE_INFINITY
+/** Whether two states share any of their past. */
+export function areRelated(left: Layout, right: Layout): boolean {
+  const branches = new Set(left.levels.map((level) => level.branchId))
+  return right.levels.some((level) => branches.has(level.branchId))
 }

@@ -81,15 +81,16 @@ function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
   return sql`array[${alias}.id${join([empty, ...texts], '')}]`
 }
 
-/** How many rows differ between two states. */
+/** How many rows differ between two states in the given physical columns. */
 export async function countChanges(
   transaction: Querying,
-  options: { codec: TableCodec; before: Layout; after: Layout },
+  options: { codec: TableCodec; columns: ReadonlySet<number>; before: Layout; after: Layout },
 ): Promise<ChangeCounts> {
-  const { codec, before, after } = options
-  const differs = codec.physical.map(({ physicalName }) => {
+  const { codec, columns, before, after } = options
+  const differs = codec.physical.flatMap(({ physicalName }, index) => {
     const name = ident(physicalName)
-    return sql`b.${name} is distinct from a.${name}`
+    // As texts, because values that PostgreSQL holds for equal may read differently: 1.0 and 1.00.
+    return columns.has(index) ? sql`b.${name}::text is distinct from a.${name}::text` : []
   })
   const isChanged = differs.length === 0 ? sql`false` : join(differs, ' or ')
   const [counts] = await transaction.query<ChangeCounts>(sql`

@@ -23,13 +23,13 @@ export function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] 
 /** Creates the heap and the past of a table on a branch. Must run alone behind the gate. */
 export async function createHeap(
   transaction: Queryable,
-  options: { databaseId: string; branchId: string; table: StoredTable },
+  options: { databaseId: string; branchId: string; epoch: number; table: StoredTable },
 ): Promise<void> {
   const shapes = physicalShapes(options.table.columns)
   const [row] = await transaction.query<{ id: string }>(sql`
-    insert into offshoot.heaps (database_id, branch_id, table_id, column_ids)
+    insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch)
     values (${options.databaseId}, ${options.branchId}, ${options.table.id},
-      ${shapes.map((shape) => shape.id)})
+      ${shapes.map((shape) => shape.id)}, ${options.epoch})
     returning id`)
   if (row === undefined) throw new Error('an inserted heap must be returned')
   const definitions = shapes.map(

@@ -70,7 +70,7 @@ export async function findLayout(
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids))
         from offshoot.heaps h
-        where h.branch_id = b.id
+        where h.branch_id = b.id and (c.as_of is null or h.epoch <= c.as_of)
       ) as heaps
     from chain c
     join offshoot.branches b on b.id = c.id
@@ -107,6 +107,29 @@ export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
 /** Whether rows of the table may come from another branch. */
 export function inheritsRows(layout: Layout, tableId: number): boolean {
   return layout.levels.slice(1).some((level) => level.heaps.has(tableId))
+}
+
+/**
+ * The same state as one that has only these columns: values that heaps keep of others, because the
+ * state has lost them or does not have them yet, read as if they had never been written.
+ */
+export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
+  const restrict = ({ heapId, columnIds: all }: Heap): Heap => ({
+    heapId,
+    columnIds: new Set([...all].filter((id) => columnIds.has(id))),
+  })
+  return {
+    ...layout,
+    levels: layout.levels.map((level) => ({
+      ...level,
+      heaps: new Map([...level.heaps].map(([tableId, heap]) => [tableId, restrict(heap)])),
+    })),
+  }
+}
+
+/** A state without any rows. */
+export function withoutRows(layout: Layout): Layout {
+  return { ...layout, levels: [] }
 }
 
 export const heapName = (heapId: string): Sql => sql`offshoot_rows.${ident(`heap_${heapId}`)}`

@@ -78,9 +78,20 @@ async function requireFillable(
   const [row] = await transaction.query<{ count: string }>(sql`
     select count(*) as count from (${selectVisible(layout, codec)}) visible`)
   if (row === undefined || row.count === '0') return
-  const records = row.count === '1' ? '1 record' : `${row.count} records`
-  throw new AppError(
-    'invalid_schema',
-    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${records} would have no value`,
-  )
+  throw new UnfillableColumnError(before.name, column.name, Number(row.count))
+}
+
+/** Rows that are there would have no value in a column that needs one. */
+export class UnfillableColumnError extends AppError {
+  constructor(
+    readonly table: string,
+    readonly column: string,
+    count: number,
+  ) {
+    const records = count === 1 ? '1 record' : `${count} records`
+    super(
+      'invalid_schema',
+      `table [${table}]: column [${column}]: cannot be added as not null without a default: ${records} would have no value`,
+    )
+  }
 }

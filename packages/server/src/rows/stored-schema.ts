@@ -8,6 +8,11 @@ import type { ColumnType } from '@offshoot/contract/schema'
 export interface StoredSchema {
   readonly tables: readonly StoredTable[]
   readonly tablesOrder?: readonly string[]
+  /**
+   * Ids of tables and columns that the branch had once. They never come back, because heaps may still
+   * hold what was in them.
+   */
+  readonly removedIds?: readonly number[]
 }
 
 export interface StoredTable {

@@ -41,6 +41,8 @@ export interface TableStatements {
    * result gives no row.
    */
   updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement
+  /** Sets the given columns to null by id, as a step of a larger change: it is no version. */
+  clear(columns: readonly number[]): Statement
   /** Values of a unique column that other rows, which the branch inherits, have already. */
   inheritedValues(column: number): Statement
   /** The own row of an id, when a row that the branch inherits has its value of a column too. */
@@ -218,14 +220,18 @@ export function compileTableStatements(
 
   /**
    * `values` gives the new value of each changed column from the row `r` and the input `u`;
-   * `accepted` tells whether a row by its alias is as expected.
+   * `accepted` tells whether a row by its alias is as expected. What is no version of its own leaves
+   * the metadata as it is.
    */
   function change(options: {
     given: Sql
     values: ReadonlyMap<number, Sql>
     accepted(alias: Sql): Sql
+    isVersion?: boolean
   }): Statement {
-    const { values } = options
+    const { values, isVersion = true } = options
+    const version = isVersion ? sql`r.version + 1` : sql`r.version`
+    const updatedAt = isVersion ? sql`now()` : sql`r.updated_at`
     const accepted = options.accepted(sql`r`)
     if (isPlain) {
       const changes = [...values].map(
@@ -234,7 +240,7 @@ export function compileTableStatements(
       return compileStatement(sql`
         with ${options.given}${keptFrom(sql`u join ${own} o on o.id = u.id where ${options.accepted(sql`o`)}`)}
         update ${own} r
-        set version = r.version + 1, updated_at = now(),
+        set version = ${version}, updated_at = ${updatedAt},
           epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
         from u
         where r.id = u.id and ${accepted}
@@ -244,7 +250,7 @@ export function compileTableStatements(
     return compileStatement(sql`
       with ${options.given},
       seen as (
-        select r.id, r.version + 1, r.created_at, now(), ${EPOCH}::integer, false${columnList(row)}
+        select r.id, ${version}, r.created_at, ${updatedAt}, ${EPOCH}::integer, false${columnList(row)}
         from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
         where ${accepted}
       )${kept(sql`select id from seen`)}
@@ -296,6 +302,17 @@ export function compileTableStatements(
           ),
       })
     })
+  }
+
+  function clear(columns: readonly number[]): Statement {
+    return remember(`clear ${columns.join()}`, () =>
+      change({
+        given: given([]),
+        values: new Map(columns.map((index) => [index, sql`null::${raw(sqlTypeOf(index))}`])),
+        accepted: () => sql`true`,
+        isVersion: false,
+      }),
+    )
   }
 
   function remember(key: string, make: () => Statement): Statement {
@@ -386,6 +403,7 @@ export function compileTableStatements(
     delete: remove(),
     update,
     updateOne,
+    clear,
     inheritedValues: (column) => compileStatement(sql`${matchingValues(column, 1)} limit 1`),
     inheritedTwin,
     visibleValues: (column) => compileStatement(matchingValues(column, 0)),

@@ -51,11 +51,14 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
   return row
 }
 
-/** The schema that a branch started with. */
-export async function getForkSchema(database: Queryable, branchId: string): Promise<StoredSchema> {
+/** The state that a fork started with, be the fork hidden. */
+export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
+  const layout = await findLayout(database, branchId, { hidden: true })
   const origin = await findOrigin(database, branchId)
-  if (origin?.forkSchema == null) throw new Error('a forked branch must have its first schema')
-  return origin.forkSchema
+  if (layout === undefined || origin?.forkSchema == null) {
+    throw new Error('a fork must have what it started with')
+  }
+  return { layout: { ...layout, levels: layout.levels.slice(1) }, schema: origin.forkSchema }
 }
 
 /** The source of a branch as it was when the branch was made. */

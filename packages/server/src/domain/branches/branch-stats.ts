@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
-import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
+import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { selectVisible } from '../../rows/arms.js'
 import { compileTable } from '../../rows/columns/table-codec.js'
@@ -44,7 +44,7 @@ export async function readBranchStats(
         tables,
       }
     },
-    { isolation: 'repeatable read', readOnly: true },
+    SNAPSHOT,
   )
 }
 

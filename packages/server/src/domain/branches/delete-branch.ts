@@ -1,16 +1,14 @@
 import type { Queryable } from '../../postgres/database.js'
-import { deleteMergeBases } from './merge-base.js'
-import { deleteGitBranchesOf, deleteUnusedBranches, updateBranchDeleted } from './queries.js'
+import { deleteGitBranchesOf, updateBranchDeleted } from './queries.js'
+import { deleteHiddenBranch } from './unused-branches.js'
 
 /** Deletes a branch with its git mapping, whoever decided it. Says whether it was there. */
 export async function deleteBranch(
   transaction: Queryable,
-  { branchId, databaseId }: { branchId: string; databaseId: string },
+  { branchId }: { branchId: string },
 ): Promise<boolean> {
   await deleteGitBranchesOf(transaction, branchId)
-  await deleteMergeBases(transaction, branchId)
   if (!(await updateBranchDeleted(transaction, branchId))) return false
-  // Removing one can leave its deleted parent unused, and so on up.
-  while (await deleteUnusedBranches(transaction, databaseId));
+  await deleteHiddenBranch(transaction, branchId)
   return true
 }

@@ -2,16 +2,16 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Database } from '../../postgres/database.js'
-import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
-import { mayDiffer } from '../../rows/changed-ids.js'
-import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
+import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
+import { areRelated, mayDiffer } from '../../rows/changed-ids.js'
+import { compileTable, enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
 import {
   type ComparedRow,
   changedColumns,
   countChanges,
   listCompared,
 } from '../../rows/compare-rows.js'
-import type { Layout } from '../../rows/layout.js'
+import { type Layout, withoutRows } from '../../rows/layout.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { tableNotFound } from '../schemas/operations.js'
@@ -48,14 +48,18 @@ export async function readDifference(
       const before = await resolveAgainst(transaction, access, { after, against: options.against })
       const operations = schemaDifference(before.schema, after.schema)
       const tables: string[] = []
-      for (const table of tablesToShow(after, before.layout, options.tableName)) {
+      for (const table of tablesToShow(after, options.tableName)) {
+        const hadTable = before.schema.tables.some(({ id }) => id === table.id)
+        const had = hadTable ? before.layout : withoutRows(before.layout)
+        if (options.tableName === undefined && !mayDiffer(had, after.layout, table.id)) continue
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
-        const states = [before.layout, after.layout] as const
-        tables.push(await describeTable(transaction, { codec, states, ...options }))
+        const states = [had, after.layout] as const
+        const columns = comparedColumns(codec, before.schema)
+        tables.push(await describeTable(transaction, { codec, columns, states, ...options }))
       }
       return writeDifference({ access, before, operations, tables })
     },
-    { isolation: 'repeatable read', readOnly: true },
+    SNAPSHOT,
   )
 }
 
@@ -69,33 +73,44 @@ async function resolveAgainst(
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
   const state = await getState(transaction, other)
+  if (!areRelated(state.layout, after.layout)) {
+    throw new AppError(
+      'unrelated_branches',
+      `branches [${access.branchName}] and [${other.branchName}] have no rows of a common past`,
+    )
+  }
   return { ...state, name: other.branchName, at: 'now' }
 }
 
 function tablesToShow(
-  { schema, layout }: BranchState,
-  before: Layout,
+  { schema }: BranchState,
   tableName: string | undefined,
-): StoredTable[] {
-  if (tableName === undefined) {
-    return schema.tables.filter((table) => mayDiffer(before, layout, table.id))
-  }
+): readonly StoredTable[] {
+  if (tableName === undefined) return schema.tables
   const table = schema.tables.find(({ name }) => name === tableName)
   if (table === undefined) throw tableNotFound(tableName)
   return [table]
+}
+
+/** All but those that the other side has removed: its rows still hold values, which mean nothing. */
+function comparedColumns(codec: TableCodec, before: StoredSchema): ReadonlySet<number> {
+  const removed = new Set(before.removedIds)
+  return new Set(codec.physical.flatMap(({ id }, index) => (removed.has(id) ? [] : [index])))
 }
 
 async function describeTable(
   transaction: Transaction,
   options: {
     codec: TableCodec
+    columns: ReadonlySet<number>
     states: readonly [Layout, Layout]
     size: number
     after: string | undefined
   },
 ): Promise<string> {
-  const { codec, states, size } = options
-  const counts = await countChanges(transaction, { codec, before: states[0], after: states[1] })
+  const { codec, columns, states, size } = options
+  const [before, after] = states
+  const counts = await countChanges(transaction, { codec, columns, before, after })
   const changes: string[] = []
   let cursor = options.after ?? ''
   let more = false
@@ -108,7 +123,7 @@ async function describeTable(
       limit: CANDIDATES_PER_READ,
     })
     for (const row of rows) {
-      const change = describeChange(codec, row)
+      const change = describeChange(codec, columns, row)
       if (change === undefined) continue
       // One more than asked for tells that there is more.
       more = changes.length === size
@@ -125,30 +140,55 @@ async function describeTable(
   return `{"name":${name},"inserted":${counts.inserted},"updated":${counts.updated},"deleted":${counts.deleted},"changes":[${changes.join(',')}],${end}"more":${more}}`
 }
 
-function describeChange(codec: TableCodec, { id, states }: ComparedRow): string | undefined {
+function describeChange(
+  codec: TableCodec,
+  compared: ReadonlySet<number>,
+  { id, states }: ComparedRow,
+): string | undefined {
   const [before, after] = states
   const record = (texts: readonly (string | null)[]) => `"record":{${codec.decodeRow(texts)}}`
   if (before === undefined) {
     return after === undefined ? undefined : `{"change":"inserted","id":"${id}",${record(after)}}`
   }
-  if (after === undefined) return `{"change":"deleted","id":"${id}",${record(before)}}`
-  const columns = changedColumns(before, after)
+  if (after === undefined) {
+    const known = before.map((text, index) => (compared.has(index) ? text : null))
+    return `{"change":"deleted","id":"${id}",${record(known)}}`
+  }
+  const columns = changedColumns(before, after).filter((index) => compared.has(index))
   if (columns.length === 0) return undefined
-  return `{"change":"updated","id":"${id}","columns":{${columns
-    .map((index) => describeColumn(codec, index, { from: before[index], to: after[index] }))
-    .join(',')}}}`
+  const changed = new Set(columns)
+  const described = columns.flatMap((index) => {
+    const objects = enclosingObjects(codec, index)
+    // Once an object has come or gone, it is shown as a whole.
+    if (objects.some((object) => changed.has(object))) return []
+    return [describeColumn(codec, index, { before, after })]
+  })
+  return `{"change":"updated","id":"${id}","columns":{${described.join(',')}}}`
 }
+
+type Texts = readonly (string | null)[]
 
 /** `"age":{"from":36,"to":37}` */
 function describeColumn(
   codec: TableCodec,
   index: number,
-  values: { from: string | null | undefined; to: string | null | undefined },
+  { before, after }: { before: Texts; after: Texts },
 ): string {
+  const path = codec.physical[index]?.path.join('.')
+  const [from, to] = [writeValue(codec, index, before), writeValue(codec, index, after)]
+  return `${JSON.stringify(path)}:{"from":${from},"to":${to}}`
+}
+
+function writeValue(codec: TableCodec, index: number, texts: Texts): string {
+  const text = texts[index]
   const column = codec.physical[index]
-  const write = (text: string | null | undefined) =>
-    text === null || text === undefined ? 'null' : (column?.codec.decode(text) ?? 'null')
-  return `${JSON.stringify(column?.path.join('.'))}:{"from":${write(values.from)},"to":${write(values.to)}}`
+  if (text == null || column === undefined) return 'null'
+  if (column.column.type !== 'object') return column.codec.decode(text)
+  const members = codec.physical.flatMap(({ path }, nested) => {
+    const isMember = enclosingObjects(codec, nested).at(-1) === index && texts[nested] !== null
+    return isMember ? `${JSON.stringify(path.at(-1))}:${writeValue(codec, nested, texts)}` : []
+  })
+  return `{${members.join(',')}}`
 }
 
 function writeDifference(options: {

@@ -3,37 +3,33 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
-import { commonBase, mayDiffer } from '../../rows/changed-ids.js'
-import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
-import { listCompared } from '../../rows/compare-rows.js'
-import { enterGate } from '../../rows/gate.js'
-import { createHeap } from '../../rows/heap-ddl.js'
-import { findLayout, type Layout, ownHeap } from '../../rows/layout.js'
+import { mayDiffer } from '../../rows/changed-ids.js'
+import { compileTable, enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import { createHeap, physicalShapes } from '../../rows/heap-ddl.js'
+import { findLayout, type Layout, ownHeap, withColumns, withoutRows } from '../../rows/layout.js'
 import {
+  type MergeColumn,
   type MergeTally,
+  type MergeTarget,
   mergeRows,
-  NotUniqueError,
-  type RowConflict,
+  RefusedRowError,
 } from '../../rows/merge-rows.js'
-import { applySchemaChanges } from '../../rows/schema-changes.js'
+import { applySchemaChanges, UnfillableColumnError } from '../../rows/schema-changes.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { compileTableStatements } from '../../rows/table-statements.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { newMigrationId } from '../ids.js'
-import { describeRefusal } from '../records/failures.js'
+import { brokenRule, describeRefusal } from '../records/failures.js'
 import { checksumOf } from '../schemas/checksum.js'
-import {
-  type MergedSchema,
-  type MergeStrategy,
-  mergeSchemas,
-  type TableRule,
-} from '../schemas/merge-schemas.js'
+import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { deleteUnusedSchema, findHead, updateHead } from '../schemas/queries.js'
 import { schemaDifference, storageChanges } from '../schemas/schema-difference.js'
-import { type BranchState, findState, getForkSchema, getState } from './branch-state.js'
-import { findMergeBase, replaceMergeBase } from './merge-base.js'
-import { findGate, insertMigration, insertSchema } from './queries.js'
+import { type BranchState, getStartOf, getState } from './branch-state.js'
+import { listGates, lockBranches } from './lock-branches.js'
+import { findBase, insertMerge, listTablesLeftOut } from './merge-base.js'
+import { describeConflicts, type MergeConflict, type MergeLayouts } from './merge-conflicts.js'
+import { insertMigration, insertSchema } from './queries.js'
 
 export interface MergeOptions {
   readonly from: BranchAccess
@@ -72,7 +68,7 @@ export async function mergeBranches(
     return await runTransaction(
       database,
       async (transaction) => {
-        for (const gate of gates) await enterGate(transaction, { gate, alone: true })
+        await lockBranches(transaction, [from, into], gates)
         const result = await mergeLocked(transaction, options)
         if (options.dryRun) throw new DryRun(result)
         return result
@@ -86,86 +82,128 @@ export async function mergeBranches(
   }
 }
 
-/** In one order for everyone, so that two merges cannot wait for each other. */
-async function listGates(database: Database, branches: readonly BranchAccess[]): Promise<number[]> {
-  const gates = new Set<number>()
-  for (const { databaseId, branchId, branchName } of branches) {
-    const found = await findGate(database, { databaseId, id: branchId })
-    if (found === undefined) {
-      throw new AppError('branch_not_found', `branch [${branchName}] not found`)
-    }
-    gates.add(found.gate)
-  }
-  return [...gates].sort((left, right) => left - right)
+/** What is merged, and how. */
+interface Merge extends MergeOptions {
+  readonly theirs: BranchState
+  readonly ours: BranchState
+  readonly bases: Bases
+  ruleOf(tableId: number): TableRule
 }
 
 async function mergeLocked(transaction: Transaction, options: MergeOptions): Promise<MergeResult> {
-  const { from, into, limits } = options
+  const { from, into, limits, dryRun } = options
   const theirs = await getState(transaction, from)
   const ours = await getState(transaction, into)
-  const base = await getBase(transaction, { from, into, theirs, ours })
-  const ruleOf = (tableName: string): TableRule => ({
-    strategy: options.tables[tableName]?.strategy ?? options.strategy,
-    mode: options.tables[tableName]?.mode ?? 'merge',
-  })
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
-  const merged = mergeSchemas(
-    { base: base.schema, ours: ours.schema, theirs: theirs.schema },
-    ruleOf,
-  )
-  const operations = schemaDifference(ours.schema, merged.schema)
-  if (merged.conflicts.length > 0) return refuse(options, { operations, merged, tables: [] })
-  if (operations.length > 0) await applySchema(transaction, { into, ours, merged, limits })
+  const bases = await getBases(transaction, { from, into, theirs, ours })
+  const merge = { ...options, theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
 
-  const tables: TableMerge[] = []
-  for (const table of merged.schema.tables) {
-    const { mode, strategy } = ruleOf(table.name)
-    const isShared = theirs.schema.tables.some(({ id }) => id === table.id)
-    if (mode !== 'merge' || !isShared) continue
-    if (!mayDiffer(base.layout, theirs.layout, table.id)) continue
-    tables.push(await mergeTable(transaction, { table, base, theirs, into, strategy, limits }))
+  const { schema, conflicts } = mergeSchemas(
+    { base: bases.schema, ours: ours.schema, theirs: theirs.schema },
+    { limits, ruleOf: merge.ruleOf },
+  )
+  // A schema in conflict is none that edits could lead to.
+  const operations = conflicts.length > 0 ? [] : schemaDifference(ours.schema, schema)
+  const outcome: MergeOutcome = {
+    operations,
+    tables: [],
+    conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
+    conflictCount: conflicts.length,
   }
-  const result = { operations, merged, tables }
-  if (tables.some(({ tally }) => tally.conflictCount > 0)) return refuse(options, result)
-  if (!options.dryRun) await replaceMergeBase(transaction, { from, into })
-  return toResult(options, result)
+  try {
+    if (conflicts.length > 0) return refuse(options, outcome)
+    if (operations.length > 0) await applySchema(transaction, merge, { schema, operations })
+    for (const table of schema.tables) await mergeTable(transaction, merge, { table, outcome })
+  } catch (error) {
+    // After this nothing more can be found out, because PostgreSQL may have given up on it.
+    if (!(error instanceof RefusedMerge)) throw error
+    outcome.conflicts.push(error.conflict)
+    outcome.conflictCount++
+  }
+  if (outcome.conflictCount > 0) return refuse(options, outcome)
+  if (!dryRun) await insertMerge(transaction, { from, into, leftOut: listLeftOut(merge) })
+  return toResult(options, outcome)
 }
 
-/** What both had when they were last the same: at their last merge, or where their ways parted. */
-async function getBase(
+/** The rule of a table that the request knows by the name it has on either side. */
+function rulesOf(
+  options: MergeOptions,
+  { theirs, ours }: { theirs: BranchState; ours: BranchState },
+): (tableId: number) => TableRule {
+  const rules = new Map(Object.entries(options.tables))
+  const byId = new Map<number, TableRule>()
+  for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
+    const rule = rules.get(name)
+    if (rule === undefined) continue
+    byId.set(id, { strategy: rule.strategy ?? options.strategy, mode: rule.mode ?? 'merge' })
+  }
+  const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
+  return (tableId) => byId.get(tableId) ?? rest
+}
+
+function listLeftOut({ theirs, ours, ruleOf }: Merge): number[] {
+  const ids = [...theirs.schema.tables, ...ours.schema.tables].map((table) => table.id)
+  return [...new Set(ids)].filter((id) => ruleOf(id).mode !== 'merge')
+}
+
+/** What both branches come from. Tables that were left out before come from further back. */
+interface Bases {
+  readonly schema: StoredSchema
+  of(tableId: number): BranchState
+}
+
+async function getBases(
   transaction: Transaction,
   sides: { from: BranchAccess; into: BranchAccess; theirs: BranchState; ours: BranchState },
-): Promise<BranchState> {
+): Promise<Bases> {
   const { from, into, theirs, ours } = sides
-  const lastMerge = await findMergeBase(transaction, { from, into })
-  if (lastMerge !== undefined) {
-    const state = await findState(transaction, lastMerge, { hidden: true })
-    if (state !== undefined) return state
-  }
-  const common = commonBase(theirs.layout, ours.layout)
-  if (common === undefined) {
+  const find = async (tableId: number | null): Promise<BranchState> => {
+    const forkId = await findBase(transaction, { from, into, tableId })
+    if (forkId !== undefined) return getStartOf(transaction, forkId)
     throw new AppError(
       'unrelated_branches',
       `branches [${from.branchName}] and [${into.branchName}] have no rows of a common past`,
     )
   }
-  const schema = await getForkSchema(transaction, common.forkedBranchId)
-  return { layout: common.layout, schema }
+  const base = await find(null)
+  const apart = new Map<number, BranchState>()
+  const known = new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))
+  for (const tableId of await listTablesLeftOut(transaction, from.databaseId)) {
+    if (known.has(tableId)) apart.set(tableId, await find(tableId))
+  }
+  const tableIn = ({ schema }: BranchState, tableId: number) =>
+    schema.tables.filter((table) => table.id === tableId)
+  return {
+    schema: {
+      ...base.schema,
+      tables: [
+        ...base.schema.tables.filter((table) => !apart.has(table.id)),
+        ...[...apart].flatMap(([tableId, state]) => tableIn(state, tableId)),
+      ],
+    },
+    of: (tableId) => apart.get(tableId) ?? base,
+  }
 }
 
 /** The schema of the target, its migration and its tables; ids stay those of the merged branch. */
 async function applySchema(
   transaction: Transaction,
-  options: { into: BranchAccess; ours: BranchState; merged: MergedSchema; limits: Limits },
+  { into, ours, limits }: Merge,
+  merged: { schema: StoredSchema; operations: MergeResult['schema']['operations'] },
 ): Promise<void> {
-  const { into, ours, merged, limits } = options
   const { databaseId, branchId } = into
+  const { schema, operations } = merged
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
-  const changes = storageChanges(ours.schema, merged.schema)
-  await applySchemaChanges(transaction, ours.layout, { before, changes, limits })
-  const operations = schemaDifference(ours.schema, merged.schema)
+  const changes = storageChanges(ours.schema, schema)
+  try {
+    await applySchemaChanges(transaction, ours.layout, { before, changes, limits })
+  } catch (error) {
+    if (!(error instanceof UnfillableColumnError)) throw error
+    const { table, column, message } = error
+    throw new RefusedMerge({ table, column, message, kind: 'notNull' })
+  }
   const migrationId = newMigrationId()
   await insertMigration(transaction, {
     id: migrationId,
@@ -175,169 +213,153 @@ async function applySchema(
     operations,
     title: 'merge',
   })
-  const schemaId = await insertSchema(transaction, { databaseId, document: merged.schema })
+  const schemaId = await insertSchema(transaction, { databaseId, document: schema })
   await updateHead(transaction, { branchId, schemaId, migrationId, migrations: 1 })
   await deleteUnusedSchema(transaction, head.schemaId)
 }
 
-interface TableMerge {
-  readonly table: StoredTable
-  readonly tally: MergeTally
-  readonly conflicts: readonly Readonly<Record<string, unknown>>[]
-}
-
 async function mergeTable(
   transaction: Transaction,
-  options: {
-    table: StoredTable
-    base: BranchState
-    theirs: BranchState
-    into: BranchAccess
-    strategy: MergeStrategy
-    limits: Limits
-  },
-): Promise<TableMerge> {
-  const { table, base, theirs, into, strategy, limits } = options
+  merge: Merge,
+  { table, outcome }: { table: StoredTable; outcome: MergeOutcome },
+): Promise<void> {
+  const { theirs, into, limits } = merge
+  const { mode, strategy } = merge.ruleOf(table.id)
+  const other = tableOf(theirs, table)
+  const base = stateOf(merge.bases.of(table.id), table)
+  if (mode !== 'merge' || other === undefined) return
+  if (!mayDiffer(base, theirs.layout, table.id)) return
   const codec = compileTable(table, { limits, jsonAsText: false })
-  const ours = await writableLayout(transaction, into, table)
-  const heap = ownHeap(ours, table.id)
-  if (heap === undefined) throw new Error('a heap that was made must be there')
-  const target = compileTableStatements(ours, codec, heap)
-  const states = [base.layout, theirs.layout, ours] as const
-  try {
-    const tally = await mergeRows(transaction, {
+  const layout = await getLayout(transaction, into)
+  const sides: MergeLayouts = { base, theirs: stateOf(theirs, table), ours: layout }
+  const tally = await refusing(codec, () =>
+    mergeRows(transaction, {
       codec,
-      base: base.layout,
-      theirs: theirs.layout,
-      ours,
+      columns: mergeColumns(codec, other),
+      ...sides,
       strategy,
-      target,
-    })
-    const conflicts = await describeConflicts(transaction, { codec, states, tally })
-    return { table, tally, conflicts }
+      openTarget: () => openTarget(transaction, { into, codec }),
+    }),
+  )
+  const conflicts = await describeConflicts(transaction, {
+    codec,
+    sides,
+    conflicts: tally.conflicts,
+  })
+  outcome.tables.push({ name: table.name, tally })
+  outcome.conflicts.push(...conflicts)
+  outcome.conflictCount += tally.conflictCount
+}
+
+function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | undefined {
+  return schema.tables.find((table) => table.id === id)
+}
+
+/** Where a state has the rows of a table: with the columns it knows, or none of them. */
+function stateOf(state: BranchState, table: StoredTable): Layout {
+  const known = tableOf(state, table)
+  if (known === undefined) return withoutRows(state.layout)
+  return withColumns(state.layout, columnIdsOf(known))
+}
+
+function columnIdsOf({ columns }: StoredTable): ReadonlySet<number> {
+  return new Set(physicalShapes(columns).map((shape) => shape.id))
+}
+
+function mergeColumns(codec: TableCodec, theirs: StoredTable): MergeColumn[] {
+  const ids = columnIdsOf(theirs)
+  return codec.physical.map(({ id }, index) => ({
+    isTheirs: ids.has(id),
+    objects: enclosingObjects(codec, index),
+  }))
+}
+
+async function getLayout(transaction: Transaction, { branchId }: BranchAccess): Promise<Layout> {
+  const layout = await findLayout(transaction, branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  return layout
+}
+
+/** The heap that the target has of the table, or gets now. */
+async function openTarget(
+  transaction: Transaction,
+  { into, codec }: { into: BranchAccess; codec: TableCodec },
+): Promise<MergeTarget> {
+  const { table } = codec
+  const layout = await getLayout(transaction, into)
+  const heap = ownHeap(layout, table.id)
+  if (heap !== undefined) {
+    return { layout, statements: compileTableStatements(layout, codec, heap) }
+  }
+  await createHeap(transaction, { ...layout, table })
+  const head = await findHead(transaction, into.branchId)
+  if (head === undefined) throw new Error('a locked branch must have a head')
+  // Other processes must learn of the heap: the same head, with a new stamp.
+  await updateHead(transaction, {
+    branchId: into.branchId,
+    schemaId: head.schemaId,
+    migrationId: head.lastMigrationId,
+    migrations: 0,
+  })
+  return openTarget(transaction, { into, codec })
+}
+
+/** The merge cannot be, whatever the strategy. */
+class RefusedMerge extends Error {
+  constructor(
+    readonly conflict: MergeConflict,
+    options?: ErrorOptions,
+  ) {
+    super('the merge is refused', options)
+  }
+}
+
+/** Turns what rows cannot be into a conflict. */
+async function refusing<Result>(codec: TableCodec, body: () => Promise<Result>): Promise<Result> {
+  try {
+    return await body()
   } catch (error) {
-    const reason = error instanceof NotUniqueError ? error.message : describeRefusal(error, [codec])
+    const table = codec.table.name
+    if (error instanceof RefusedRowError) {
+      const { column, kind, message } = error
+      throw new RefusedMerge({ table, column, kind, message: `${message} after the merge` })
+    }
+    const reason = describeRefusal(error, [codec])
     if (reason === undefined) throw error
-    throw new AppError(
-      'merge_conflict',
-      `table [${table.name}]: ${reason} after the merge; nothing was merged`,
+    const column = brokenRule(error, [codec])?.column
+    throw new RefusedMerge(
+      {
+        table,
+        ...(column === undefined ? {} : { column }),
+        kind: column === undefined ? 'refused' : 'notUnique',
+        message: `${reason} after the merge`,
+      },
       { cause: error },
     )
   }
 }
 
-/** The layout of the target with a heap of its own for the table. */
-async function writableLayout(
-  transaction: Transaction,
-  { branchId }: BranchAccess,
-  table: StoredTable,
-): Promise<Layout> {
-  const layout = await findLayout(transaction, branchId)
-  if (layout === undefined) throw new Error('a locked branch must have a layout')
-  if (ownHeap(layout, table.id) !== undefined) return layout
-  await createHeap(transaction, { ...layout, table })
-  const head = await findHead(transaction, branchId)
-  if (head === undefined) throw new Error('a locked branch must have a head')
-  // Other processes must learn of the heap: the same head, with a new stamp.
-  await updateHead(transaction, {
-    branchId,
-    schemaId: head.schemaId,
-    migrationId: head.lastMigrationId,
-    migrations: 0,
-  })
-  return writableLayout(transaction, { branchId } as BranchAccess, table)
-}
-
-/** Conflicts with the values of all three sides. */
-async function describeConflicts(
-  transaction: Transaction,
-  options: {
-    codec: TableCodec
-    states: readonly [Layout, Layout, Layout]
-    tally: MergeTally
-  },
-): Promise<Readonly<Record<string, unknown>>[]> {
-  const { codec, states, tally } = options
-  if (tally.conflicts.length === 0) return []
-  const ids = tally.conflicts.map((conflict) => conflict.id)
-  const rows = await listCompared(transaction, {
-    codec,
-    states,
-    form: 'json',
-    after: '',
-    limit: ids.length,
-    ids,
-  })
-  const byId = new Map(rows.map((row) => [row.id, row.states]))
-  return tally.conflicts.map((conflict) => {
-    const [base, theirs, ours] = byId.get(conflict.id) ?? []
-    return describeConflict(codec, conflict, { base, ours, theirs })
-  })
-}
-
-function describeConflict(
-  codec: TableCodec,
-  conflict: RowConflict,
-  sides: Readonly<Record<'base' | 'ours' | 'theirs', readonly (string | null)[] | undefined>>,
-): Readonly<Record<string, unknown>> {
-  const { id, kind, columns } = conflict
-  const named = { table: codec.table.name, id, kind }
-  const readValue = (texts: readonly (string | null)[] | undefined, column: number): unknown => {
-    const text = texts?.[column]
-    const physical = codec.physical[column]
-    return text == null || physical === undefined ? null : JSON.parse(physical.codec.decode(text))
-  }
-  if (columns.length > 0) {
-    return {
-      ...named,
-      columns: Object.fromEntries(
-        columns.map((column) => [
-          codec.physical[column]?.path.join('.') ?? '',
-          {
-            base: readValue(sides.base, column),
-            ours: readValue(sides.ours, column),
-            theirs: readValue(sides.theirs, column),
-          },
-        ]),
-      ),
-    }
-  }
-  const recordOf = (texts: readonly (string | null)[] | undefined): unknown =>
-    texts === undefined ? null : JSON.parse(`{${codec.decodeRow(texts)}}`)
-  return {
-    ...named,
-    base: recordOf(sides.base),
-    ours: recordOf(sides.ours),
-    theirs: recordOf(sides.theirs),
-  }
-}
-
 interface MergeOutcome {
   readonly operations: MergeResult['schema']['operations']
-  readonly merged: MergedSchema
-  readonly tables: readonly TableMerge[]
+  readonly tables: { readonly name: string; readonly tally: MergeTally }[]
+  readonly conflicts: MergeConflict[]
+  conflictCount: number
 }
 
 function toResult(options: MergeOptions, outcome: MergeOutcome): MergeResult {
-  const conflicts = [
-    ...outcome.merged.conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
-    ...outcome.tables.flatMap((table) => table.conflicts),
-  ]
   return {
     merged: !options.dryRun,
     from: options.from.branchName,
     into: options.into.branchName,
     schema: { operations: outcome.operations },
-    tables: outcome.tables.map(({ table, tally }) => ({
-      name: table.name,
-      inserted: tally.inserted,
-      updated: tally.updated,
-      deleted: tally.deleted,
+    tables: outcome.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
+      name,
+      inserted,
+      updated,
+      deleted,
     })),
-    conflicts,
-    conflictCount:
-      outcome.merged.conflicts.length +
-      outcome.tables.reduce((count, { tally }) => count + tally.conflictCount, 0),
+    conflicts: outcome.conflicts,
+    conflictCount: outcome.conflictCount,
   }
 }
 

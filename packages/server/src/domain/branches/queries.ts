@@ -245,29 +245,11 @@ export async function updateBranchDeleted(database: Queryable, branchId: string)
 }
 
 /**
- * Removes branches that are deleted and that nothing inherits from; says whether there were any. What
- * their parents kept for them is left to the collector.
+ * Asks the collector to look at a branch: it, or versions that it keeps for others, may have lost the
+ * last reader.
  */
-export async function deleteUnusedBranches(
-  database: Queryable,
-  databaseId: string,
-): Promise<boolean> {
-  const [row] = await database.query<{ count: number }>(sql`
-    with gone as (
-      delete from offshoot.branches b
-      where b.database_id = ${databaseId}
-        and b.deleted_at is not null
-        and not exists (select from offshoot.branches child where child.parent_id = b.id)
-        and not exists (select from offshoot.merges m where m.base_branch_id = b.id)
-      returning b.parent_id
-    ),
-    asked as (
-      insert into offshoot.sweeps (branch_id)
-      select distinct parent_id from gone where parent_id is not null
-      on conflict (branch_id) do nothing
-    )
-    select count(*)::integer as count from gone`)
-  return row !== undefined && row.count > 0
+export async function insertSweep(transaction: Queryable, branchId: string): Promise<void> {
+  await transaction.query(sql`insert into offshoot.sweeps (branch_id) values (${branchId})`)
 }
 
 export interface GitBranchRow {

@@ -4,39 +4,33 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { closeEpoch, type ForkSource } from '../../rows/fork.js'
-import { enterGate } from '../../rows/gate.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { newBranchId } from '../ids.js'
 import { findHead } from '../schemas/queries.js'
 import { getSource } from './branch-state.js'
-import { deleteMergeBases } from './merge-base.js'
-import { findGate } from './queries.js'
+import { listGates, lockBranches } from './lock-branches.js'
+import { updateMergesOf } from './merge-base.js'
+import { deleteHiddenBranch } from './unused-branches.js'
 
 /**
  * Returns a branch to the present state of its source: it is forked anew under its old name and id.
- * What it held goes to a hidden branch, which its own forks go on reading; the collector takes it
- * when there are none. Constant time, whatever was written.
+ * What it held goes to a hidden branch, which its own forks go on reading, if there are any. Constant
+ * time, whatever was written.
  */
 export async function resetBranch(
   database: Database,
   access: BranchAccess,
 ): Promise<{ databaseName: string; branchName: string; status: 'completed' }> {
   requireAccess(access.principal.scope, 'write')
-  const { databaseId, branchId, branchName } = access
+  const { branchId, branchName } = access
   const source = await getSource(database, access)
-  const gates = new Set<number>()
-  for (const id of [branchId, source.branchId]) {
-    const found = await findGate(database, { databaseId, id })
-    if (found === undefined) throw notFound(branchName)
-    gates.add(found.gate)
-  }
+  const branches = [access, source]
+  const gates = await listGates(database, branches)
   await runTransaction(
     database,
     async (transaction) => {
-      for (const gate of [...gates].sort((left, right) => left - right)) {
-        await enterGate(transaction, { gate, alone: true })
-      }
+      await lockBranches(transaction, branches, gates)
       const head = await findHead(transaction, branchId)
       if (head?.isProtected) {
         throw new AppError(
@@ -45,29 +39,33 @@ export async function resetBranch(
         )
       }
       const forked = await closeEpoch(transaction, source.branchId)
-      if (forked === undefined) throw notFound(source.branchName)
-      await hideState(transaction, branchId)
+      if (forked === undefined) throw new Error('a locked branch must be there')
+      const hiddenId = await hideState(transaction, branchId)
       await startOver(transaction, branchId, forked)
-      await deleteMergeBases(transaction, branchId)
+      await deleteHiddenBranch(transaction, hiddenId)
     },
     { isolation: 'read committed' },
   )
   return { databaseName: access.databaseName, branchName, status: 'completed' }
 }
 
-/** Gives everything the branch holds, and those who read it, to a hidden one in its place. */
-async function hideState(transaction: Queryable, branchId: string): Promise<void> {
+/**
+ * Gives everything the branch holds, and those who read it, to a hidden one in its place. Returns the
+ * id of that one.
+ */
+async function hideState(transaction: Queryable, branchId: string): Promise<string> {
   const hiddenId = newBranchId()
   const rows = await transaction.query(sql`
     insert into offshoot.branches
       (id, database_id, name, parent_id, fork_epoch, epoch, gate, schema_id, version,
-        last_migration_id, started_from, fork_schema_id, deleted_at)
+        last_migration_id, started_from, fork_schema_id, fork_stamp, deleted_at)
     select ${hiddenId}, database_id, name, parent_id, fork_epoch, epoch, gate, schema_id, version,
-      last_migration_id, started_from, fork_schema_id, now()
+      last_migration_id, started_from, fork_schema_id, fork_stamp, now()
     from offshoot.branches
     where id = ${branchId} and deleted_at is null
     returning id`)
   if (rows.length === 0) throw new Error('a locked branch must be there')
+  // The heaps before those who read them: see the collector.
   await transaction.query(sql`
     update offshoot.heaps set branch_id = ${hiddenId} where branch_id = ${branchId}`)
   // Their own stamps change, because where they read from is part of what processes remember.
@@ -75,6 +73,8 @@ async function hideState(transaction: Queryable, branchId: string): Promise<void
     update offshoot.branches
     set parent_id = ${hiddenId}, stamp = nextval('offshoot.stamps')
     where parent_id = ${branchId}`)
+  await updateMergesOf(transaction, { branchId, newBranchId: hiddenId })
+  return hiddenId
 }
 
 async function startOver(
@@ -90,12 +90,9 @@ async function startOver(
   await transaction.query(sql`
     update offshoot.branches
     set parent_id = ${source.id}, fork_epoch = ${source.epoch}, epoch = 1,
+      fork_stamp = nextval('offshoot.stamps'),
       schema_id = ${source.schemaId}, fork_schema_id = ${source.schemaId},
       last_migration_id = ${source.lastMigrationId}, version = version + 1,
       started_from = ${JSON.stringify(startedFrom)}::jsonb, stamp = nextval('offshoot.stamps')
     where id = ${branchId}`)
-}
-
-function notFound(branchName: string): AppError {
-  return new AppError('branch_not_found', `branch [${branchName}] not found`)
 }

@@ -23,6 +23,7 @@ import {
   listObjectIds,
   updateHead,
 } from './queries.js'
+import { rememberRemoved } from './removed-ids.js'
 
 /** One migration to be: what it does, and what it is called when a client brings it along. */
 export type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
@@ -111,16 +112,13 @@ async function applyEdit(
     if (id === undefined) throw new Error('ids for an edit are counted beforehand')
     return id
   }
-  const { schema, changes } = applyOperations(
-    head.schema,
-    edit.operations,
-    editOptions({ limits, nextId }),
-  )
+  const edited = applyOperations(head.schema, edit.operations, editOptions({ limits, nextId }))
+  const schema = rememberRemoved(head.schema, edited.schema)
   // Each edit of a push sees the heaps that the one before it has made.
   const layout = await findLayout(transaction, head.branchId)
   if (layout === undefined) throw new Error('a locked branch must have a layout')
   const before = new Map(head.schema.tables.map((table) => [table.id, table]))
-  await applySchemaChanges(transaction, layout, { before, changes, limits })
+  await applySchemaChanges(transaction, layout, { before, changes: edited.changes, limits })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
   const checksum = checksumOf(edit.operations)

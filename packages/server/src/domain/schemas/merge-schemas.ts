@@ -1,5 +1,9 @@
+import type { Limits } from '@offshoot/contract/limits'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import { countColumns } from './check-column.js'
 import { listLinks } from './list-links.js'
+import { orderTables } from './order-tables.js'
+import { rememberRemoved } from './removed-ids.js'
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
@@ -21,6 +25,12 @@ export interface MergedSchema {
   readonly conflicts: readonly SchemaConflict[]
 }
 
+export interface MergeSides {
+  readonly base: StoredSchema
+  readonly ours: StoredSchema
+  readonly theirs: StoredSchema
+}
+
 interface Named {
   readonly id: number
   readonly name: string
@@ -28,91 +38,119 @@ interface Named {
 
 /**
  * Ours, with what theirs has changed since the base. Tables and columns are known by id, so renames on
- * one side and edits on the other come together.
+ * one side and edits on the other come together. What ours has removed stays removed.
  */
 export function mergeSchemas(
-  sides: { base: StoredSchema; ours: StoredSchema; theirs: StoredSchema },
-  ruleOf: (tableName: string) => TableRule,
+  sides: MergeSides,
+  options: { limits: Limits; ruleOf(tableId: number): TableRule },
 ): MergedSchema {
   const { base, ours, theirs } = sides
+  const { ruleOf } = options
   const conflicts: SchemaConflict[] = []
   const inBase = byId(base.tables)
   const inTheirs = byId(theirs.tables)
   const inOurs = byId(ours.tables)
+  const isRemoved = setOf(ours.removedIds)
 
   const kept = ours.tables.flatMap((table): StoredTable[] => {
     const before = inBase.get(table.id)
     const other = inTheirs.get(table.id)
-    const rule = ruleOf(other?.name ?? table.name)
-    if (rule.mode === 'skip' || before === undefined) return [table]
-    if (other !== undefined) return [mergeTable({ before, table, other }, rule, conflicts)]
+    const rule = ruleOf(table.id)
+    if (rule.mode === 'skip') return [table]
+    if (other !== undefined) {
+      return [mergeTable({ before, table, other }, { rule, isRemoved, conflicts })]
+    }
+    if (before === undefined) return [table]
     if (sameTable(before, table) || rule.strategy === 'theirs') return []
     if (rule.strategy === 'fail') {
       conflicts.push({ table: table.name, message: 'was removed there and changed here' })
     }
     return [table]
   })
-  const added = theirs.tables.filter(
-    (table) => !inBase.has(table.id) && !inOurs.has(table.id) && ruleOf(table.name).mode !== 'skip',
-  )
-  const tables = [...kept, ...added]
-  conflicts.push(...nameConflicts(tables), ...linkConflicts(tables))
-  const order = [...(ours.tablesOrder ?? []), ...added.map((table) => table.name)]
-  const names = new Set(tables.map((table) => table.name))
-  const tablesOrder = order.filter((name) => names.has(name))
-  return {
-    schema: tablesOrder.length === tables.length ? { tables, tablesOrder } : { tables },
-    conflicts,
+  const added: StoredTable[] = []
+  for (const table of theirs.tables) {
+    const rule = ruleOf(table.id)
+    if (inOurs.has(table.id) || rule.mode === 'skip') continue
+    const before = inBase.get(table.id)
+    if (before === undefined && !isRemoved.has(table.id)) added.push(table)
+    else if (before !== undefined && !sameTable(before, table) && rule.strategy !== 'ours') {
+      conflicts.push({ table: table.name, message: REMOVED_HERE })
+    }
   }
+  const tables = [...kept, ...added]
+  conflicts.push(
+    ...nameConflicts(tables),
+    ...linkConflicts(tables),
+    ...limitConflicts(ours.tables, tables, options.limits),
+  )
+  return { schema: rememberRemoved(ours, withOrder(ours, tables)), conflicts }
 }
 
+/** No strategy brings back what the target has removed: what was in it there is gone. */
+const REMOVED_HERE = 'was removed here and changed there; a merge cannot bring it back'
+
+/** A table that both sides have, wherever they have it from. */
 function mergeTable(
-  sides: { before: StoredTable; table: StoredTable; other: StoredTable },
-  rule: TableRule,
-  conflicts: SchemaConflict[],
+  sides: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
+  context: { rule: TableRule; isRemoved: ReadonlySet<number>; conflicts: SchemaConflict[] },
 ): StoredTable {
   const { before, table, other } = sides
-  const old = byId(before.columns)
+  const { rule, isRemoved, conflicts } = context
+  const old = byId(before?.columns ?? [])
   const inOther = byId(other.columns)
   const mine = byId(table.columns)
-  const name = mergeName({ before, ours: table, theirs: other }, rule, (message) =>
-    conflicts.push({ table: table.name, message }),
-  )
+  const conflict = (message: string, column?: string) => {
+    conflicts.push({ table: table.name, ...(column === undefined ? {} : { column }), message })
+  }
+  const name = mergeName({ before, ours: table, theirs: other }, rule, conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
     const previous = old.get(column.id)
-    if (previous === undefined) return [column]
     const changed = inOther.get(column.id)
-    if (changed === undefined) return []
-    const columnName = mergeName(
-      { before: previous, ours: column, theirs: changed },
-      rule,
-      (message) => conflicts.push({ table: table.name, column: column.name, message }),
-    )
-    return [{ ...column, name: columnName }]
+    const conflictHere = (message: string) => conflict(message, column.name)
+    if (changed !== undefined) {
+      const sides = { before: previous, ours: column, theirs: changed }
+      return [{ ...column, name: mergeName(sides, rule, conflictHere) }]
+    }
+    if (previous === undefined) return [column]
+    if (previous.name === column.name || rule.strategy === 'theirs') return []
+    if (rule.strategy === 'fail') conflictHere('was removed there and renamed here')
+    return [column]
   })
-  const added = other.columns.filter((column) => !old.has(column.id) && !mine.has(column.id))
+  const added: StoredColumn[] = []
+  for (const column of other.columns) {
+    if (mine.has(column.id)) continue
+    const previous = old.get(column.id)
+    if (previous === undefined && !isRemoved.has(column.id)) added.push(column)
+    else if (previous !== undefined && previous.name !== column.name && rule.strategy !== 'ours') {
+      conflict(REMOVED_HERE, column.name)
+    }
+  }
   const columns = [...kept, ...added]
   for (const { name: duplicate } of duplicates(columns)) {
-    conflicts.push({
-      table: table.name,
-      column: duplicate,
-      message: 'two different columns have this name; rename one of them first',
-    })
+    conflict('two different columns have this name; rename one of them first', duplicate)
   }
   return { ...table, name, columns }
 }
 
 /** A name that one side changed; both sides differently is a conflict. */
 function mergeName(
-  { before, ours, theirs }: { before: Named; ours: Named; theirs: Named },
+  { before, ours, theirs }: { before: Named | undefined; ours: Named; theirs: Named },
   rule: TableRule,
   conflict: (message: string) => void,
 ): string {
-  if (theirs.name === before.name || theirs.name === ours.name) return ours.name
-  if (ours.name === before.name || rule.strategy === 'theirs') return theirs.name
+  if (theirs.name === before?.name || theirs.name === ours.name) return ours.name
+  if (ours.name === before?.name || rule.strategy === 'theirs') return theirs.name
   if (rule.strategy === 'fail')
     conflict(`was renamed to [${theirs.name}] there and [${ours.name}] here`)
   return ours.name
+}
+
+/** The order that ours shows its tables in, if it has one, and new ones after it. */
+function withOrder(ours: StoredSchema, tables: readonly StoredTable[]): StoredSchema {
+  if (ours.tablesOrder === undefined) return { tables }
+  const names = new Map(tables.map((table) => [table.id, table.name]))
+  const ids = new Set([...orderTables(ours), ...tables].map((table) => table.id))
+  return { tables, tablesOrder: [...ids].flatMap((id) => names.get(id) ?? []) }
 }
 
 function nameConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
@@ -130,9 +168,36 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
       .map((link) => ({
         table: table.name,
         column: link.path,
-        message: 'links to a table that the merge would remove',
+        message: 'links to a table that would not be there after the merge',
       })),
   )
+}
+
+/** Like an edit, a merge may not take a schema over a limit, but one that is over it may stay. */
+function limitConflicts(
+  before: readonly StoredTable[],
+  after: readonly StoredTable[],
+  { tablesPerBranchMax, columnsPerTableMax }: Limits,
+): SchemaConflict[] {
+  const conflicts: SchemaConflict[] = []
+  const [last] = after.slice(-1)
+  if (last && after.length > tablesPerBranchMax && after.length > before.length) {
+    const message = `a branch cannot have more than ${tablesPerBranchMax} tables`
+    conflicts.push({ table: last.name, message })
+  }
+  const old = byId(before)
+  for (const table of after) {
+    const width = widthOf(table)
+    if (width > columnsPerTableMax && width > widthOf(old.get(table.id))) {
+      const message = `a table cannot have more than ${columnsPerTableMax} columns`
+      conflicts.push({ table: table.name, message })
+    }
+  }
+  return conflicts
+}
+
+function widthOf(table: StoredTable | undefined): number {
+  return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
 }
 
 function duplicates<Item extends Named>(items: readonly Item[]): Item[] {
@@ -147,6 +212,10 @@ function duplicates<Item extends Named>(items: readonly Item[]): Item[] {
 
 function byId<Item extends Named>(items: readonly Item[]): Map<number, Item> {
   return new Map(items.map((item) => [item.id, item]))
+}
+
+function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
+  return new Set(ids)
 }
 
 function sameTable(left: StoredTable, right: StoredTable): boolean {

@@ -4,51 +4,107 @@ import type { SchemaChange } from '../../rows/schema-changes.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { toPublicSchema } from './public-schema.js'
 
+interface Named {
+  readonly id: number
+  readonly name: string
+}
+
 /**
- * The edits between two schemas that have a common past. Ids tell a rename from a removal, which
- * names alone cannot. All tables are added before any column, as links may point forward.
+ * The edits between two schemas that have a common past, in an order in which they can be made. Ids
+ * tell a rename from a removal, which names alone cannot. All tables are there before any column, as
+ * links may point forward.
  */
 export function schemaDifference(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
-  const removals: SchemaOperation[] = []
-  const tables: SchemaOperation[] = []
-  const columns: SchemaOperation[] = []
+  const { removed, renamed, added } = compareNames(before.tables, after.tables)
   const old = new Map(before.tables.map((table) => [table.id, table]))
-  const kept = new Set(after.tables.map((table) => table.id))
-  for (const table of before.tables) {
-    if (!kept.has(table.id)) removals.push({ removeTable: { table: table.name } })
-  }
-  for (const table of after.tables) {
-    const previous = old.get(table.id)
-    if (previous === undefined) tables.push({ addTable: { table: table.name } })
-    else if (previous.name !== table.name) {
-      tables.push({ renameTable: { oldName: previous.name, newName: table.name } })
-    }
-    columns.push(...columnDifference(previous, table, publicColumns(after, table)))
-  }
-  return [...removals, ...tables, ...columns]
+  return [
+    ...removed.map((table) => ({ removeTable: { table } })),
+    ...renamed.map((names) => ({ renameTable: names })),
+    ...added.map(({ name }) => ({ addTable: { table: name } })),
+    ...after.tables.flatMap((table) =>
+      columnDifference(old.get(table.id), table, publicColumns(after, table)),
+    ),
+  ]
 }
 
 function columnDifference(
   before: StoredTable | undefined,
   after: StoredTable,
-  columns: readonly Column[],
+  definitions: readonly Column[],
 ): SchemaOperation[] {
   const table = after.name
-  const old = new Map(before?.columns.map((column) => [column.id, column]))
-  const kept = new Set(after.columns.map((column) => column.id))
-  const removed = [...old.values()].filter((column) => !kept.has(column.id))
+  const { removed, renamed, added } = compareNames(before?.columns ?? [], after.columns)
+  const columns = new Map(definitions.map((column) => [column.name, column]))
   return [
-    ...removed.map(({ name }) => ({ removeColumn: { table, column: name } })),
-    ...after.columns.flatMap((column, index): SchemaOperation[] => {
-      const previous = old.get(column.id)
-      const definition = columns[index]
-      if (previous === undefined) {
-        return definition === undefined ? [] : [{ addColumn: { table, column: definition } }]
-      }
-      if (previous.name === column.name) return []
-      return [{ renameColumn: { table, oldName: previous.name, newName: column.name } }]
+    ...removed.map((column) => ({ removeColumn: { table, column } })),
+    ...renamed.map((names) => ({ renameColumn: { table, ...names } })),
+    ...added.flatMap(({ name }): SchemaOperation[] => {
+      const column = columns.get(name)
+      return column === undefined ? [] : [{ addColumn: { table, column } }]
     }),
   ]
+}
+
+interface Rename {
+  readonly oldName: string
+  readonly newName: string
+}
+
+function compareNames<Item extends Named>(
+  before: readonly Item[],
+  after: readonly Item[],
+): { removed: string[]; renamed: Rename[]; added: Item[] } {
+  const kept = new Map(after.map((item) => [item.id, item]))
+  const old = new Set(before.map((item) => item.id))
+  return {
+    removed: before.filter((item) => !kept.has(item.id)).map((item) => item.name),
+    renamed: orderRenames(
+      before.flatMap(({ id, name: oldName }) => {
+        const newName = kept.get(id)?.name
+        return newName === undefined ? [] : [{ oldName, newName }]
+      }),
+    ),
+    added: after.filter((item) => !old.has(item.id)),
+  }
+}
+
+/**
+ * Puts renames in an order in which each finds its name free; things that exchange their names need
+ * one more. Takes all that stay, also those whose names do.
+ */
+function orderRenames(items: readonly Rename[]): Rename[] {
+  const names = new Set(items.map(({ oldName }) => oldName.toLowerCase()))
+  const ordered: Rename[] = []
+  let waiting = items.filter(({ oldName, newName }) => oldName !== newName)
+  const isFree = ({ oldName, newName }: Rename) =>
+    oldName.toLowerCase() === newName.toLowerCase() || !names.has(newName.toLowerCase())
+  const rename = (step: Rename) => {
+    ordered.push(step)
+    names.delete(step.oldName.toLowerCase())
+    names.add(step.newName.toLowerCase())
+  }
+  for (;;) {
+    const [first] = waiting
+    if (first === undefined) return ordered
+    const next = waiting.find(isFree)
+    if (next !== undefined) {
+      rename(next)
+      waiting = waiting.filter((item) => item !== next)
+    } else {
+      const step = { oldName: first.oldName, newName: freeName(items, names) }
+      rename(step)
+      waiting = [{ ...first, oldName: step.newName }, ...waiting.slice(1)]
+    }
+  }
+}
+
+/** A name that nothing has, before or after. */
+function freeName(items: readonly Rename[], names: ReadonlySet<string>): string {
+  const wanted = new Set(items.map(({ newName }) => newName.toLowerCase()))
+  for (let number = 1; ; number++) {
+    const name = `renamed_${number}`
+    if (!names.has(name) && !wanted.has(name)) return name
+  }
 }
 
 function publicColumns(schema: StoredSchema, table: StoredTable): readonly Column[] {

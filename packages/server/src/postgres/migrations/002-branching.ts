@@ -3,6 +3,8 @@ export const branching = `
 alter table offshoot.branches
   -- The schema that the branch started with: what its own edits are told by.
   add column fork_schema_id bigint references offshoot.schemas,
+  -- Grows from fork to fork: of two states that one branch comes from, it tells the later one.
+  add column fork_stamp bigint not null default nextval('offshoot.stamps'),
   -- Refuses deletion and direct schema edits.
   add column protected boolean not null default false,
   -- When the collector may delete the branch.
@@ -14,6 +16,9 @@ create index branches_fork_schema on offshoot.branches (fork_schema_id);
 create index branches_expiry on offshoot.branches (expires_at)
   where expires_at is not null and deleted_at is null;
 
+-- The epoch of its branch in which a heap was made: forks from before it have no rows there.
+alter table offshoot.heaps add column epoch integer not null default 1;
+
 -- What new branches of a database get by their name; the first pattern that matches decides.
 create table offshoot.branch_rules (
   database_id bigint not null references offshoot.databases on delete cascade,
@@ -23,21 +28,28 @@ create table offshoot.branch_rules (
   primary key (database_id, position)
 );
 
--- The last time two branches were brought together, in either direction. The base is a hidden fork of
--- the branch that was taken over, as it was then: what the next merge of the two compares with.
+-- What branches have taken over from others: from an epoch of the target on, it includes everything
+-- of the other branch as of an epoch, except for some tables. The base is a fork of that epoch, mostly a
+-- hidden one, and keeps the state readable.
 create table offshoot.merges (
-  first_branch_id text not null references offshoot.branches on delete cascade,
-  second_branch_id text not null references offshoot.branches on delete cascade,
+  id bigint generated always as identity primary key,
+  into_branch_id text not null references offshoot.branches on delete cascade,
+  into_epoch integer not null,
+  from_branch_id text not null references offshoot.branches on delete cascade,
+  from_epoch integer not null,
   base_branch_id text not null references offshoot.branches on delete cascade,
-  merged_at timestamptz not null default now(),
-  primary key (first_branch_id, second_branch_id)
+  left_out bigint[] not null,
+  merged_at timestamptz not null default now()
 );
-create index merges_second on offshoot.merges (second_branch_id);
+create index merges_into on offshoot.merges (into_branch_id, from_branch_id);
+create index merges_from on offshoot.merges (from_branch_id);
 create index merges_base on offshoot.merges (base_branch_id);
 
--- Branches whose kept versions may have lost their last reader.
+-- Branches to look at: one may have lost its last reader, or the versions it keeps for others theirs.
+-- Requests only ever add rows, so that they do not wait for each other, nor for the collector.
 create table offshoot.sweeps (
-  branch_id text primary key,
-  requested_at timestamptz not null default now()
+  id bigint generated always as identity primary key,
+  branch_id text not null
 );
+create index sweeps_branch on offshoot.sweeps (branch_id);
 `

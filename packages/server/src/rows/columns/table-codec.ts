@@ -50,6 +50,14 @@ export function isFaults(result: unknown): result is Fault[] {
   return Array.isArray(result) && result[0] instanceof Fault
 }
 
+/** Indexes of the objects that a physical column is in, the outermost first. */
+export function enclosingObjects({ physical, indexes }: TableCodec, index: number): number[] {
+  const path = physical[index]?.path ?? []
+  return path.slice(1).flatMap((_, depth) => {
+    return indexes.get(path.slice(0, depth + 1).join('.')) ?? []
+  })
+}
+
 /** Compiles what reading and writing a table takes, once for each version of its schema. */
 export function compileTable(table: StoredTable, options: TableCodecOptions): TableCodec {
   const tree = compileColumns(table, options)

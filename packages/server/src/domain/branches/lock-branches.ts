@@ -1,0 +1,43 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { enterGate } from '../../rows/gate.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { isLive } from './is-live.js'
+import { findGate } from './queries.js'
+
+/** The gates of some branches, in one order for everyone: nobody waits for one who waits for him. */
+export async function listGates(
+  database: Database,
+  branches: readonly BranchAccess[],
+): Promise<number[]> {
+  const gates = new Set<number>()
+  for (const branch of branches) {
+    const found = await findGate(database, { databaseId: branch.databaseId, id: branch.branchId })
+    if (found === undefined) throw branchNotFound(branch)
+    gates.add(found.gate)
+  }
+  return [...gates].sort((left, right) => left - right)
+}
+
+/** Has the branches alone: nothing writes to them, nor deletes them, until the transaction ends. */
+export async function lockBranches(
+  transaction: Queryable,
+  branches: readonly BranchAccess[],
+  gates: readonly number[],
+): Promise<void> {
+  for (const gate of gates) await enterGate(transaction, { gate, alone: true })
+  const rows = await transaction.query<{ id: string }>(sql`
+    select id
+    from offshoot.branches
+    where id = any(${branches.map((branch) => branch.branchId)}::text[]) and ${isLive}
+    order by id
+    for no key update`)
+  const ids = new Set(rows.map((row) => row.id))
+  const gone = branches.find((branch) => !ids.has(branch.branchId))
+  if (gone !== undefined) throw branchNotFound(gone)
+}
+
+function branchNotFound({ branchName }: BranchAccess): AppError {
+  return new AppError('branch_not_found', `branch [${branchName}] not found`)
+}

@@ -1,0 +1,76 @@
+import type { Queryable } from '../../postgres/database.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { listCompared, type RowTexts } from '../../rows/compare-rows.js'
+import type { Layout } from '../../rows/layout.js'
+import type { RowConflict } from '../../rows/merge-rows.js'
+
+/** A conflict as answers list it. */
+export type MergeConflict = Readonly<Record<string, unknown>>
+
+/** The three sides of a merge. */
+export interface MergeLayouts {
+  readonly base: Layout
+  readonly theirs: Layout
+  readonly ours: Layout
+}
+
+/** Conflicts of rows, with the values of all three sides. */
+export async function describeConflicts(
+  transaction: Queryable,
+  options: { codec: TableCodec; sides: MergeLayouts; conflicts: readonly RowConflict[] },
+): Promise<MergeConflict[]> {
+  const { codec, sides, conflicts } = options
+  if (conflicts.length === 0) return []
+  const ids = conflicts.map((conflict) => conflict.id)
+  const rows = await listCompared(transaction, {
+    codec,
+    states: [sides.base, sides.theirs, sides.ours],
+    form: 'json',
+    after: '',
+    limit: ids.length,
+    ids,
+  })
+  const byId = new Map(rows.map((row) => [row.id, row.states]))
+  return conflicts.map((conflict) => {
+    const [base, theirs, ours] = byId.get(conflict.id) ?? []
+    return describeConflict(codec, conflict, { base, ours, theirs })
+  })
+}
+
+type Sides = Readonly<Record<'base' | 'ours' | 'theirs', RowTexts>>
+
+function describeConflict(codec: TableCodec, conflict: RowConflict, sides: Sides): MergeConflict {
+  const { id, kind, columns } = conflict
+  const named = { table: codec.table.name, id, kind }
+  const recordOf = (texts: RowTexts): Record<string, unknown> | null =>
+    texts === undefined ? null : JSON.parse(`{${codec.decodeRow(texts)}}`)
+  const records = {
+    base: recordOf(sides.base),
+    ours: recordOf(sides.ours),
+    theirs: recordOf(sides.theirs),
+  }
+  if (columns.length === 0) return { ...named, ...records }
+  const paths = outermost(columns.map((column) => codec.physical[column]?.path ?? []))
+  const valuesAt = (path: readonly string[]) => ({
+    base: valueAt(records.base, path),
+    ours: valueAt(records.ours, path),
+    theirs: valueAt(records.theirs, path),
+  })
+  return {
+    ...named,
+    columns: Object.fromEntries(paths.map((path) => [path.join('.'), valuesAt(path)])),
+  }
+}
+
+/** An object that is shown as a whole shows what is in it. */
+function outermost(paths: readonly (readonly string[])[]): (readonly string[])[] {
+  const isInside = (path: readonly string[], other: readonly string[]) =>
+    other.length < path.length && other.every((name, index) => path[index] === name)
+  return paths.filter((path) => !paths.some((other) => isInside(path, other)))
+}
+
+function valueAt(record: Record<string, unknown> | null, path: readonly string[]): unknown {
+  let value: unknown = record
+  for (const name of path) value = (value as Record<string, unknown> | null)?.[name] ?? null
+  return value
+}

@@ -1,0 +1,36 @@
+import type { Database } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { deleteUnseenVersions, dropUnusedHeap } from '../../rows/collect.js'
+import { deleteUnusedBranches } from './unused-branches.js'
+
+/**
+ * Looks at one branch that may have lost a reader, and does one step of what follows from it. Says
+ * whether there may be more to do. Any number of processes may.
+ */
+export async function sweepBranch(database: Database): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const [sweep] = await transaction.query<{ branchId: string }>(sql`
+        select branch_id as "branchId"
+        from offshoot.sweeps
+        order by id
+        limit 1
+        for update skip locked`)
+      if (sweep === undefined) return false
+      const { branchId } = sweep
+      // What is asked for from here on may come too late for this look, and gets one of its own.
+      const seen = await transaction.query<{ id: string }>(sql`
+        select id from offshoot.sweeps where branch_id = ${branchId}`)
+      await deleteUnusedBranches(transaction, branchId)
+      if (await dropUnusedHeap(transaction, branchId)) return true
+      if (await deleteUnseenVersions(transaction, branchId)) return true
+      await transaction.query(sql`
+        delete from offshoot.sweeps where id = any(${seen.map(({ id }) => id)}::bigint[])`)
+      return true
+    },
+    // Each statement must see what others have committed while this one waited for them.
+    { isolation: 'read committed' },
+  )
+}

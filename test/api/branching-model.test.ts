@@ -1,0 +1,732 @@
+import type { Column } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import {
+  brokenRule,
+  type Change,
+  changesOf,
+  find,
+  MergeModel,
+  type MergeWish,
+  type ModelBranch,
+  type ModelColumn,
+  type ModelRow,
+  type ModelTable,
+  Refusal,
+  type Rule,
+  readValue,
+  recordOf,
+  type State,
+  type Strategy,
+  type Value,
+} from '../support/merge-model.js'
+import { createDatabase } from '../support/people.js'
+import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { branchCall, expectOk } from '../support/tables.js'
+
+/*
+ * The proof: any sequence of writes, forks, schema edits, merges, pulls, resets, deletions and
+ * collections, through two processes, leaves every branch exactly as a model has it that copies
+ * everything. OFFSHOOT_TEST_STEPS makes it longer, OFFSHOOT_TEST_SEED repeats one that failed.
+ */
+
+const BRANCHES_MAX = 7
+const TABLES_MAX = 4
+const COLUMNS_MAX = 6
+const IDS = Array.from({ length: 14 }, (_, number) => `r${number}`)
+const TABLE_NAMES = ['ants', 'bees', 'cats', 'dogs', 'eels']
+const COLUMN_NAMES = ['one', 'two', 'three', 'four', 'five', 'six', 'seven']
+
+let first: TestService
+let second: TestService
+
+beforeAll(async () => {
+  first = await createTestService()
+  second = await createTestService({ url: first.url })
+})
+afterAll(async () => {
+  await second.close()
+  await first.close()
+})
+
+const DEFINITIONS: readonly Omit<Column, 'name'>[] = [
+  { type: 'string' },
+  { type: 'int' },
+  { type: 'float' },
+  { type: 'multiple' },
+  { type: 'json' },
+  { type: 'datetime' },
+  { type: 'string', unique: true },
+  { type: 'int', notNull: true, defaultValue: '7' },
+  { type: 'string', notNull: true, defaultValue: "it's \\ new" },
+  { type: 'bool', defaultValue: 'true' },
+]
+const DEFAULTS: ReadonlyMap<string, Value> = new Map<string, Value>([
+  ['7', 7],
+  ["it's \\ new", "it's \\ new"],
+  ['true', true],
+])
+
+const VALUES: Readonly<Record<string, readonly Value[]>> = {
+  string: ['a', 'b', 'c', "d'\\\n", '', 'NULL', '{"x"}'],
+  int: [0, 1, -2, 9_007_199_254_740_991],
+  float: [0.5, -1.25, 1e100],
+  multiple: [[], ['x'], ['x', 'y,"z']],
+  json: [{ a: 1 }, [1, null, 'x'], { b: { c: [] } }],
+  datetime: ['2026-01-31T09:30:00.123456Z', '1969-12-31T23:59:59.999Z', '0001-01-01T00:00:00.000Z'],
+  bool: [true, false],
+  link: IDS.slice(0, 3),
+}
+
+/** One run of the model beside the service. */
+class Run {
+  readonly random: Random
+  readonly model = new MergeModel('main')
+  readonly log: string[] = []
+  #names = 0
+
+  constructor(
+    readonly database: string,
+    seed: number,
+  ) {
+    this.random = new Random(seed)
+  }
+
+  /** Something to begin with. */
+  async start(): Promise<void> {
+    for (let count = 0; count < 2; count++) await this.#addTable(this.random.pick(this.branches()))
+    for (let count = 0; count < 4; count++) await this.write()
+    for (let count = 0; count < 3; count++) await this.fork()
+  }
+
+  async step(): Promise<void> {
+    const { random } = this
+    const action = random.weighted<() => Promise<unknown>>([
+      [44, () => this.write()],
+      [9, () => this.fork()],
+      [13, () => this.edit()],
+      [5, () => this.remove()],
+      [12, () => this.merge()],
+      [9, () => this.pull()],
+      [4, () => this.reset()],
+      [8, () => this.collect()],
+    ])
+    await action()
+    for (const branch of this.branches()) await this.compare(branch)
+    await this.compareDifference()
+  }
+
+  branches(): ModelBranch[] {
+    return [...this.model.branches.values()]
+  }
+
+  note(text: string): void {
+    this.log.push(text)
+  }
+
+  call(
+    branch: Pick<ModelBranch, 'name'>,
+    method: string,
+    path: string,
+    body?: unknown,
+  ): Promise<Answer> {
+    const via = this.random.chance(0.5) ? first : second
+    const call = branchCall(first, this.database, { branch: branch.name, via })
+    return call(method, path, body === undefined ? {} : { body })
+  }
+
+  /** Runs the request, and holds that it is refused exactly when the model refuses it. */
+  async both(change: () => void, request: () => Promise<Answer>): Promise<void> {
+    let refusal: Refusal | undefined
+    try {
+      change()
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      refusal = error
+    }
+    const answer = await request()
+    const isRefused = answer.status >= 400 && answer.status < 500
+    if (answer.status >= 500 || isRefused !== (refusal !== undefined)) {
+      const wanted = refusal === undefined ? 'taken' : `refused: ${refusal.message}`
+      throw new Error(`${answer.status} ${JSON.stringify(answer.body)}, should be ${wanted}`)
+    }
+  }
+
+  async fork(): Promise<void> {
+    if (this.model.branches.size >= BRANCHES_MAX) return this.remove()
+    const source = this.random.pick(this.branches())
+    const name = `b${++this.#names}`
+    const data = this.random.chance(0.93)
+    this.note(`fork ${source.name} ${name}${data ? '' : ' without rows'}`)
+    expectOk(await this.call({ name }, 'PUT', '', { from: source.name, data }))
+    this.model.fork(source, name, { data })
+  }
+
+  async remove(): Promise<void> {
+    const others = this.branches().filter(({ name }) => name !== 'main')
+    if (others.length === 0) return
+    const branch = this.random.pick(others)
+    this.note(`delete ${branch.name}`)
+    expectOk(await this.call(branch, 'DELETE', ''))
+    this.model.branches.delete(branch.name)
+  }
+
+  async collect(): Promise<void> {
+    this.note('collect')
+    await runBackground(this.random.chance(0.5) ? first : second)
+  }
+
+  async reset(): Promise<void> {
+    const branch = this.random.pick(this.branches())
+    const { source } = branch
+    this.note(`reset ${branch.name} to ${source?.name}`)
+    await this.both(
+      () => {
+        if (!this.model.isThere(source)) throw new Refusal('no source')
+        this.model.reset(branch, source)
+      },
+      () => this.call(branch, 'POST', '/reset'),
+    )
+  }
+
+  async merge(): Promise<void> {
+    const { random } = this
+    const from = random.pick(this.branches())
+    const isDefault = random.chance(0.5)
+    const into = isDefault ? from.source : this.#other(from)
+    const wish = this.#wish(from, into)
+    const body = { ...(isDefault ? {} : { into: into?.name }), ...wish }
+    this.note(`merge ${from.name} into ${into?.name} ${JSON.stringify(body)}`)
+    await this.#bringTogether({ from, into, wish, request: [from, '/merge', body] })
+  }
+
+  async pull(): Promise<void> {
+    const { random } = this
+    const into = random.pick(this.branches())
+    const isDefault = random.chance(0.7)
+    const from = isDefault ? into.source : this.#other(into)
+    const wish = this.#wish(from, into)
+    const body = { ...(isDefault ? {} : { from: from?.name }), ...wish }
+    this.note(`pull ${from?.name} into ${into.name} ${JSON.stringify(body)}`)
+    await this.#bringTogether({ from, into, wish, request: [into, '/pull', body] })
+  }
+
+  /** Another branch, or now and then the same. */
+  #other(branch: ModelBranch): ModelBranch {
+    const others = this.branches().filter((other) => other !== branch)
+    return others.length === 0 || this.random.chance(0.03) ? branch : this.random.pick(others)
+  }
+
+  async #bringTogether(options: {
+    from: ModelBranch | undefined
+    into: ModelBranch | undefined
+    wish: MergeWish
+    request: readonly [ModelBranch, string, object]
+  }): Promise<void> {
+    const { from, into, wish, request } = options
+    const [branch, path, body] = request
+    const { model } = this
+    if (!model.isThere(from) || !model.isThere(into) || from === into) {
+      const answer = await this.call(branch, 'POST', path, body)
+      expect(answer.status, JSON.stringify(answer.body)).toBe(from === into ? 400 : 409)
+      return
+    }
+    if (this.random.chance(0.2)) {
+      expectOk(await this.call(branch, 'POST', path, { ...body, dryRun: true }).then(orConflict))
+      for (const other of [from, into]) await this.compare(other)
+    }
+    const outcome = model.merge(from, into, wish)
+    const answer = await this.call(branch, 'POST', path, body)
+    this.note(`${outcome.kind} ${JSON.stringify(outcome)}`)
+    if (outcome.kind === 'merged') {
+      if (answer.status !== 200) {
+        throw new Error(`${answer.status} ${JSON.stringify(answer.body)}, should be merged`)
+      }
+      const counts = new Map<string, object>(
+        answer.body.tables.map(({ name, ...tally }: { name: string }) => [name, tally]),
+      )
+      for (const [name, tally] of outcome.tables) {
+        expect(counts.get(name) ?? { inserted: 0, updated: 0, deleted: 0 }, name).toEqual(tally)
+      }
+    } else {
+      const code = outcome.kind === 'unrelated' ? 'unrelated_branches' : 'merge_conflict'
+      expect(answer.body.code, JSON.stringify([answer.body, outcome])).toBe(code)
+    }
+  }
+
+  #wish(from: ModelBranch | undefined, into: ModelBranch | undefined): MergeWish {
+    const { random } = this
+    const strategy = random.weighted<Strategy>([
+      [5, 'fail'],
+      [2, 'ours'],
+      [4, 'theirs'],
+    ])
+    const names = [from, into].flatMap(
+      (branch) => branch?.state.tables.map(({ name }) => name) ?? [],
+    )
+    const chosen = random.chance(0.25) ? random.some([...new Set(names)], 0.3) : []
+    const tables = chosen.map((name): [string, Rule] => [
+      name,
+      random.pick([
+        { mode: 'skip' },
+        { mode: 'schema' },
+        { strategy: 'ours' },
+        { strategy: 'theirs' },
+      ]),
+    ])
+    return { strategy, tables: Object.fromEntries(tables) }
+  }
+
+  async edit(): Promise<void> {
+    const { random } = this
+    const branch = random.pick(this.branches())
+    const { tables } = branch.state
+    const table = tables.length === 0 ? undefined : random.pick(tables)
+    const kind = random.weighted([
+      [tables.length < 2 ? 10 : 2, 'addTable'],
+      [2, 'removeTable'],
+      [2, 'renameTable'],
+      [7, 'addColumn'],
+      [3, 'removeColumn'],
+      [4, 'renameColumn'],
+    ] as const)
+    const column =
+      table === undefined || table.columns.length === 0 ? undefined : random.pick(table.columns)
+    if (kind === 'addTable') return this.#addTable(branch)
+    if (table === undefined) return
+    if (kind === 'addColumn') return this.#addColumn(branch, table)
+    if (kind === 'removeTable') return this.#removeTable(branch, table)
+    if (kind === 'renameTable') {
+      const newName = random.pick(TABLE_NAMES)
+      const operation = { renameTable: { oldName: table.name, newName } }
+      return this.#edit(branch, [operation], (state) => {
+        requireFree(state.tables, newName, table.uid)
+        return replaceTable(state, { ...table, name: newName })
+      })
+    }
+    if (column === undefined) return
+    const rest = table.columns.filter(({ uid }) => uid !== column.uid)
+    if (kind === 'removeColumn') {
+      const operation = { removeColumn: { table: table.name, column: column.name } }
+      return this.#edit(branch, [operation], (state) => ({
+        tables: replaceTable(state, { ...table, columns: rest }).tables,
+        removed: new Set([...state.removed, column.uid]),
+      }))
+    }
+    const newName = random.pick(COLUMN_NAMES)
+    const operation = {
+      renameColumn: { table: table.name, oldName: column.name, newName },
+    }
+    return this.#edit(branch, [operation], (state) => {
+      requireFree(table.columns, newName, column.uid)
+      const columns = table.columns.map((other) =>
+        other.uid === column.uid ? { ...other, name: newName } : other,
+      )
+      return replaceTable(state, { ...table, columns })
+    })
+  }
+
+  async #addTable(branch: ModelBranch): Promise<void> {
+    const { random, model } = this
+    if (branch.state.tables.length >= TABLES_MAX) return
+    const name = random.pick(TABLE_NAMES)
+    const columns = random
+      .some(COLUMN_NAMES, 0.4)
+      .slice(0, 4)
+      .map((columnName) => this.#newColumn(branch, columnName))
+    const table = { uid: model.nextUid(), name, columns, rows: new Map<string, ModelRow>() }
+    const operations = [
+      { addTable: { table: name } },
+      ...columns.map((column) => ({
+        addColumn: { table: name, column: toColumn(branch.state, column) },
+      })),
+    ]
+    await this.#edit(branch, operations, (state) => {
+      requireFree(state.tables, name)
+      return { ...state, tables: [...state.tables, table] }
+    })
+  }
+
+  async #removeTable(branch: ModelBranch, table: ModelTable): Promise<void> {
+    const operation = { removeTable: { table: table.name } }
+    await this.#edit(branch, [operation], (state) => {
+      const tables = state.tables.filter(({ uid }) => uid !== table.uid)
+      if (tables.some(({ columns }) => columns.some(({ link }) => link === table.uid))) {
+        throw new Refusal('is linked')
+      }
+      return { tables, removed: new Set([...state.removed, table.uid]) }
+    })
+  }
+
+  async #addColumn(branch: ModelBranch, table: ModelTable): Promise<void> {
+    const { random } = this
+    if (table.columns.length >= COLUMNS_MAX) return
+    const column = this.#newColumn(branch, random.pick(COLUMN_NAMES), { isLate: true })
+    const { notNull, defaultValue } = column.definition
+    const operation = {
+      addColumn: { table: table.name, column: toColumn(branch.state, column) },
+    }
+    await this.#edit(branch, [operation], (state) => {
+      requireFree(table.columns, column.name)
+      if (notNull && defaultValue === undefined && table.rows.size > 0) {
+        throw new Refusal('records would have no value')
+      }
+      const rows = [...table.rows].map(([id, row]): [string, ModelRow] => {
+        if (column.fill === undefined) return [id, row]
+        return [id, { ...row, values: new Map([...row.values, [column.uid, column.fill]]) }]
+      })
+      const columns = [...table.columns, column]
+      return replaceTable(state, { ...table, columns, rows: new Map(rows) })
+    })
+  }
+
+  #newColumn(branch: ModelBranch, name: string, options: { isLate?: boolean } = {}): ModelColumn {
+    const { random, model } = this
+    const uid = model.nextUid()
+    const { tables } = branch.state
+    if (tables.length > 0 && random.chance(0.15)) {
+      return { uid, name, definition: { type: 'link' }, link: random.pick(tables).uid }
+    }
+    if (options.isLate && random.chance(0.1)) {
+      return { uid, name, definition: { type: 'string', notNull: true } }
+    }
+    const definition = random.pick(DEFINITIONS)
+    const { notNull, defaultValue } = definition
+    // Only a column that comes later has records to fill.
+    if (!options.isLate || !notNull || defaultValue === undefined) return { uid, name, definition }
+    return { uid, name, definition, fill: DEFAULTS.get(defaultValue) }
+  }
+
+  async #edit(
+    branch: ModelBranch,
+    operations: readonly SchemaOperation[],
+    change: (state: State) => State,
+  ): Promise<void> {
+    this.note(`edit ${branch.name} ${JSON.stringify(operations)}`)
+    await this.both(
+      () => {
+        branch.state = change(branch.state)
+      },
+      () => this.call(branch, 'POST', '/schema/apply', { edits: { operations } }),
+    )
+  }
+
+  async write(): Promise<void> {
+    const { random } = this
+    const candidates = this.branches().filter(({ state }) => state.tables.length > 0)
+    if (candidates.length === 0) return this.edit()
+    const branch = random.pick(candidates)
+    const kind = random.weighted([
+      [5, 'one'],
+      [2, 'bulk'],
+      [4, 'transaction'],
+    ] as const)
+    if (kind === 'bulk') return this.#bulk(branch)
+    const count = kind === 'one' ? 1 : 1 + random.below(6)
+    const writes = Array.from({ length: count }, () => this.#newWrite(branch.state))
+    this.note(`write ${branch.name} ${JSON.stringify(writes)}`)
+    const [only] = writes
+    const change = () => {
+      branch.state = writes.reduce(applyWrite, branch.state)
+    }
+    if (kind === 'one' && only !== undefined) {
+      await this.both(change, () => this.#request(branch, only))
+      return
+    }
+    const operations = writes.map(toOperation)
+    await this.both(change, () => this.call(branch, 'POST', '/transaction', { operations }))
+  }
+
+  async #bulk(branch: ModelBranch): Promise<void> {
+    const { random } = this
+    const table = random.pick(branch.state.tables)
+    const ids = random.some(IDS.filter((id) => !table.rows.has(id)))
+    if (ids.length === 0) return
+    const writes = ids.map(
+      (id): Write => ({
+        kind: 'create',
+        table: table.name,
+        id,
+        values: this.#newValues(table, 0.7),
+      }),
+    )
+    this.note(`bulk ${branch.name} ${JSON.stringify(writes)}`)
+    const records = writes.map(({ id, values }) => ({ id, ...values }))
+    await this.both(
+      () => {
+        branch.state = writes.reduce(applyWrite, branch.state)
+      },
+      () => this.call(branch, 'POST', `/tables/${table.name}/bulk`, { records }),
+    )
+  }
+
+  #newWrite(state: State): Write {
+    const { random } = this
+    const table = random.pick(state.tables)
+    const ids = [...table.rows.keys()]
+    const kind = random.weighted<Write['kind']>([
+      [4, 'create'],
+      [5, 'update'],
+      [3, 'replace'],
+      [3, 'delete'],
+      [1, 'upsert'],
+    ])
+    const isKnown = kind === 'create' ? random.chance(0.05) : random.chance(0.95)
+    const known = ids.length > 0 && isKnown ? random.pick(ids) : random.pick(IDS)
+    const share = kind === 'update' || kind === 'upsert' ? 0.4 : 0.7
+    const values = kind === 'delete' ? {} : this.#newValues(table, share)
+    return { kind, table: table.name, id: known, values }
+  }
+
+  #newValues(table: ModelTable, share: number): Record<string, Value> {
+    const { random } = this
+    const columns = table.columns.filter(
+      ({ definition }) =>
+        random.chance(share) || (definition.notNull && definition.defaultValue === undefined),
+    )
+    return Object.fromEntries(
+      columns.map(({ name, definition }) => [
+        name,
+        definition.notNull || random.chance(0.85)
+          ? random.pick(VALUES[definition.type] ?? [])
+          : null,
+      ]),
+    )
+  }
+
+  #request(branch: ModelBranch, { kind, table, id, values }: Write): Promise<Answer> {
+    const path = `/tables/${table}/data/${id}`
+    switch (kind) {
+      case 'create':
+        return this.call(branch, 'PUT', `${path}?createOnly=true`, values)
+      case 'replace':
+        return this.call(branch, 'PUT', path, values)
+      case 'update':
+        return this.call(branch, 'PATCH', path, values)
+      case 'upsert':
+        return this.call(branch, 'POST', path, values)
+      case 'delete':
+        return this.call(branch, 'DELETE', path).then((answer) =>
+          // Here, unlike in a transaction, a record that is not there is a refusal.
+          answer.status === 404 ? { ...answer, status: 204 } : answer,
+        )
+    }
+  }
+
+  /** Everything that the branch holds, and its schema. */
+  async compare(branch: ModelBranch): Promise<void> {
+    const { tables } = branch.state
+    const operations = tables.flatMap((table) =>
+      IDS.map((id) => ({ get: { table: table.name, id, columns: ['*'] } })),
+    )
+    const wanted: Record<string, unknown> = {}
+    for (const table of tables) {
+      for (const [id, row] of table.rows) {
+        wanted[`${table.name} ${id}`] = {
+          version: row.version,
+          ...recordOf(row, table, table.columns),
+        }
+      }
+    }
+    const found: Record<string, unknown> = {}
+    if (operations.length > 0) {
+      const answer = expectOk(await this.call(branch, 'POST', '/transaction', { operations }))
+      for (const [index, { columns }] of answer.body.results.entries()) {
+        if (columns.id === undefined) continue
+        const { id, service, ...record } = columns
+        found[`${operations[index]?.get.table} ${id}`] = { version: service.version, ...record }
+      }
+    }
+    expect(found, `branch ${branch.name}`).toEqual(wanted)
+    if (!this.random.chance(0.2)) return
+    const { body } = expectOk(await this.call(branch, 'GET', ''))
+    const columnsOf = (columns: readonly Column[]) =>
+      columns.map(({ name, type }) => `${name} ${type}`).sort()
+    const shapes = body.schema.tables.map((table: { name: string; columns: Column[] }) => [
+      table.name,
+      columnsOf(table.columns),
+    ])
+    expect(Object.fromEntries(shapes)).toEqual(
+      Object.fromEntries(
+        tables.map(({ name, columns }) => [
+          name,
+          columnsOf(columns.map((column) => toColumn(branch.state, column))),
+        ]),
+      ),
+    )
+  }
+
+  async compareDifference(): Promise<void> {
+    const { random, model } = this
+    const branch = random.pick(this.branches())
+    const against = random.pick(['fork', 'source', random.pick(this.branches()).name])
+    const other = against === 'source' ? branch.source : model.branches.get(against)
+    const answer = await this.call(branch, 'GET', `/diff?size=1000&against=${against}`)
+    if (against === 'fork' || against === 'source') {
+      if (branch.source === undefined || (against === 'source' && !model.isThere(other))) {
+        expect(answer.body.code).toBe('no_source')
+        return
+      }
+    }
+    if (against !== 'fork' && other !== undefined && !model.areRelated(branch, other)) {
+      expect(answer.body.code).toBe('unrelated_branches')
+      return
+    }
+    expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+    const before = against === 'fork' ? branch.start : (other?.state ?? branch.start)
+    const found = new Map<string, { changes: readonly Change[] }>(
+      answer.body.tables.map((table: { name: string }) => [table.name, table]),
+    )
+    for (const table of branch.state.tables) {
+      const changes = changesOf(before, table)
+      const kinds = changes.map(({ change }) => change)
+      const countOf = (kind: Change['change']) => kinds.filter((own) => own === kind).length
+      const { changes: listed = [], ...rest } = found.get(table.name) ?? {}
+      expect(listed, `difference of ${branch.name} and ${against}: ${table.name}`).toEqual(changes)
+      if (found.has(table.name)) {
+        expect(rest).toMatchObject({
+          inserted: countOf('inserted'),
+          updated: countOf('updated'),
+          deleted: countOf('deleted'),
+        })
+      }
+    }
+  }
+}
+
+function orConflict(answer: Answer): Answer {
+  return answer.status === 409 ? { ...answer, status: 200 } : answer
+}
+
+interface Write {
+  readonly kind: 'create' | 'replace' | 'update' | 'upsert' | 'delete'
+  readonly table: string
+  readonly id: string
+  readonly values: Readonly<Record<string, Value>>
+}
+
+function toOperation({ kind, table, id, values }: Write): object {
+  switch (kind) {
+    case 'create':
+      return { insert: { table, record: { id, ...values }, createOnly: true } }
+    case 'replace':
+      return { insert: { table, record: { id, ...values } } }
+    case 'update':
+      return { update: { table, id, fields: values } }
+    case 'upsert':
+      return { update: { table, id, fields: values, upsert: true } }
+    case 'delete':
+      return { delete: { table, id } }
+  }
+}
+
+function applyWrite(state: State, { kind, table: name, id, values }: Write): State {
+  const table = state.tables.find((candidate) => candidate.name === name)
+  if (table === undefined) throw new Error('a write must be to a table that is there')
+  const rows = new Map(table.rows)
+  const before = rows.get(id)
+  if (kind === 'delete') {
+    rows.delete(id)
+    return replaceTable(state, { ...table, rows })
+  }
+  if (kind === 'create' && before !== undefined) throw new Refusal('is there already')
+  if (kind === 'update' && before === undefined) throw new Refusal('is not there')
+  const isWhole = kind === 'create' || kind === 'replace' || before === undefined
+  const given = table.columns.flatMap((column): [number, Value][] => {
+    const value = values[column.name]
+    if (value !== undefined) return [[column.uid, value]]
+    if (!isWhole)
+      return before === undefined ? [] : [[column.uid, readValue(before, table, column)]]
+    const { defaultValue } = column.definition
+    return defaultValue === undefined ? [] : [[column.uid, DEFAULTS.get(defaultValue)]]
+  })
+  const row = {
+    version: before === undefined ? 0 : before.version + 1,
+    values: new Map(given.filter(([, value]) => value !== null)),
+  }
+  const written = { ...table, rows: rows.set(id, row) }
+  const broken = brokenRule(written)
+  if (broken !== undefined) throw new Refusal(broken)
+  return replaceTable(state, written)
+}
+
+function replaceTable(state: State, table: ModelTable): State {
+  return {
+    ...state,
+    tables: state.tables.map((other) => (other.uid === table.uid ? table : other)),
+  }
+}
+
+function requireFree(
+  items: readonly { readonly uid: number; readonly name: string }[],
+  name: string,
+  self?: number,
+): void {
+  if (items.some((item) => item.name === name && item.uid !== self)) throw new Refusal('is taken')
+}
+
+function toColumn(state: State, { name, definition, link }: ModelColumn): Column {
+  const table = link === undefined ? undefined : find(state, link)
+  return { name, ...definition, ...(table === undefined ? {} : { link: { table: table.name } }) }
+}
+
+describe('branches', () => {
+  const steps = async () => {
+    await createDatabase(first, 'model')
+    const run = new Run('model', SEED)
+    try {
+      await run.start()
+      for (let step = 0; step < STEPS; step++) await run.step()
+      await expectNothingLeft(run)
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      const notes = run.log.slice(-40).join('\n  ')
+      const hint = `OFFSHOOT_TEST_SEED=${SEED} OFFSHOOT_TEST_STEPS=${STEPS} repeats this`
+      throw new Error(`${reason}\n${hint}; the last of ${run.log.length} notes:\n  ${notes}`, {
+        cause: error,
+      })
+    }
+  }
+  it('are what full copies would be, whatever is done to them', steps, STEPS_TIMEOUT_MS)
+})
+
+/** Once only the first branch is left, so is only what that one holds. */
+async function expectNothingLeft(run: Run): Promise<void> {
+  for (const branch of run.branches()) {
+    if (branch.name === 'main') continue
+    expectOk(await run.call(branch, 'DELETE', ''))
+    run.model.branches.delete(branch.name)
+  }
+  for (let round = 0; round < 5; round++) await runBackground(round % 2 === 0 ? first : second)
+  const [main] = run.branches()
+  if (main === undefined) throw new Error('the first branch must be there')
+  await run.compare(main)
+  const count = async (table: ReturnType<typeof sql>) => {
+    const [row] = await first.database.query<{ count: number }>(
+      sql`select count(*)::integer as count from ${table}`,
+    )
+    return row?.count
+  }
+  const heaps = await first.database.query<{ name: string }>(sql`
+    select relname as name from pg_class
+    where relnamespace = 'offshoot_rows'::regnamespace and relkind = 'r'`)
+  expect({
+    branches: await count(sql`offshoot.branches`),
+    merges: await count(sql`offshoot.merges`),
+    sweeps: await count(sql`offshoot.sweeps`),
+    heaps: await count(sql`offshoot.heaps`),
+    tables: heaps.length,
+    schemas: await count(sql`offshoot.schemas`),
+  }).toEqual({
+    branches: 1,
+    merges: 0,
+    sweeps: 0,
+    heaps: main.state.tables.length,
+    tables: 2 * main.state.tables.length,
+    schemas: 1,
+  })
+}

@@ -1,0 +1,533 @@
+import type { Column } from '@offshoot/contract/schema'
+
+/*
+ * Branches by the book: every branch is a full copy, every moment that a merge may go back to is
+ * another one, and a merge compares three copies row by row. Nothing is shared and nothing is clever.
+ */
+
+export type Value = unknown
+
+export interface ModelColumn {
+  /** The same on every branch that has the column, whatever it is called there. */
+  readonly uid: number
+  readonly name: string
+  readonly definition: Omit<Column, 'name' | 'link'>
+  readonly link?: number
+  /** What records from before the column have. */
+  readonly fill?: Value
+}
+
+export interface ModelRow {
+  readonly version: number
+  /** By uid of the column; what is not there is null. */
+  readonly values: ReadonlyMap<number, Value>
+}
+
+export interface ModelTable {
+  readonly uid: number
+  readonly name: string
+  readonly columns: readonly ModelColumn[]
+  readonly rows: ReadonlyMap<string, ModelRow>
+}
+
+export interface State {
+  readonly tables: readonly ModelTable[]
+  readonly removed: ReadonlySet<number>
+}
+
+/** A branch from when it was made or reset to when it is reset or deleted. */
+interface Line {
+  readonly inheritsFrom: Line | undefined
+}
+
+interface Origin {
+  readonly moment: Moment
+  /** Tables that this way does not lead to. */
+  readonly leftOut: ReadonlySet<number>
+}
+
+/** A point in the history of a line. Only those with a state can be gone back to. */
+interface Moment {
+  readonly number: number
+  readonly line: Line
+  readonly state: State | undefined
+  readonly origins: readonly Origin[]
+}
+
+export interface ModelBranch {
+  readonly name: string
+  /** Of the branch that this one was made from. */
+  readonly source: ModelBranch | undefined
+  line: Line
+  last: Moment
+  /** What it started with. */
+  start: State
+  state: State
+}
+
+export type Strategy = 'fail' | 'ours' | 'theirs'
+export interface Rule {
+  readonly strategy?: Strategy
+  readonly mode?: 'merge' | 'skip' | 'schema'
+}
+export interface MergeWish {
+  readonly strategy: Strategy
+  /** By name of the table on either side. */
+  readonly tables: Readonly<Record<string, Rule>>
+}
+
+export interface Counts {
+  readonly inserted: number
+  readonly updated: number
+  readonly deleted: number
+}
+export type MergeOutcome =
+  | { readonly kind: 'unrelated' }
+  | { readonly kind: 'refused'; readonly why: string; readonly conflictCount?: number }
+  | { readonly kind: 'merged'; readonly tables: ReadonlyMap<string, Counts> }
+
+/** Something that the service must refuse. */
+export class Refusal extends Error {}
+
+export class MergeModel {
+  readonly branches = new Map<string, ModelBranch>()
+  #moments = 0
+  #uids = 0
+
+  constructor(mainName: string) {
+    const line = { inheritsFrom: undefined }
+    const state = { tables: [], removed: new Set<number>() }
+    this.branches.set(mainName, {
+      name: mainName,
+      source: undefined,
+      line,
+      last: this.#moment(line, undefined, []),
+      start: state,
+      state,
+    })
+  }
+
+  nextUid(): number {
+    return ++this.#uids
+  }
+
+  isThere(branch: ModelBranch | undefined): branch is ModelBranch {
+    return branch !== undefined && this.branches.get(branch.name) === branch
+  }
+
+  fork(source: ModelBranch, name: string, options: { data: boolean }): ModelBranch {
+    const moment = this.#note(source)
+    const start = options.data ? source.state : withoutRows(source.state)
+    const line = { inheritsFrom: options.data ? source.line : undefined }
+    const branch: ModelBranch = {
+      name,
+      source,
+      line,
+      last: options.data ? moment : this.#moment(line, undefined, []),
+      start,
+      state: start,
+    }
+    this.branches.set(name, branch)
+    return branch
+  }
+
+  reset(branch: ModelBranch, source: ModelBranch): void {
+    branch.last = this.#note(source)
+    branch.line = { inheritsFrom: source.line }
+    branch.start = source.state
+    branch.state = source.state
+  }
+
+  /** Whether the two inherit from the same. */
+  areRelated(left: ModelBranch, right: ModelBranch): boolean {
+    const lines = new Set(lineage(left.line))
+    return lineage(right.line).some((line) => lines.has(line))
+  }
+
+  merge(from: ModelBranch, into: ModelBranch, wish: MergeWish): MergeOutcome {
+    const known = new Set([...from.state.tables, ...into.state.tables].map((table) => table.uid))
+    const general = this.#base(from, into, undefined)
+    if (general === undefined) return { kind: 'unrelated' }
+    const bases = new Map<number, State>()
+    for (const uid of known) {
+      const base = this.#base(from, into, uid)
+      if (base === undefined) return { kind: 'unrelated' }
+      bases.set(uid, base)
+    }
+    const ruleOf = rules(from.state, into.state, wish)
+    const result = mergeStates({
+      baseOf: (uid) => find(bases.get(uid) ?? general, uid),
+      theirs: from.state,
+      ours: into.state,
+      ruleOf,
+    })
+    if (result.kind !== 'merged') return result
+    const leftOut = new Set([...known].filter((uid) => ruleOf(uid).mode !== 'merge'))
+    const moment = this.#note(from)
+    into.last = this.#moment(into.line, undefined, [
+      { moment: into.last, leftOut: new Set() },
+      { moment, leftOut },
+    ])
+    into.state = result.state
+    return { kind: 'merged', tables: result.tables }
+  }
+
+  /** The latest state that both come from, of those that a branch still has. */
+  #base(left: ModelBranch, right: ModelBranch, uid: number | undefined): State | undefined {
+    const ours = originsOf(left.last, uid)
+    const theirs = originsOf(right.last, uid)
+    const alive = new Set([...this.branches.values()].flatMap((branch) => lineage(branch.line)))
+    const [latest] = [...ours]
+      .filter((moment) => moment.state !== undefined && theirs.has(moment))
+      .filter((moment) => alive.has(moment.line))
+      .sort((first, second) => second.number - first.number)
+    return latest?.state
+  }
+
+  /** Makes the present state of a branch one that can be gone back to. */
+  #note(branch: ModelBranch): Moment {
+    const origin = { moment: branch.last, leftOut: new Set<number>() }
+    branch.last = this.#moment(branch.line, branch.state, [origin])
+    return branch.last
+  }
+
+  #moment(line: Line, state: State | undefined, origins: readonly Origin[]): Moment {
+    return { number: ++this.#moments, line, state, origins }
+  }
+}
+
+function lineage(line: Line): Line[] {
+  return line.inheritsFrom === undefined ? [line] : [line, ...lineage(line.inheritsFrom)]
+}
+
+function originsOf(moment: Moment, uid: number | undefined): Set<Moment> {
+  const found = new Set<Moment>()
+  const waiting = [moment]
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    if (found.has(next)) continue
+    found.add(next)
+    for (const origin of next.origins) {
+      if (uid === undefined || !origin.leftOut.has(uid)) waiting.push(origin.moment)
+    }
+  }
+  return found
+}
+
+export function find(state: State, uid: number): ModelTable | undefined {
+  return state.tables.find((table) => table.uid === uid)
+}
+
+function withoutRows({ tables, removed }: State): State {
+  return { removed, tables: tables.map((table) => ({ ...table, rows: new Map() })) }
+}
+
+export function readValue(
+  row: ModelRow,
+  table: ModelTable | undefined,
+  column: ModelColumn,
+): Value | null {
+  const isThere = table?.columns.some(({ uid }) => uid === column.uid) ?? false
+  return (isThere ? row.values.get(column.uid) : column.fill) ?? null
+}
+
+export function isSame(left: Value, right: Value): boolean {
+  return JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
+}
+
+function rules(theirs: State, ours: State, wish: MergeWish): (uid: number) => Required<Rule> {
+  return (uid) => {
+    const names = [find(theirs, uid)?.name, find(ours, uid)?.name]
+    const rule = names.map((name) => wish.tables[name ?? '']).find((found) => found !== undefined)
+    return { strategy: rule?.strategy ?? wish.strategy, mode: rule?.mode ?? 'merge' }
+  }
+}
+
+interface Sides {
+  baseOf(uid: number): ModelTable | undefined
+  readonly theirs: State
+  readonly ours: State
+  ruleOf(uid: number): Required<Rule>
+}
+
+function mergeStates(
+  sides: Sides,
+):
+  | { kind: 'refused'; why: string; conflictCount?: number }
+  | { kind: 'merged'; state: State; tables: Map<string, Counts> } {
+  const shapes = mergeShapes(sides)
+  if (typeof shapes === 'string') return { kind: 'refused', why: shapes }
+  const { baseOf, theirs, ours, ruleOf } = sides
+  const removed = new Set(ours.removed)
+  for (const table of ours.tables) {
+    const kept = shapes.find(({ uid }) => uid === table.uid)
+    if (kept === undefined) removed.add(table.uid)
+    for (const { uid } of table.columns) {
+      if (kept?.columns.every((column) => column.uid !== uid)) removed.add(uid)
+    }
+  }
+  const counts = new Map<string, Counts>()
+  let conflictCount = 0
+  let unfilled = false
+  const tables = shapes.map((shape): ModelTable => {
+    const mine = find(ours, shape.uid)
+    const other = find(theirs, shape.uid)
+    const rows = new Map<string, ModelRow>()
+    for (const [id, row] of mine?.rows ?? []) {
+      const values = shape.columns.map((column) => [column, readValue(row, mine, column)] as const)
+      // A column that must have a value cannot come to records that have none for it.
+      unfilled ||= values.some(([column, value]) => column.definition.notNull && value === null)
+      rows.set(id, { version: row.version, values: compact(values) })
+    }
+    const { mode, strategy } = ruleOf(shape.uid)
+    if (mode !== 'merge' || other === undefined) return { ...shape, rows }
+    const tally = { inserted: 0, updated: 0, deleted: 0 }
+    const base = baseOf(shape.uid)
+    for (const id of new Set([...(base?.rows.keys() ?? []), ...other.rows.keys()])) {
+      const decision = mergeRow({
+        shape,
+        base,
+        other,
+        mine: { ...shape, rows },
+        id,
+        strategy,
+      })
+      if (decision === 'conflict') conflictCount++
+      else if (decision === 'delete') {
+        rows.delete(id)
+        tally.deleted++
+      } else if (decision !== undefined) {
+        const before = rows.get(id)
+        rows.set(id, { version: before === undefined ? 0 : before.version + 1, values: decision })
+        if (before === undefined) tally.inserted++
+        else tally.updated++
+      }
+    }
+    counts.set(shape.name, tally)
+    return { ...shape, rows }
+  })
+  if (unfilled) return { kind: 'refused', why: 'a column that must have a value would have none' }
+  if (conflictCount > 0) return { kind: 'refused', why: 'records', conflictCount }
+  const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
+  if (broken !== undefined) return { kind: 'refused', why: broken }
+  return { kind: 'merged', state: { tables, removed }, tables: counts }
+}
+
+function compact(
+  values: readonly (readonly [ModelColumn, Value | null])[],
+): ReadonlyMap<number, Value> {
+  return new Map(
+    values.flatMap(([column, value]) => (value === null ? [] : [[column.uid, value] as const])),
+  )
+}
+
+/** The values after the merge, where they change. */
+function mergeRow(options: {
+  shape: ModelTable
+  base: ModelTable | undefined
+  other: ModelTable
+  mine: ModelTable
+  id: string
+  strategy: Strategy
+}): ReadonlyMap<number, Value> | 'delete' | 'conflict' | undefined {
+  const { shape, base, other, mine, id, strategy } = options
+  const before = base?.rows.get(id)
+  const theirs = other.rows.get(id)
+  const ours = mine.rows.get(id)
+  const shared = shape.columns.filter(({ uid }) => other.columns.some((own) => own.uid === uid))
+  const differs = (
+    columns: readonly ModelColumn[],
+    [left, leftTable]: [ModelRow, ModelTable | undefined],
+    [right, rightTable]: [ModelRow, ModelTable | undefined],
+  ) =>
+    columns.filter(
+      (column) => !isSame(readValue(left, leftTable, column), readValue(right, rightTable, column)),
+    )
+  if (theirs === undefined) {
+    if (before === undefined || ours === undefined) return undefined
+    const isChangedHere = differs(shape.columns, [before, base], [ours, mine]).length > 0
+    if (!isChangedHere || strategy === 'theirs') return 'delete'
+    return strategy === 'fail' ? 'conflict' : undefined
+  }
+  const theirValues = () =>
+    compact(shape.columns.map((column) => [column, readValue(theirs, other, column)] as const))
+  if (ours === undefined) {
+    if (before === undefined) return theirValues()
+    if (differs(shared, [before, base], [theirs, other]).length === 0) return undefined
+    if (strategy === 'fail') return 'conflict'
+    return strategy === 'theirs' ? theirValues() : undefined
+  }
+  let isConflict = false
+  const changed = new Map<ModelColumn, Value | null>()
+  for (const column of shared) {
+    const [now, there] = [readValue(ours, mine, column), readValue(theirs, other, column)]
+    if (isSame(now, there)) continue
+    const then = before === undefined ? undefined : readValue(before, base, column)
+    if (before !== undefined && isSame(then, there)) continue
+    if (before !== undefined && isSame(then, now)) changed.set(column, there)
+    else if (strategy === 'fail') isConflict = true
+    else if (strategy === 'theirs') changed.set(column, there)
+  }
+  if (isConflict) return 'conflict'
+  if (changed.size === 0) return undefined
+  return compact(
+    shape.columns.map((column) => [
+      column,
+      changed.has(column) ? (changed.get(column) ?? null) : readValue(ours, mine, column),
+    ]),
+  )
+}
+
+/** A unique value that occurs twice, or a value that must be there and is not. */
+export function brokenRule(table: ModelTable): string | undefined {
+  for (const column of table.columns) {
+    const values = [...table.rows.values()].map((row) => readValue(row, table, column))
+    if (column.definition.notNull && values.includes(null)) return `${column.name} is required`
+    if (!column.definition.unique) continue
+    const present = values.filter((value) => value !== null)
+    if (new Set(present).size < present.length) return `${column.name} is not unique`
+  }
+  return undefined
+}
+
+/** The tables after the merge, without rows; or why there are none. */
+function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | string {
+  let conflict: string | undefined
+  const refuse = (why: string) => {
+    conflict ??= why
+  }
+  const rename = (
+    names: { before: string | undefined; here: string; there: string },
+    strategy: Strategy,
+  ): string => {
+    const { before, here, there } = names
+    if (there === before || there === here) return here
+    if (here === before || strategy === 'theirs') return there
+    if (strategy === 'fail') refuse(`${here} and ${there}`)
+    return here
+  }
+  const same = (left: ModelTable, right: ModelTable) =>
+    isSame(shapeText(left), shapeText(right)) && left.name === right.name
+
+  const tables: ModelTable[] = []
+  for (const table of ours.tables) {
+    const { strategy, mode } = ruleOf(table.uid)
+    const base = baseOf(table.uid)
+    const other = find(theirs, table.uid)
+    if (mode === 'skip' || (other === undefined && base === undefined)) tables.push(table)
+    else if (other === undefined) {
+      const isUnchanged = base !== undefined && same(base, table)
+      if (isUnchanged || strategy === 'theirs') continue
+      if (strategy === 'fail') refuse(`${table.name} was removed there`)
+      tables.push(table)
+    } else tables.push(mergeShape(table, other, base, strategy))
+  }
+  for (const table of theirs.tables) {
+    const { strategy, mode } = ruleOf(table.uid)
+    if (mode === 'skip' || find(ours, table.uid) !== undefined) continue
+    const base = baseOf(table.uid)
+    if (base === undefined) {
+      if (!ours.removed.has(table.uid)) tables.push(table)
+    } else if (!same(base, table) && strategy !== 'ours') refuse(`${table.name} was removed here`)
+  }
+  requireNames(tables, refuse)
+  for (const table of tables) requireNames(table.columns, refuse)
+  for (const { link } of tables.flatMap((table) => table.columns)) {
+    if (link !== undefined && tables.every(({ uid }) => uid !== link)) refuse('a link to nowhere')
+  }
+  return conflict ?? tables.map((table) => ({ ...table, rows: new Map() }))
+
+  function mergeShape(
+    table: ModelTable,
+    other: ModelTable,
+    base: ModelTable | undefined,
+    strategy: Strategy,
+  ): ModelTable {
+    const columns: ModelColumn[] = []
+    for (const column of table.columns) {
+      const before = base?.columns.find(({ uid }) => uid === column.uid)
+      const there = other.columns.find(({ uid }) => uid === column.uid)
+      if (there !== undefined) {
+        const names = { before: before?.name, here: column.name, there: there.name }
+        columns.push({ ...column, name: rename(names, strategy) })
+      } else if (before === undefined) columns.push(column)
+      else if (before.name !== column.name && strategy !== 'theirs') {
+        if (strategy === 'fail') refuse(`${column.name} was removed there`)
+        columns.push(column)
+      }
+    }
+    for (const column of other.columns) {
+      if (table.columns.some(({ uid }) => uid === column.uid)) continue
+      const before = base?.columns.find(({ uid }) => uid === column.uid)
+      if (before === undefined) {
+        if (!ours.removed.has(column.uid)) columns.push(column)
+      } else if (before.name !== column.name && strategy !== 'ours') {
+        refuse(`${column.name} was removed here`)
+      }
+    }
+    const names = { before: base?.name, here: table.name, there: other.name }
+    return { ...table, name: rename(names, strategy), columns }
+  }
+}
+
+function shapeText(table: ModelTable): string {
+  return JSON.stringify(table.columns.map(({ uid, name }) => [uid, name]))
+}
+
+function requireNames(
+  items: readonly { readonly name: string }[],
+  refuse: (why: string) => void,
+): void {
+  const names = items.map((item) => item.name.toLowerCase())
+  if (new Set(names).size < names.length) refuse('two of one name')
+}
+
+export interface Change {
+  readonly change: 'inserted' | 'updated' | 'deleted'
+  readonly id: string
+  readonly record?: Readonly<Record<string, Value>>
+  readonly columns?: Readonly<Record<string, { readonly from: Value; readonly to: Value }>>
+}
+
+/** What a difference says of one table. */
+export function changesOf(before: State, table: ModelTable): Change[] {
+  const old = find(before, table.uid)
+  const columns = table.columns.filter(({ uid }) => !before.removed.has(uid))
+  const ids = new Set([...(old?.rows.keys() ?? []), ...table.rows.keys()])
+  return [...ids].sort().flatMap((id): Change[] => {
+    const [from, to] = [old?.rows.get(id), table.rows.get(id)]
+    if (to === undefined) {
+      if (from === undefined) return []
+      return [{ change: 'deleted', id, record: recordOf(from, old, columns) }]
+    }
+    if (from === undefined) {
+      return [{ change: 'inserted', id, record: recordOf(to, table, table.columns) }]
+    }
+    const changed = columns.flatMap((column) => {
+      const values = { from: readValue(from, old, column), to: readValue(to, table, column) }
+      if (isSame(values.from, values.to)) return []
+      const shown = { from: show(column, values.from), to: show(column, values.to) }
+      return [[column.name, shown] as const]
+    })
+    if (changed.length === 0) return []
+    return [{ change: 'updated', id, columns: Object.fromEntries(changed) }]
+  })
+}
+
+/** A record as clients read it. */
+export function recordOf(
+  row: ModelRow,
+  table: ModelTable | undefined,
+  columns: readonly ModelColumn[],
+): Record<string, Value> {
+  return Object.fromEntries(
+    columns.flatMap((column) => {
+      const value = readValue(row, table, column)
+      return value === null ? [] : [[column.name, show(column, value)]]
+    }),
+  )
+}
+
+/** Clients write a link as an id and read it as a record. */
+function show(column: ModelColumn, value: Value | null): Value {
+  return column.link === undefined || value === null ? value : { id: value }
+}
