@@ -1,9 +1,11 @@
+import { benchFiles } from './files.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
 
 /** Each suite by name; `npm run bench -- --quick records` runs one of them, quickly. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
+  files: benchFiles,
 }
 
 const args = process.argv.slice(2)
