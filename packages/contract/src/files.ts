@@ -18,7 +18,7 @@ export const FileParamsSchema = Type.Object({
   tableName: TableNameSchema,
   recordId: RecordIdSchema,
   columnName: Type.String({
-    description: 'A `file` or `file[]` column; inside an object, by its dotted path.',
+    description: 'A `file` or `file[]` column.',
     minLength: 1,
     maxLength: 4096,
     examples: ['photo'],

@@ -3,6 +3,7 @@ import type { LogLevel } from './config.js'
 import { answerClientError } from './http/client-errors.js'
 import { newRequestId } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
+import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
 import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
@@ -13,6 +14,7 @@ import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
+import { fileLinkRoutes, fileRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
@@ -49,6 +51,7 @@ export async function buildApp(
     schemaController: { compilersFactory: { buildValidator } },
   })
   readJsonBodies(app)
+  decorateOrigin(app, services.publicUrl)
 
   await app.register(errorsPlugin)
   await app.register(addressPlugin, services)
@@ -56,6 +59,7 @@ export async function buildApp(
   await app.register(openapiPlugin, { version })
 
   await app.register(healthRoutes(services))
+  await app.register(fileLinkRoutes(services))
   await app.register(async (protectedApp) => {
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
@@ -69,6 +73,7 @@ export async function buildApp(
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
     await dataApp.register(bulkRoutes(services))
+    await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))
   })
   await app.ready()

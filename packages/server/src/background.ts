@@ -1,4 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { COLLECT_TIMES, checkBlobs, collectBlob } from './domain/files/collect.js'
+import { renewLinkKeys } from './domain/files/links.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, collectPast } from './rows/collect.js'
@@ -10,11 +12,19 @@ const PAUSE_MS = 5_000
 const STEPS_MAX = 100
 
 /** One round of everything that happens in the background. Each step is short. */
-export async function runBackground({ database }: Pick<Services, 'database'>): Promise<void> {
+export async function runBackground({
+  database,
+  sessions,
+}: Pick<Services, 'database' | 'sessions'>): Promise<void> {
+  const { blobs, links } = sessions.files
+  await renewLinkKeys(database)
+  await links.load(database)
   const steps = [
     () => collectHeap(database),
     () => collectPast(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
+    () => checkBlobs(database, COLLECT_TIMES),
+    () => collectBlob({ database, blobs }, COLLECT_TIMES),
   ]
   for (const step of steps) {
     for (let count = 0; count < STEPS_MAX; count++) {
@@ -25,7 +35,7 @@ export async function runBackground({ database }: Pick<Services, 'database'>): P
 
 /** Runs rounds until told to stop; resolves when the last one is over. */
 export function startBackground(
-  services: Pick<Services, 'database'>,
+  services: Pick<Services, 'database' | 'sessions'>,
   log: { warn(details: object, line: string): void },
 ): { stop(): Promise<void> } {
   const stopping = new AbortController()

@@ -25,7 +25,7 @@ afterAll(async () => {
 })
 
 async function openLocal(): Promise<BlobStore> {
-  return LocalStore.open(path.join(folder, 'local'))
+  return new LocalStore(path.join(folder, 'local'))
 }
 
 async function openS3(): Promise<BlobStore> {
@@ -37,7 +37,7 @@ async function openS3(): Promise<BlobStore> {
     configureBuckets: [{ name: 'files', configs: [] }],
   })
   const { port } = await server.run()
-  return S3Store.open({
+  return new S3Store({
     endpoint: `http://127.0.0.1:${port}`,
     region: 'us-east-1',
     bucket: 'files',
@@ -69,6 +69,7 @@ describe.each([
 
   beforeAll(async () => {
     store = await openStore()
+    await store.prepare()
   })
 
   it.each([0, 1, 65_536, 3_000_001])('gives back %i bytes as they were put', async (size) => {

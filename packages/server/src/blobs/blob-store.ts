@@ -28,6 +28,8 @@ export interface PutOptions {
 
 /** Where the content of files is kept. */
 export interface BlobStore {
+  /** Makes ready to take content, and removes what an earlier process did not finish. */
+  prepare(): Promise<void>
   /** When it resolves, the content survives a crash; when it rejects, nothing is left of it. */
   put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob>
   /** undefined when there is no such content. */

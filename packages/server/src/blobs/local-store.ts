@@ -18,16 +18,14 @@ export class LocalStore implements BlobStore {
   readonly #folder: string
   readonly #spool: Spool
 
-  private constructor(folder: string, spool: Spool) {
+  constructor(folder: string) {
     this.#folder = folder
-    this.#spool = spool
+    // On the same file system, so that a file only has to be renamed.
+    this.#spool = new Spool(path.join(folder, 'incoming'))
   }
 
-  static async open(folder: string): Promise<LocalStore> {
-    // On the same file system, so that a file only has to be renamed.
-    const spool = new Spool(path.join(folder, 'incoming'))
-    await spool.prepare()
-    return new LocalStore(folder, spool)
+  prepare(): Promise<void> {
+    return this.#spool.prepare()
   }
 
   async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {

@@ -38,19 +38,17 @@ export class S3Store implements BlobStore {
   readonly #spool: Spool
   readonly #agent: http.Agent
 
-  private constructor(options: S3Options, spool: Spool) {
+  constructor(options: S3Options) {
     this.#options = options
-    this.#spool = spool
+    this.#spool = new Spool(options.spoolFolder)
     const { keyId: accessKeyId, secret: secretAccessKey, region } = options
     this.#client = new AwsClient({ accessKeyId, secretAccessKey, region, service: 's3' })
     const Agent = options.endpoint.startsWith('https:') ? https.Agent : http.Agent
     this.#agent = new Agent({ keepAlive: true })
   }
 
-  static async open(options: S3Options): Promise<S3Store> {
-    const spool = new Spool(options.spoolFolder)
-    await spool.prepare()
-    return new S3Store(options, spool)
+  prepare(): Promise<void> {
+    return this.#spool.prepare()
   }
 
   async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {

@@ -6,6 +6,7 @@ import { arrayLiteral } from '../../rows/columns/carriers.js'
 import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
 import { writeRecord } from '../../rows/read-plan.js'
 import { type OpenTransaction, runReads, runSteps } from '../../rows/run.js'
+import type { FileWriter } from '../files/file-input.js'
 import { newRecordId } from '../ids.js'
 import { describeRefusal } from './failures.js'
 import {
@@ -15,7 +16,7 @@ import {
   keepAnswer,
 } from './idempotency.js'
 import { sliceRecords } from './record-slices.js'
-import { planColumns, type RecordContext } from './records.js'
+import { loadContents, planColumns, type RecordContext } from './records.js'
 import { openSink } from './row-sink.js'
 import type { SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
@@ -68,8 +69,9 @@ async function insertBody(
   options: { transaction: OpenTransaction; body: Buffer; limits: Limits },
 ): Promise<Batch> {
   const { transaction, limits } = options
+  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-  const sink = openSink(context.session, table, transaction)
+  const sink = openSink(session, table, transaction)
   let isOpen = true
   try {
     for (const records of sliceRecords(options.body)) {
@@ -79,8 +81,12 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const rows = encodeSlice(table, records, batch)
-      if (batch.faultCount === 0) await sink.add(rows)
+      const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
+      const rows = encodeSlice(table, records, batch, files)
+      if (batch.faultCount === 0) {
+        if (files !== undefined) await session.files.store(files.pending)
+        await sink.add(rows)
+      }
       // Others get their turn between slices.
       await yieldToOthers()
     }
@@ -98,6 +104,7 @@ export function encodeSlice(
   table: SessionTable,
   records: readonly unknown[],
   batch: Batch,
+  files: FileWriter | undefined,
 ): RowInput[] {
   const { codec } = table
   const now = new Date().toISOString()
@@ -111,10 +118,13 @@ export function encodeSlice(
     }
     const given = (record as InputRecord).id
     const idFault = given === undefined ? undefined : codec.checkId(given)
-    const values = codec.encodeRecord(record as InputRecord, now)
+    const pending = files?.pending.length ?? 0
+    const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
     const id = given === undefined || idFault !== undefined ? newRecordId() : (given as string)
     batch.ids.push(id)
     if (isFaults(values) || idFault !== undefined) {
+      // Nothing of a refused record is kept.
+      files?.pending.splice(pending)
       const faults = [
         ...(idFault === undefined ? [] : [idFault]),
         ...(isFaults(values) ? values : []),
@@ -147,6 +157,7 @@ async function writeAnswer(
     { statement: read.many, values: [arrayLiteral(ids)] },
   ])
   const byId = new Map(rows.map((row) => [row[0], row]))
+  await loadContents(context.session, read, rows)
   const records = ids.flatMap((id) => {
     const row = byId.get(id)
     return row === undefined ? [] : [writeRecord(read.plan, row, context.session.metadata)]
@@ -160,10 +171,12 @@ async function findConflicts(
   table: SessionTable,
   options: { body: Buffer; refusal: string },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
+  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body)) {
-    rows.push(...encodeSlice(table, records, batch))
+    const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
+    rows.push(...encodeSlice(table, records, batch, files))
     await yieldToOthers()
   }
   const messages = new Map<number, string[]>()

@@ -9,7 +9,7 @@ import { findAnswer, keepAnswer } from './idempotency.js'
 import { LineReader } from './line-reader.js'
 import type { RecordContext } from './records.js'
 import { openSink, type RowSink } from './row-sink.js'
-import type { SessionTable } from './session.js'
+import type { Session, SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
 
 /** Rows that a partial import commits at a time. */
@@ -79,7 +79,10 @@ async function insertAtomically(
   const { database, session, limits } = context
   const hash = createHash('sha256').update(request.url)
   const idempotent = () => ({ key: request.idempotencyKey, content: [hash.copy().digest()] })
-  const lines = new LineReader(request.source, { limits, onChunk: (chunk) => hash.update(chunk) })
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytesMax(table, limits),
+    onChunk: (chunk) => hash.update(chunk),
+  })
   if (request.idempotencyKey !== undefined) {
     const isKnown = await isKeyKnown(context, request)
     if (isKnown) {
@@ -101,7 +104,12 @@ async function insertAtomically(
           isOpen = false
         }
         try {
-          for await (const rows of readRows(lines, table, tally)) {
+          for await (const rows of readRows(lines, {
+            session: context.session,
+            table,
+            tally,
+            mode: request.mode,
+          })) {
             if (tally.failed > 0) await close()
             else await add(sink, rows)
           }
@@ -158,9 +166,16 @@ async function insertPartially(
   request: StreamRequest,
 ): Promise<string> {
   const tally = new Tally()
-  const lines = new LineReader(request.source, { limits: context.limits })
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytesMax(table, context.limits),
+  })
   let waiting: NumberedRow[] = []
-  for await (const rows of readRows(lines, table, tally)) {
+  for await (const rows of readRows(lines, {
+    session: context.session,
+    table,
+    tally,
+    mode: request.mode,
+  })) {
     waiting.push(...rows)
     if (waiting.length < PARTIAL_BATCH_ROWS) continue
     await insertWhatFits(context, table, { rows: waiting, tally })
@@ -203,9 +218,14 @@ async function insertWhatFits(
 /** Parses and checks lines; those that are refused are counted and left out. */
 async function* readRows(
   lines: LineReader,
-  table: SessionTable,
-  tally: Tally,
+  options: {
+    session: Session
+    table: SessionTable
+    tally: Tally
+    mode: StreamRequest['mode']
+  },
 ): AsyncGenerator<NumberedRow[]> {
+  const { session, table, tally } = options
   for await (const parsed of lines.batches()) {
     const records: unknown[] = []
     const numbers: number[] = []
@@ -218,12 +238,24 @@ async function* readRows(
       numbers.push(line)
     }
     const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-    const rows = encodeSlice(table, records, batch)
+    const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
+    const rows = encodeSlice(table, records, batch, files)
+    const isKept = tally.failed === 0 || options.mode === 'partial'
+    if (files !== undefined && isKept) await session.files.store(files.pending)
     for (const { index, message } of batch.faults) tally.refuse(numbers[index] ?? 0, message)
     const faulty = new Set(batch.faults.map((fault) => fault.index))
     const valid = numbers.filter((_, index) => !faulty.has(index))
     yield rows.map((row, index) => ({ ...row, line: valid[index] ?? 0 }))
   }
+}
+
+/** JSON writes a character with up to six; a line may be that much longer than its record. */
+const ESCAPE_FACTOR = 6
+
+/** A record with files may be as long as a request. */
+function lineBytesMax({ codec }: SessionTable, limits: Limits): number {
+  const bytes = limits.recordBytesMax * ESCAPE_FACTOR
+  return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)
 }
 
 function streamFailed(tally: Tally): AppError {

@@ -26,4 +26,12 @@ from generate_series(1, 4);
 
 -- Which of the columns hold files, also of those that the schema has dropped.
 alter table offshoot.heaps add column file_column_ids bigint[] not null default '{}';
+update offshoot.heaps h
+set file_column_ids = array(
+  select distinct (c ->> 'id')::bigint
+  from offshoot.schemas s,
+    jsonb_path_query(s.document,
+      '$.**.columns[*] ? (@.type == "file" || @.type == "file[]")') c
+  where s.database_id = h.database_id and (c ->> 'id')::bigint = any(h.column_ids)
+);
 `
