@@ -1,5 +1,5 @@
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdtemp, open, rm } from 'node:fs/promises'
+import { mkdtemp, open, rename, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -18,10 +18,11 @@ const server = createServer(async (request, response) => {
     await pipeline(createReadStream(file), response)
     return
   }
-  await pipeline(request, createWriteStream(file))
-  const handle = await open(file)
+  await pipeline(request, createWriteStream(`${file}.new`))
+  const handle = await open(`${file}.new`)
   await handle.sync()
   await handle.close()
+  await rename(`${file}.new`, file)
   response.end()
 })
 server.listen(0, '127.0.0.1', () => {

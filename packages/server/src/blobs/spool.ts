@@ -7,6 +7,8 @@ import { BlobTooLargeError, type ReceivedBlob } from './blob-store.js'
 const HEAD_BYTES = 256 * 1024
 /** Written at a time, while the next bytes are hashed. */
 const BATCH_BYTES = 1024 * 1024
+/** Sent to the disk while more arrives, so that little is left to wait for at the end. */
+const SYNC_BYTES = 32 * 1024 * 1024
 
 /** A file on its way in: complete and on disk, but not yet under its name. */
 export interface SpooledBlob extends ReceivedBlob {
@@ -34,7 +36,9 @@ export class Spool {
     let size = 0
     let batch: Buffer[] = []
     let batchBytes = 0
+    let unsyncedBytes = 0
     let writing: Promise<unknown> = Promise.resolve()
+    let syncing: Promise<unknown> = Promise.resolve()
     try {
       for await (const chunk of source) {
         if (size < HEAD_BYTES) heads.push(Buffer.from(chunk.subarray(0, HEAD_BYTES - size)))
@@ -45,6 +49,12 @@ export class Spool {
         if (batchBytes >= BATCH_BYTES) {
           await writing
           writing = writeAll(handle, batch)
+          unsyncedBytes += batchBytes
+          if (unsyncedBytes >= SYNC_BYTES) {
+            unsyncedBytes = 0
+            syncing = syncing.then(() => handle.datasync())
+            syncing.catch(() => undefined)
+          }
           // A failure is met where the next write, or the end, waits for it.
           writing.catch(() => undefined)
           batch = []
@@ -54,11 +64,12 @@ export class Spool {
       }
       await writing
       await writeAll(handle, batch)
+      await syncing
       await handle.sync()
       await handle.close()
       return { path: file, sha256: hash.digest('hex'), size, head: Buffer.concat(heads) }
     } catch (error) {
-      await writing.catch(() => undefined)
+      await Promise.allSettled([writing, syncing])
       await handle.close().catch(() => undefined)
       await rm(file, { force: true })
       throw error
