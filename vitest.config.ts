@@ -5,6 +5,8 @@ const ssr = { resolve: { conditions: ['source'] } }
 
 export default defineConfig({
   test: {
+    // The default leaves one of two cores idle.
+    maxWorkers: 2,
     reporters: ['default', 'json'],
     outputFile: { json: 'test-results.json' },
     projects: [

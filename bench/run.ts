@@ -1,3 +1,4 @@
+import { benchBranching } from './branching.js'
 import { benchFiles } from './files.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
@@ -6,6 +7,7 @@ import { type Figure, printFigures, writeFigures } from './report.js'
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
   files: benchFiles,
+  branching: benchBranching,
 }
 
 const args = process.argv.slice(2)

@@ -212,7 +212,7 @@ describe('addresses', () => {
   it.each([
     ['POST', '/user', 'DELETE, GET, HEAD, PUT'],
     ['DELETE', '/workspaces', 'GET, HEAD, POST'],
-    ['POST', '/db/shop:main', 'DELETE, GET, HEAD, PUT'],
+    ['POST', '/db/shop:main', 'DELETE, GET, HEAD, PATCH, PUT'],
     ['PUT', '/health', 'GET, HEAD'],
     ['OPTIONS', '/users', 'POST'],
     ['GET', '/workspaces/a/dbs/b/rename', 'POST'],

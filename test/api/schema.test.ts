@@ -365,6 +365,19 @@ describe('columns', () => {
     expect(await columnsOf(call, 'things')).toEqual([])
   })
 
+  it('cannot be nested without end', async () => {
+    const call = await open({ things: [] })
+    const depth = 50_000
+    const column = `${'{"name":"x","type":"object","columns":['.repeat(depth)}${']}'.repeat(depth)}`
+    for (const [path, body] of [
+      ['/tables/things/columns', column],
+      ['/schema/update', `{"operations":[{"addColumn":{"table":"things","column":${column}}}]}`],
+    ] as const) {
+      expect((await call('POST', path, { body })).status).toBe(400)
+    }
+    expect(await columnsOf(call, 'things')).toEqual([])
+  })
+
   it('leaves out what says nothing', async () => {
     const call = await open({ things: [] })
     const column = { name: 'c', type: 'file', notNull: false, unique: false, file: {} }
@@ -876,7 +889,7 @@ describe('PUT table schema', () => {
       'a not-null column without default',
       { columns: [{ name: 'y', type: 'int', notNull: true }] },
       400,
-      /1 records would have no value/,
+      /: 1 record would have no value$/,
     ],
   ])('refuses %s and changes nothing', async (_name, body, status, message) => {
     const call = await open({ things: [string('a')] })
@@ -988,7 +1001,12 @@ describe('POST schema/update', () => {
       { removeColumn: { table: 'a', column: 'u' } },
       { addColumn: { table: 'a', column: { name: 'n', type: 'int', notNull: true } } },
     ]
-    await expectRefused(call, () => update(call, operations), 400, /1 records would have no value/)
+    await expectRefused(
+      call,
+      () => update(call, operations),
+      400,
+      /: 1 record would have no value$/,
+    )
     await expectRefused(
       call,
       () => update(call, [...operations.slice(0, 3), { removeTable: { table: 'nope' } }]),

@@ -78,7 +78,7 @@ async function runExamples(
   return printed
 }
 
-const TIMES: ReadonlySet<string> = new Set(['createdAt', 'updatedAt', 'expires'])
+const VARYING: ReadonlySet<string> = new Set(['createdAt', 'updatedAt', 'expires', 'unique_id'])
 
 /** What differs from one run to the next. */
 function mask(text: string): string {
@@ -93,7 +93,7 @@ function mask(text: string): string {
 
 function parse(text: string): unknown {
   return JSON.parse(text, (key, value) => {
-    if (TIMES.has(key)) return 'time'
+    if (VARYING.has(key)) return 'varies'
     return typeof value === 'string' ? mask(value) : value
   })
 }

@@ -32,6 +32,7 @@ export interface CallOptions {
 export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
+  readonly sessions: Sessions
   readonly files: Files
   readonly lifecycle: Lifecycle
   readonly url: string
@@ -68,10 +69,11 @@ export async function createTestService(
   const blobs = options.blobs ?? new LocalStore(folder)
   if (options.blobs === undefined) await blobs.prepare()
   const files = new Files(database, blobs, limits)
+  const sessions = new Sessions(database, limits, files)
   const app = await buildApp(
     {
       database,
-      sessions: new Sessions(database, limits, files),
+      sessions,
       lifecycle,
       limits,
       regions: REGIONS,
@@ -83,6 +85,7 @@ export async function createTestService(
   return {
     app,
     database,
+    sessions,
     files,
     lifecycle,
     url,

@@ -31,7 +31,7 @@ export const ERROR_CODES = {
   request_timeout: [408, 'The request did not arrive in time.'],
   conflict: [409, 'The request contradicts the present state; the message says how.'],
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
-  protected_branch: [409, 'The branch is protected: it is not deleted, and its schema not edited.'],
+  protected_branch: [409, 'The branch is protected against deletion and direct schema edits.'],
   only_owner: [409, 'A workspace must keep at least one owner.'],
   merge_conflict: [409, 'Both branches changed the same; the conflicts are listed.'],
   no_source: [409, 'The branch was not forked from another one, or that one is gone.'],

@@ -16,6 +16,7 @@ import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
 import { fileLinkRoutes, fileRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
+import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
 import { transactionRoutes } from './http/routes/transactions.js'
@@ -72,6 +73,7 @@ export async function buildApp(
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
+    await dataApp.register(queryRoutes(services))
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))

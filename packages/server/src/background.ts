@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { runLifeCycle } from './domain/branches/life-cycle.js'
 import { COLLECT_TIMES, checkBlobs, collectBlob } from './domain/files/collect.js'
 import { renewLinkKeys } from './domain/files/links.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
@@ -11,12 +12,14 @@ const PAUSE_MS = 5_000
 /** Steps of one kind in a row; then the others get their turn, and requests a breath. */
 const STEPS_MAX = 100
 
+type BackgroundServices = Pick<Services, 'database' | 'sessions'>
+
 /** One round of everything that happens in the background. Each step is short. */
-export async function runBackground({
-  database,
-  sessions,
-}: Pick<Services, 'database' | 'sessions'>): Promise<void> {
+export async function runBackground(services: BackgroundServices): Promise<void> {
+  const { database, sessions } = services
   const { blobs, links } = sessions.files
+  // Uses are written down first: a branch in use must not expire because of a long round.
+  await runLifeCycle(services)
   await renewLinkKeys(database)
   await links.load(database)
   const steps = [
@@ -30,12 +33,13 @@ export async function runBackground({
     for (let count = 0; count < STEPS_MAX; count++) {
       if (!(await step())) break
     }
+    await sessions.flushUses()
   }
 }
 
 /** Runs rounds until told to stop; resolves when the last one is over. */
 export function startBackground(
-  services: Pick<Services, 'database' | 'sessions'>,
+  services: BackgroundServices,
   log: { warn(details: object, line: string): void },
 ): { stop(): Promise<void> } {
   const stopping = new AbortController()
@@ -54,6 +58,7 @@ export function startBackground(
     async stop() {
       stopping.abort()
       await running
+      await services.sessions.flushUses()
     },
   }
 }

@@ -22,7 +22,7 @@ interface DataRowMessage {
 }
 
 /** Statements a connection keeps prepared; beyond that the one longest unused is dropped. */
-const PREPARED_MAX = 500
+export const PREPARED_MAX = 500
 
 /** The prepared statements of a connection, by text, the most recently used last. */
 class PreparedStatements {
@@ -30,19 +30,19 @@ class PreparedStatements {
   #doubtful: string[] = []
   #count = 0
 
-  /** The name to run the text under. A new text is parsed and added to `fresh`. */
-  use(connection: Connection, text: string, fresh: Set<string>): string {
+  /** The name to run the text under. What it takes to have it is sent and noted in `sent`. */
+  use(connection: Connection, text: string, sent: SentChanges): string {
     const known = this.#names.get(text)
     if (known !== undefined) {
       this.#names.delete(text)
       this.#names.set(text, known)
       return known
     }
-    this.#makeRoom(connection)
+    this.#makeRoom(connection, sent)
     const name = `s${++this.#count}`
     connection.parse({ name, text, types: [] })
     this.#names.set(text, name)
-    fresh.add(text)
+    sent.parsed.add(text)
     return name
   }
 
@@ -54,14 +54,30 @@ class PreparedStatements {
     this.#doubtful.push(name)
   }
 
-  #makeRoom(connection: Connection): void {
-    for (const name of this.#doubtful) connection.close({ type: 'S', name })
+  /** Closing a statement that is closed does no harm. */
+  closeAgain(names: readonly string[]): void {
+    this.#doubtful.push(...names)
+  }
+
+  #makeRoom(connection: Connection, sent: SentChanges): void {
+    const names = this.#doubtful
     this.#doubtful = []
     const [oldest] = this.#names
-    if (this.#names.size < PREPARED_MAX || oldest === undefined) return
-    this.#names.delete(oldest[0])
-    connection.close({ type: 'S', name: oldest[1] })
+    if (this.#names.size >= PREPARED_MAX && oldest !== undefined) {
+      this.#names.delete(oldest[0])
+      names.push(oldest[1])
+    }
+    for (const name of names) connection.close({ type: 'S', name })
+    sent.closed.push(...names)
   }
+}
+
+/** What a batch changes about the prepared statements; after a failure it may not have happened. */
+interface SentChanges {
+  /** By text. */
+  readonly parsed: Set<string>
+  /** By name. */
+  readonly closed: string[]
 }
 
 const preparedOf = new WeakMap<Connection, PreparedStatements>()
@@ -69,7 +85,7 @@ const preparedOf = new WeakMap<Connection, PreparedStatements>()
 class Pipeline {
   readonly #calls: readonly Call[]
   readonly #rows: (string | null)[][][] = []
-  readonly #fresh = new Set<string>()
+  readonly #sent: SentChanges = { parsed: new Set(), closed: [] }
   readonly #settle: { resolve(rows: TextRows[]): void; reject(error: Error): void }
   #current: (string | null)[][] = []
   #isSettled = false
@@ -88,11 +104,12 @@ class Pipeline {
     connection.stream.cork()
     try {
       for (const { statement, values } of this.#calls) {
-        const name = prepared.use(connection, statement.text, this.#fresh)
+        const name = prepared.use(connection, statement.text, this.#sent)
         const { slots } = statement
         const parameters = new Array<string | null>(slots.length)
         for (let index = 0; index < slots.length; index++) {
-          parameters[index] = values[slots[index] as number] ?? null
+          const slot = slots[index]
+          parameters[index] = typeof slot === 'string' ? slot : (values[slot as number] ?? null)
         }
         connection.bind({ portal: '', statement: name, values: parameters })
         connection.execute({ portal: '', rows: 0 })
@@ -137,8 +154,9 @@ class Pipeline {
     // Of the statements new to the server, the failed one may not have been parsed, and those
     // after it have not.
     for (const { statement } of this.#calls.slice(this.#rows.length)) {
-      if (this.#fresh.has(statement.text)) prepared?.doubt(statement.text)
+      if (this.#sent.parsed.has(statement.text)) prepared?.doubt(statement.text)
     }
+    prepared?.closeAgain(this.#sent.closed)
     this.#settle.reject(error)
   }
 }

@@ -10,15 +10,19 @@ export const slot = (position: number): Slot => new Slot(position)
 /** A statement that is composed once and run often. */
 export interface Statement {
   readonly text: string
-  /** For each parameter of the text, the position of its value among those of a run. */
-  readonly slots: readonly number[]
+  /**
+   * For each parameter of the text, the position of its value among those of a run, or a text that is
+   * the same in each run. Statements that differ in such texts alone are prepared once.
+   */
+  readonly slots: readonly (number | string)[]
 }
 
-/** Takes a template whose values are slots. */
+/** Takes a template whose values are slots, and numbers that stay. */
 export function compileStatement(template: Sql): Statement {
   const slots = template.values.map((value) => {
-    if (!(value instanceof Slot)) throw new Error('a compiled statement takes slots, not values')
-    return value.position
+    if (value instanceof Slot) return value.position
+    if (typeof value === 'number') return String(value)
+    throw new Error('a compiled statement takes slots and numbers, not other values')
   })
   return { text: template.text, slots }
 }

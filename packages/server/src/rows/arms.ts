@@ -25,7 +25,8 @@ function listArms(layout: Layout, tableId: number): Arm[] {
     if (asOf === undefined) {
       return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
     }
-    const epoch = raw(String(asOf))
+    // A parameter, so that all forks that have nothing of their own share their statements.
+    const epoch = sql`${asOf}::integer`
     return [
       {
         level,
@@ -45,16 +46,17 @@ function listArms(layout: Layout, tableId: number): Arm[] {
 
 /** A physical column of an arm; rows from before the column have what it was filled with. */
 function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
-  const name = ident(column.physicalName)
-  if (columnIds.has(column.id)) return sql`${alias}.${name}`
+  if (columnIds.has(column.id)) return sql`${alias}.${ident(column.physicalName)}`
   const { fill } = column.column
   const constant = fill === undefined ? sql`null` : literal(fill)
-  return sql`(${constant}::${raw(column.sqlType)}) as ${name}`
+  return sql`(${constant}::${raw(column.sqlType)})`
 }
 
 /** What every arm selects: the metadata and the columns of the schema. */
 function armSelect(alias: Sql, arm: Arm, codec: TableCodec): Sql {
-  const columns = codec.physical.map((column) => armColumn(alias, column, arm.columnIds))
+  const columns = codec.physical.map(
+    (column) => sql`${armColumn(alias, column, arm.columnIds)} as ${ident(column.physicalName)}`,
+  )
   const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
   return columns.length === 0 ? metadata : sql`${metadata}, ${join(columns, ', ')}`
 }
@@ -107,29 +109,64 @@ function noRow(codec: TableCodec): Sql {
 export function selectVisible(
   layout: Layout,
   codec: TableCodec,
-  options: { from?: number; where?(alias: Sql): Sql } = {},
+  options: { from?: number; where?(expressionOf: (column: PhysicalColumn) => Sql): Sql } = {},
 ): Sql {
   const arms = listArms(layout, codec.table.id)
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
   if (chosen.length === 0) return noRow(codec)
   const selects = chosen.map((arm) => {
-    const nearer = arms.filter((other) => other.level < arm.level)
-    // A probe of the index per row; `not exists` would hash the whole nearer heap.
-    const hidden = nearer.map(
-      (other) => sql`
-        and (select o.id from ${other.table} o where o.id = h.id and ${other.inEpoch(sql`o`)}) is null`,
-    )
-    const condition = options.where === undefined ? empty : sql` and ${options.where(sql`h`)}`
+    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm.columnIds)
+    const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
     return sql`
       select ${armSelect(sql`h`, arm, codec)}
       from ${arm.table} h
-      where not h.deleted and ${arm.inEpoch(sql`h`)}${condition}${join([empty, ...hidden], '')}`
+      where ${visibleIn(arm, arms, sql`h`)}${condition}`
   })
   return join(selects, ' union all ')
 }
 
+const METADATA_NAMES = ['id', 'version', 'created_at', 'updated_at', 'epoch', 'deleted']
+
 /** Columns of a heap that are copied when a version is kept, also those the schema has dropped. */
-export function heapColumns(heap: Heap): Sql {
-  const names = [...heap.columnIds].map((id) => ident(`c${id}`))
-  return join([sql`id, version, created_at, updated_at, epoch, deleted`, ...names], ', ')
+export function heapColumns(heap: Heap, alias?: Sql): Sql {
+  const names = [...METADATA_NAMES, ...[...heap.columnIds].map((id) => `c${id}`)].map(ident)
+  return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
+}
+
+/** One physical table that visible rows come from, for statements that look into each of them. */
+export interface VisibleArm {
+  readonly table: Sql
+  /** Which of its rows the branch sees, by the alias it was asked for. */
+  readonly condition: Sql
+  /** A column of the schema, as an expression. */
+  column(index: number): Sql
+}
+
+/** All tables that rows of the branch come from. Together they hold each visible row once. */
+export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
+  const arms = listArms(layout, codec.table.id)
+  const isPlain = arms.length === 1 && arms[0]?.level === 0
+  return arms.map((arm) => ({
+    table: arm.table,
+    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias),
+    column(index) {
+      const column = codec.physical[index]
+      if (column === undefined) throw new Error('a column must be of its own table')
+      return armColumn(alias, column, arm.columnIds)
+    },
+  }))
+}
+
+function visibleIn(arm: Arm, arms: readonly Arm[], alias: Sql): Sql {
+  const hidden = arms
+    .filter((other) => other.level < arm.level)
+    .map((other) => sql` and ${isNotIn(other, alias)}`)
+  return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${join([empty, ...hidden], '')}`
+}
+
+/** A probe of the index per row; `not exists` would hash the whole nearer heap. */
+function isNotIn(other: Arm, alias: Sql): Sql {
+  return sql`(
+    select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
+  ) is null`
 }

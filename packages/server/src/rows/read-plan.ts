@@ -1,4 +1,4 @@
-import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../postgres/statement.js'
 import { joinVisible } from './arms.js'
 import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
@@ -50,8 +50,9 @@ interface LinkPlan {
   readonly plan: ReadPlan
 }
 
-/** `id`, `version`, `created_at` and `updated_at` come before the columns. */
-const METADATA_COUNT = 4
+/** These come before the columns. */
+const METADATA_NAMES = [sql`id`, sql`version`, sql`created_at`, sql`updated_at`] as const
+const METADATA_COUNT = METADATA_NAMES.length
 const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
 
 /** How many records a path may lead through. */
@@ -142,6 +143,14 @@ function linkIn(
   return undefined
 }
 
+const NO_TABLES: readonly number[] = []
+
+/** Ids of the tables that a plan reads through links. */
+export function linkedTables({ links }: ReadPlan): readonly number[] {
+  if (links.length === 0) return NO_TABLES
+  return links.flatMap(({ plan }) => [plan.codec.table.id, ...linkedTables(plan)])
+}
+
 /** Reads the record of one id (slot 0). */
 export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
   return compileStatement(readFrom(lookup, plan, sql`(select ${slot(0)}::text as id) k`))
@@ -159,31 +168,64 @@ export function compileReadMany(lookup: TableLookup, plan: ReadPlan): Statement 
 }
 
 function readFrom(lookup: TableLookup, plan: ReadPlan, source: Sql): Sql {
+  const alias = ident('r0')
+  const main = joinVisible(lookup.layout, plan.codec, { id: sql`k.id`, alias })
+  const { selected, joins } = selectPlan(lookup, plan, {
+    alias,
+    column: (index) => sql`${alias}.${ident(plan.codec.physical[index]?.physicalName ?? '')}`,
+  })
+  return sql`select ${join(selected, ', ')} from ${source} ${main} ${joins}`
+}
+
+/** The record that a plan starts from, in a statement that has it under an alias. */
+export interface PlanRoot {
+  readonly alias: Sql
+  column(index: number): Sql
+}
+
+/** What a plan selects, and the joins that its links take. */
+export function selectPlan(
+  lookup: TableLookup,
+  plan: ReadPlan,
+  root: PlanRoot,
+): { selected: Sql[]; joins: Sql } {
   const selected: Sql[] = []
   const joins: Sql[] = []
   let count = 0
 
-  function add(node: ReadPlan, id: Sql, outer: boolean): void {
-    const alias = ident(`r${count++}`)
-    joins.push(joinVisible(lookup.layout, node.codec, { id, alias, outer }))
-    selected.push(sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at`)
-    for (const index of node.projection.columns)
-      selected.push(selectColumn(node.codec, index, alias))
+  function add(node: ReadPlan, { alias, column }: PlanRoot): void {
+    for (const name of METADATA_NAMES) selected.push(sql`${alias}.${name}`)
+    for (const index of node.projection.columns) {
+      selected.push(selectColumn(node.codec, index, column(index)))
+    }
     for (const link of node.links) {
-      const name = node.codec.physical[link.column]?.physicalName ?? ''
-      add(link.plan, sql`${alias}.${ident(name)}`, true)
+      const target = ident(`l${++count}`)
+      const { codec } = link.plan
+      const id = column(link.column)
+      joins.push(joinVisible(lookup.layout, codec, { id, alias: target, outer: true }))
+      add(link.plan, {
+        alias: target,
+        column: (index) => sql`${target}.${ident(codec.physical[index]?.physicalName ?? '')}`,
+      })
     }
   }
 
-  add(plan, sql`k.id`, false)
-  return sql`select ${join(selected, ', ')} from ${source} ${join(joins, ' ')}`
+  add(plan, root)
+  return { selected, joins: join([empty, ...joins], ' ') }
 }
 
-function selectColumn(codec: TableCodec, index: number, alias: Sql): Sql {
+/** How many texts of a row belong to the record and to those its links lead to. */
+export function countTexts({ projection, links }: ReadPlan): number {
+  return links.reduce(
+    (count, link) => count + countTexts(link.plan),
+    METADATA_COUNT + projection.columns.length,
+  )
+}
+
+function selectColumn(codec: TableCodec, index: number, value: Sql): Sql {
   const column = codec.physical[index]
   if (column === undefined) throw new Error('a projection must be of its own table')
-  const entry = COLUMN_TYPE_ENTRIES[column.column.type]
-  return raw(entry.select(`${alias.text}.${ident(column.physicalName).text}`))
+  return raw(COLUMN_TYPE_ENTRIES[column.column.type].select(value.text))
 }
 
 type Row = readonly (string | null)[]

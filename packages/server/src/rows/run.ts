@@ -22,7 +22,7 @@ const COMMIT = compileStatement(sql`commit`)
 const NO_TIMEOUT = compileStatement(sql`set local statement_timeout = 0`)
 
 /** The tables or columns of an old layout are gone. */
-const STALE_CODES = new Set([GUARD_FAILED, '42P01', '42703'])
+const GONE_CODES = new Set(['42P01', '42703'])
 
 const gates = new Map<number, Statement>()
 
@@ -41,7 +41,9 @@ const plain = (statement: Statement): Call => ({ statement, values: [] })
 
 function translate(error: unknown, guard: Guard): unknown {
   const code = codeOf(error)
-  if (code !== undefined && STALE_CODES.has(code)) return new StaleError(code)
+  if (code === GUARD_FAILED) return new StaleError(code)
+  // Most likely the schema has moved on; the cause is kept in case it has not.
+  if (code !== undefined && GONE_CODES.has(code)) return new StaleError(code, { cause: error })
   // Whatever else failed came after the guard.
   if (code !== undefined && isSqlState(code)) guard.passed = true
   return error

@@ -1,12 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
+import { codeOf } from '../postgres/failures.js'
 import { sql } from '../postgres/sql.js'
 import { selectVisible } from './arms.js'
 import { compileTable } from './columns/table-codec.js'
 import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
 import { type Layout, ownHeap } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
+
+const TOO_MANY_COLUMNS = '54011'
 
 /** What a schema edit means for the rows. Renames mean nothing. */
 export type SchemaChange =
@@ -39,7 +42,10 @@ export async function applySchemaChanges(
         const { table, column } = change
         const before = options.before.get(table.id) ?? table
         await requireFillable(transaction, layout, { before, column, limits: options.limits })
-        if (heap !== undefined) await addHeapColumn(transaction, { ...heap, column })
+        if (heap === undefined) break
+        await addHeapColumn(transaction, { ...heap, column }).catch((error: unknown) => {
+          throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
+        })
         break
       }
       case 'columnRemoved':
@@ -49,6 +55,15 @@ export async function applySchemaChanges(
         break
     }
   }
+}
+
+/** Columns that were removed stay in the heap, for forks that have them. */
+function worn(table: StoredTable): AppError {
+  return new AppError(
+    'limit_reached',
+    `table [${table.name}]: cannot have another column: it has had about 1600 of them by now; ` +
+      'make a new table and move the records',
+  )
 }
 
 /** A column that must have a value cannot be added to rows that would have none. */
@@ -63,8 +78,9 @@ async function requireFillable(
   const [row] = await transaction.query<{ count: string }>(sql`
     select count(*) as count from (${selectVisible(layout, codec)}) visible`)
   if (row === undefined || row.count === '0') return
+  const records = row.count === '1' ? '1 record' : `${row.count} records`
   throw new AppError(
     'invalid_schema',
-    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${row.count} records would have no value`,
+    `table [${before.name}]: column [${column.name}]: cannot be added as not null without a default: ${records} would have no value`,
   )
 }

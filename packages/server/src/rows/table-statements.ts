@@ -1,6 +1,7 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../postgres/statement.js'
 import { heapColumns, joinVisible, selectVisible } from './arms.js'
+import type { PhysicalColumn } from './columns/column-tree.js'
 import type { Arithmetic } from './columns/record-encoder.js'
 import type { TableCodec } from './columns/table-codec.js'
 import { guardRelation } from './guard.js'
@@ -35,12 +36,17 @@ export interface TableStatements {
   readonly delete: Statement
   /** The given columns (indexes into the physical ones) by id. Returns the metadata. */
   update(columns: readonly number[]): Statement
-  /** One row by one id, with arithmetic; an impossible result gives no row. */
+  /**
+   * The same for one row, with arithmetic, without arrays, and with the guard built in; an impossible
+   * result gives no row.
+   */
   updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement
   /** Values of a unique column that other rows, which the branch inherits, have already. */
   inheritedValues(column: number): Statement
   /** Which of the given values of a column rows of the branch have. */
   visibleValues(column: number): Statement
+  /** Positions in a list of values of a column where one stands that stood before. */
+  repeatedValues(column: number): Statement
 }
 
 export function compileTableStatements(
@@ -65,7 +71,23 @@ export function compileTableStatements(
     return sql`
       u as (
         select * from unnest(${IDS}::text[], ${IF_VERSIONS}::bigint[]${join([empty, ...arrays], '')})
-          as u (id, if_version${join([empty, ...labels], '')})
+          with ordinality as u (id, if_version${join([empty, ...labels], '')}, ordinal)
+      )`
+  }
+
+  /**
+   * The same for one row, while the guard holds. Arrays could be of any length, so PostgreSQL would
+   * make a new plan each time it sees how short they are.
+   */
+  function givenOne(columns: readonly number[], guardAt: number): Sql {
+    const values = columns.map(
+      (index, position) =>
+        sql`, ${slot(FIRST_COLUMN + position)}::${raw(sqlTypeOf(index))} as ${names[index] ?? empty}`,
+    )
+    return sql`
+      u as (
+        select ${IDS}::text as id, ${IF_VERSIONS}::bigint as if_version${join([empty, ...values], '')}
+        from ${guardRelation(guardAt)}
       )`
   }
 
@@ -81,14 +103,17 @@ export function compileTableStatements(
 
   /** Keeps the present version of rows that are about to change, if a fork may see it. */
   function kept(rows: Sql): Sql {
+    return keptFrom(sql`${own} o where o.id in (${rows})`)
+  }
+
+  /** The same for the rows `o` of a from-clause with its conditions. */
+  function keptFrom(source: Sql): Sql {
     if (!layout.hasForks) return empty
-    const columns = heapColumns(heap)
     return sql`, kept as (
-      insert into ${pastName(heap.heapId)} (${columns}, until)
-      select ${heapColumns(heap)}, ${EPOCH}::integer
-      from ${own} o
-      where o.epoch < ${EPOCH}::integer
-        and o.id in (${rows})
+      insert into ${pastName(heap.heapId)} (${heapColumns(heap)}, until)
+      select ${heapColumns(heap, sql`o`)}, ${EPOCH}::integer
+      from ${source}
+        and o.epoch < ${EPOCH}::integer
         and exists (
           select from offshoot.branches f
           where f.parent_id = ${literal(layout.branchId)}
@@ -179,6 +204,8 @@ export function compileTableStatements(
         from u
         left join seen s on s.id = u.id
         where ${accepted}
+        -- A unique value may pass from one row to the next, but not back.
+        order by u.ordinal
         on conflict (id) do update set ${overwrite}
         returning ${METADATA}
       )
@@ -187,19 +214,23 @@ export function compileTableStatements(
       left join seen s on s.id = w.id`)
   }
 
-  /** `values` gives the new value of each changed column from the row `r` and the input `u`. */
+  /**
+   * `values` gives the new value of each changed column from the row `r` and the input `u`;
+   * `accepted` tells whether a row by its alias is as expected.
+   */
   function change(options: {
     given: Sql
     values: ReadonlyMap<number, Sql>
-    accepted: Sql
+    accepted(alias: Sql): Sql
   }): Statement {
-    const { values, accepted } = options
+    const { values } = options
+    const accepted = options.accepted(sql`r`)
     if (isPlain) {
       const changes = [...values].map(
         ([index, value]) => sql`, ${names[index] ?? empty} = ${value}`,
       )
       return compileStatement(sql`
-        with ${options.given}${kept(sql`select u.id from u join ${own} r on r.id = u.id where ${accepted}`)}
+        with ${options.given}${keptFrom(sql`u join ${own} o on o.id = u.id where ${options.accepted(sql`o`)}`)}
         update ${own} r
         set version = r.version + 1, updated_at = now(),
           epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
@@ -221,47 +252,56 @@ export function compileTableStatements(
       returning ${METADATA}`)
   }
 
+  const isExpected = (alias: Sql): Sql =>
+    sql`(u.if_version is null or ${alias}.version = u.if_version)`
+
   function update(columns: readonly number[]): Statement {
-    const key = columns.join()
-    const known = updates.get(key)
-    if (known !== undefined) return known
-    const statement = change({
-      given: given(columns),
-      values: new Map(columns.map((index) => [index, cast(index)])),
-      accepted: sql`(u.if_version is null or r.version = u.if_version)`,
-    })
-    updates.set(key, statement)
-    return statement
+    return remember(`many ${columns.join()}`, () =>
+      change({
+        given: given(columns),
+        values: new Map(columns.map((index) => [index, cast(index)])),
+        accepted: isExpected,
+      }),
+    )
   }
 
   function updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement {
-    const results = arithmetic.map((term, position) => {
-      const operand = slot(FIRST_COLUMN + columns.length + position)
-      const name = names[term.column] ?? empty
-      return {
-        ...term,
-        value: arithmeticValue(
-          sql`r.${name}`,
-          term.operator,
-          operand,
-          physical[term.column]?.sqlType ?? '',
-        ),
-      }
+    const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
+    return remember(`one ${columns.join()} ${key.join()}`, () => {
+      const operandsAt = FIRST_COLUMN + columns.length
+      const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
+        arithmeticValue(
+          sql`${alias}.${names[column] ?? empty}`,
+          operator,
+          slot(operandsAt + position),
+          sqlTypeOf(column),
+        )
+      return change({
+        given: givenOne(columns, operandsAt + arithmetic.length),
+        values: new Map([
+          ...columns.map((index) => [index, cast(index)] as const),
+          ...arithmetic.map(
+            (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
+          ),
+        ]),
+        accepted: (alias) =>
+          join(
+            [
+              isExpected(alias),
+              ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
+            ],
+            ' and ',
+          ),
+      })
     })
-    return change({
-      given: given(columns),
-      values: new Map([
-        ...columns.map((index) => [index, cast(index)] as const),
-        ...results.map(({ column, value }) => [column, value.value] as const),
-      ]),
-      accepted: join(
-        [
-          sql`(u.if_version is null or r.version = u.if_version)`,
-          ...results.map(({ value }) => value.fits),
-        ],
-        ' and ',
-      ),
-    })
+  }
+
+  function remember(key: string, make: () => Statement): Statement {
+    const known = updates.get(key)
+    if (known !== undefined) return known
+    const statement = make()
+    updates.set(key, statement)
+    return statement
   }
 
   function remove(): Statement {
@@ -297,14 +337,32 @@ export function compileTableStatements(
       returning id`)
   }
 
-  function matchingValues(column: number, from: number): Sql {
-    const name = names[column] ?? empty
-    const type = raw(physical[column]?.sqlType ?? '')
-    const where = (alias: Sql) => sql`${alias}.${name} = g.value::${type}`
+  function matchingValues(index: number, from: number): Sql {
+    const column = columnAt(index)
+    const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+      sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
     return sql`
       select g.value
       from unnest(${slot(0)}::text[]) as g (value)
       where exists (${selectVisible(layout, codec, { from, where })})`
+  }
+
+  function repeatedValues(index: number): Statement {
+    const type = raw(columnAt(index).sqlType)
+    return compileStatement(sql`
+      select g.ordinal - 1
+      from (
+        select ordinal, row_number() over (partition by value::${type} order by ordinal) as number
+        from unnest(${slot(0)}::text[]) with ordinality as u (value, ordinal)
+        where value is not null
+      ) g
+      where g.number > 1`)
+  }
+
+  function columnAt(index: number): PhysicalColumn {
+    const column = physical[index]
+    if (column === undefined) throw new Error('a column must be one of the table')
+    return column
   }
 
   return {
@@ -317,6 +375,7 @@ export function compileTableStatements(
     updateOne,
     inheritedValues: (column) => compileStatement(sql`${matchingValues(column, 1)} limit 1`),
     visibleValues: (column) => compileStatement(matchingValues(column, 0)),
+    repeatedValues,
   }
 }
 

@@ -6,6 +6,7 @@ import { findLayout, type Layout } from '../../rows/layout.js'
 import type { StoredSchema } from '../../rows/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
+import { isLive } from './is-live.js'
 
 /** A branch at one moment: where its rows are and what its schema is. */
 export interface BranchState {
@@ -82,7 +83,7 @@ export async function getSource(database: Queryable, access: BranchAccess): Prom
       : await database.query<{ id: string; name: string }>(sql`
           select id, name
           from offshoot.branches
-          where id = ${sourceId} and deleted_at is null`)
+          where id = ${sourceId} and ${isLive}`)
   if (source === undefined || !scopeReachesBranch(access.principal.scope, source.name)) {
     throw noSource(access)
   }

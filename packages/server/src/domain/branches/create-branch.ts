@@ -1,4 +1,4 @@
-import type { BranchMetadata } from '@offshoot/contract/branches'
+import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -9,7 +9,27 @@ import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { newBranchId, newMigrationId } from '../ids.js'
 import { checksumOf } from '../schemas/checksum.js'
-import { findGate, insertBranch, insertMigration, insertSchema } from './queries.js'
+import { planLife } from './branch-life.js'
+import { findBranchRule } from './branch-rules.js'
+import { deleteBranch } from './delete-branch.js'
+import {
+  type BranchGate,
+  type BranchLife,
+  findExpiredBranch,
+  findGate,
+  insertBranch,
+  insertMigration,
+  insertSchema,
+  updateBranchExpiries,
+} from './queries.js'
+
+export interface NewBranch {
+  readonly name: string
+  /** What is asked for; the rule for the name supplies what is left out. */
+  readonly wishes: CreateBranch
+  /** Whether the branch inherits rows when neither says. */
+  readonly dataDefault: boolean
+}
 
 /** The branch a database starts with: an empty schema, from a first migration that does nothing. */
 export async function insertFirstBranch(
@@ -42,64 +62,130 @@ export async function insertFirstBranch(
 export async function createBranch(
   database: Database,
   access: DatabaseAccess,
-  options: { name: string; from: string | undefined; metadata: BranchMetadata; data: boolean },
+  options: NewBranch,
 ): Promise<{ databaseName: string; branchName: string; status: 'completed' }> {
-  const { name, from, metadata, data } = options
+  const { name } = options
+  const fork = await planFork(database, access, options)
+  await runTransaction(
+    database,
+    async (transaction) => {
+      const branchId = await forkBranch(transaction, fork)
+      if (branchId === undefined) {
+        throw new AppError('already_exists', `branch [${name}] already exists`)
+      }
+    },
+    FORK_ISOLATION,
+  )
+  return { databaseName: access.databaseName, branchName: name, status: 'completed' }
+}
+
+/** A fork about to be made: everything is decided, nothing is locked. */
+export interface PlannedFork {
+  readonly databaseId: string
+  readonly name: string
+  readonly source: BranchGate
+  readonly metadata: BranchMetadata
+  readonly data: boolean
+  readonly life: BranchLife
+}
+
+/** The gate orders forks against writers; each statement must see what the gate let through. */
+export const FORK_ISOLATION = { isolation: 'read committed' } as const
+
+/** Checks what is asked for and completes it by the rule for the name. */
+export async function planFork(
+  database: Queryable,
+  access: DatabaseAccess,
+  { name, wishes, dataDefault }: NewBranch,
+): Promise<PlannedFork> {
+  const { databaseId } = access
   const { scope } = access.principal
   requireAccess(scope, 'write')
   if (!scopeReachesBranch(scope, name)) {
     throw new AppError('key_scope', `this API key cannot create branch [${name}]`)
   }
-  const source = await findSource(database, access, from)
-  await runTransaction(
-    database,
-    async (transaction) => {
-      await enterGate(transaction, { gate: source.gate, alone: true })
-      const forked = await closeEpoch(transaction, source.id)
-      if (forked === undefined) throw unknownSource(source.name)
-      const inserted = await insertBranch(transaction, {
-        id: newBranchId(),
-        databaseId: access.databaseId,
-        name,
-        schemaId: forked.schemaId,
-        lastMigrationId: forked.lastMigrationId,
-        metadata,
-        startedFrom: {
-          branchName: forked.name,
-          dbBranchID: forked.id,
-          migrationID: forked.lastMigrationId,
-        },
-        inherits: data ? { parentId: forked.id, forkEpoch: forked.epoch } : null,
-      })
-      if (!inserted) throw new AppError('already_exists', `branch [${name}] already exists`)
-    },
-    // The gate orders this against writers; each statement must see what the gate let through.
-    { isolation: 'read committed' },
-  )
-  return { databaseName: access.databaseName, branchName: name, status: 'completed' }
+  const rule = await findBranchRule(database, { databaseId, name })
+  return {
+    databaseId,
+    name,
+    metadata: wishes.metadata ?? {},
+    life: planLife(withRule(wishes, rule)),
+    data: wishes.data ?? rule?.data ?? dataDefault,
+    source: await findSource(database, access, { from: wishes.from, rule }),
+  }
 }
 
-/** The branch to fork: the named one, or the default one. */
+/** A request that says when the branch ends has said all about it. */
+function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBranch {
+  const ttl = wishes.expiresAt === undefined ? (wishes.ttl ?? rule?.ttl) : wishes.ttl
+  const isProtected = wishes.protected ?? rule?.protected
+  return {
+    ...wishes,
+    ...(ttl === undefined ? {} : { ttl }),
+    ...(isProtected === undefined ? {} : { protected: isProtected }),
+  }
+}
+
+/** Makes the fork, and says its id; undefined: the name is taken. */
+export async function forkBranch(
+  transaction: Queryable,
+  fork: PlannedFork,
+): Promise<string | undefined> {
+  const { databaseId, name, source, metadata, data, life } = fork
+  await enterGate(transaction, { gate: source.gate, alone: true })
+  const forked = await closeEpoch(transaction, source.id)
+  if (forked === undefined) throw unknownSource(source.name)
+  if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
+  const branch = {
+    id: newBranchId(),
+    databaseId,
+    name,
+    schemaId: forked.schemaId,
+    lastMigrationId: forked.lastMigrationId,
+    metadata,
+    startedFrom: {
+      branchName: forked.name,
+      dbBranchID: forked.id,
+      migrationID: forked.lastMigrationId,
+    },
+    inherits: data ? { parentId: forked.id, forkEpoch: forked.epoch } : null,
+    life,
+  }
+  if (await insertBranch(transaction, branch)) return branch.id
+  // An expired branch is gone for everyone; it must not hold on to its name until it is collected.
+  const expired = await findExpiredBranch(transaction, { databaseId, name })
+  if (expired !== undefined) await deleteBranch(transaction, expired)
+  return (await insertBranch(transaction, branch)) ? branch.id : undefined
+}
+
+/** The branch to fork: the one that is asked for, that of the rule, or the default one. */
 async function findSource(
-  database: Database,
+  database: Queryable,
   access: DatabaseAccess,
-  from: string | undefined,
-): Promise<{ id: string; name: string; gate: number }> {
+  options: { from: string | undefined; rule: BranchRule | undefined },
+): Promise<BranchGate> {
   const { databaseId, databaseName, defaultBranchId, principal } = access
+  const from = options.from ?? options.rule?.from
   const source = await findGate(database, {
     databaseId,
     ...(from === undefined ? { id: defaultBranchId } : { name: from }),
   })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
-  if (from !== undefined) throw unknownSource(from)
+  if (options.from !== undefined) throw unknownSource(options.from)
+  if (options.rule?.from !== undefined) {
+    throw unknownSource(options.rule.from, `branch rule [${options.rule.pattern}]: `)
+  }
   throw source === undefined
     ? new AppError('database_not_found', `database [${databaseName}] not found`)
     : new AppError(
         'key_scope',
-        `this API key cannot fork the default branch [${source.name}]; name another one in [from]`,
+        `this API key cannot fork the default branch [${source.name}]; name another one to fork`,
       )
 }
 
-function unknownSource(name: string): AppError {
-  return new AppError('unknown_source_branch', `branch [${name}] not found: it cannot be forked`)
+function unknownSource(name: string, prefix = ''): AppError {
+  return new AppError(
+    'unknown_source_branch',
+    `${prefix}branch [${name}] not found: it cannot be forked`,
+  )
 }

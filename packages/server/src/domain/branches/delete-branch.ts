@@ -1,4 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
+import { deleteMergeBases } from './merge-base.js'
 import { deleteGitBranchesOf, deleteUnusedBranches, updateBranchDeleted } from './queries.js'
 
 /** Deletes a branch with its git mapping, whoever decided it. Says whether it was there. */
@@ -7,6 +8,7 @@ export async function deleteBranch(
   { branchId, databaseId }: { branchId: string; databaseId: string },
 ): Promise<boolean> {
   await deleteGitBranchesOf(transaction, branchId)
+  await deleteMergeBases(transaction, branchId)
   if (!(await updateBranchDeleted(transaction, branchId))) return false
   // Removing one can leave its deleted parent unused, and so on up.
   while (await deleteUnusedBranches(transaction, databaseId));

@@ -1,6 +1,6 @@
 import type { GitMappingEntry, ResolvedBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
@@ -85,24 +85,11 @@ export async function resolveGitBranch(
 ): Promise<ResolvedBranch> {
   const { databaseId } = access
   const { gitBranch, fallbackBranch } = options
-  // A branch outside the scope of the key is passed over like one that does not exist.
-  const isReached = (name: string) => scopeReachesBranch(access.principal.scope, name)
-  const exists = async (name: string) =>
-    isReached(name) && (await findBranchId(database, { databaseId, name })) !== undefined
   if (gitBranch !== undefined) {
-    const mapped = await findGitBranch(database, { databaseId, gitBranch })
-    if (mapped !== undefined && isReached(mapped)) {
-      return reason(mapped, 'FOUND_IN_MAPPING', `Git branch [${gitBranch}] found in the mapping`)
-    }
-    if (await exists(gitBranch)) {
-      return reason(
-        gitBranch,
-        'BRANCH_EXISTS',
-        `Branch [${gitBranch}] has the name of the git branch`,
-      )
-    }
+    const found = await findForGitBranch(database, access, gitBranch)
+    if (found !== undefined) return found
   }
-  if (fallbackBranch !== undefined && (await exists(fallbackBranch))) {
+  if (fallbackBranch !== undefined && (await reachesBranch(database, access, fallbackBranch))) {
     return reason(fallbackBranch, 'FALLBACK_BRANCH', 'Fallback branch of the request')
   }
   const main = await findGate(database, { databaseId, id: access.defaultBranchId })
@@ -110,6 +97,30 @@ export async function resolveGitBranch(
     throw new AppError('database_not_found', `database [${access.databaseName}] not found`)
   }
   return reason(main.name, 'DEFAULT_BRANCH', 'Default branch for this database')
+}
+
+/** The branch that is mapped to a git branch, or that has its name. */
+export async function findForGitBranch(
+  database: Queryable,
+  access: DatabaseAccess,
+  gitBranch: string,
+): Promise<ResolvedBranch | undefined> {
+  const mapped = await findGitBranch(database, { databaseId: access.databaseId, gitBranch })
+  if (mapped !== undefined && scopeReachesBranch(access.principal.scope, mapped)) {
+    return reason(mapped, 'FOUND_IN_MAPPING', `Git branch [${gitBranch}] found in the mapping`)
+  }
+  if (!(await reachesBranch(database, access, gitBranch))) return undefined
+  return reason(gitBranch, 'BRANCH_EXISTS', `Branch [${gitBranch}] has the name of the git branch`)
+}
+
+/** A branch outside the scope of the key is passed over like one that does not exist. */
+export async function reachesBranch(
+  database: Queryable,
+  { databaseId, principal }: DatabaseAccess,
+  name: string,
+): Promise<boolean> {
+  if (!scopeReachesBranch(principal.scope, name)) return false
+  return (await findBranchId(database, { databaseId, name })) !== undefined
 }
 
 function reason(

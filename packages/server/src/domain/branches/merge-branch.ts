@@ -282,7 +282,7 @@ function describeConflict(
 ): Readonly<Record<string, unknown>> {
   const { id, kind, columns } = conflict
   const named = { table: codec.table.name, id, kind }
-  const valueOf = (texts: readonly (string | null)[] | undefined, column: number): unknown => {
+  const readValue = (texts: readonly (string | null)[] | undefined, column: number): unknown => {
     const text = texts?.[column]
     const physical = codec.physical[column]
     return text == null || physical === undefined ? null : JSON.parse(physical.codec.decode(text))
@@ -294,9 +294,9 @@ function describeConflict(
         columns.map((column) => [
           codec.physical[column]?.path.join('.') ?? '',
           {
-            base: valueOf(sides.base, column),
-            ours: valueOf(sides.ours, column),
-            theirs: valueOf(sides.theirs, column),
+            base: readValue(sides.base, column),
+            ours: readValue(sides.ours, column),
+            theirs: readValue(sides.theirs, column),
           },
         ]),
       ),

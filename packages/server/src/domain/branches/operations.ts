@@ -1,18 +1,18 @@
-import type { BranchMetadata } from '@offshoot/contract/branches'
+import type { BranchMetadata, UpdateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
-import { deleteMergeBases } from './merge-base.js'
+import { changeLife, toPublicLife } from './branch-life.js'
+import { deleteBranch } from './delete-branch.js'
 import {
   type BranchRow,
-  deleteGitBranchesOf,
-  deleteUnusedBranches,
   findBranch,
+  findBranchLife,
   listBranches,
-  updateBranchDeleted,
+  updateBranchLife,
   updateBranchMetadata,
 } from './queries.js'
 
@@ -26,6 +26,7 @@ export async function readBranches(database: Database, access: DatabaseAccess) {
       createdAt: row.createdAt.toISOString(),
       default: row.id === access.defaultBranchId,
       ...(row.startedFrom === null ? {} : { from: row.startedFrom.branchName }),
+      ...toPublicLife(row),
     }))
   return { databaseName: access.databaseName, branches }
 }
@@ -41,6 +42,7 @@ export async function readBranch(database: Database, access: BranchAccess) {
     lastMigrationID: row.lastMigrationId,
     metadata: row.metadata,
     ...(row.startedFrom === null ? {} : { startedFrom: row.startedFrom }),
+    ...toPublicLife(row),
     schema: toPublicSchema(row.schema),
   }
 }
@@ -57,13 +59,40 @@ export async function removeBranch(
     )
   }
   await runTransaction(database, async (transaction) => {
-    await deleteGitBranchesOf(transaction, access.branchId)
-    await deleteMergeBases(transaction, access.branchId)
-    if (!(await updateBranchDeleted(transaction, access.branchId))) throw branchNotFound(access)
-    // Removing one can leave its deleted parent unused, and so on up.
-    while (await deleteUnusedBranches(transaction, access.databaseId));
+    const life = await findBranchLife(transaction, access.branchId)
+    if (life?.protected) {
+      throw new AppError(
+        'protected_branch',
+        `branch [${access.branchName}]: is protected and cannot be deleted; take the protection off first`,
+      )
+    }
+    if (!(await deleteBranch(transaction, access))) throw branchNotFound(access)
   })
   return { status: 'completed' }
+}
+
+/** Changes when a branch ends and whether it is protected. */
+export async function updateBranch(database: Database, access: BranchAccess, wishes: UpdateBranch) {
+  requireAccess(access.principal.scope, 'write')
+  const { branchId } = access
+  const ends = (['expiresAt', 'ttl'] as const).find((field) => wishes[field] != null)
+  if (ends !== undefined && branchId === access.defaultBranchId) {
+    throw new AppError(
+      'invalid_request',
+      `body: field [${ends}]: the default branch of a database cannot expire`,
+    )
+  }
+  await runTransaction(
+    database,
+    async (transaction) => {
+      const life = await findBranchLife(transaction, branchId)
+      if (life === undefined) throw branchNotFound(access)
+      await updateBranchLife(transaction, { branchId, life: changeLife(life, wishes) })
+    },
+    // The row is locked while it is changed.
+    { isolation: 'read committed' },
+  )
+  return readBranch(database, access)
 }
 
 export async function readMetadata(

@@ -317,6 +317,16 @@ export async function insertGitBranch(
   return { overwritten: row?.overwritten ?? false }
 }
 
+/** Held until the transaction ends by whoever makes the branch of a git branch. */
+export async function lockGitBranch(
+  transaction: Queryable,
+  entry: { databaseId: string; gitBranch: string },
+): Promise<void> {
+  await transaction.query(sql`
+    select pg_advisory_xact_lock(
+      hashtextextended(${entry.gitBranch}, hashint8(${entry.databaseId}::bigint)))`)
+}
+
 export async function deleteGitBranch(
   database: Queryable,
   entry: { databaseId: string; gitBranch: string },
@@ -332,13 +342,21 @@ export async function deleteGitBranchesOf(database: Queryable, branchId: string)
   await database.query(sql`delete from offshoot.git_branches where branch_id = ${branchId}`)
 }
 
+export interface BranchGate {
+  readonly id: string
+  readonly name: string
+  readonly gate: number
+  /** Each use moves its expiry. */
+  readonly isSliding: boolean
+}
+
 /** What is needed to lock a branch; the gate of a branch never changes. */
 export async function findGate(
   database: Queryable,
   branch: { databaseId: string; id?: string; name?: string },
-): Promise<{ id: string; name: string; gate: number } | undefined> {
-  const [row] = await database.query<{ id: string; name: string; gate: number }>(sql`
-    select id, name, gate
+): Promise<BranchGate | undefined> {
+  const [row] = await database.query<BranchGate>(sql`
+    select id, name, gate, ttl_seconds is not null as "isSliding"
     from offshoot.branches
     where database_id = ${branch.databaseId}
       and (id = ${branch.id ?? null} or name = ${branch.name ?? null})

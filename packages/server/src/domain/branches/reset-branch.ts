@@ -8,6 +8,7 @@ import { enterGate } from '../../rows/gate.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { newBranchId } from '../ids.js'
+import { findHead } from '../schemas/queries.js'
 import { getSource } from './branch-state.js'
 import { deleteMergeBases } from './merge-base.js'
 import { findGate } from './queries.js'
@@ -35,6 +36,13 @@ export async function resetBranch(
     async (transaction) => {
       for (const gate of [...gates].sort((left, right) => left - right)) {
         await enterGate(transaction, { gate, alone: true })
+      }
+      const head = await findHead(transaction, branchId)
+      if (head?.isProtected) {
+        throw new AppError(
+          'protected_branch',
+          `branch [${branchName}]: is protected and cannot be reset; take the protection off first`,
+        )
       }
       const forked = await closeEpoch(transaction, source.branchId)
       if (forked === undefined) throw notFound(source.branchName)

@@ -21,6 +21,7 @@ import {
 import { insertFirstBranch } from '../branches/create-branch.js'
 import { updateBranchStamps } from '../branches/queries.js'
 import { newBranchId } from '../ids.js'
+import { updateMemberKeyStamps } from '../keys/queries.js'
 import {
   countDatabases,
   type DatabaseRow,
@@ -84,6 +85,7 @@ export async function createDatabase(
       name: branchName,
       metadata: fields.metadata ?? {},
     })
+    await updateMemberKeyStamps(transaction, access.workspaceId)
   })
   return { databaseName: name, branchName, status: 'completed' }
 }
@@ -120,6 +122,7 @@ export async function renameDatabase(
     return await runTransaction(database, async (transaction) => {
       await updateDatabaseName(transaction, { databaseId, name: options.newName })
       await updateBranchStamps(transaction, databaseId)
+      await updateMemberKeyStamps(transaction, access.workspaceId)
       return toDatabase(await getDatabase(transaction, access))
     })
   } catch (error) {

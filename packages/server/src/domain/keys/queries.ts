@@ -78,3 +78,17 @@ export async function updateKeyStamps(database: Queryable, userId: string): Prom
     set stamp = nextval('offshoot.stamps')
     where user_id = ${userId}`)
 }
+
+/**
+ * The same for everyone in a workspace: an address without a workspace may mean another database now
+ * that there is one more of that name.
+ */
+export async function updateMemberKeyStamps(
+  database: Queryable,
+  workspaceId: string,
+): Promise<void> {
+  await database.query(sql`
+    update offshoot.api_keys
+    set stamp = nextval('offshoot.stamps')
+    where user_id in (select user_id from offshoot.members where workspace_id = ${workspaceId})`)
+}

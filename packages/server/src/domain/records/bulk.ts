@@ -1,22 +1,16 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { constraintOf } from '../../postgres/failures.js'
 import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
+import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import { writeRecord } from '../../rows/read-plan.js'
 import { type OpenTransaction, runReads, runSteps } from '../../rows/run.js'
 import type { FileWriter } from '../files/file-input.js'
 import { newRecordId } from '../ids.js'
 import { describeRefusal } from './failures.js'
-import {
-  findAnswer,
-  IDEMPOTENCY_CONSTRAINT,
-  type IdempotentRequest,
-  keepAnswer,
-} from './idempotency.js'
+import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { sliceRecords } from './record-slices.js'
-import { loadContents, planColumns, type RecordContext } from './records.js'
+import { fileWriter, loadContents, planColumns, type RecordContext, storeFiles } from './records.js'
 import { openSink } from './row-sink.js'
 import type { SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
@@ -25,7 +19,7 @@ import type { RowInput } from './write-plan.js'
 export const FAULTS_LISTED_MAX = 1000
 
 /** What is known of the records so far: the id of each, and the faults. */
-export interface Batch {
+interface Batch {
   readonly ids: string[]
   readonly faults: FaultEntry[]
   faultCount: number
@@ -40,27 +34,24 @@ export async function bulkInsert(
   request: { body: Buffer; idempotent: IdempotentRequest },
 ): Promise<string> {
   const { database, session, limits } = context
+  const { body, idempotent } = request
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
-  const known = await findAnswer(database, session, request.idempotent)
-  if (known !== undefined) return known
-  await context.sessions.writable(session, table)
-  try {
-    return await runSteps(database, session.guard, async (transaction) => {
-      const batch = await insertBody(context, table, { transaction, body: request.body, limits })
-      const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
-      await transaction.run(keepAnswer(session, request.idempotent, answer))
-      return answer
-    })
-  } catch (error) {
-    if (constraintOf(error) === IDEMPOTENCY_CONSTRAINT) {
-      const answer = await findAnswer(database, session, request.idempotent)
-      if (answer !== undefined) return answer
+  return answerOnce(context, idempotent, async () => {
+    await context.sessions.writable(session, table)
+    try {
+      return await runSteps(database, session.guard, async (transaction) => {
+        const batch = await insertBody(context, table, { transaction, body, limits })
+        const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
+        await keepAnswer(transaction, session, { ...idempotent, answer })
+        return answer
+      })
+    } catch (error) {
+      const refusal = describeRefusal(error, [table.codec])
+      if (refusal === undefined) throw error
+      throw bulkFailed(await findConflicts(context, table, { body, refusal }))
     }
-    const refusal = describeRefusal(error, [table.codec])
-    if (refusal === undefined) throw error
-    throw bulkFailed(await findConflicts(context, table, { body: request.body, refusal }))
-  }
+  })
 }
 
 async function insertBody(
@@ -81,10 +72,10 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
+      const files = fileWriter(session, table)
       const rows = encodeSlice(table, records, batch, files)
       if (batch.faultCount === 0) {
-        if (files !== undefined) await session.files.store(files.pending)
+        await storeFiles(session, files)
         await sink.add(rows)
       }
       // Others get their turn between slices.
@@ -100,41 +91,48 @@ async function insertBody(
 }
 
 /** Checks records and gives each its id; faulty ones are noted and left out. */
-export function encodeSlice(
+function encodeSlice(
   table: SessionTable,
   records: readonly unknown[],
   batch: Batch,
   files: FileWriter | undefined,
 ): RowInput[] {
-  const { codec } = table
   const now = new Date().toISOString()
   const rows: RowInput[] = []
   for (const record of records) {
-    const index = batch.ids.length
-    if (typeof record !== 'object' || record === null || Array.isArray(record)) {
-      addFault(batch, index, 'invalid record: expected an object')
+    const row = encodeInput(table.codec, record, now, files)
+    if (typeof row === 'string') {
+      addFault(batch, batch.ids.length, row)
       batch.ids.push('')
-      continue
-    }
-    const given = (record as InputRecord).id
-    const idFault = given === undefined ? undefined : codec.checkId(given)
-    const pending = files?.pending.length ?? 0
-    const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
-    const id = given === undefined || idFault !== undefined ? newRecordId() : (given as string)
-    batch.ids.push(id)
-    if (isFaults(values) || idFault !== undefined) {
-      // Nothing of a refused record is kept.
-      files?.pending.splice(pending)
-      const faults = [
-        ...(idFault === undefined ? [] : [idFault]),
-        ...(isFaults(values) ? values : []),
-      ]
-      addFault(batch, index, `invalid record: ${faults.map((fault) => fault.message).join('; ')}`)
     } else {
-      rows.push({ id, values })
+      rows.push(row)
+      batch.ids.push(row.id)
     }
   }
   return rows
+}
+
+/** The row for a record, with an id, or what is wrong with the record. */
+export function encodeInput(
+  codec: TableCodec,
+  record: unknown,
+  now: string,
+  files: FileWriter | undefined,
+): RowInput | string {
+  if (typeof record !== 'object' || record === null || Array.isArray(record)) {
+    return 'invalid record: expected an object'
+  }
+  const given = (record as InputRecord).id
+  const idFault = given === undefined ? undefined : codec.checkId(given)
+  const pending = files?.pending.length
+  const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
+  if (idFault === undefined && !isFaults(values)) {
+    return { id: given === undefined ? newRecordId() : (given as string), values }
+  }
+  // Nothing of a refused record is kept.
+  if (pending !== undefined) files?.pending.splice(pending)
+  const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
+  return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
 }
 
 function addFault(batch: Batch, index: number, message: string): void {
@@ -175,7 +173,7 @@ async function findConflicts(
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body)) {
-    const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
+    const files = fileWriter(session, table)
     rows.push(...encodeSlice(table, records, batch, files))
     await yieldToOthers()
   }
@@ -183,27 +181,10 @@ async function findConflicts(
   const note = (index: number, path: string) => {
     messages.set(index, [...(messages.get(index) ?? []), `column [${path}]: is not unique`])
   }
-  const lists = [
-    {
-      path: 'id',
-      values: rows.map((row) => row.id),
-      taken: await findTakenIds(context, table, rows),
-    },
-    ...(await Promise.all(
-      table.uniqueColumns.map(async (column) => ({
-        path: table.codec.physical[column]?.path.join('.') ?? '',
-        values: rows.map((row) => row.values[column] ?? null),
-        taken: await findTakenValues(context, table, { column, rows }),
-      })),
-    )),
-  ]
-  for (const { path, values, taken } of lists) {
-    const seen = new Set<string>()
-    for (const [index, value] of values.entries()) {
-      if (value === null) continue
-      if (taken.has(value) || seen.has(value)) note(index, path)
-      seen.add(value)
-    }
+  for (const index of await findTakenIds(context, table, rows)) note(index, 'id')
+  for (const column of table.uniqueColumns) {
+    const path = table.codec.physical[column]?.path.join('.') ?? ''
+    for (const index of await findTakenValues(context, table, { column, rows })) note(index, path)
   }
   for (const [index, list] of [...messages].sort(([left], [right]) => left - right)) {
     addFault(batch, index, `invalid record: ${list.join('; ')}`)
@@ -213,30 +194,45 @@ async function findConflicts(
   return batch
 }
 
+/** The rows whose id is taken, by another record or by a row before. */
 async function findTakenIds(
   context: RecordContext,
   table: SessionTable,
   rows: readonly RowInput[],
-): Promise<Set<string | null | undefined>> {
+): Promise<number[]> {
   const read = planColumns(table, [])
   const [found = []] = await runReads(context.database, context.session.guard, [
     { statement: read.many, values: [arrayLiteral(rows.map((row) => row.id))] },
   ])
-  return new Set(found.map((row) => row[0]))
+  const taken = new Set(found.map((row) => row[0]))
+  return rows.flatMap(({ id }, index) => {
+    const isTaken = taken.has(id)
+    taken.add(id)
+    return isTaken ? [index] : []
+  })
 }
 
+/** The same for the values of a unique column; PostgreSQL knows which of them are equal. */
 async function findTakenValues(
   context: RecordContext,
   table: SessionTable,
   options: { column: number; rows: readonly RowInput[] },
-): Promise<Set<string | null | undefined>> {
+): Promise<number[]> {
+  const { statements } = table
+  if (statements === undefined) return []
   const values = options.rows.map((row) => row.values[options.column] ?? null)
-  const statement = table.statements?.visibleValues(options.column)
-  if (statement === undefined) return new Set()
-  const [found = []] = await runReads(context.database, context.session.guard, [
-    { statement, values: [arrayLiteral(values.filter((value) => value !== null))] },
+  const [found = [], repeated = []] = await runReads(context.database, context.session.guard, [
+    {
+      statement: statements.visibleValues(options.column),
+      values: [arrayLiteral(values.filter((value) => value !== null))],
+    },
+    { statement: statements.repeatedValues(options.column), values: [arrayLiteral(values)] },
   ])
-  return new Set(found.map((row) => row[0]))
+  const taken = new Set(found.map((row) => row[0]))
+  const repeatedAt = new Set(repeated.map((row) => Number(row[0])))
+  return values.flatMap((value, index) =>
+    value !== null && (taken.has(value) || repeatedAt.has(index)) ? [index] : [],
+  )
 }
 
 function bulkFailed({ faults, faultCount }: Pick<Batch, 'faults' | 'faultCount'>): AppError {

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 
@@ -27,16 +28,15 @@ export class LineReader {
     this.#onChunk = options.onChunk
   }
 
+  /** Reads on to the end without looking at the lines. */
   async drain(): Promise<void> {
-    for await (const chunk of this.#source) this.#onChunk?.(chunk as Buffer)
+    for await (const _ of this.#chunks());
   }
 
   async *batches(): AsyncGenerator<ParsedLine[]> {
     let rest: Buffer[] = []
     let restBytes = 0
-    for await (const piece of this.#source) {
-      const chunk = piece as Buffer
-      this.#onChunk?.(chunk)
+    for await (const chunk of this.#chunks()) {
       const end = chunk.lastIndexOf(NEWLINE)
       if (end === -1) {
         rest.push(chunk)
@@ -53,6 +53,14 @@ export class LineReader {
     if (last.length > 0) yield this.#parse(last)
   }
 
+  async *#chunks(): AsyncGenerator<Buffer> {
+    // A request must not be destroyed with its body half read: its answer has yet to be sent.
+    for await (const chunk of this.#source.iterator({ destroyOnReturn: false })) {
+      this.#onChunk?.(chunk as Buffer)
+      yield chunk as Buffer
+    }
+  }
+
   #requireLength(bytes: number): void {
     if (bytes > this.#lineBytesMax) {
       throw new AppError(
@@ -63,35 +71,63 @@ export class LineReader {
   }
 
   #parse(bytes: Buffer): ParsedLine[] {
-    if (!isUtf8(bytes)) throw new AppError('invalid_json', 'body: is not valid UTF-8')
-    const lines = bytes.toString().split('\n')
     const first = this.#line + 1
+    if (!isUtf8(bytes)) {
+      const lines = splitLines(bytes)
+      this.#line += lines.length
+      return lines.flatMap((line, index) =>
+        isUtf8(line)
+          ? parseLine(line.toString(), first + index)
+          : [{ line: first + index, fault: 'is not valid UTF-8' }],
+      )
+    }
+    const lines = bytes.toString().split('\n')
     this.#line += lines.length
     // One call of the parser for many lines is much faster than one for each.
     const values = parseTogether(lines)
     if (values !== undefined) return values.map((value, index) => ({ line: first + index, value }))
-    return lines.flatMap((text, index): ParsedLine[] => {
-      const line = first + index
-      if (text.trim() === '') return []
-      this.#requireLength(text.length)
-      try {
-        return [{ line, value: JSON.parse(text) as unknown }]
-      } catch (error) {
-        return [{ line, fault: `is not valid JSON: ${(error as Error).message}` }]
-      }
-    })
+    return lines.flatMap((text, index) => parseLine(text, first + index))
   }
 }
 
+function splitLines(bytes: Buffer): Buffer[] {
+  const lines: Buffer[] = []
+  let start = 0
+  for (;;) {
+    const end = bytes.indexOf(NEWLINE, start)
+    if (end === -1) return [...lines, bytes.subarray(start)]
+    lines.push(bytes.subarray(start, end))
+    start = end + 1
+  }
+}
+
+/** A blank line is none. */
+function parseLine(text: string, line: number): ParsedLine[] {
+  if (text.trim() === '') return []
+  try {
+    return [{ line, value: JSON.parse(text) as unknown }]
+  } catch (error) {
+    return [{ line, fault: `is not valid JSON: ${(error as Error).message}` }]
+  }
+}
+
+/**
+ * Stands between lines that are parsed together. Lines that are not complete could make up for each
+ * other, but not without putting it where it must not be: nobody can write it himself.
+ */
+const SEPARATOR = randomBytes(9).toString('base64')
+
 /** undefined when the lines are not one valid value each. */
 function parseTogether(lines: readonly string[]): unknown[] | undefined {
-  // A line must be an object by itself: two halves of one would otherwise pass as a whole.
-  if (!lines.every((line) => line.startsWith('{') && /\}\s*$/.test(line.slice(-2))))
-    return undefined
+  let values: unknown[]
   try {
-    const values = JSON.parse(`[${lines.join(',\n')}]`) as unknown[]
-    return values.length === lines.length ? values : undefined
+    values = JSON.parse(`[${lines.join(`,"${SEPARATOR}",`)}]`) as unknown[]
   } catch {
     return undefined
   }
+  if (values.length !== 2 * lines.length - 1) return undefined
+  for (let index = 1; index < values.length; index += 2) {
+    if (values[index] !== SEPARATOR) return undefined
+  }
+  return values.filter((_, index) => index % 2 === 0)
 }

@@ -19,37 +19,40 @@ const CLOSE_BRACKET = 0x5d
 const COMMA = 0x2c
 const COLON = 0x3a
 
-/** The records of `{"records": [...]}`, slice by slice, in order. */
+/**
+ * The records of `{"records": [...]}`, slice by slice, in order. What is wrong further back is found
+ * when it is reached; until then nothing that was given out may be final.
+ */
 export function* sliceRecords(body: Buffer): Generator<unknown[]> {
   if (!isUtf8(body)) throw new AppError('invalid_json', 'body: is not valid UTF-8')
-  if (body.length <= SLICE_BYTES) {
+  const listStart = body.length <= SLICE_BYTES ? undefined : findListStart(body)
+  if (listStart === undefined) {
+    // Small, malformed, or not in the usual form: parsing all of it finds out.
     yield recordsOf(parse(body.toString()))
     return
   }
-  const list = findRecords(body)
-  if (list === undefined) {
-    // Malformed, or without a list: parsing all of it finds out what to say.
-    yield recordsOf(parse(body.toString()))
-    return
-  }
-  // What is around the list must be the rest of a valid body.
-  const around = `${body.toString('utf8', 0, list.start)}${body.toString('utf8', list.end)}`
-  if (recordsOf(parse(around)).length > 0) {
-    throw new AppError('invalid_json', 'body: field [records]: is given twice')
-  }
-  let start = list.start
-  for (const cut of [...list.cuts, list.end]) {
-    const text = body.toString('utf8', start, cut)
-    const slice = parse(`[${text}]`) as unknown[]
-    if (slice.length > 0) yield slice
-    // A comma after the last record would start an empty slice.
-    else if (cut !== list.end || start !== list.start) throw emptySlot()
-    start = cut + 1
+  let start = listStart
+  for (;;) {
+    const end = findSliceEnd(body, start)
+    const slice = parse(`[${body.toString('utf8', start, end)}]`) as unknown[]
+    const isLast = body[end] !== COMMA
+    // Only a list without records has a slice without; elsewhere a comma stands for nothing.
+    if (slice.length === 0 && !(isLast && start === listStart)) {
+      throw new AppError('invalid_json', 'body: is not valid JSON: a comma stands alone')
+    }
+    if (isLast) requireEnd(body, end)
+    yield slice
+    if (isLast) return
+    start = end + 1
   }
 }
 
-function emptySlot(): AppError {
-  return new AppError('invalid_json', 'body: is not valid JSON: a comma stands without a record')
+/** What follows the list must be the rest of a valid body. */
+function requireEnd(body: Buffer, listEnd: number): void {
+  const rest = recordsOf(parse(`{"records":["the list"${body.toString('utf8', listEnd)}`))
+  if (rest[0] !== 'the list') {
+    throw new AppError('invalid_request', 'body: field [records]: is given twice')
+  }
 }
 
 function recordsOf(body: unknown): unknown[] {
@@ -78,20 +81,11 @@ function parse(text: string): unknown {
   }
 }
 
-interface RecordList {
-  /** Right after the opening bracket, and at the closing one. */
-  readonly start: number
-  readonly end: number
-  /** Commas between records, about one for each slice. */
-  readonly cuts: readonly number[]
-}
-
-/** Looks only at the structure; whether the parts are valid is left to the parser. */
-function findRecords(body: Buffer): RecordList | undefined {
-  const start = findListStart(body)
-  if (start === undefined) return undefined
-  const cuts: number[] = []
-  let lastCut = start
+/**
+ * The position of a comma between records, when the slice is large enough, or of what ends the list.
+ * Looks only at the structure; whether the parts are valid is left to the parser.
+ */
+function findSliceEnd(body: Buffer, start: number): number {
   let depth = 0
   for (let at = start; at < body.length; at++) {
     switch (body[at]) {
@@ -104,18 +98,15 @@ function findRecords(body: Buffer): RecordList | undefined {
         break
       case CLOSE_BRACE:
       case CLOSE_BRACKET:
-        if (depth === 0) return { start, end: at, cuts }
+        if (depth === 0) return at
         depth--
         break
       case COMMA:
-        if (depth === 0 && at - lastCut >= SLICE_BYTES) {
-          cuts.push(at)
-          lastCut = at
-        }
+        if (depth === 0 && at - start >= SLICE_BYTES) return at
         break
     }
   }
-  return undefined
+  return body.length
 }
 
 /** The position after the bracket that opens the list, when it is where it is expected. */

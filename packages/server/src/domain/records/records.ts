@@ -133,11 +133,12 @@ export async function updateRecord(
     const ifVersion = options.ifVersion ?? present?.version
     const { written, answer } = await write(context, table, {
       call: updateOneCall(session, statements, { id, ifVersion, update }),
+      isGuarded: true,
       id,
       checks: inheritedChecks(table, statements, (column) => changedValues(update, column)),
     })
-    if (written !== undefined) return answer
-    throw await explainNoUpdate(context, { id, ifVersion })
+    if (written === undefined) throw await explainNoUpdate(context, { id, ifVersion }, update)
+    return answer
   })
 }
 
@@ -169,7 +170,7 @@ export async function upsertRecord(
     })
     if (written !== undefined) return { answer, created: false }
     if (alternative !== undefined) return { answer, created: true }
-    const fault = await explainNoUpdate(context, { id, ifVersion })
+    const fault = await explainNoUpdate(context, { id, ifVersion }, update)
     throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
   })
 }
@@ -255,7 +256,7 @@ async function findPresentFiles(
 }
 
 /** undefined for tables without files, which pay nothing for them. */
-function fileWriter(
+export function fileWriter(
   session: Session,
   table: SessionTable,
   options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
@@ -266,7 +267,7 @@ function fileWriter(
 }
 
 /** Content is durable before the row that mentions it. */
-async function storeFiles(session: Session, files: FileWriter | undefined): Promise<void> {
+export async function storeFiles(session: Session, files: FileWriter | undefined): Promise<void> {
   if (files !== undefined) await session.files.store(files.pending)
 }
 
@@ -303,6 +304,7 @@ async function write(
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
+  const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
     if (options.isGuarded && calls.length === 1 && checks.length === 0) {
@@ -315,7 +317,7 @@ async function write(
     const rows =
       checks.length === 0
         ? await runWrites(database, session.guard, calls)
-        : await runChecked(context, table, { calls, checks })
+        : await runChecked(context, table, { calls, writes, checks })
     const written = onlyRow(rows[0])
     const alternative = otherwise === undefined ? undefined : onlyRow(rows[1])
     const row = read === undefined ? (written ?? alternative) : onlyRow(rows[calls.length - 1])
@@ -338,19 +340,25 @@ async function writeAnswer(
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** A write that is only known to be allowed after it was made. */
+/** A write that is only known to be allowed after it was made. One that was not made is not asked. */
 function runChecked(
   { database, session }: RecordContext,
   table: SessionTable,
-  options: { calls: readonly Call[]; checks: readonly { column: number; call: Call }[] },
+  options: {
+    calls: readonly Call[]
+    /** How many of the calls write; the rest reads. */
+    writes: number
+    checks: readonly { column: number; call: Call }[]
+  },
 ): Promise<TextRows[]> {
   const { calls, checks } = options
   return runSteps(
     database,
     session.guard,
     async (_transaction, rows) => {
+      const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
-        if (onlyRow(rows[calls.length + index]) !== undefined) {
+        if (isMade && onlyRow(rows[calls.length + index]) !== undefined) {
           throw notUnique(table.codec.physical[column]?.path.join('.') ?? '')
         }
       }
@@ -364,8 +372,13 @@ function runChecked(
 async function explainNoUpdate(
   context: RecordContext,
   options: { id: string; ifVersion: number | undefined },
+  { arithmetic }: EncodedUpdate,
 ): Promise<AppError> {
   const { database, session, tableName } = context
+  // A record that is there by now was not when the update looked for it.
+  if (options.ifVersion === undefined && arithmetic.length === 0) {
+    return recordNotFound(tableName, options.id)
+  }
   const read = planColumns(session.table(tableName), [])
   const call = { statement: read.one, values: [options.id] }
   const [rows] = await runReads(database, session.guard, [call])
@@ -376,7 +389,7 @@ async function explainNoUpdate(
   }
   return new AppError(
     'invalid_record',
-    'invalid record: the result of the arithmetic cannot be stored exactly',
+    'invalid record: the arithmetic has no result that can be stored exactly',
   )
 }
 

@@ -261,7 +261,7 @@ function refusedUpdate(operation: Operation<'update'>, present: Row | undefined)
   const reason =
     ifVersion !== undefined && present[1] !== String(ifVersion)
       ? 'version condition not met'
-      : 'the result of the arithmetic cannot be stored exactly'
+      : 'the arithmetic has no result that can be stored exactly'
   return { index, message: `${prefix}: record [${id}]: ${reason}` }
 }
 

@@ -149,10 +149,9 @@ export class Sessions {
         requireAccess(session.principal.scope, request.need)
         return await operation(session)
       } catch (error) {
-        // A refusal is only as good as the session it was based on.
-        const isStale =
-          error instanceof StaleError || (!session.guard.passed && !(await this.#holds(session)))
-        if (!isStale) throw error
+        if (!(await this.#isStale(session, error))) {
+          throw error instanceof StaleError ? error.cause : error
+        }
         this.#entries.delete(key)
         if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
       } finally {
@@ -174,9 +173,9 @@ export class Sessions {
       try {
         return await operation(session)
       } catch (error) {
-        const isStale =
-          error instanceof StaleError || (!session.guard.passed && !(await this.#holds(session)))
-        if (!isStale) throw error
+        if (!(await this.#isStale(session, error))) {
+          throw error instanceof StaleError ? error.cause : error
+        }
         this.#branches.delete(branchId)
         if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
       }
@@ -208,6 +207,13 @@ export class Sessions {
       this.#uses.restore(branchIds)
       throw error
     }
+  }
+
+  /** A refusal is only as good as the session it was based on, and so is a table that is not there. */
+  async #isStale(session: BranchSession, error: unknown): Promise<boolean> {
+    if (error instanceof StaleError && error.cause === undefined) return true
+    const isDoubtful = error instanceof StaleError || !session.guard.passed
+    return isDoubtful && !(await this.#holds(session))
   }
 
   /** Lets a request in: its key is valid and the branch is there. From memory, when known. */

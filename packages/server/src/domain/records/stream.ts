@@ -2,22 +2,25 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { runSteps } from '../../rows/run.js'
-import { type Batch, encodeSlice, FAULTS_LISTED_MAX } from './bulk.js'
+import type { Database } from '../../postgres/database.js'
+import { runReads, runSteps, StaleError } from '../../rows/run.js'
+import type { FileWriter } from '../files/file-input.js'
+import { encodeInput, FAULTS_LISTED_MAX } from './bulk.js'
 import { describeRefusal } from './failures.js'
-import { findAnswer, keepAnswer } from './idempotency.js'
-import { LineReader } from './line-reader.js'
-import type { RecordContext } from './records.js'
-import { openSink, type RowSink } from './row-sink.js'
-import type { Session, SessionTable } from './session.js'
+import { findAnswer, isKeyUsed, keepAnswer } from './idempotency.js'
+import { LineReader, type ParsedLine } from './line-reader.js'
+import { fileWriter, type RecordContext, storeFiles } from './records.js'
+import { openSink, rowsBefore } from './row-sink.js'
+import type { SessionRequest, Sessions, SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
 
-/** Rows that a partial import commits at a time. */
-const PARTIAL_BATCH_ROWS = 2000
+/** Lines that a partial import commits at a time, at the least. */
+const PARTIAL_BATCH_LINES = 2000
+/** Fewer, when they are as long as lines with files can be. */
+const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
 export interface StreamRequest {
   readonly source: Readable
-  readonly mode: 'atomic' | 'partial'
   readonly idempotencyKey: string | undefined
   /** The address, so that a key belongs to one request. */
   readonly url: string
@@ -51,47 +54,35 @@ interface NumberedRow extends RowInput {
   readonly line: number
 }
 
-/** Inserts a stream of records, one JSON object a line, in constant memory. */
+/** Inserts a stream of records, one JSON object a line, in constant memory: all of them or none. */
 export async function streamInsert(
   context: RecordContext & { readonly limits: Limits },
   request: StreamRequest,
 ): Promise<string> {
-  const table = context.session.table(context.tableName)
-  if (request.mode === 'partial') {
-    if (request.idempotencyKey !== undefined) {
-      throw new AppError(
-        'invalid_request',
-        'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
-      )
-    }
-    await context.sessions.writable(context.session, table)
-    return insertPartially(context, table, request)
-  }
-  await context.sessions.writable(context.session, table)
-  return insertAtomically(context, table, request)
-}
-
-async function insertAtomically(
-  context: RecordContext & { readonly limits: Limits },
-  table: SessionTable,
-  request: StreamRequest,
-): Promise<string> {
   const { database, session, limits } = context
+  const { source, idempotencyKey } = request
+  const table = session.table(context.tableName)
+  if (source.readableDidRead) {
+    // What was read of a stream cannot be read again.
+    throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
+  }
   const hash = createHash('sha256').update(request.url)
-  const idempotent = () => ({ key: request.idempotencyKey, content: [hash.copy().digest()] })
-  const lines = new LineReader(request.source, {
+  const lines = new LineReader(source, {
     lineBytesMax: lineBytesMax(table, limits),
     onChunk: (chunk) => hash.update(chunk),
   })
-  if (request.idempotencyKey !== undefined) {
-    const isKnown = await isKeyKnown(context, request)
-    if (isKnown) {
-      await lines.drain()
-      const known = await findAnswer(database, session, idempotent())
-      if (known !== undefined) return known
-    }
+  const idempotent = () => ({ key: idempotencyKey, content: [hash.copy().digest()] })
+  /** The answer to the same request, which is only known to be the same at its end. */
+  const findEarlierAnswer = async () => {
+    if (!(await isKeyUsed(context, idempotencyKey))) return undefined
+    await lines.drain()
+    return findAnswer(context, idempotent())
   }
+  const known = await findEarlierAnswer()
+  if (known !== undefined) return known
+  await context.sessions.writable(session, table)
   const tally = new Tally()
+  const numbers = new LineNumbers()
   try {
     return await runSteps(
       database,
@@ -104,20 +95,23 @@ async function insertAtomically(
           isOpen = false
         }
         try {
-          for await (const rows of readRows(lines, {
-            session: context.session,
-            table,
-            tally,
-            mode: request.mode,
-          })) {
-            if (tally.failed > 0) await close()
-            else await add(sink, rows)
+          for await (const parsed of lines.batches()) {
+            const files = fileWriter(session, table)
+            const rows = encodeLines(table, parsed, { tally, files })
+            if (tally.failed > 0) {
+              await close()
+              continue
+            }
+            await storeFiles(session, files)
+            numbers.add(rows)
+            await sink.add(rows)
+            tally.inserted += rows.length
           }
           if (tally.failed > 0) throw streamFailed(tally)
           isOpen = false
           await sink.end()
           const answer = tally.toJson()
-          await transaction.run(keepAnswer(session, idempotent(), answer))
+          await keepAnswer(transaction, session, { ...idempotent(), answer })
           return answer
         } finally {
           await close()
@@ -127,71 +121,129 @@ async function insertAtomically(
       { isLong: true, isOnce: true },
     )
   } catch (error) {
-    throw toStreamError(error, table, tally)
-  }
-
-  async function add(sink: RowSink, rows: readonly NumberedRow[]): Promise<void> {
-    await sink.add(rows)
-    tally.inserted += rows.length
-  }
-}
-
-/** Whether an answer is kept under the key at all, whatever the request was. */
-async function isKeyKnown(
-  { database, session }: RecordContext,
-  { idempotencyKey }: StreamRequest,
-): Promise<boolean> {
-  try {
-    const answer = await findAnswer(database, session, { key: idempotencyKey, content: [] })
-    return answer !== undefined
-  } catch (error) {
-    if (error instanceof AppError && error.code === 'idempotency_mismatch') return true
-    throw error
+    // A client that went away needs no answer.
+    if (error instanceof StaleError || source.readableAborted) throw error
+    const answer = await findEarlierAnswer()
+    if (answer !== undefined) return answer
+    const refusal = describeRefusal(error, [table.codec])
+    if (refusal === undefined) throw error
+    tally.refuse(
+      numbers.lineAfter(rowsBefore(error) ?? tally.inserted),
+      `invalid record: ${refusal}`,
+    )
+    throw streamFailed(tally)
   }
 }
 
-/** PostgreSQL says in which line of the copy it met a value that is taken. */
-function toStreamError(error: unknown, table: SessionTable, tally: Tally): unknown {
-  const refusal = describeRefusal(error, [table.codec])
-  if (refusal === undefined) return error
-  const { where } = error as { where?: string }
-  const line = Number(/, line (\d+)/.exec(where ?? '')?.[1] ?? tally.inserted + 1)
-  tally.refuse(line, `invalid record: ${refusal}`)
-  return streamFailed(tally)
+/** Where rows stood in the stream: their count and their line differ by the blank lines before. */
+class LineNumbers {
+  readonly #starts: { rows: number; line: number }[] = []
+  #rows = 0
+  #next = -1
+
+  add(rows: readonly NumberedRow[]): void {
+    for (const { line } of rows) {
+      if (line !== this.#next) this.#starts.push({ rows: this.#rows, line })
+      this.#rows++
+      this.#next = line + 1
+    }
+  }
+
+  /** The line of the row that so many rows come before. */
+  lineAfter(rows: number): number {
+    const start = this.#starts.findLast((candidate) => candidate.rows <= rows)
+    return start === undefined ? 1 : start.line + rows - start.rows
+  }
 }
 
-async function insertPartially(
-  context: RecordContext & { readonly limits: Limits },
-  table: SessionTable,
+export interface PartialContext {
+  readonly database: Database
+  readonly sessions: Sessions
+  readonly limits: Limits
+  readonly session: SessionRequest
+  readonly tableName: string
+}
+
+/**
+ * Inserts those lines of a stream that can be, some at a time. The branch may change between; each
+ * batch goes to what it is by then.
+ */
+export async function streamPartially(
+  context: PartialContext,
   request: StreamRequest,
 ): Promise<string> {
-  const tally = new Tally()
-  const lines = new LineReader(request.source, {
-    lineBytesMax: lineBytesMax(table, context.limits),
+  const { sessions, limits, tableName } = context
+  const lineBytes = await sessions.run(context.session, async (session) => {
+    const table = session.table(tableName)
+    if (request.idempotencyKey !== undefined) {
+      throw new AppError(
+        'invalid_request',
+        'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
+      )
+    }
+    return lineBytesMax(table, limits)
   })
-  let waiting: NumberedRow[] = []
-  for await (const rows of readRows(lines, {
-    session: context.session,
-    table,
-    tally,
-    mode: request.mode,
-  })) {
-    waiting.push(...rows)
-    if (waiting.length < PARTIAL_BATCH_ROWS) continue
-    await insertWhatFits(context, table, { rows: waiting, tally })
+  const tally = new Tally()
+  let waiting: ParsedLine[] = []
+  let waitingBytes = 0
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytes,
+    onChunk: (chunk) => {
+      waitingBytes += chunk.length
+    },
+  })
+  for await (const parsed of lines.batches()) {
+    waiting = waiting.concat(parsed)
+    if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
+    await insertLines(context, waiting, tally)
+    waitingBytes = 0
     waiting = []
   }
-  await insertWhatFits(context, table, { rows: waiting, tally })
+  if (waiting.length > 0) await insertLines(context, waiting, tally)
   return tally.toJson()
+}
+
+async function insertLines(
+  { database, sessions, session: sessionRequest, tableName }: PartialContext,
+  lines: readonly ParsedLine[],
+  tally: Tally,
+): Promise<void> {
+  let pending = lines
+  await sessions.run(sessionRequest, async (session) => {
+    const table = session.table(tableName)
+    await sessions.writable(session, table)
+    // Lines that are refused are not looked at again, so it must not be by an outdated schema.
+    await runReads(database, session.guard, [])
+    const context = { database, sessions, session, tableName, columns: undefined }
+    const files = fileWriter(session, table)
+    const rows = encodeLines(table, pending, { tally, files })
+    const left = new Set(rows.map((row) => row.line))
+    try {
+      await storeFiles(session, files)
+      await insertWhatFits(context, table, {
+        rows,
+        tally,
+        onSettled: (settled) => {
+          for (const { line } of settled) left.delete(line)
+        },
+      })
+    } finally {
+      pending = pending.filter(({ line }) => left.has(line))
+    }
+  })
 }
 
 /** Halves a batch that is refused until the rows at fault stand alone. */
 async function insertWhatFits(
   context: RecordContext,
   table: SessionTable,
-  options: { rows: readonly NumberedRow[]; tally: Tally },
+  options: {
+    rows: readonly NumberedRow[]
+    tally: Tally
+    onSettled(rows: readonly NumberedRow[]): void
+  },
 ): Promise<void> {
-  const { rows, tally } = options
+  const { rows, tally, onSettled } = options
   const [first] = rows
   if (first === undefined) return
   const { database, session } = context
@@ -202,51 +254,34 @@ async function insertWhatFits(
       await sink.end()
     })
     tally.inserted += rows.length
+    onSettled(rows)
   } catch (error) {
     const refusal = describeRefusal(error, [table.codec])
     if (refusal === undefined) throw error
     if (rows.length === 1) {
       tally.refuse(first.line, `invalid record: ${refusal}`)
+      onSettled(rows)
       return
     }
     const middle = Math.ceil(rows.length / 2)
-    await insertWhatFits(context, table, { rows: rows.slice(0, middle), tally })
-    await insertWhatFits(context, table, { rows: rows.slice(middle), tally })
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(0, middle) })
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(middle) })
   }
 }
 
-/** Parses and checks lines; those that are refused are counted and left out. */
-async function* readRows(
-  lines: LineReader,
-  options: {
-    session: Session
-    table: SessionTable
-    tally: Tally
-    mode: StreamRequest['mode']
-  },
-): AsyncGenerator<NumberedRow[]> {
-  const { session, table, tally } = options
-  for await (const parsed of lines.batches()) {
-    const records: unknown[] = []
-    const numbers: number[] = []
-    for (const { line, value, fault } of parsed) {
-      if (fault !== undefined) {
-        tally.refuse(line, fault)
-        continue
-      }
-      records.push(value)
-      numbers.push(line)
-    }
-    const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-    const files = table.codec.fileColumns.length === 0 ? undefined : session.files.writer()
-    const rows = encodeSlice(table, records, batch, files)
-    const isKept = tally.failed === 0 || options.mode === 'partial'
-    if (files !== undefined && isKept) await session.files.store(files.pending)
-    for (const { index, message } of batch.faults) tally.refuse(numbers[index] ?? 0, message)
-    const faulty = new Set(batch.faults.map((fault) => fault.index))
-    const valid = numbers.filter((_, index) => !faulty.has(index))
-    yield rows.map((row, index) => ({ ...row, line: valid[index] ?? 0 }))
-  }
+/** Checks lines; those that are refused are counted and left out. */
+function encodeLines(
+  table: SessionTable,
+  lines: readonly ParsedLine[],
+  { tally, files }: { tally: Tally; files: FileWriter | undefined },
+): NumberedRow[] {
+  const now = new Date().toISOString()
+  return lines.flatMap(({ line, value, fault }) => {
+    const row = fault ?? encodeInput(table.codec, value, now, files)
+    if (typeof row !== 'string') return [{ ...row, line }]
+    tally.refuse(line, row)
+    return []
+  })
 }
 
 /** JSON writes a character with up to six; a line may be that much longer than its record. */

@@ -2,6 +2,7 @@ import type { FaultEntry } from '@offshoot/contract/errors'
 import { Fault } from '../../rows/columns/fault.js'
 import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encoder.js'
 import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
+import { linkedTables } from '../../rows/read-plan.js'
 import { newRecordId } from '../ids.js'
 import type { CompiledRead, Session, SessionTable } from './session.js'
 
@@ -242,21 +243,36 @@ export interface OperationGroup {
  * Groups operations so that few statements do the work of many, with the same outcome as running
  * them one after the other: operations on different records commute, those on the same record stay in
  * order, in different waves. Unique columns couple the records of a table, so there the order is kept
- * as it is and only neighbours of one kind come together.
+ * as it is and only neighbours of one kind come together. Links lead to other records, so what is
+ * read through them stays between the writes to those tables that come before and after it.
  */
 export function groupOperations(operations: readonly PlannedOperation[]): OperationGroup[] {
-  const tables = new Map<SessionTable, TableSchedule>()
+  const tables = new Map<number, TableSchedule>()
+  const scheduleOf = (tableId: number): TableSchedule => {
+    let schedule = tables.get(tableId)
+    if (schedule === undefined) {
+      schedule = {
+        nextWaves: new Map(),
+        last: undefined,
+        afterWrites: 0,
+        afterLinks: 0,
+        open: new Map(),
+      }
+      tables.set(tableId, schedule)
+    }
+    return schedule
+  }
   const groups: OperationGroup[] = []
   for (const operation of operations) {
-    const { table, id } = operation
-    let schedule = tables.get(table)
-    if (schedule === undefined) {
-      schedule = { nextWaves: new Map(), last: undefined, open: new Map() }
-      tables.set(table, schedule)
-    }
+    const { table, id, read } = operation
+    const schedule = scheduleOf(table.codec.table.id)
+    const linked = read === undefined ? [] : linkedTables(read.plan).map(scheduleOf)
     const form = formOf(operation)
     const alone = isAlone(operation)
+    const writes = operation.kind !== 'get'
     let wave = schedule.nextWaves.get(id) ?? 0
+    if (writes) wave = Math.max(wave, schedule.afterLinks)
+    for (const target of linked) wave = Math.max(wave, target.afterWrites)
     if (table.uniqueColumns.length > 0) {
       const { last } = schedule
       if (last !== undefined) {
@@ -266,6 +282,8 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
       schedule.last = { wave, form }
     }
     schedule.nextWaves.set(id, wave + 1)
+    if (writes) schedule.afterWrites = Math.max(schedule.afterWrites, wave + 1)
+    for (const target of linked) target.afterLinks = Math.max(target.afterLinks, wave + 1)
     const key = `${wave} ${form}`
     const group = alone ? undefined : schedule.open.get(key)
     if (group !== undefined) {
@@ -284,6 +302,10 @@ interface TableSchedule {
   /** By record id: the first wave that may touch the record again. */
   readonly nextWaves: Map<string, number>
   last: { wave: number; form: string } | undefined
+  /** The first wave behind every write to the table so far. */
+  afterWrites: number
+  /** The first wave behind everything that is read of the table through links so far. */
+  afterLinks: number
   /** Groups that can take more, by wave and form. */
   readonly open: Map<string, OperationGroup>
 }
@@ -304,8 +326,13 @@ function formOf(operation: PlannedOperation): string {
 
 /** Arithmetic, upserts, and changes of unique columns have a statement for each record. */
 function isAlone(operation: PlannedOperation): boolean {
+  const { table } = operation
+  // Whether an inherited value is still there is asked after the statement, for all of its rows.
+  if (operation.kind === 'insert') {
+    return !operation.createOnly && table.isInherited && table.uniqueColumns.length > 0
+  }
   if (operation.kind !== 'update') return false
-  const { update, whole, table } = operation
+  const { update, whole } = operation
   if (update.arithmetic.length > 0 || whole !== undefined) return true
   return update.columns.some((column) => table.uniqueColumns.includes(column))
 }

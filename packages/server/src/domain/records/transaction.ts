@@ -1,16 +1,10 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
-import { constraintOf } from '../../postgres/failures.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSteps, runWrites } from '../../rows/run.js'
 import { brokenRule, describeRefusal } from './failures.js'
-import {
-  findAnswer,
-  IDEMPOTENCY_CONSTRAINT,
-  type IdempotentRequest,
-  keepAnswer,
-} from './idempotency.js'
+import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { loadContents } from './records.js'
 import { prepareGroup } from './run-operations.js'
 import type { Session, Sessions } from './session.js'
@@ -28,19 +22,12 @@ export interface TransactionContext {
   readonly limits: Limits
 }
 
-/** What went wrong while running; the transaction is rolled back. */
-class RunFault extends Error {
-  constructor(readonly fault: FaultEntry) {
-    super(fault.message)
-  }
-}
-
 /** Runs all operations or none. */
 export async function runOperations(
   context: TransactionContext,
   request: { operations: readonly unknown[]; idempotent: IdempotentRequest },
 ): Promise<string> {
-  const { database, session, limits } = context
+  const { session, limits } = context
   const { operations, idempotent } = request
   if (operations.length > limits.transactionOperationsMax) {
     throw new AppError(
@@ -48,20 +35,12 @@ export async function runOperations(
       `a transaction can have at most ${limits.transactionOperationsMax} operations, got ${operations.length}`,
     )
   }
-  const known = await findAnswer(database, session, idempotent)
-  if (known !== undefined) return known
-  const { planned, faults } = planOperations(session, operations)
-  if (faults.length > 0) throw transactionFailed(faults)
-  await requireHeaps(context, planned)
-  try {
-    return await run(context, { planned, idempotent })
-  } catch (error) {
-    if (constraintOf(error) === IDEMPOTENCY_CONSTRAINT) {
-      const answer = await findAnswer(database, session, idempotent)
-      if (answer !== undefined) return answer
-    }
-    throw error instanceof RunFault ? transactionFailed([error.fault]) : error
-  }
+  return answerOnce(context, idempotent, async () => {
+    const { planned, faults } = planOperations(session, operations)
+    if (faults.length > 0) throw transactionFailed(faults)
+    await requireHeaps(context, planned)
+    return run(context, { planned, idempotent })
+  })
 }
 
 /** Tables that are written need a heap; it may have to be made first. */
@@ -91,9 +70,8 @@ async function run(
       isStepwise: false,
     })
   } catch (error) {
-    const isRefused =
-      error instanceof RunFault || describeRefusal(error, codecsOf(planned)) !== undefined
-    if (!isRefused || constraintOf(error) === IDEMPOTENCY_CONSTRAINT) throw error
+    const isRefused = error instanceof AppError && error.code === 'transaction_failed'
+    if (!isRefused && describeRefusal(error, codecsOf(planned)) === undefined) throw error
     const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
     return runGroups(context, { ...request, groups, isStepwise: true })
   }
@@ -116,8 +94,7 @@ async function runGroups(
   const results = new Array<string>(request.planned.length).fill('')
   const finish = async (transaction: OpenTransaction): Promise<string> => {
     const answer = `{"results":[${results.join(',')}]}`
-    const keep = keepAnswer(session, idempotent, answer)
-    if (keep.length > 0) await transaction.run(keep)
+    await keepAnswer(transaction, session, { ...idempotent, answer })
     return answer
   }
   if (isStepwise) {
@@ -128,7 +105,7 @@ async function runGroups(
         })
         await loadGroupContents(session, group, { calls, rows })
         const fault = settle(rows, results)
-        if (fault !== undefined) throw new RunFault(fault)
+        if (fault !== undefined) throw transactionFailed([fault])
       }
       return finish(transaction)
     })
@@ -142,7 +119,7 @@ async function runGroups(
         const own = rows.slice(position, position + calls.length)
         await loadGroupContents(session, group, { calls, rows: own })
         const fault = settle(own, results)
-        if (fault !== undefined) throw new RunFault(fault)
+        if (fault !== undefined) throw transactionFailed([fault])
         position += calls.length
       }
       return finish(transaction)
@@ -163,8 +140,8 @@ async function runGets(
   }))
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
-  if (calls.length === 0) return '{"results":[]}'
-  const runAll = calls.length === 1 ? runReads : runWrites
+  // Without any, the guard alone is asked.
+  const runAll = calls.length <= 1 ? runReads : runWrites
   const rows = await runAll(database, session.guard, calls)
   let position = 0
   for (const { group, calls: own, settle } of runs) {
@@ -196,7 +173,7 @@ function toRunFault(error: unknown, group: OperationGroup): unknown {
   if (refusal === undefined || operation === undefined) return error
   const rule = brokenRule(error, codecs)
   const table = rule?.codec.table.name ?? operation.table.codec.table.name
-  return new RunFault({ index: operation.index, message: `table [${table}]: ${refusal}` })
+  return transactionFailed([{ index: operation.index, message: `table [${table}]: ${refusal}` }])
 }
 
 function codecsOf(operations: readonly PlannedOperation[]) {
@@ -204,6 +181,7 @@ function codecsOf(operations: readonly PlannedOperation[]) {
 }
 
 function transactionFailed(errors: readonly FaultEntry[]): AppError {
-  const count = errors.length === 1 ? '1 operation' : `${errors.length} operations`
+  const failed = new Set(errors.map((error) => error.index)).size
+  const count = failed === 1 ? '1 operation' : `${failed} operations`
   return new AppError('transaction_failed', `${count} failed; nothing was applied`, { errors })
 }

@@ -88,22 +88,22 @@ export function updateCall(
   return { statement: statements.update(columns), values: arrays(session, rows, columns.length) }
 }
 
-/** One row with any kind of change. */
+/** One row with any kind of change. The guard is built in. */
 export function updateOneCall(
   session: BranchSession,
   statements: TableStatements,
   row: { id: string; ifVersion?: number | undefined; update: EncodedUpdate },
 ): Call {
   const { id, ifVersion, update } = row
-  const input = { id, ifVersion, values: update.values }
-  if (update.arithmetic.length === 0) {
-    return updateCall(session, statements, [input], update.columns)
-  }
   return {
     statement: statements.updateOne(update.columns, update.arithmetic),
     values: [
-      ...arrays(session, [input], update.columns.length),
+      String(session.guard.layout.epoch),
+      id,
+      ifVersion === undefined ? null : String(ifVersion),
+      ...update.values,
       ...update.arithmetic.map((term) => term.operand),
+      ...guardValues(session.guard),
     ],
   }
 }

@@ -21,7 +21,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemas } from './compare-schemas.js'
 import { dryRunOptions } from './edit-options.js'
-import { editSchema } from './edit-schema.js'
+import { editSchema, type PlanEdits } from './edit-schema.js'
 import { planPush } from './plan-push.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
 import { type BranchHead, findHead, listMigrations, type MigrationRow } from './queries.js'
@@ -39,62 +39,71 @@ export interface EditContext {
 /** Applies operations as one migration. */
 export function applySchemaOperations(
   database: Database,
-  { access, limits }: EditContext,
+  context: EditContext,
   operations: readonly SchemaOperation[],
 ): Promise<SchemaUpdate> {
-  return editSchema(database, access, {
-    plan: async () => [{ operations: [...operations] }],
-    limits,
-  })
+  return editDirectly(database, context, async () => [{ operations: [...operations] }])
 }
 
 export function updateSchema(
   database: Database,
-  { access, limits }: EditContext,
+  context: EditContext,
   { parentID, operations }: UpdateSchema,
 ): Promise<SchemaUpdate> {
-  return editSchema(database, access, {
-    limits,
-    plan: async (head) => {
-      if (parentID !== undefined && parentID !== head.lastMigrationId) {
-        throw new AppError(
-          'conflict',
-          `migration [${parentID}]: is not the newest of the branch; that is [${head.lastMigrationId}]`,
-        )
-      }
-      return [{ operations }]
-    },
+  return editDirectly(database, context, async (head) => {
+    if (parentID !== undefined && parentID !== head.lastMigrationId) {
+      throw new AppError(
+        'conflict',
+        `migration [${parentID}]: is not the newest of the branch; that is [${head.lastMigrationId}]`,
+      )
+    }
+    return [{ operations }]
   })
 }
 
 /** Replaces the column list of a table. */
 export function replaceColumns(
   database: Database,
-  { access, limits }: EditContext,
+  context: EditContext,
   options: { tableName: string; columns: readonly Column[] },
 ): Promise<SchemaUpdate> {
-  return editSchema(database, access, {
-    limits,
-    plan: async (head) => [
-      { operations: setColumns(publicTable(head.schema, options.tableName), options.columns) },
-    ],
-  })
+  return editDirectly(database, context, async (head) => [
+    { operations: setColumns(publicTable(head.schema, options.tableName), options.columns) },
+  ])
 }
 
 export function pushMigrations(
   database: Database,
-  { access, limits }: EditContext,
+  context: EditContext,
   { migrations }: PushMigrations,
+): Promise<SchemaUpdate> {
+  return editDirectly(database, context, async (head, transaction) => {
+    const history = await listMigrations(transaction, {
+      databaseId: context.access.databaseId,
+      fromId: head.lastMigrationId,
+      limit: HISTORY_MAX,
+    })
+    return planPush({ head: head.lastMigrationId, history, migrations })
+  })
+}
+
+/** Edits that a request asks for itself. What comes by a merge is free to enter a protected branch. */
+function editDirectly(
+  database: Database,
+  { access, limits }: EditContext,
+  plan: PlanEdits,
 ): Promise<SchemaUpdate> {
   return editSchema(database, access, {
     limits,
     plan: async (head, transaction) => {
-      const history = await listMigrations(transaction, {
-        databaseId: access.databaseId,
-        fromId: head.lastMigrationId,
-        limit: HISTORY_MAX,
-      })
-      return planPush({ head: head.lastMigrationId, history, migrations })
+      if (head.isProtected) {
+        throw new AppError(
+          'protected_branch',
+          `branch [${access.branchName}]: is protected and its schema cannot be edited directly; ` +
+            'merge a branch into it, or take the protection off first',
+        )
+      }
+      return plan(head, transaction)
     },
   })
 }

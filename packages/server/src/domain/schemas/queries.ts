@@ -9,6 +9,7 @@ export interface BranchHead {
   readonly schema: StoredSchema
   readonly lastMigrationId: string
   readonly parentMigrationId: string | null
+  readonly isProtected: boolean
 }
 
 export async function findHead(
@@ -17,7 +18,8 @@ export async function findHead(
 ): Promise<BranchHead | undefined> {
   const [head] = await database.query<BranchHead>(sql`
     select b.id as "branchId", b.schema_id as "schemaId", s.document as schema,
-      b.last_migration_id as "lastMigrationId", m.parent_id as "parentMigrationId"
+      b.last_migration_id as "lastMigrationId", m.parent_id as "parentMigrationId",
+      b.protected as "isProtected"
     from offshoot.branches b
     join offshoot.schemas s on s.id = b.schema_id
     join offshoot.migrations m on m.database_id = b.database_id and m.id = b.last_migration_id

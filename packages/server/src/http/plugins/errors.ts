@@ -70,6 +70,10 @@ function toKnownError(error: FastifyError): AppError | undefined {
       describeValidation(error.validation, error.validationContext),
     )
   }
+  // Nothing here goes deep but what a request nests.
+  if (error instanceof RangeError && error.message.startsWith('Maximum call stack')) {
+    return new AppError('invalid_request', 'body: is nested too deeply')
+  }
   const fastify = FASTIFY_CODES[error.code]
   if (fastify !== undefined) return new AppError(...fastify)
   // What else cannot be read of a request, as when the caller hangs up in the middle.

@@ -3,6 +3,7 @@ import {
   BranchListSchema,
   BranchMetadataSchema,
   BranchParamsSchema,
+  BranchRulesSchema,
   CreateBranchQuerySchema,
   CreateBranchSchema,
   CreatedBranchSchema,
@@ -12,15 +13,20 @@ import {
   GitMappingWarningSchema,
   ResolveBranchQuerySchema,
   ResolvedBranchSchema,
+  UpdateBranchSchema,
 } from '@offshoot/contract/branches'
 import {
   DatabaseSettingsSchema,
   StatusSchema,
   UpdateDatabaseSettingsSchema,
 } from '@offshoot/contract/databases'
+import { AppError } from '@offshoot/contract/errors'
 import { DatabaseNameSchema } from '@offshoot/contract/names'
+import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import { readBranchRules, writeBranchRules } from '../../domain/branches/branch-rules.js'
 import { createBranch } from '../../domain/branches/create-branch.js'
+import { resolveOrCreate } from '../../domain/branches/create-git-branch.js'
 import {
   readGitMapping,
   removeGitBranch,
@@ -32,6 +38,7 @@ import {
   readBranches,
   readMetadata,
   removeBranch,
+  updateBranch,
   writeMetadata,
 } from '../../domain/branches/operations.js'
 import { readSettings, updateSettings } from '../../domain/databases/operations.js'
@@ -40,10 +47,11 @@ import { Empty, refusals } from '../responses.js'
 import type { Services } from '../services.js'
 
 /**
- * GET    /db/:databaseBranch                  PUT, DELETE
+ * GET    /db/:databaseBranch                  PUT, PATCH, DELETE
  * GET    /db/:databaseBranch/metadata         PUT
  * GET    /dbs/:databaseName
  * GET    /dbs/:databaseName/settings          PATCH
+ * GET    /dbs/:databaseName/branchRules       PUT
  * GET    /dbs/:databaseName/gitBranches       POST, DELETE
  * GET    /dbs/:databaseName/resolveBranch
  */
@@ -81,17 +89,29 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       },
       async (request, reply) => {
         const { databaseName, branchName } = splitDatabaseBranch(request.params.databaseBranch)
-        const { from, metadata, data } = request.body ?? {}
+        const { from } = request.query
         const access = await databaseOf(request, databaseName, 'write')
         const created = await createBranch(database, access, {
           name: branchName,
-          from: request.query.from ?? from,
-          metadata: metadata ?? {},
-          // The service that the dialect comes from started branches without rows.
-          data: data ?? !request.isDialect,
+          wishes: from === undefined ? { ...request.body } : { ...request.body, from },
+          dataDefault: inheritsRows(request),
         })
         return reply.code(201).header('location', `/db/${databaseName}:${branchName}`).send(created)
       },
+    )
+
+    app.patch(
+      '/db/:databaseBranch',
+      {
+        schema: {
+          tags,
+          summary: 'Change when a branch expires and whether it is protected',
+          params,
+          body: UpdateBranchSchema,
+          response: { 200: Type.Ref('Branch#'), ...refusals(404) },
+        },
+      },
+      async (request) => updateBranch(database, await branchOf(request, 'write'), request.body),
     )
 
     app.delete(
@@ -184,6 +204,37 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       },
     )
 
+    app.get(
+      '/dbs/:databaseName/branchRules',
+      {
+        schema: {
+          tags,
+          summary: 'Read the rules for new branches of a database',
+          params: databaseParams,
+          response: { 200: BranchRulesSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        readBranchRules(database, await databaseOf(request, request.params.databaseName, 'read')),
+    )
+
+    app.put(
+      '/dbs/:databaseName/branchRules',
+      {
+        schema: {
+          tags,
+          summary: 'Replace the rules for new branches of a database',
+          params: databaseParams,
+          body: BranchRulesSchema,
+          response: { 200: BranchRulesSchema, ...refusals(404) },
+        },
+      },
+      async (request) => {
+        const access = await databaseOf(request, request.params.databaseName, 'write')
+        return writeBranchRules(database, access, request.body.rules)
+      },
+    )
+
     const gitTags = ['Git mapping']
 
     app.get(
@@ -252,16 +303,28 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           summary: 'Find the branch that belongs to a git branch',
           params: databaseParams,
           querystring: ResolveBranchQuerySchema,
-          response: { 200: ResolvedBranchSchema, ...refusals(404) },
+          response: { 200: ResolvedBranchSchema, ...refusals(404, 422) },
         },
       },
       async (request) => {
-        const access = await databaseOf(request, request.params.databaseName, 'read')
-        return resolveGitBranch(database, access, {
-          gitBranch: request.query.gitBranch,
-          fallbackBranch: request.query.fallbackBranch,
-        })
+        const { gitBranch, fallbackBranch, create = false } = request.query
+        const { databaseName } = request.params
+        const access = await databaseOf(request, databaseName, create ? 'write' : 'read')
+        if (!create) return resolveGitBranch(database, access, { gitBranch, fallbackBranch })
+        if (gitBranch === undefined) {
+          throw new AppError(
+            'invalid_request',
+            'query: parameter [create]: needs the parameter [gitBranch]',
+          )
+        }
+        const dataDefault = inheritsRows(request)
+        return resolveOrCreate(database, access, { gitBranch, fallbackBranch, dataDefault })
       },
     )
   }
+}
+
+/** The service that the dialect comes from started branches without rows. */
+function inheritsRows(request: FastifyRequest): boolean {
+  return !request.isDialect
 }

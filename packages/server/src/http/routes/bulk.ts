@@ -2,8 +2,9 @@ import type { Readable } from 'node:stream'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
+import type { FastifyRequest } from 'fastify'
 import { bulkInsert } from '../../domain/records/bulk.js'
-import { streamInsert } from '../../domain/records/stream.js'
+import { streamInsert, streamPartially } from '../../domain/records/stream.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
@@ -11,10 +12,49 @@ import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
 
+type BulkRequest = FastifyRequest<{
+  Params: { databaseBranch: string; tableName: string }
+  Querystring: { columns?: string | string[]; mode?: 'atomic' | 'partial' }
+}>
+
 /**
  * POST   /db/:databaseBranch/tables/:tableName/bulk        a JSON body, or application/x-ndjson
  */
 export function bulkRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
+  const insertBody = (request: BulkRequest, body: Buffer): Promise<string> =>
+    sessions.run(sessionRequest(request, 'write'), (session) => {
+      const { tableName } = request.params
+      const columns = readColumns(request.query.columns)
+      const idempotent = { key: idempotencyKey(request), content: [request.url, body] }
+      return bulkInsert(
+        { database, sessions, session, tableName, columns, limits },
+        { body, idempotent },
+      )
+    })
+
+  const insertStream = async (request: BulkRequest, source: Readable): Promise<string> => {
+    const { tableName } = request.params
+    const { url } = request
+    const session = sessionRequest(request, 'write')
+    try {
+      const key = await sessions.run(session, async () => idempotencyKey(request))
+      return request.query.mode === 'partial'
+        ? await streamPartially(
+            { database, sessions, session, tableName, limits },
+            { source, idempotencyKey: key, url },
+          )
+        : await sessions.run(session, (session) =>
+            streamInsert(
+              { database, sessions, session, tableName, columns: undefined, limits },
+              { source, idempotencyKey: key, url },
+            ),
+          )
+    } finally {
+      // Whatever a refusal has left unread must go, or the connection is of no use any more.
+      source.resume()
+    }
+  }
+
   return async (app) => {
     // Bodies are taken as bytes: they are parsed in slices, while rows are on their way already.
     app.removeAllContentTypeParsers()
@@ -31,6 +71,7 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
         schema: {
           tags: ['Records'],
           summary: 'Insert many records',
+          consumes: ['application/json', 'application/x-ndjson'],
           description:
             'All or none. `application/x-ndjson` takes any number of records, one a line, and ' +
             'answers with counts; `mode=partial` keeps the valid lines. `Idempotency-Key` makes ' +
@@ -42,25 +83,11 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
         config: { documentedBody: BulkInsertSchema },
       },
       async (request, reply) => {
-        const { tableName } = request.params
-        const { mode = 'atomic' } = request.query
-        const columns = readColumns(request.query.columns)
-        const key = idempotencyKey(request)
         const { body } = request as { body: Buffer | Readable | undefined }
-        const answer = await sessions.run(sessionRequest(request, 'write'), (session) => {
-          const context = { database, sessions, session, tableName, columns, limits }
-          return body === undefined || Buffer.isBuffer(body)
-            ? bulkInsert(context, {
-                body: body ?? Buffer.alloc(0),
-                idempotent: { key, content: [request.url, body ?? ''] },
-              })
-            : streamInsert(context, {
-                source: body,
-                mode,
-                idempotencyKey: key,
-                url: request.url,
-              })
-        })
+        const answer =
+          body === undefined || Buffer.isBuffer(body)
+            ? await insertBody(request, body ?? Buffer.alloc(0))
+            : await insertStream(request, body)
         return sendJson(reply, answer)
       },
     )

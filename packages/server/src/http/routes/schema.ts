@@ -70,7 +70,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           tags,
           summary: 'Create a table',
           params: TableParamsSchema,
-          response: { 201: CreatedTableSchema, ...refusals(404, 422) },
+          response: { 201: CreatedTableSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request, reply) => {
@@ -93,7 +93,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Rename a table',
           params: TableParamsSchema,
           body: RenameTableSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) => {
@@ -109,7 +109,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           tags,
           summary: 'Delete a table',
           params: TableParamsSchema,
-          response: { 200: DeletedTableSchema, ...refusals(404) },
+          response: { 200: DeletedTableSchema, ...refusals(404, 409) },
         },
       },
       async (request) => {
@@ -180,7 +180,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Add a column',
           params: TableParamsSchema,
           body: Type.Unsafe<Column>(Type.Ref('Column#')),
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) => {
@@ -210,7 +210,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Rename a column',
           params: ColumnParamsSchema,
           body: RenameColumnSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) => {
@@ -227,7 +227,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           tags,
           summary: 'Delete a column',
           params: ColumnParamsSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404) },
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409) },
         },
       },
       async (request) => {
@@ -299,7 +299,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Apply edits as one migration',
           params,
           body: ApplyEditsSchema,
-          response: { 200: SchemaUpdateSchema, ...refusals(404, 422) },
+          response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) => {

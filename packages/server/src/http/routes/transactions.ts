@@ -35,15 +35,15 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
       },
       async (request, reply) => {
         const { operations } = request.body
-        const key = idempotencyKey(request)
-        const content = key === undefined ? [] : [request.url, JSON.stringify(operations)]
         const need = operations.every(isGet) ? 'read' : 'write'
-        const answer = await sessions.run(sessionRequest(request, need), (session) =>
-          runOperations(
+        const answer = await sessions.run(sessionRequest(request, need), (session) => {
+          const key = idempotencyKey(request)
+          const content = key === undefined ? [] : [request.url, JSON.stringify(operations)]
+          return runOperations(
             { database, sessions, session, limits },
             { operations, idempotent: { key, content } },
-          ),
-        )
+          )
+        })
         return sendJson(reply, answer)
       },
     )

@@ -28,7 +28,7 @@ create table offshoot.branch_rules (
 create table offshoot.merges (
   first_branch_id text not null references offshoot.branches on delete cascade,
   second_branch_id text not null references offshoot.branches on delete cascade,
-  base_branch_id text not null references offshoot.branches,
+  base_branch_id text not null references offshoot.branches on delete cascade,
   merged_at timestamptz not null default now(),
   primary key (first_branch_id, second_branch_id)
 );

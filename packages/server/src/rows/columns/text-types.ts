@@ -15,6 +15,9 @@ const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings cannot hold them as they are.
 const NEEDS_JSON_ESCAPE = /["\\\u0000-\u001f]/
 
+/** UTF-8 needs at most this many bytes for what UTF-16 counts as one. */
+const BYTES_PER_LENGTH_MAX = 3
+
 /** Our TypeScript library setting is older than this method, which every supported Node.js has. */
 type WellFormed = string & { isWellFormed(): boolean }
 
@@ -41,12 +44,18 @@ function isLongerThan(text: string, charactersMax: number): boolean {
   return characters > charactersMax
 }
 
-function compileText(charactersMax: number): ValueCodec {
+/** An index takes no value beyond a third of a page, 2704 bytes with what is around it. */
+const UNIQUE_BYTES_MAX = 2600
+
+function compileText(charactersMax: number, bytesMax = Number.POSITIVE_INFINITY): ValueCodec {
   return {
     encode(value) {
       if (typeof value !== 'string') return expected('a string', value)
       if (isLongerThan(value, charactersMax)) {
         return new Fault(`is longer than ${charactersMax} characters`)
+      }
+      if (value.length * BYTES_PER_LENGTH_MAX > bytesMax && Buffer.byteLength(value) > bytesMax) {
+        return new Fault(`is longer than ${bytesMax} bytes, which is what a unique column can hold`)
       }
       return checkText(value) ?? value
     },
@@ -62,7 +71,8 @@ export const stringType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
   allows: { unique: true, notNull: true, defaultValue: true },
   select: selectItself,
-  compile: (_column, options) => compileText(options.limits.stringLengthMax),
+  compile: (column, options) =>
+    compileText(options.limits.stringLengthMax, column.unique ? UNIQUE_BYTES_MAX : undefined),
   parseDefault(text, column, options) {
     return parseTextDefault(text, stringType.compile(column, options))
   },

@@ -1,0 +1,445 @@
+import pg from 'pg'
+import { CONNECTIONS, createEnvironment, type Environment, headers } from './environment.js'
+import { inTurns, median, percentile, type Request, requestRate, timeMs } from './measure.js'
+import { type Figure, figure } from './report.js'
+
+/*
+ * What branching costs: against the same on less data, against the same with fewer branches, and
+ * against the same on a database that was never forked. Queries of pages are not measured, because
+ * there is no query endpoint yet.
+ */
+
+interface Sizes {
+  /** Rows in ten tables, of databases that are forked. */
+  readonly forked: readonly [number, number, number]
+  readonly forks: number
+  readonly templates: number
+  readonly branches: number
+  /** Rows of the table whose records are read and updated on a fork and on its source. */
+  readonly rows: number
+  /** Rows of the tables in which a few records are changed and merged. */
+  readonly merged: readonly [number, number]
+  readonly merges: number
+  /** Many and short, because what else the machine does comes and goes. */
+  readonly rounds: number
+  readonly durationMs: number
+}
+
+const FULL: Sizes = {
+  forked: [1000, 100_000, 1_000_000],
+  forks: 300,
+  templates: 3,
+  branches: 10_000,
+  rows: 1_000_000,
+  merged: [10_000, 1_000_000],
+  merges: 25,
+  rounds: 15,
+  durationMs: 1000,
+}
+
+/** The same on less, to see within seconds whether something is badly off. */
+const QUICK: Sizes = {
+  forked: [1000, 20_000, 100_000],
+  forks: 100,
+  templates: 1,
+  branches: 500,
+  rows: 100_000,
+  merged: [10_000, 100_000],
+  merges: 9,
+  rounds: 5,
+  durationMs: 300,
+}
+
+const FORK_TABLES = Array.from({ length: 10 }, (_, index) => `table${index}`)
+const BRANCHES_FEW = 10
+const LIVE_FORKS = 20
+const CHANGED_RECORDS = 100
+/** Requests under way while branches are made for a measurement. */
+const SETUP_CONNECTIONS = 4
+
+const COLUMNS = [
+  { name: 'name', type: 'string' },
+  { name: 'email', type: 'email' },
+  { name: 'age', type: 'int' },
+  { name: 'score', type: 'float' },
+  { name: 'active', type: 'bool' },
+  { name: 'seen', type: 'datetime' },
+]
+
+/** The values of row `n` in the order of the columns, and how they are stored elsewhere. */
+const VALUES = `'Name of person ' || n, 'person' || n || '@example.com', n % 90, n / 7.0, n % 2 = 0,
+  to_timestamp(1700000000 + n)`
+const PLAIN_COLUMNS = `id text collate "C" primary key, name text, email text, age bigint,
+  score double precision, active boolean, seen timestamptz`
+
+/** The id of row `n`: in order, as generated ids are. */
+const ROW_ID = `'rec_' || lpad(n::text, 20, '0')`
+const rowId = (number: number): string => `rec_${String(number).padStart(20, '0')}`
+
+export async function benchBranching({ quick }: { quick: boolean }): Promise<Figure[]> {
+  const sizes = quick ? QUICK : FULL
+  const environment = await createEnvironment()
+  try {
+    return [
+      ...(await benchForks(environment, sizes)),
+      ...(await benchManyBranches(environment, sizes)),
+      ...(await benchRecordsOfForks(environment, sizes)),
+      ...(await benchChanges(environment, sizes)),
+    ]
+  } finally {
+    await environment.close()
+  }
+}
+
+/** A database with as many rows in all its tables together, beside the API, which is faster. */
+async function createDatabase(
+  environment: Environment,
+  options: { name: string; tables: readonly string[]; rows: number },
+): Promise<void> {
+  const { name, tables, rows } = options
+  await environment.call('PUT', `/workspaces/${environment.workspace}/dbs/${name}`, {
+    region: 'local',
+  })
+  const operations = tables.flatMap((table) => [
+    { addTable: { table } },
+    ...COLUMNS.map((column) => ({ addColumn: { table, column } })),
+  ])
+  await environment.call('POST', `/db/${name}:main/schema/apply`, { edits: { operations } })
+  const heaps = await environment.direct.query<{ id: string; columns: string }>(
+    `select h.id, (select string_agg('c' || c, ', ' order by c) from unnest(h.column_ids) c) as columns
+     from offshoot.heaps h
+     join offshoot.databases d on d.id = h.database_id
+     where d.name = $1
+     order by h.id`,
+    [name],
+  )
+  for (const { id, columns } of heaps.rows) {
+    const heap = `offshoot_rows.heap_${id}`
+    await environment.direct.query(
+      `insert into ${heap} (id, epoch, ${columns})
+       select ${ROW_ID}, 1, ${VALUES} from generate_series(1, ${rows / tables.length}) n`,
+    )
+    await environment.direct.query(`vacuum analyze ${heap}`)
+  }
+}
+
+function createBranches(
+  environment: Environment,
+  { database, count }: { database: string; count: number },
+): Promise<void> {
+  return inParallel(count, (number) => environment.call('PUT', `/db/${database}:branch${number}`))
+}
+
+/** Makes calls to prepare a measurement, a few at a time. */
+async function inParallel(count: number, body: (number: number) => Promise<unknown>) {
+  let next = 0
+  const worker = async () => {
+    while (next < count) await body(next++)
+  }
+  await Promise.all(Array.from({ length: SETUP_CONNECTIONS }, worker))
+}
+
+/** How long each of several calls takes, made in turns. */
+async function latencies(
+  count: number,
+  bodies: readonly ((round: number) => Promise<unknown>)[],
+  afterEach?: (round: number) => Promise<unknown>,
+): Promise<number[][]> {
+  const times: number[][] = bodies.map(() => [])
+  for (let round = 0; round < count; round++) {
+    for (const [index, body] of bodies.entries()) {
+      times[index]?.push(await timeMs(() => body(round)))
+    }
+    await afterEach?.(round)
+  }
+  return times
+}
+
+/** Forks of small and big databases, and what PostgreSQL's own way to copy one takes. */
+async function benchForks(environment: Environment, sizes: Sizes): Promise<Figure[]> {
+  const names = sizes.forked.map((rows) => `fork${rows}`)
+  for (const [index, rows] of sizes.forked.entries()) {
+    await createDatabase(environment, { name: names[index] ?? '', tables: FORK_TABLES, rows })
+  }
+  const fork = (name: string, prefix: string) => (round: number) =>
+    environment.call('PUT', `/db/${name}:${prefix}${round}`)
+  await latencies(
+    20,
+    names.map((name) => fork(name, 'warm')),
+  )
+  const times = await latencies(
+    sizes.forks,
+    names.map((name) => fork(name, 'branch')),
+  )
+  const copies: number[] = []
+  for (const rows of sizes.forked) copies.push(await copyTemplate(environment, { ...sizes, rows }))
+
+  const labels = sizes.forked.map(thousands).join(', ')
+  const atShare = (share: number) => times.map((values) => percentile(values, share))
+  const ratioOf = ([smallest = Number.NaN, , largest = Number.NaN]: readonly number[]) =>
+    largest / smallest
+  const list = (values: readonly number[]) => values.map((value) => value.toFixed(1)).join(', ')
+  const [p50, p99] = [atShare(0.5), atShare(0.99)]
+  return [
+    figure('fork, big against small, p50', {
+      ratio: ratioOf(p50),
+      atMost: 1.5,
+      detail: `${list(p50)} ms with ${labels} rows; copied from a template ${list(copies)} ms`,
+    }),
+    figure('fork, big against small, p99', {
+      ratio: ratioOf(p99),
+      atMost: 1.5,
+      detail: `${list(p99)} ms with ${labels} rows, ${sizes.forks} forks each`,
+    }),
+    figure('fork, p99', {
+      value: Math.max(...p99),
+      atMost: 15,
+      unit: ' ms',
+      detail: `${Math.max(...p99).toFixed(1)} ms, the slowest of the three`,
+    }),
+  ]
+}
+
+/** The time of `create database ... template` with the same rows in as many tables. */
+async function copyTemplate(
+  environment: Environment,
+  options: { rows: number; templates: number },
+): Promise<number> {
+  const { direct } = environment
+  await direct.query('create database bench_template')
+  const url = new URL(environment.postgresUrl)
+  url.pathname = '/bench_template'
+  const client = new pg.Client({ connectionString: url.href })
+  await client.connect()
+  for (const table of FORK_TABLES) {
+    await client.query(`create table ${table} (${PLAIN_COLUMNS})`)
+    await client.query(
+      `insert into ${table} select ${ROW_ID}, ${VALUES}
+       from generate_series(1, ${options.rows / FORK_TABLES.length}) n`,
+    )
+  }
+  await client.end()
+  await direct.query('checkpoint')
+  const times: number[] = []
+  for (let round = 0; round < options.templates; round++) {
+    times.push(
+      await timeMs(() => direct.query('create database bench_copy template bench_template')),
+    )
+    await direct.query('drop database bench_copy')
+  }
+  await direct.query('drop database bench_template')
+  return median(times)
+}
+
+/** The same work in a database with ten branches and in one with very many. */
+async function benchManyBranches(environment: Environment, sizes: Sizes): Promise<Figure[]> {
+  const rows = 10_000
+  const databases = [
+    { database: 'few', count: BRANCHES_FEW },
+    { database: 'many', count: sizes.branches },
+  ]
+  for (const { database, count } of databases) {
+    await createDatabase(environment, { name: database, tables: ['people'], rows })
+    await createBranches(environment, { database, count })
+  }
+  const names = databases.map(({ database }) => database)
+  // What is forked to be measured goes again, so that the numbers of branches stay.
+  const forkTimes = await latencies(
+    sizes.forks,
+    names.map((name) => () => environment.call('PUT', `/db/${name}:measured`)),
+    async () => {
+      for (const name of names) await environment.call('DELETE', `/db/${name}:measured`)
+    },
+  )
+  const [few = Number.NaN, many = Number.NaN] = forkTimes.map(median)
+
+  const onOne = await compareRates(environment, sizes, {
+    ours: readOf({ branch: () => 'many:branch7', rows }),
+    baseline: readOf({ branch: () => 'few:branch7', rows }),
+  })
+  // The first read of a branch finds out where its rows are; that is not what is measured.
+  for (const { database, count } of databases) {
+    await inParallel(count, (number) =>
+      environment.call('GET', `/db/${database}:branch${number}/tables/people/data/${rowId(1)}`),
+    )
+  }
+  const [anyFew, anyMany] = databases.map(
+    ({ database, count }) =>
+      () =>
+        `${database}:branch${Math.floor(Math.random() * count)}`,
+  ) as [() => string, () => string]
+  const onAll = await compareRates(environment, sizes, {
+    ours: readOf({ branch: anyMany, rows }),
+    baseline: readOf({ branch: anyFew, rows }),
+  })
+  const count = sizes.branches.toLocaleString('en')
+  return [
+    figure(`fork, ${count} branches against ten`, {
+      ratio: many / few,
+      atMost: 1.5,
+      detail: `${many.toFixed(1)} ms against ${few.toFixed(1)} ms`,
+    }),
+    figure(`get by id, ${count} branches against ten`, {
+      ratio: onOne.baseline / onOne.ours,
+      atMost: 1.5,
+      detail: rateDetail(onOne, 'with ten'),
+    }),
+    figure(`get by id, any of ${count} branches against any of ten`, {
+      ratio: onAll.baseline / onAll.ours,
+      atMost: 1.5,
+      detail: rateDetail(onAll, 'with ten'),
+    }),
+  ]
+}
+
+/** Records of a fork, and of a source with forks, against a database that was never forked. */
+async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Promise<Figure[]> {
+  const { rows } = sizes
+  for (const name of ['plain', 'source']) {
+    await createDatabase(environment, { name, tables: ['people'], rows })
+  }
+  await createBranches(environment, { database: 'source', count: LIVE_FORKS })
+  const [plain, source, fork] = ['plain:main', 'source:main', 'source:branch0']
+  const read = (branch: string) => readOf({ branch: () => branch, rows })
+  // A fork that has written has a heap of its own to look into first.
+  await environment.call('PATCH', `/db/${fork}/tables/people/data/${rowId(1)}`, { age: 1 })
+  // No record is updated twice: each update on the fork copies a row up, and each one on the source
+  // keeps the version that its forks see.
+  const updatePlain = updateOf({ branch: plain, rows })
+  const forkReads = await compareRates(environment, sizes, {
+    ours: read(fork),
+    baseline: read(plain),
+  })
+  const sourceReads = await compareRates(environment, sizes, {
+    ours: read(source),
+    baseline: read(plain),
+  })
+  const forkUpdates = await compareRates(environment, sizes, {
+    ours: updateOf({ branch: fork, rows }),
+    baseline: updatePlain,
+  })
+  const sourceUpdates = await compareRates(environment, sizes, {
+    ours: updateOf({ branch: source, rows }),
+    baseline: updatePlain,
+  })
+  const figures = [
+    { name: 'get by id on a fork', rates: forkReads, atLeast: 0.85 },
+    { name: 'update on a fork', rates: forkUpdates, atLeast: 0.6 },
+    { name: `get by id with ${LIVE_FORKS} forks`, rates: sourceReads, atLeast: 0.95 },
+    { name: `update with ${LIVE_FORKS} forks`, rates: sourceUpdates, atLeast: 0.75 },
+  ]
+  return figures.map(({ name, rates, atLeast }) =>
+    figure(name, {
+      ratio: rates.ours / rates.baseline,
+      atLeast,
+      detail: `${rateDetail(rates, 'never forked')}, ${thousands(rows)} rows`,
+    }),
+  )
+}
+
+/** Difference and merge of as many changes in a small and a big table. */
+async function benchChanges(environment: Environment, sizes: Sizes): Promise<Figure[]> {
+  const databases = sizes.merged.map((rows) => ({ name: `merge${rows}`, rows }))
+  for (const { name, rows } of databases) {
+    await createDatabase(environment, { name, tables: ['people'], rows })
+  }
+  const differences: number[][] = databases.map(() => [])
+  const merges: number[][] = databases.map(() => [])
+  // The first round is to warm up.
+  for (let round = 0; round <= sizes.merges; round++) {
+    for (const [index, { name, rows }] of databases.entries()) {
+      const branch = `${name}:branch${round}`
+      await environment.call('PUT', `/db/${branch}`)
+      await changeRecords(environment, { branch, rows, round })
+      const difference = await timeMs(async () => {
+        const answer = await environment.call('GET', `/db/${branch}/diff`)
+        requireChanges(answer)
+      })
+      const merge = await timeMs(async () => {
+        const answer = await environment.call('POST', `/db/${branch}/merge`, {})
+        requireChanges(answer)
+      })
+      if (round === 0) continue
+      differences[index]?.push(difference)
+      merges[index]?.push(merge)
+    }
+  }
+  const [small = '', big = ''] = sizes.merged.map(thousands)
+  const compared = (name: string, times: readonly number[][]) => {
+    const [baseline = Number.NaN, ours = Number.NaN] = times.map(median)
+    return figure(`${name}, big against small`, {
+      ratio: ours / baseline,
+      atMost: 1.5,
+      detail: `${CHANGED_RECORDS} changes: ${ours.toFixed(1)} ms in ${big} rows against ${baseline.toFixed(1)} ms in ${small}`,
+    })
+  }
+  return [compared('difference', differences), compared('merge', merges)]
+}
+
+async function changeRecords(
+  environment: Environment,
+  options: { branch: string; rows: number; round: number },
+): Promise<void> {
+  const { branch, rows, round } = options
+  const operations = Array.from({ length: CHANGED_RECORDS }, (_, position) => {
+    const id = scatteredId(round * CHANGED_RECORDS + position, rows)
+    return { update: { table: 'people', id, fields: { name: `changed in round ${round}` } } }
+  })
+  await environment.call('POST', `/db/${branch}/transaction`, { operations })
+}
+
+function requireChanges(answer: unknown): void {
+  const { tables } = answer as { tables: readonly { updated: number }[] }
+  if (tables[0]?.updated !== CHANGED_RECORDS) throw new Error(JSON.stringify(answer).slice(0, 500))
+}
+
+/** Rates of two kinds of requests at all connections, in turns, after a warm-up of both. */
+async function compareRates(
+  environment: Environment,
+  { rounds, durationMs }: Sizes,
+  requests: { ours(): Request; baseline(): Request },
+): Promise<{ ours: number; baseline: number }> {
+  const rate = (next: () => Request, forMs = durationMs) =>
+    requestRate(environment.http, { connections: CONNECTIONS, durationMs: forMs, next })
+  await rate(requests.baseline, durationMs / 2)
+  await rate(requests.ours, durationMs / 2)
+  return inTurns(rounds, {
+    ours: () => rate(requests.ours),
+    baseline: () => rate(requests.baseline),
+  })
+}
+
+/** Reads any record. */
+function readOf({ branch, rows }: { branch(): string; rows: number }): () => Request {
+  return () => ({
+    method: 'GET',
+    path: `/db/${branch()}/tables/people/data/${rowId(1 + Math.floor(Math.random() * rows))}`,
+    headers: headers(),
+  })
+}
+
+/** Updates one record after the other, far from each other. */
+function updateOf({ branch, rows }: { branch: string; rows: number }): () => Request {
+  const json = headers('')
+  let count = 0
+  return () => ({
+    method: 'PATCH',
+    path: `/db/${branch}/tables/people/data/${scatteredId(count++, rows)}`,
+    headers: json,
+    body: JSON.stringify({ age: count % 90, name: `Name of person ${count}` }),
+  })
+}
+
+/** A different record for each of as many numbers as there are rows, which are a power of ten. */
+function scatteredId(number: number, rows: number): string {
+  return rowId(1 + ((number * 61_803) % rows))
+}
+
+function rateDetail(rates: { ours: number; baseline: number }, than: string): string {
+  return `${thousands(rates.ours)} requests/s against ${thousands(rates.baseline)} ${than}`
+}
+
+function thousands(value: number): string {
+  if (value >= 1_000_000) return `${(value / 1_000_000).toFixed(0)} M`
+  return `${(value / 1000).toFixed(value < 10_000 && value % 1000 !== 0 ? 1 : 0)} k`
+}

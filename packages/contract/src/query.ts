@@ -1,0 +1,61 @@
+import { type Static, Type } from 'typebox'
+import { RecordSchema } from './records.js'
+
+const closed = { additionalProperties: false } as const
+
+export const QueryRequestSchema = Type.Object(
+  {
+    filter: Type.Optional(Type.Unknown()),
+    sort: Type.Optional(Type.Unknown()),
+    columns: Type.Optional(Type.Array(Type.Unknown())),
+    page: Type.Optional(
+      Type.Object(
+        {
+          size: Type.Optional(Type.Integer({ minimum: 1 })),
+          offset: Type.Optional(Type.Integer({ minimum: 0 })),
+          after: Type.Optional(Type.String({ minLength: 1 })),
+          before: Type.Optional(Type.String({ minLength: 1 })),
+          start: Type.Optional(Type.String({ minLength: 1 })),
+          end: Type.Optional(Type.String({ minLength: 1 })),
+        },
+        closed,
+      ),
+    ),
+    consistency: Type.Optional(Type.Enum(['strong', 'eventual'])),
+  },
+  {
+    ...closed,
+    title: 'QueryRequest',
+    examples: [
+      {
+        filter: { age: { $ge: 18 }, 'team.name': 'core' },
+        sort: [{ name: 'asc' }],
+        columns: ['name', 'team.*'],
+        page: { size: 20 },
+      },
+    ],
+  },
+)
+export type QueryRequestBody = Static<typeof QueryRequestSchema>
+
+export const QueryResultSchema = Type.Object(
+  {
+    records: Type.Array(RecordSchema),
+    meta: Type.Object({
+      page: Type.Object({
+        cursor: Type.String(),
+        more: Type.Boolean(),
+        size: Type.Integer(),
+      }),
+    }),
+  },
+  {
+    title: 'QueryResult',
+    examples: [
+      {
+        records: [{ id: 'ada' }],
+        meta: { page: { cursor: 'q1YqVrJS0gEA', more: false, size: 20 } },
+      },
+    ],
+  },
+)

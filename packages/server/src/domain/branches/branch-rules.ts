@@ -1,0 +1,68 @@
+import type { BranchRule } from '@offshoot/contract/branches'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import type { DatabaseAccess } from '../access/resolve.js'
+import { matchesPattern, requireWholeDatabase } from '../access/scope.js'
+import { lockDatabase } from '../databases/queries.js'
+
+export async function readBranchRules(
+  database: Database,
+  access: DatabaseAccess,
+): Promise<{ rules: BranchRule[] }> {
+  return { rules: await listBranchRules(database, access.databaseId) }
+}
+
+/** Replaces all rules of a database; their order decides which one is used. */
+export async function writeBranchRules(
+  database: Database,
+  access: DatabaseAccess,
+  rules: readonly BranchRule[],
+): Promise<{ rules: BranchRule[] }> {
+  requireWholeDatabase(access.principal.scope)
+  return runTransaction(
+    database,
+    async (transaction) => {
+      await lockDatabase(transaction, access)
+      await deleteBranchRules(transaction, access.databaseId)
+      await insertBranchRules(transaction, access.databaseId, rules)
+      return { rules: await listBranchRules(transaction, access.databaseId) }
+    },
+    // The lock orders this against others that do the same.
+    { isolation: 'read committed' },
+  )
+}
+
+/** The rule for a new branch. */
+export async function findBranchRule(
+  database: Queryable,
+  branch: { databaseId: string; name: string },
+): Promise<BranchRule | undefined> {
+  const rules = await listBranchRules(database, branch.databaseId)
+  return rules.find((rule) => matchesPattern(branch.name, rule.pattern))
+}
+
+async function listBranchRules(database: Queryable, databaseId: string): Promise<BranchRule[]> {
+  const rows = await database.query<{ pattern: string; settings: Omit<BranchRule, 'pattern'> }>(sql`
+    select pattern, settings
+    from offshoot.branch_rules
+    where database_id = ${databaseId}
+    order by position`)
+  return rows.map(({ pattern, settings }) => ({ pattern, ...settings }))
+}
+
+async function deleteBranchRules(database: Queryable, databaseId: string): Promise<void> {
+  await database.query(sql`delete from offshoot.branch_rules where database_id = ${databaseId}`)
+}
+
+async function insertBranchRules(
+  database: Queryable,
+  databaseId: string,
+  rules: readonly BranchRule[],
+): Promise<void> {
+  await database.query(sql`
+    insert into offshoot.branch_rules (database_id, position, pattern, settings)
+    select ${databaseId}, position, rule ->> 'pattern', rule - 'pattern'
+    from jsonb_array_elements(${JSON.stringify(rules)}::jsonb)
+      with ordinality as given (rule, position)`)
+}

@@ -1,0 +1,299 @@
+import { join, type Sql, sql } from '../../postgres/sql.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { checkJsonText } from '../../rows/columns/json-text.js'
+import { checkText } from '../../rows/columns/text-types.js'
+import { type FieldType, SQL_TYPES } from './field.js'
+import type { FieldExpressions } from './field-sql.js'
+import type { Filter, Operator, Predicate } from './filter.js'
+import type { Parameters } from './parameters.js'
+import { queryFault } from './query-fault.js'
+
+/** SQL of a filter. Null is unknown throughout, so a negation does not match what has no value. */
+export function filterSql(filter: Filter, fields: FieldExpressions, parameters: Parameters): Sql {
+  switch (filter.kind) {
+    case 'field': {
+      const { field, predicate } = filter
+      const { path, type, source } = field
+      const isDocument = type === 'json' && source.kind === 'column'
+      const value = { expression: fields.expression(field), type, path, isDocument }
+      return predicateSql(predicate, value, parameters)
+    }
+    case 'exists': {
+      const expression = fields.expression(filter.field)
+      return filter.isNegated ? sql`${expression} is null` : sql`${expression} is not null`
+    }
+    case 'not':
+      return sql`not (${filterSql(filter.item, fields, parameters)})`
+    default:
+      return combine(
+        filter.kind,
+        filter.items.map((item) => filterSql(item, fields, parameters)),
+      )
+  }
+}
+
+/** Nothing to meet is met by all; nothing to choose from is met by none. */
+function combine(kind: 'and' | 'or', items: readonly Sql[]): Sql {
+  if (items.length === 0) return kind === 'and' ? sql`true` : sql`false`
+  return sql`(${join(items, kind === 'and' ? ' and ' : ' or ')})`
+}
+
+interface Value {
+  readonly expression: Sql
+  readonly type: FieldType
+  readonly path: string
+  /** A whole JSON document, not a value inside one. */
+  readonly isDocument: boolean
+}
+
+function predicateSql(predicate: Predicate, value: Value, parameters: Parameters): Sql {
+  switch (predicate.kind) {
+    case 'compare':
+      return compareSql(predicate.operator, predicate.value, { value, parameters })
+    case 'includes':
+      return includesSql(predicate, value, parameters)
+    case 'not':
+      return sql`not (${predicateSql(predicate.item, value, parameters)})`
+    default: {
+      const list = predicate.kind === 'or' ? listOfValues(predicate.items, value) : undefined
+      const type = SQL_TYPES[value.type]
+      if (list !== undefined && type !== undefined) {
+        return sql`${value.expression} = any(${parameters.add(arrayLiteral(list))}::${type}[])`
+      }
+      return combine(
+        predicate.kind,
+        predicate.items.map((item) => predicateSql(item, value, parameters)),
+      )
+    }
+  }
+}
+
+/** Being one of many values is one comparison, not thousands. */
+function listOfValues(items: readonly Predicate[], value: Value): string[] | undefined {
+  if (items.length < 2) return undefined
+  const texts: string[] = []
+  for (const item of items) {
+    if (item.kind !== 'compare' || item.operator !== '$is' || item.value === null) return undefined
+    const { type } = value
+    // A fraction is compared as such, even with a column of whole numbers.
+    if (type === 'int' && !Number.isSafeInteger(item.value)) return undefined
+    if (type !== 'text' && type !== 'int' && type !== 'float' && type !== 'datetime') {
+      return undefined
+    }
+    texts.push(operandText(item.value, value))
+  }
+  return texts
+}
+
+function includesSql(
+  { mode, element }: Extract<Predicate, { kind: 'includes' }>,
+  value: Value,
+  parameters: Parameters,
+): Sql {
+  if (value.type !== 'list') {
+    throw queryFault(`filter: column [${value.path}]: only a multiple column includes values`)
+  }
+  const inner: Value = {
+    expression: sql`(e.value collate "C")`,
+    type: 'text',
+    path: value.path,
+    isDocument: false,
+  }
+  const matches = predicateSql(element, inner, parameters)
+  const elements = sql`select from unnest(${value.expression}) as e (value)`
+  const outcome =
+    mode === 'any'
+      ? sql`exists (${elements} where ${matches})`
+      : mode === 'none'
+        ? sql`not exists (${elements} where ${matches})`
+        : sql`not exists (${elements} where not (${matches}))`
+  // Of a list that is not there, nothing is known.
+  return sql`case when ${value.expression} is not null then ${outcome} end`
+}
+
+/** No document that is stored can be larger. */
+const DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
+
+const SIGNS: Readonly<Partial<Record<Operator, Sql>>> = {
+  $is: sql`=`,
+  $isNot: sql`<>`,
+  $gt: sql`>`,
+  $ge: sql`>=`,
+  $lt: sql`<`,
+  $le: sql`<=`,
+}
+
+interface Comparison {
+  readonly value: Value
+  readonly parameters: Parameters
+}
+
+function compareSql(operator: Operator, given: unknown, context: Comparison): Sql {
+  const { value, parameters } = context
+  const { expression, type, path } = value
+  if (typeof given === 'object' && given !== null && !value.isDocument) {
+    throw queryFault(`filter: column [${path}]: operator [${operator}]: expected a value`)
+  }
+  if (given === null) {
+    if (operator === '$is') return sql`${expression} is null`
+    if (operator === '$isNot') return sql`${expression} is not null`
+    throw queryFault(`filter: column [${path}]: operator [${operator}]: cannot compare with null`)
+  }
+  const sign = SIGNS[operator]
+  switch (type) {
+    case 'text': {
+      const text = operandText(given, value)
+      if (sign === undefined) return matchSql(operator, text, context)
+      return sql`${expression} ${sign} ${parameters.add(text)}::text`
+    }
+    case 'int':
+    case 'float': {
+      if (sign === undefined) throw notAllowed(operator, value)
+      const parameter = parameters.add(operandText(given, value))
+      const isWhole = type === 'int' && Number.isSafeInteger(given)
+      return sql`${expression} ${sign} ${parameter}::${isWhole ? sql`bigint` : sql`double precision`}`
+    }
+    case 'bool':
+      if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::boolean`
+    case 'datetime':
+      if (sign === undefined) throw notAllowed(operator, value)
+      return sql`${expression} ${sign} ${parameters.add(operandText(given, value))}::timestamptz`
+    case 'json':
+      return compareJson(operator, given, context)
+    case 'list': {
+      // A list compares by its elements: some are so, and to be different none may be.
+      const isNegated = operator === '$isNot'
+      const element = {
+        kind: 'compare' as const,
+        operator: isNegated ? '$is' : operator,
+        value: given,
+      }
+      const mode = isNegated ? 'none' : 'any'
+      return includesSql({ kind: 'includes', mode, element }, value, parameters)
+    }
+    default:
+      throw notAllowed(operator, value)
+  }
+}
+
+/** The text form of a value to compare with, or a refusal of one that is of another type. */
+function operandText(given: unknown, value: Value): string {
+  switch (value.type) {
+    case 'int':
+    case 'float':
+      if (typeof given !== 'number') throw wrongType('a number', value)
+      return String(given)
+    case 'bool':
+      if (typeof given !== 'boolean') throw wrongType('a boolean', value)
+      return given ? 't' : 'f'
+    case 'datetime': {
+      if (typeof given !== 'string') throw wrongType('a time', value)
+      const text = encodeDatetime(given)
+      if (text instanceof Fault) throw queryFault(`filter: column [${value.path}]: ${text.message}`)
+      return text
+    }
+    default:
+      return textOf(given, value)
+  }
+}
+
+/** A value inside a JSON document has the type it has there; of another type it does not match. */
+function compareJson(operator: Operator, given: unknown, context: Comparison): Sql {
+  const { value, parameters } = context
+  const { expression } = value
+  const sign = SIGNS[operator]
+  if (value.isDocument) {
+    if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
+    return sql`${expression} ${sign} ${parameters.add(documentOf(given, value))}::jsonb`
+  }
+  if (typeof given === 'number') {
+    if (sign === undefined) throw notAllowed(operator, value)
+    const parameter = parameters.add(String(given))
+    return sql`case when jsonb_typeof(${expression}) = 'number' then (${expression})::text::numeric ${sign} ${parameter}::numeric end`
+  }
+  if (typeof given === 'boolean') {
+    if (operator !== '$is' && operator !== '$isNot') throw notAllowed(operator, value)
+    return sql`case when jsonb_typeof(${expression}) = 'boolean' then (${expression})::text::boolean ${sign} ${parameters.add(String(given))}::boolean end`
+  }
+  const text = textOf(given, value)
+  const inner = { ...value, type: 'text' as const, expression: sql`(${expression} #>> '{}')` }
+  const matches =
+    sign === undefined
+      ? matchSql(operator, text, { value: inner, parameters })
+      : sql`(${inner.expression} collate "C") ${sign} ${parameters.add(text)}::text`
+  return sql`case when jsonb_typeof(${expression}) = 'string' then ${matches} end`
+}
+
+/** A whole document is given as JSON text, or as the document itself. */
+function documentOf(given: unknown, value: Value): string {
+  const text = typeof given === 'string' ? given : JSON.stringify(given)
+  try {
+    JSON.parse(text)
+  } catch {
+    throw queryFault(`filter: column [${value.path}]: expected JSON text`)
+  }
+  const fault = checkText(text) ?? checkJsonText(text, DOCUMENT_BYTES_MAX)
+  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
+  return text
+}
+
+function matchSql(operator: Operator, text: string, { value, parameters }: Comparison): Sql {
+  const { expression } = value
+  const parameter = () => sql`${parameters.add(text)}::text`
+  switch (operator) {
+    case '$contains':
+      return sql`position(${parameter()} in ${expression}) > 0`
+    case '$startsWith':
+      return sql`starts_with(${expression}, ${parameter()})`
+    case '$endsWith':
+      return sql`right(${expression}, length(${parameter()})) = ${parameter()}`
+    case '$iContains':
+      return sql`position(lower(${parameter()}) in lower(${inLocale(expression)})) > 0`
+    case '$pattern':
+      return sql`${expression} like ${parameters.add(likePattern(text))}::text`
+    case '$iPattern':
+      return sql`${inLocale(expression)} ilike ${parameters.add(likePattern(text))}::text`
+    default:
+      throw notAllowed(operator, value)
+  }
+}
+
+/** Columns are ordered by code points, and that order knows the case of ASCII letters only. */
+function inLocale(expression: Sql): Sql {
+  return sql`(${expression} collate "default")`
+}
+
+/** `*` is any run, `?` one character, a backslash takes the meaning away. */
+export function likePattern(pattern: string): string {
+  let like = ''
+  for (let at = 0; at < pattern.length; at++) {
+    const character = pattern.charAt(at)
+    if (character === '*') like += '%'
+    else if (character === '?') like += '_'
+    else {
+      const plain = character === '\\' && at + 1 < pattern.length ? pattern.charAt(++at) : character
+      like += /[%_\\]/.test(plain) ? `\\${plain}` : plain
+    }
+  }
+  return like
+}
+
+function textOf(given: unknown, value: Value): string {
+  if (typeof given !== 'string') throw wrongType('a string', value)
+  const fault = checkText(given)
+  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
+  return given
+}
+
+function wrongType(expected: string, { path }: Value) {
+  return queryFault(`filter: column [${path}]: expected ${expected}`)
+}
+
+function notAllowed(operator: Operator, { path, type }: Value) {
+  return queryFault(
+    `filter: column [${path}]: operator [${operator}] cannot be used with type [${type}]`,
+  )
+}

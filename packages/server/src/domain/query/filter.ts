@@ -1,0 +1,188 @@
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/read-plan.js'
+import { type Field, resolveField } from './field.js'
+import { queryFault } from './query-fault.js'
+
+/** What a value is compared by. */
+export type Operator =
+  | '$is'
+  | '$isNot'
+  | '$gt'
+  | '$ge'
+  | '$lt'
+  | '$le'
+  | '$contains'
+  | '$startsWith'
+  | '$endsWith'
+  | '$pattern'
+  | '$iContains'
+  | '$iPattern'
+
+/** A condition on one value. */
+export type Predicate =
+  | { readonly kind: 'compare'; readonly operator: Operator; readonly value: unknown }
+  | {
+      readonly kind: 'includes'
+      readonly mode: 'any' | 'all' | 'none'
+      readonly element: Predicate
+    }
+  | { readonly kind: 'and' | 'or'; readonly items: readonly Predicate[] }
+  | { readonly kind: 'not'; readonly item: Predicate }
+
+/** A condition on a record. */
+export type Filter =
+  | { readonly kind: 'field'; readonly field: Field; readonly predicate: Predicate }
+  | { readonly kind: 'exists'; readonly field: Field; readonly isNegated: boolean }
+  | { readonly kind: 'and' | 'or'; readonly items: readonly Filter[] }
+  | { readonly kind: 'not'; readonly item: Filter }
+
+const COMPARISONS: ReadonlySet<string> = new Set<Operator>([
+  '$is',
+  '$isNot',
+  '$gt',
+  '$ge',
+  '$lt',
+  '$le',
+  '$contains',
+  '$startsWith',
+  '$endsWith',
+  '$pattern',
+  '$iContains',
+  '$iPattern',
+])
+
+// Maps, because keys come from requests and every object has a `constructor`.
+const INCLUDES: ReadonlyMap<string, 'any' | 'all' | 'none'> = new Map([
+  ['$includes', 'any'],
+  ['$includesAny', 'any'],
+  ['$includesAll', 'all'],
+  ['$includesNone', 'none'],
+])
+
+/** Whether the operator is negated. */
+const EXISTS: ReadonlyMap<string, boolean> = new Map([
+  ['$exists', false],
+  ['$notExists', true],
+  ['$existsNot', true],
+])
+
+const DEPTH_MAX = 50
+const CONDITIONS_MAX = 20_000
+
+type Shape = Readonly<Record<string, unknown>>
+
+/** Reads a filter; what it names is looked up on the way. */
+export function parseFilter(lookup: TableLookup, codec: TableCodec, filter: unknown): Filter {
+  let conditions = 0
+
+  function enter(depth: number): void {
+    if (depth > DEPTH_MAX) throw queryFault(`filter: is nested more than ${DEPTH_MAX} levels deep`)
+    if (++conditions > CONDITIONS_MAX) {
+      throw queryFault(`filter: has more than ${CONDITIONS_MAX} conditions`)
+    }
+  }
+
+  /** Every key of the object is a condition. */
+  function conditionsOf(value: unknown, prefix: string, depth: number): Filter[] {
+    if (!isObject(value)) throw queryFault('filter: expected an object')
+    return Object.entries(value).map(([key, inner]) => condition(key, inner, prefix, depth))
+  }
+
+  function condition(key: string, value: unknown, prefix: string, depth: number): Filter {
+    enter(depth)
+    switch (key) {
+      case '$all':
+        return { kind: 'and', items: list(value, prefix, depth + 1) }
+      case '$any':
+        return { kind: 'or', items: list(value, prefix, depth + 1) }
+      case '$not':
+        return { kind: 'not', item: { kind: 'and', items: list(value, prefix, depth + 1) } }
+      case '$none':
+        return { kind: 'not', item: { kind: 'or', items: list(value, prefix, depth + 1) } }
+    }
+    const isNegated = EXISTS.get(key)
+    if (isNegated !== undefined) return exists(key, value, isNegated)
+    if (key.startsWith('$')) throw queryFault(`filter: operator [${key}] is not known`)
+    return onPath(`${prefix}${key}`, value, depth + 1)
+  }
+
+  /** An object, whose keys are conditions, or a list of such objects. */
+  function list(value: unknown, prefix: string, depth: number): Filter[] {
+    if (!Array.isArray(value)) return conditionsOf(value, prefix, depth)
+    return value.map((item) => {
+      enter(depth)
+      return { kind: 'and', items: conditionsOf(item, prefix, depth + 1) }
+    })
+  }
+
+  function exists(key: string, value: unknown, isNegated: boolean): Filter {
+    if (typeof value !== 'string') {
+      throw queryFault(`filter: operator [${key}]: expected the name of a column`)
+    }
+    return { kind: 'exists', field: resolveField(lookup, codec, value), isNegated }
+  }
+
+  /** Keys without a dollar sign lead on along the path; the others are about what is there. */
+  function onPath(path: string, value: unknown, depth: number): Filter {
+    if (!isObject(value)) return fieldFilter(path, value, depth)
+    const entries = Object.entries(value)
+    const isPath = ([key]: [string, unknown]) => !key.startsWith('$')
+    const deeper = entries.filter(isPath)
+    const items = deeper.map(([key, inner]) => condition(key, inner, `${path}.`, depth + 1))
+    const operators = Object.fromEntries(entries.filter((entry) => !isPath(entry)))
+    if (deeper.length < entries.length || entries.length === 0) {
+      items.push(fieldFilter(path, operators, depth))
+    }
+    return items.length === 1 && items[0] !== undefined ? items[0] : { kind: 'and', items }
+  }
+
+  function fieldFilter(path: string, value: unknown, depth: number): Filter {
+    const field = resolveField(lookup, codec, path)
+    return { kind: 'field', field, predicate: predicate(value, path, depth) }
+  }
+
+  function predicate(value: unknown, path: string, depth: number): Predicate {
+    enter(depth)
+    if (Array.isArray(value)) {
+      return { kind: 'or', items: value.map((item) => predicate(item, path, depth + 1)) }
+    }
+    if (!isObject(value)) return { kind: 'compare', operator: '$is', value }
+    const items = Object.entries(value).map(([key, inner]) =>
+      operation(key, inner, path, depth + 1),
+    )
+    if (items.length === 0) throw queryFault(`filter: column [${path}]: expected an operator`)
+    return items.length === 1 && items[0] !== undefined ? items[0] : { kind: 'and', items }
+  }
+
+  function operation(key: string, value: unknown, path: string, depth: number): Predicate {
+    const items = () => [value].flat().map((item) => predicate(item, path, depth + 1))
+    switch (key) {
+      case '$all':
+        return { kind: 'and', items: items() }
+      case '$any':
+        return { kind: 'or', items: items() }
+      case '$not':
+        return { kind: 'not', item: { kind: 'and', items: items() } }
+      case '$none':
+        return { kind: 'not', item: { kind: 'or', items: items() } }
+    }
+    const mode = INCLUDES.get(key)
+    if (mode !== undefined) {
+      return { kind: 'includes', mode, element: predicate(value, path, depth + 1) }
+    }
+    if (!COMPARISONS.has(key)) {
+      throw queryFault(`filter: column [${path}]: operator [${key}] is not known`)
+    }
+    const operator = key as Operator
+    if (!Array.isArray(value)) return { kind: 'compare', operator, value }
+    const each = value.map((item) => ({ kind: 'compare' as const, operator, value: item }))
+    // Being none of several is being different from each.
+    return { kind: operator === '$isNot' ? 'and' : 'or', items: each }
+  }
+
+  return { kind: 'and', items: conditionsOf(filter, '', 0) }
+}
+
+function isObject(value: unknown): value is Shape {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

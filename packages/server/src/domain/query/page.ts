@@ -1,0 +1,93 @@
+import { randomInt } from 'node:crypto'
+import type { Limits } from '@offshoot/contract/limits'
+import { type Cursor, type Position, readCursor } from './cursor.js'
+import { queryFault } from './query-fault.js'
+
+/** Which part of the result is asked for. */
+export interface Page {
+  readonly filter: unknown
+  readonly sort: unknown
+  readonly columns: unknown
+  readonly size: number
+  readonly offset: number
+  readonly seed: number
+  /** Only what comes after, or before, a position. */
+  readonly after: Position | undefined
+  readonly before: Position | undefined
+  /** Read from the end towards the beginning; the answer is turned around again. */
+  readonly isBackward: boolean
+  /** Nothing yet: only a cursor to wait for what will come after the last record. */
+  readonly isTail: boolean
+}
+
+export const PAGE_SIZE = 20
+export const OFFSET_MAX = 49_000
+
+/** In the place of a cursor: the end of the result. */
+const END = 'end'
+const SEED_MAX = 2 ** 47
+
+export interface QueryRequest {
+  readonly filter?: unknown
+  readonly sort?: unknown
+  readonly columns?: unknown
+  readonly page?: {
+    readonly size?: number
+    readonly offset?: number
+    readonly after?: string
+    readonly before?: string
+    readonly start?: string
+    readonly end?: string
+  }
+}
+
+/** Brings together what the request says and what its cursor remembers. */
+export function readPage(request: QueryRequest, limits: Limits): Page {
+  const { page = {} } = request
+  const { start, end } = page
+  if (start !== undefined || end !== undefined) {
+    const given = [page.after, page.before, start, end].filter((text) => text !== undefined)
+    if (given.length > 1) throw queryFault('page: [start] and [end] stand alone')
+  }
+  const after = cursorOf(page.after)
+  const before = cursorOf(page.before)
+  const whole = start ?? end
+  const cursor = after ?? before ?? (whole === undefined ? undefined : readCursor(whole))
+  if (cursor !== undefined && (request.filter !== undefined || request.sort !== undefined)) {
+    throw queryFault('page: a cursor brings its own filter and sort; they cannot be given besides')
+  }
+  if (after !== undefined && before !== undefined && !isSameQuery(after, before)) {
+    throw queryFault('page: [after] and [before] are of different queries')
+  }
+  const size = page.size ?? cursor?.size ?? PAGE_SIZE
+  if (size > limits.pageSizeMax) {
+    throw queryFault(`page size exceeds max limit of ${limits.pageSizeMax}`)
+  }
+  const offset = page.offset ?? 0
+  if (offset > OFFSET_MAX) throw queryFault(`page offset must not exceed ${OFFSET_MAX}`)
+  return {
+    filter: cursor === undefined ? request.filter : cursor.filter,
+    sort: cursor === undefined ? request.sort : cursor.sort,
+    columns: request.columns ?? cursor?.columns,
+    size,
+    offset,
+    seed: cursor?.seed ?? randomInt(SEED_MAX),
+    after: after?.last,
+    before: before?.first,
+    isBackward: end !== undefined || (page.before !== undefined && page.after === undefined),
+    isTail: page.after === END,
+  }
+}
+
+function cursorOf(text: string | undefined): Cursor | undefined {
+  return text === undefined || text === END ? undefined : readCursor(text)
+}
+
+function isSameQuery(one: Cursor, other: Cursor): boolean {
+  const texts = [one, other].map(({ filter, sort, seed }) => {
+    // Without chance in the order, its seed is of no account.
+    const text = JSON.stringify([filter ?? {}, sort ?? []])
+    return text.includes('"random"') ? `${text}${seed}` : text
+  })
+  return texts[0] === texts[1]
+}

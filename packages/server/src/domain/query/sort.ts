@@ -1,0 +1,58 @@
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/read-plan.js'
+import { type Field, type FieldType, resolveField } from './field.js'
+import { queryFault } from './query-fault.js'
+
+export type Direction = 'asc' | 'desc'
+
+export interface SortKey {
+  readonly field: Field
+  readonly direction: Direction
+}
+
+/** Chance comes last: what follows it would never decide. */
+export interface Sort {
+  readonly keys: readonly SortKey[]
+  readonly isRandom: boolean
+}
+
+/** Types whose values have an order. */
+export const SORTABLE: ReadonlySet<FieldType> = new Set([
+  'text',
+  'int',
+  'float',
+  'bool',
+  'datetime',
+])
+const KEYS_MAX = 16
+
+export function parseSort(lookup: TableLookup, codec: TableCodec, sort: unknown): Sort {
+  const keys: SortKey[] = []
+  for (const { path, direction } of listSort(sort)) {
+    if (direction === 'random') return { keys, isRandom: true }
+    const field = resolveField(lookup, codec, path)
+    const isSortable = SORTABLE.has(field.type) && field.source.kind !== 'json'
+    if (!isSortable) throw queryFault(`sort: column [${path}]: cannot be sorted by`)
+    keys.push({ field, direction })
+  }
+  return { keys, isRandom: false }
+}
+
+/** `{a: "asc"}`, a list of such objects, or a list of names. */
+export function listSort(sort: unknown): { path: string; direction: Direction | 'random' }[] {
+  const entries = listEntries(sort)
+  if (entries.length > KEYS_MAX) throw queryFault(`sort: takes at most ${KEYS_MAX} columns`)
+  return entries.map(([path, direction]) => {
+    if (path === '*' && direction === 'random') return { path, direction }
+    if (direction === 'asc' || direction === 'desc') return { path, direction }
+    throw queryFault(`sort: column [${path}]: must be [asc] or [desc]`)
+  })
+}
+
+function listEntries(sort: unknown): [string, unknown][] {
+  if (sort === undefined || sort === null) return []
+  if (typeof sort === 'string') return [[sort, 'asc']]
+  if (Array.isArray(sort)) return sort.flatMap((item) => listEntries(item))
+  if (typeof sort === 'object') return Object.entries(sort)
+  throw queryFault('sort: expected an object or a list')
+}

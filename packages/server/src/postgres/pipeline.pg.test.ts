@@ -1,0 +1,190 @@
+import type pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
+import { PREPARED_MAX, runPipeline } from './pipeline.js'
+import { raw, sql } from './sql.js'
+import { type Call, compileStatement, type Parameter, slot } from './statement.js'
+
+let database: TestDatabase
+let client: pg.PoolClient
+
+beforeAll(async () => {
+  database = await createTestDatabase()
+})
+afterAll(() => database.close())
+
+beforeEach(async () => {
+  client = await database.pool.connect()
+  return () => client.release(true)
+})
+
+const call = (text: string, ...values: Parameter[]): Call => ({
+  statement: compileStatement(raw(text)),
+  values,
+})
+const ECHO = compileStatement(sql`select ${slot(0)}::text, ${slot(1)}::text, ${slot(0)}::text`)
+
+async function preparedCount(): Promise<number> {
+  const { rows } = await client.query(
+    'select count(*)::integer as count from pg_prepared_statements where not from_sql',
+  )
+  return rows[0].count
+}
+
+describe('runPipeline', () => {
+  it('gives the rows of each call, in the order of the calls', async () => {
+    const rows = await runPipeline(client, [
+      call('select 1'),
+      call('select n from generate_series(1, 3) as n'),
+      call('select 1 where false'),
+      call('create temporary table t (n integer)'),
+      call('insert into t values (7) returning n, n + 1'),
+      call(''),
+      call("select null, 'é', true"),
+    ])
+    expect(rows).toEqual([
+      [['1']],
+      [['1'], ['2'], ['3']],
+      [],
+      [],
+      [['7', '8']],
+      [],
+      [[null, 'é', 't']],
+    ])
+  })
+
+  it('of no calls gives nothing', async () => {
+    expect(await runPipeline(client, [])).toEqual([])
+  })
+
+  it('puts values where their slots are, as often as they stand there', async () => {
+    const calls = [
+      { statement: ECHO, values: ['a', null] },
+      { statement: ECHO, values: ['b', "'; drop table x; --"] },
+    ]
+    expect(await runPipeline(client, calls)).toEqual([
+      [['a', null, 'a']],
+      [['b', "'; drop table x; --", 'b']],
+    ])
+  })
+
+  it('gives the results of large batches and large values in one piece', async () => {
+    const text = 'é'.repeat(500_000)
+    const calls = Array.from({ length: 1000 }, (_, number) => ({
+      statement: ECHO,
+      values: [String(number), number === 500 ? text : null],
+    }))
+    const rows = await runPipeline(client, calls)
+    expect(rows.map(([row]) => row?.[0])).toEqual(calls.map(({ values }) => values[0]))
+    expect(rows[500]?.[0]?.[1]).toBe(text)
+  })
+
+  it('takes turns with ordinary queries', async () => {
+    expect(await runPipeline(client, [call('select 1')])).toEqual([[['1']]])
+    expect((await client.query('select 2 as two')).rows).toEqual([{ two: 2 }])
+    expect(await runPipeline(client, [call('select 3')])).toEqual([[['3']]])
+  })
+
+  it('fails with the first error, skips what follows, and leaves the connection usable', async () => {
+    await client.query('create temporary table log (n integer)')
+    const failing = runPipeline(client, [
+      call('insert into log values (1)'),
+      call('select 1 / 0'),
+      call('insert into log values (2)'),
+      call('select * from nowhere'),
+    ])
+    await expect(failing).rejects.toMatchObject({ code: '22012' })
+    // Without a transaction of its own the whole batch is one.
+    expect(await runPipeline(client, [call('select n from log')])).toEqual([[]])
+    await expect(
+      runPipeline(client, [call('begin'), call('insert into log values (3)'), call('select nope')]),
+    ).rejects.toMatchObject({ code: '42703' })
+    await client.query('rollback')
+    expect(await runPipeline(client, [call('select n from log')])).toEqual([[]])
+  })
+
+  it.each(['select * from later', 'selec', 'select 1 / (select count(*) from later)'])(
+    'can use a statement later that failed before: %s',
+    async (text) => {
+      await client.query('drop table if exists later')
+      for (let attempt = 0; attempt < 3; attempt++) {
+        await expect(runPipeline(client, [call('select 1'), call(text)])).rejects.toThrow()
+      }
+      await client.query('create table later (n integer)')
+      await client.query('insert into later values (1)')
+      const again = runPipeline(client, [call('select 1'), call(text), call('select 2')])
+      if (text === 'selec') await expect(again).rejects.toMatchObject({ code: '42601' })
+      else expect(await again).toEqual([[['1']], [['1']], [['2']]])
+    },
+  )
+
+  it('can use statements that stood behind a failed one', async () => {
+    const failing = runPipeline(client, [
+      call('select 1 / 0'),
+      call('select 41'),
+      call('select 42'),
+    ])
+    await expect(failing).rejects.toThrow()
+    expect(await runPipeline(client, [call('select 42'), call('select 41')])).toEqual([
+      [['42']],
+      [['41']],
+    ])
+  })
+
+  it('prepares a statement once and uses it again', async () => {
+    for (let run = 0; run < 5; run++) {
+      await runPipeline(client, [call('select 1'), call('select 1'), call('select 2')])
+    }
+    expect(await preparedCount()).toBe(2)
+  })
+
+  it('keeps no more statements than the limit says, and those used last', async () => {
+    const numbers = Array.from({ length: PREPARED_MAX + 50 }, (_, number) => number)
+    for (const number of numbers) {
+      await runPipeline(client, [call('select -1'), call(`select ${number}`)])
+    }
+    expect(await preparedCount()).toBe(PREPARED_MAX)
+    const { rows } = await client.query('select statement from pg_prepared_statements')
+    const texts = rows.map((row) => row.statement)
+    expect(texts).toContain('select -1')
+    expect(texts).not.toContain('select 0')
+    expect(await runPipeline(client, [call('select 0')])).toEqual([[['0']]])
+  })
+
+  it('keeps no more of them either when one batch alone has more', async () => {
+    const calls = Array.from({ length: PREPARED_MAX + 100 }, (_, number) =>
+      call(`select ${number}`),
+    )
+    const rows = await runPipeline(client, calls)
+    expect(rows.map(([row]) => row?.[0])).toEqual(calls.map((_, number) => String(number)))
+    expect(await preparedCount()).toBe(PREPARED_MAX)
+  })
+
+  it('loses track of none when batches that make room fail', async () => {
+    for (let round = 0; round < 5; round++) {
+      const calls = Array.from({ length: PREPARED_MAX / 2 }, (_, number) =>
+        call(`select ${number}, ${round}`),
+      )
+      await runPipeline(client, calls)
+      const failing = runPipeline(client, [
+        call('select 1 / 0'),
+        ...calls.map((_, number) => call(`select ${number}, ${round}, 'skipped'`)),
+      ])
+      await expect(failing).rejects.toMatchObject({ code: '22012' })
+    }
+    await runPipeline(client, [call('select 0, 0, 0')])
+    expect(await preparedCount()).toBeLessThanOrEqual(PREPARED_MAX)
+  })
+
+  it('fails, and does not hang, when the connection breaks', async () => {
+    const broken = await database.pool.connect()
+    broken.on('error', () => undefined)
+    const { rows } = await broken.query('select pg_backend_pid() as pid')
+    const running = runPipeline(broken, [call('select pg_sleep(30)')])
+    const failed = expect(running).rejects.toThrow()
+    await client.query('select pg_terminate_backend($1)', [rows[0].pid])
+    await failed
+    await expect(runPipeline(broken, [call('select 1')])).rejects.toThrow()
+    broken.release(true)
+  })
+})

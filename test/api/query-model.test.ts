@@ -1,0 +1,321 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createTestService, type TestService } from '../support/service.js'
+import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
+
+/*
+ * Random filters against an evaluator that goes through the rows one by one, with true, false and
+ * unknown. It shares nothing with the service but the meaning of the words.
+ */
+
+const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
+const RUNS = 150
+
+interface Row {
+  readonly id: string
+  readonly text?: string
+  readonly whole?: number
+  readonly real?: number
+  readonly flag?: boolean
+  readonly time?: string
+  readonly list?: readonly string[]
+  readonly link?: string
+  readonly document?: unknown
+}
+
+type Truth = boolean | undefined
+
+const not = (truth: Truth): Truth => (truth === undefined ? undefined : !truth)
+const and = (truths: readonly Truth[]): Truth =>
+  truths.includes(false) ? false : truths.includes(undefined) ? undefined : true
+const or = (truths: readonly Truth[]): Truth => not(and(truths.map(not)))
+
+const WORDS = ['a', 'A', 'b', 'ab', 'Ab', 'ba%', 'a_b', 'a*', '', 'ä', 'Ä', 'zz\\']
+const TIMES = ['2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.001Z', '2027-05-05T05:05:05.000Z']
+
+const row = (id: string) =>
+  fc.record(
+    {
+      id: fc.constant(id),
+      text: fc.constantFrom(...WORDS),
+      whole: fc.integer({ min: -2, max: 2 }),
+      real: fc.constantFrom(-1.5, 0, 0.25, 2),
+      flag: fc.boolean(),
+      time: fc.constantFrom(...TIMES),
+      list: fc.array(fc.constantFrom(...WORDS), { maxLength: 3 }),
+      link: fc.constantFrom('r01', 'r02', 'r03', 'nobody'),
+      document: fc.constantFrom(
+        { k: 'a' },
+        { k: 1 },
+        { k: true },
+        { k: null },
+        { k: { l: 'ab' } },
+        [],
+      ),
+    },
+    { requiredKeys: ['id'] },
+  ) as fc.Arbitrary<Row>
+
+type Json = Readonly<Record<string, unknown>>
+
+const comparison = (values: fc.Arbitrary<unknown>, operators: readonly string[]) =>
+  fc.oneof(
+    values,
+    fc.array(values, { maxLength: 3 }),
+    fc
+      .tuple(fc.constantFrom(...operators), values)
+      .map(([operator, value]) => ({ [operator]: value })),
+    fc.constant(null),
+    fc.constantFrom({ $is: null }, { $isNot: null }),
+  )
+
+const EQUAL = ['$is', '$isNot']
+const RANGE = [...EQUAL, '$gt', '$ge', '$lt', '$le']
+const TEXT = [
+  ...RANGE,
+  '$contains',
+  '$startsWith',
+  '$endsWith',
+  '$pattern',
+  '$iContains',
+  '$iPattern',
+]
+const PATTERNS = ['*', '?', 'a*', '*b', '?b', 'A\\*', '*%', 'a_b', '\\?', 'Ä']
+
+const word = fc.constantFrom(...WORDS, ...PATTERNS)
+const whole = fc.oneof(fc.integer({ min: -3, max: 3 }), fc.constant(0.5))
+const time = fc.constantFrom(...TIMES, '2026-01-01T01:00:00+01:00')
+
+const predicateOf = (leaf: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
+  fc.letrec((tie) => ({
+    predicate: fc.oneof(
+      { maxDepth: 3, depthSize: 'small', withCrossShrink: true },
+      leaf,
+      fc.record({ $not: tie('predicate') }),
+      fc.record({ $any: fc.array(tie('predicate'), { maxLength: 3 }) }),
+      fc.record({ $all: fc.array(tie('predicate'), { maxLength: 3 }) }),
+      fc.record({ $none: fc.array(tie('predicate'), { maxLength: 3 }) }),
+    ),
+  })).predicate
+
+const textPredicate = predicateOf(comparison(word, TEXT))
+const listPredicate = predicateOf(
+  fc.oneof(
+    fc
+      .tuple(
+        fc.constantFrom('$includes', '$includesAny', '$includesAll', '$includesNone'),
+        textPredicate,
+      )
+      .map(([operator, operand]) => ({ [operator]: operand })),
+    fc.constant(null),
+  ),
+)
+
+const field: fc.Arbitrary<Json> = fc.oneof(
+  ...(
+    [
+      ['id', predicateOf(comparison(fc.constantFrom('r01', 'r05', 'x'), TEXT))],
+      ['text', textPredicate],
+      ['whole', predicateOf(comparison(whole, RANGE))],
+      ['real', predicateOf(comparison(fc.constantFrom(-1.5, 0, 1, 2), RANGE))],
+      ['flag', predicateOf(comparison(fc.boolean(), EQUAL))],
+      ['time', predicateOf(comparison(time, RANGE))],
+      ['list', listPredicate],
+      ['link', predicateOf(comparison(fc.constantFrom('r01', 'nobody'), EQUAL))],
+      ['link.text', textPredicate],
+      ['link.link.whole', predicateOf(comparison(whole, RANGE))],
+      ['document->k', predicateOf(comparison(fc.oneof(word, whole, fc.boolean()), EQUAL))],
+      ['document->k->l', textPredicate],
+    ] as const
+  ).map(([name, predicate]) => predicate.map((value) => ({ [name]: value }))),
+)
+
+const NAMES = ['text', 'list', 'link', 'link.text', 'document->k', 'time'] as const
+
+const filterOf: fc.Arbitrary<Json> = fc.letrec<{ filter: Json }>((tie) => ({
+  filter: fc.oneof(
+    { maxDepth: 3, depthSize: 'small', withCrossShrink: true },
+    fc.array(field, { maxLength: 3 }).map((parts) => Object.assign({}, ...parts) as Json),
+    fc
+      .tuple(fc.constantFrom('$exists', '$notExists', '$existsNot'), fc.constantFrom(...NAMES))
+      .map(([operator, name]) => ({ [operator]: name })),
+    fc
+      .tuple(
+        fc.constantFrom('$any', '$all', '$not', '$none'),
+        fc.oneof(tie('filter'), fc.array(tie('filter'), { maxLength: 3 })),
+      )
+      .map(([operator, operand]) => ({ [operator]: operand })),
+  ),
+})).filter
+
+/** What a path leads to; null when there is nothing. */
+function valueAt(rows: ReadonlyMap<string, Row>, record: Row | undefined, path: string): unknown {
+  if (record === undefined) return null
+  const [name = '', ...keys] = path.split('->')
+  const dot = name.indexOf('.')
+  if (dot > 0) {
+    const next = (record as unknown as Json)[name.slice(0, dot)]
+    return valueAt(rows, rows.get(String(next)), path.slice(dot + 1))
+  }
+  let value: unknown = (record as unknown as Json)[name] ?? null
+  for (const key of keys) {
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    value = isObject ? ((value as Json)[key] ?? null) : null
+  }
+  return value
+}
+
+function matches(rows: ReadonlyMap<string, Row>, record: Row, filter: Json): Truth {
+  return and(
+    Object.entries(filter).map(([key, operand]): Truth => {
+      const items = () =>
+        Array.isArray(operand)
+          ? operand.map((item) => matches(rows, record, item))
+          : Object.entries(operand as Json).map(([name, value]) =>
+              matches(rows, record, { [name]: value }),
+            )
+      if (key === '$all') return and(items())
+      if (key === '$any') return or(items())
+      if (key === '$not') return not(and(items()))
+      if (key === '$none') return not(or(items()))
+      if (key === '$exists') return valueAt(rows, record, String(operand)) !== null
+      if (key.startsWith('$')) return valueAt(rows, record, String(operand)) === null
+      return holds(valueAt(rows, record, key), operand)
+    }),
+  )
+}
+
+function holds(value: unknown, predicate: unknown): Truth {
+  if (Array.isArray(predicate)) return or(predicate.map((item) => holds(value, item)))
+  if (typeof predicate !== 'object' || predicate === null) return compare('$is', value, predicate)
+  return and(
+    Object.entries(predicate).map(([operator, operand]): Truth => {
+      const items = () => [operand].flat().map((item) => holds(value, item))
+      if (operator === '$all') return and(items())
+      if (operator === '$any') return or(items())
+      if (operator === '$not') return not(and(items()))
+      if (operator === '$none') return not(or(items()))
+      if (!operator.startsWith('$includes')) return compare(operator, value, operand)
+      if (!Array.isArray(value)) return undefined
+      const each = value.map((element) => holds(element, operand))
+      // Unknown is not a match; neither is it the opposite of one.
+      if (operator === '$includesNone') return !each.includes(true)
+      return operator === '$includesAll' ? !each.includes(false) : each.includes(true)
+    }),
+  )
+}
+
+function compare(operator: string, value: unknown, operand: unknown): Truth {
+  if (operand === null) return operator === '$is' ? value === null : value !== null
+  if (value === null) return undefined
+  const isTime = typeof operand === 'string' && /^\d{4}-.*T/.test(operand)
+  const [left, right] = isTime ? [Date.parse(String(value)), Date.parse(operand)] : [value, operand]
+  if (typeof left !== typeof right) return undefined
+  switch (operator) {
+    case '$is':
+      return left === right
+    case '$isNot':
+      return left !== right
+    case '$gt':
+      return (left as number) > (right as number)
+    case '$ge':
+      return (left as number) >= (right as number)
+    case '$lt':
+      return (left as number) < (right as number)
+    case '$le':
+      return (left as number) <= (right as number)
+  }
+  const [text, part] = [String(left), String(right)]
+  switch (operator) {
+    case '$contains':
+      return text.includes(part)
+    case '$startsWith':
+      return text.startsWith(part)
+    case '$endsWith':
+      return text.endsWith(part)
+    case '$iContains':
+      return text.toLowerCase().includes(part.toLowerCase())
+    default:
+      return toRegExp(part, operator === '$iPattern').test(text)
+  }
+}
+
+function toRegExp(pattern: string, ignoreCase: boolean): RegExp {
+  const source = pattern.replace(/\\(.)|[\s\S]/g, (match, escaped: string | undefined) => {
+    if (escaped === undefined && match === '*') return '[^]*'
+    if (escaped === undefined && match === '?') return '[^]'
+    return (escaped ?? match).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
+  })
+  return new RegExp(`^${source}$`, ignoreCase ? 'iu' : 'u')
+}
+
+const id = (index: number) => `r${String(index).padStart(2, '0')}`
+
+describe(`random filters (seed ${SEED})`, () => {
+  let service: TestService
+  const branches: { call: BranchCall; rows: Map<string, Row> }[] = []
+
+  beforeAll(async () => {
+    service = await createTestService()
+    const main = await createTables(service, 'random', {
+      rows: [
+        { name: 'text', type: 'string' },
+        { name: 'whole', type: 'int' },
+        { name: 'real', type: 'float' },
+        { name: 'flag', type: 'bool' },
+        { name: 'time', type: 'datetime' },
+        { name: 'list', type: 'multiple' },
+        { name: 'link', type: 'link', link: { table: 'rows' } },
+        { name: 'document', type: 'json' },
+      ],
+    })
+    const sample = (start: number, end: number, salt: number) =>
+      Array.from({ length: end - start }, (_, index) => index + start).map((index) => {
+        const [made] = fc.sample(row(id(index)), { seed: SEED + salt + index, numRuns: 1 })
+        if (made === undefined) throw new Error('a sample has a row')
+        return made
+      })
+    const inherited = sample(0, 30, 0)
+    expectOk(await main('POST', '/tables/rows/bulk', { body: { records: inherited } }))
+    const path = `${service.workspace}/db/random:fork`
+    expectOk(await service.call('PUT', path, { body: { from: 'main' } }))
+    const fork = branchCall(service, 'random', { branch: 'fork' })
+    const rows = new Map(inherited.map((record) => [record.id, record]))
+    branches.push({ call: main, rows: new Map(rows) }, { call: fork, rows: new Map(rows) })
+    // Both branches go on, each its own way.
+    for (const [salt, branch] of branches.entries()) {
+      for (const record of sample(20 + salt, 40 + salt, 1000 * (salt + 1))) {
+        const { id: recordId, ...body } = record
+        expectOk(await branch.call('PUT', `/tables/rows/data/${recordId}`, { body }))
+        branch.rows.set(recordId, record)
+      }
+      for (const gone of [id(2 + salt), id(11 + salt), id(25)]) {
+        expectOk(await branch.call('DELETE', `/tables/rows/data/${gone}`))
+        branch.rows.delete(gone)
+      }
+    }
+  })
+  afterAll(() => service.close())
+
+  it.each([
+    ['a plain branch', 0],
+    ['a fork with changes', 1],
+  ])('find on %s what going through all rows finds', async (_name, index) => {
+    const branch = branches[index]
+    if (branch === undefined) throw new Error('both branches are made')
+    const { call, rows } = branch
+    await fc.assert(
+      fc.asyncProperty(filterOf, async (filter) => {
+        const body = { filter, columns: ['id'], page: { size: 100 } }
+        const answer = await call('POST', '/tables/rows/query', { body })
+        const expected = [...rows.values()]
+          .filter((record) => matches(rows, record, filter) === true)
+          .map((record) => record.id)
+          .sort()
+        expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+        expect(answer.body.records.map((record: Row) => record.id)).toEqual(expected)
+      }),
+      { seed: SEED, numRuns: RUNS },
+    )
+  })
+})

@@ -1,0 +1,419 @@
+import type { Column } from '@offshoot/contract/schema'
+import fc from 'fast-check'
+import { expect } from 'vitest'
+import { addTables, type BranchCall, expectOk, GENERATED_ID } from './tables.js'
+
+/*
+ * Transactions by the book: operations run one after the other on plain maps, and the first that
+ * fails undoes everything. The service groups them; nobody may be able to tell.
+ */
+
+export const MODEL_TABLES: Readonly<Record<string, readonly Column[]>> = {
+  plain: [
+    { name: 'n', type: 'int' },
+    { name: 's', type: 'string' },
+    { name: 'ref', type: 'link', link: { table: 'coupled' } },
+  ],
+  coupled: [
+    { name: 'u', type: 'int', unique: true },
+    { name: 'n', type: 'int' },
+    { name: 'ref', type: 'link', link: { table: 'plain' } },
+  ],
+}
+
+const COLUMNS: Readonly<Record<string, readonly string[]>> = {
+  plain: ['n', 's', 'ref'],
+  coupled: ['u', 'n', 'ref'],
+}
+/** Where the link of each table leads. */
+const TARGETS: Readonly<Record<string, string>> = { plain: 'coupled', coupled: 'plain' }
+
+type Value = number | string | null | { readonly $increment: number }
+type Values = Readonly<Record<string, Value>>
+
+export interface ModelRecord {
+  readonly version: number
+  readonly values: Values
+}
+/** By table and id. */
+export type ModelState = Readonly<Record<string, Readonly<Record<string, ModelRecord>>>>
+
+interface Fields {
+  readonly table: string
+  readonly id?: string
+  readonly record?: Values & { readonly id?: string }
+  readonly fields?: Values
+  readonly createOnly?: boolean
+  readonly ifVersion?: number
+  readonly upsert?: boolean
+  readonly failIfMissing?: boolean
+  readonly columns?: readonly string[]
+}
+type Kind = 'insert' | 'update' | 'delete' | 'get'
+export type ModelOperation = Readonly<Partial<Record<Kind, Fields>>>
+
+class Refused extends Error {}
+
+const IDS = ['a', 'b', 'c', 'd']
+
+/** A state with records in both tables, whose links lead to each other. */
+export const INITIAL_STATE: ModelState = {
+  plain: {
+    a: { version: 0, values: { n: 1, s: 'one', ref: 'a' } },
+    b: { version: 0, values: { n: 2, ref: 'c' } },
+  },
+  coupled: {
+    a: { version: 0, values: { u: 0, n: 10, ref: 'b' } },
+    b: { version: 0, values: { u: 1, n: 20, ref: 'a' } },
+    c: { version: 0, values: { n: 30 } },
+  },
+}
+
+function sometimes<Type>(
+  arbitrary: fc.Arbitrary<Type>,
+  weight = 1,
+): fc.Arbitrary<Type | undefined> {
+  return fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight, arbitrary })
+}
+
+const id = fc.constantFrom(...IDS)
+const table = fc.constantFrom('plain', 'coupled')
+
+const columnsOf = (name: string) =>
+  sometimes(
+    fc.constantFrom(
+      ['*'],
+      ['n'],
+      ['id', 'n'],
+      ['ref'],
+      ['ref.n'],
+      ['*', 'ref.ref.n'],
+      ['service.version', name === 'plain' ? 's' : 'u'],
+    ),
+    2,
+  )
+
+const value = (column: string, withArithmetic: boolean): fc.Arbitrary<Value> => {
+  if (column === 'ref') return fc.constantFrom(...IDS, null)
+  if (column === 's') return fc.constantFrom('x', 'y', null)
+  if (column === 'u') return fc.constantFrom(0, 1, 2, 3, null)
+  const numbers = fc.constantFrom(1, 2, null)
+  return withArithmetic ? fc.oneof(numbers, fc.constantFrom({ $increment: 1 })) : numbers
+}
+
+const valuesOf = (name: string, withArithmetic: boolean): fc.Arbitrary<Values> =>
+  fc
+    .record(
+      Object.fromEntries(
+        (COLUMNS[name] ?? []).map((column) => [column, sometimes(value(column, withArithmetic))]),
+      ),
+    )
+    .map(withoutUndefined)
+
+type Defined<Type> = { [Key in keyof Type]: Exclude<Type[Key], undefined> }
+
+function withoutUndefined<Type extends object>(object: Type): Defined<Type> {
+  return Object.fromEntries(
+    Object.entries(object).filter(([, entry]) => entry !== undefined),
+  ) as Defined<Type>
+}
+
+const version = sometimes(fc.constantFrom(0, 1, 2))
+
+function operationOn(name: string): fc.Arbitrary<ModelOperation> {
+  const common = { table: fc.constant(name), columns: columnsOf(name) }
+  const insert = fc
+    .record({
+      ...common,
+      key: fc.oneof({ weight: 4, arbitrary: id }, { weight: 1, arbitrary: fc.constant(undefined) }),
+      values: valuesOf(name, false),
+      createOnly: sometimes(fc.boolean()),
+      ifVersion: version,
+    })
+    .map(({ key, values, ifVersion, ...rest }) => ({
+      insert: withoutUndefined({
+        ...rest,
+        record: withoutUndefined({ id: key, ...values }),
+        ifVersion: key === undefined ? undefined : ifVersion,
+      }),
+    }))
+  const update = fc
+    .record({
+      ...common,
+      id,
+      fields: valuesOf(name, true),
+      ifVersion: version,
+      upsert: sometimes(fc.boolean(), 2),
+    })
+    .map((fields) => ({ update: withoutUndefined(fields) }))
+  const remove = fc
+    .record({ ...common, id, failIfMissing: sometimes(fc.boolean()) })
+    .map((fields) => ({ delete: withoutUndefined(fields) }))
+  const get = fc.record({ ...common, id }).map((fields) => ({ get: withoutUndefined(fields) }))
+  return fc.oneof(insert, update, remove, get) as fc.Arbitrary<ModelOperation>
+}
+
+export const modelOperations: fc.Arbitrary<readonly ModelOperation[]> = fc.array(
+  table.chain(operationOn),
+  { minLength: 1, maxLength: 14 },
+)
+
+export interface ModelOutcome {
+  readonly state: ModelState
+  readonly results?: readonly object[]
+  readonly fault?: { readonly index: number; readonly message: string }
+}
+
+/** Runs operations one by one; `generatedIds` are those the service came up with. */
+export function runModel(
+  before: ModelState,
+  operations: readonly ModelOperation[],
+  generatedIds: ReadonlyMap<number, string>,
+): ModelOutcome {
+  const run = new ModelRun(before, generatedIds)
+  const results: object[] = []
+  for (const [index, operation] of operations.entries()) {
+    try {
+      results.push(run.apply(operation, index))
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      return { state: before, fault: { index, message: error.message } }
+    }
+  }
+  return { state: run.state, results }
+}
+
+class ModelRun {
+  readonly state: Record<string, Record<string, ModelRecord>>
+
+  constructor(
+    before: ModelState,
+    private readonly generatedIds: ReadonlyMap<number, string>,
+  ) {
+    this.state = Object.fromEntries(
+      Object.entries(before).map(([name, records]) => [name, { ...records }]),
+    )
+  }
+
+  apply(operation: ModelOperation, index: number): object {
+    const [kind] = Object.keys(operation) as [Kind]
+    const fields = operation[kind] as Fields
+    switch (kind) {
+      case 'insert':
+        return this.insert(fields, index)
+      case 'update':
+        return this.update(fields)
+      case 'delete':
+        return this.remove(fields)
+      case 'get':
+        return { operation: 'get', columns: this.columns(fields, fields.id ?? '', true) }
+    }
+  }
+
+  private insert(fields: Fields, index: number): object {
+    const { id: given, ...values } = fields.record ?? {}
+    const key = given ?? this.generatedIds.get(index) ?? `generated ${index}`
+    const present = this.find(fields.table, key)
+    if (present !== undefined && fields.createOnly) {
+      throw new Refused(`table [${fields.table}]: record [${key}] already exists`)
+    }
+    this.requireVersion(fields, key, present)
+    this.write(fields.table, key, {
+      version: present === undefined ? 0 : present.version + 1,
+      values,
+    })
+    return this.written('insert', fields, key)
+  }
+
+  private update(fields: Fields): object {
+    const { table: name, id: key = '', upsert } = fields
+    const present = this.find(name, key)
+    const changes = fields.fields ?? {}
+    if (present === undefined) {
+      if (!upsert) throw new Refused(`table [${name}]: record [${key}] not found`)
+      for (const [column, entry] of Object.entries(changes)) {
+        if (typeof entry === 'object' && entry !== null) {
+          throw new Refused(
+            `table [${name}]: column [${column}]: expected a whole number, got an object`,
+          )
+        }
+      }
+      this.write(name, key, { version: 0, values: changes })
+      return this.written('update', fields, key)
+    }
+    this.requireVersion(fields, key, present)
+    const values: Record<string, Value> = { ...present.values }
+    for (const [column, entry] of Object.entries(changes)) {
+      if (typeof entry !== 'object' || entry === null) {
+        values[column] = entry
+        continue
+      }
+      const old = present.values[column]
+      if (typeof old !== 'number') {
+        throw new Refused(
+          `table [${name}]: record [${key}]: the arithmetic has no result that can be stored exactly`,
+        )
+      }
+      values[column] = old + entry.$increment
+    }
+    this.write(name, key, { version: present.version + 1, values })
+    return this.written('update', fields, key)
+  }
+
+  private remove(fields: Fields): object {
+    const { table: name, id: key = '' } = fields
+    const present = this.find(name, key)
+    if (present === undefined && fields.failIfMissing) {
+      throw new Refused(`table [${name}]: no rows deleted`)
+    }
+    const columns = fields.columns && { columns: this.columns(fields, key, false) }
+    delete this.state[name]?.[key]
+    return { operation: 'delete', rows: present === undefined ? 0 : 1, ...columns }
+  }
+
+  private written(kind: Kind, fields: Fields, key: string): object {
+    const columns = fields.columns && { columns: this.columns(fields, key, false) }
+    return { operation: kind, rows: 1, id: key, ...columns }
+  }
+
+  private find(name: string, key: string): ModelRecord | undefined {
+    return this.state[name]?.[key]
+  }
+
+  private requireVersion(fields: Fields, key: string, present: ModelRecord | undefined): void {
+    const { ifVersion, table: name } = fields
+    if (ifVersion === undefined || present === undefined || present.version === ifVersion) return
+    throw new Refused(`table [${name}]: record [${key}]: version condition not met`)
+  }
+
+  private write(name: string, key: string, record: ModelRecord): void {
+    const { u } = record.values
+    for (const [other, { values }] of Object.entries(this.state[name] ?? {})) {
+      if (name === 'coupled' && other !== key && typeof u === 'number' && values.u === u) {
+        throw new Refused(`table [${name}]: column [u]: is not unique`)
+      }
+    }
+    const records = this.state[name]
+    if (records !== undefined) records[key] = record
+  }
+
+  private columns(fields: Fields, key: string, isGet: boolean): object {
+    const record = this.find(fields.table, key)
+    if (record === undefined) return {}
+    const { columns } = fields
+    if (columns === undefined) return isGet ? { id: key, service: { version: record.version } } : {}
+    return this.select(fields.table, key, columns, false)
+  }
+
+  private select(
+    name: string,
+    key: string,
+    columns: readonly string[],
+    isExpanded: boolean,
+  ): object {
+    const record = this.find(name, key) as ModelRecord
+    const selected: Record<string, unknown> = {}
+    const isWhole = columns.includes('*')
+    if (isExpanded || isWhole || columns.includes('id')) selected.id = key
+    if (isExpanded || isWhole || columns.includes('service.version')) {
+      selected.service = { version: record.version }
+    }
+    const inner = columns.flatMap((path) =>
+      path === 'ref' ? ['*'] : path.startsWith('ref.') ? [path.slice('ref.'.length)] : [],
+    )
+    for (const column of COLUMNS[name] ?? []) {
+      const entry = record.values[column] ?? null
+      if (entry === null || !(isWhole || columns.includes(column) || inner.length > 0)) continue
+      if (column !== 'ref') {
+        if (isWhole || columns.includes(column)) selected[column] = entry
+      } else if (inner.length === 0) {
+        selected.ref = { id: entry }
+      } else if (this.find(TARGETS[name] ?? '', String(entry)) !== undefined) {
+        selected.ref = this.select(TARGETS[name] ?? '', String(entry), inner, true)
+      }
+    }
+    return selected
+  }
+}
+
+/** Times are not the model's business. */
+export function withoutTimes(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutTimes)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([key]) => key !== 'createdAt' && key !== 'updatedAt')
+      .map(([key, entry]) => [key, withoutTimes(entry)]),
+  )
+}
+
+/** Runs operations through the service and the model, and expects the same of both. */
+export async function expectSameAsModel(
+  call: BranchCall,
+  before: ModelState,
+  operations: readonly ModelOperation[],
+): Promise<ModelState> {
+  const answer = await call('POST', '/transaction', { body: { operations } })
+  const generated = new Map<number, string>()
+  for (const [index, result] of (answer.body.results ?? []).entries()) {
+    if (operations[index]?.insert && operations[index].insert.record?.id === undefined) {
+      expect(result.id).toMatch(GENERATED_ID)
+      generated.set(index, result.id)
+    }
+  }
+  const expected = runModel(before, operations, generated)
+  if (expected.fault === undefined) {
+    expect({ status: answer.status, results: withoutTimes(answer.body.results) }).toEqual({
+      status: 200,
+      results: expected.results,
+    })
+  } else {
+    expect({ status: answer.status, errors: answer.body.errors }).toEqual({
+      status: 400,
+      errors: [expected.fault],
+    })
+  }
+  await expectState(call, expected.state)
+  return expected.state
+}
+
+/** Reads every record that there is or might be. */
+export async function expectState(call: BranchCall, state: ModelState): Promise<void> {
+  const keys = Object.entries(state).flatMap(([name, records]) =>
+    [...new Set([...IDS, ...Object.keys(records)])].map((key) => ({ name, key })),
+  )
+  const operations = keys.map(({ name, key }) => ({
+    get: { table: name, id: key, columns: ['*'] },
+  }))
+  const { body } = expectOk(await call('POST', '/transaction', { body: { operations } }))
+  const gets = runModel(state, operations, new Map())
+  expect(withoutTimes(body.results)).toEqual(gets.results)
+}
+
+/** Makes the tables anew, when nobody knows what is in them. */
+export async function recreateTables(call: BranchCall): Promise<void> {
+  const operations = [
+    ...Object.keys(MODEL_TABLES).map((name) => ({ removeTable: { table: name } })),
+    ...addTables(MODEL_TABLES),
+  ]
+  expectOk(await call('POST', '/schema/update', { body: { operations } }))
+}
+
+/** Brings the tables to a state from which records of known and of generated ids are gone. */
+export async function resetTo(
+  call: BranchCall,
+  before: ModelState,
+  after: ModelState,
+): Promise<void> {
+  const operations = [
+    ...Object.entries(before).flatMap(([name, records]) =>
+      Object.keys(records).map((key) => ({ delete: { table: name, id: key } })),
+    ),
+    ...Object.entries(after).flatMap(([name, records]) =>
+      Object.entries(records).map(([key, { values }]) => ({
+        insert: { table: name, record: { id: key, ...values } },
+      })),
+    ),
+  ]
+  expectOk(await call('POST', '/transaction', { body: { operations } }))
+}
