@@ -34,6 +34,7 @@ const TABLES = {
     { name: 'photo', type: 'file' as const },
     { name: 'papers', type: 'file[]' as const },
     { name: 'open', type: 'file' as const, file: { defaultPublicAccess: true } },
+    { name: 'chief', type: 'link' as const, link: { table: 'people' } },
   ],
 }
 
@@ -161,6 +162,22 @@ describe('files in records', () => {
     expect(unknown.body.message).toContain('column [photo.nothing]: column not found')
   })
 
+  it('are found by a query with their content, also through reverse links', async () => {
+    const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
+    await create({ chief: id, papers: [{ base64Content: base64('one') }] })
+    await create({ chief: id, papers: [{ base64Content: base64('two') }] })
+    const linking = { name: '<-people.chief', as: 'team', columns: ['papers.base64Content'] }
+    const answer = await call('POST', '/tables/people/query', {
+      body: { filter: { id }, columns: ['photo.base64Content', linking] },
+    })
+    const [found] = expectOk(answer).body.records
+    expect(found.photo).toEqual({ base64Content: base64('hello') })
+    const papers = found.team.records.map((record: { papers: unknown }) => record.papers)
+    expect(papers).toHaveLength(2)
+    expect(papers).toContainEqual([{ base64Content: base64('one') }])
+    expect(papers).toContainEqual([{ base64Content: base64('two') }])
+  })
+
   it('are read with their content in a transaction, and refused when written there', async () => {
     const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
     const columns = ['photo.base64Content', 'photo.name']
@@ -205,6 +222,32 @@ describe('files in records', () => {
       expect(content.equals((await get(`bulk_${number}`)).body)).toBe(true)
       expect(content.equals((await get(`line_bulk_${number}`)).body)).toBe(true)
     }
+  })
+
+  it('of refused lines are left out, and those of the others are kept', async () => {
+    const contents = Array.from({ length: 4 }, () => randomBytes(3_000_000))
+    const lines = contents.map((content, number) => ({
+      id: `partial_${number}`,
+      name: number === 1 ? 5 : 'x',
+      photo: { name: 'a', base64Content: base64(content) },
+    }))
+    const insert = (mode: string) =>
+      call('POST', `/tables/people/bulk?mode=${mode}`, {
+        body: lines.map((line) => JSON.stringify(line)).join('\n'),
+        headers: { 'content-type': 'application/x-ndjson' },
+      })
+    expect((await insert('atomic')).status).toBe(400)
+    expect((await get('partial_0')).status).toBe(404)
+    const partial = await insert('partial')
+    expect(partial.body).toMatchObject({ inserted: 3, failed: 1, errors: [{ line: 2 }] })
+    for (const [number, content] of contents.entries()) {
+      const stored = await get(`partial_${number}`)
+      if (number === 1) expect(stored.status).toBe(404)
+      else expect(stored.headers.etag).toBe(`"${hashOf(content)}"`)
+    }
+    const [refused] = await service.database.query(sql`
+      select 1 from offshoot.blobs where sha256 = ${Buffer.from(hashOf(contents[1] ?? PNG), 'hex')}`)
+    expect(refused).toBeUndefined()
   })
 
   it('may be as long in a line as in any other request', async () => {
@@ -707,6 +750,7 @@ describe('links', () => {
     const done = await upload(uploadUrl)
     expect(done.status).toBe(201)
     expect(done.json()).toMatchObject({ name: 'a.png', size: PNG.length, version: 1 })
+    expect((await get(id)).body).toEqual(PNG)
     expect((await upload(uploadUrl)).status).toBe(404)
     expect((await get(id)).body).toEqual(PNG)
     const { papers } = await withLinks(id, 'papers')

@@ -19,7 +19,7 @@ import { runReads, runSteps } from '../../rows/run.js'
 import { invalidRecord, recordNotFound } from '../records/failures.js'
 import { planColumns } from '../records/records.js'
 import type { BranchSession, Sessions, SessionTable } from '../records/session.js'
-import { onlyRow, updateOneCall } from '../records/write-plan.js'
+import { onlyRow, updateCall } from '../records/write-plan.js'
 import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
 
 export interface FileContext {
@@ -274,8 +274,10 @@ async function changeFiles<Result>(
       const { files, result } = change(parseFiles(textOf(read.plan, row, index)))
       const value = place.isList ? files : files[0]
       const text = value === undefined ? null : JSON.stringify(value)
-      const update = { columns: [index], values: [text], arithmetic: [] }
-      await transaction.run([updateOneCall(session, statements, { id, update })])
+      // The guard is asked apart: a link has no key, which the one that is built in needs.
+      const changed = { id, values: [text] }
+      const [written] = await transaction.run([updateCall(session, statements, [changed], [index])])
+      if (onlyRow(written) === undefined) throw recordNotFound(tableName, id)
       return result
     },
     { first: [{ statement: read.one, values: [id] }] },

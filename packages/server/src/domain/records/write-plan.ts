@@ -4,7 +4,7 @@ import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { guardValues } from '../../rows/guard.js'
 import type { TableStatements } from '../../rows/table-statements.js'
-import type { BranchSession, SessionTable } from './session.js'
+import type { BranchSession, Session, SessionTable } from './session.js'
 
 /** One row to write: its id, the version it must have, and a text for each column. */
 export interface RowInput {
@@ -40,7 +40,7 @@ export function insertCall(
 
 /** For one row with an id that nobody else has, or in a table that inherits nothing. */
 export function insertOneCall(
-  session: BranchSession,
+  session: Session,
   statements: TableStatements,
   row: RowInput,
 ): Call {
@@ -90,7 +90,7 @@ export function updateCall(
 
 /** One row with any kind of change. The guard is built in. */
 export function updateOneCall(
-  session: BranchSession,
+  session: Session,
   statements: TableStatements,
   row: { id: string; ifVersion?: number | undefined; update: EncodedUpdate },
 ): Call {
