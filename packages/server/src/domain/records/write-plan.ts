@@ -39,11 +39,7 @@ export function insertCall(
 }
 
 /** For one row with an id that nobody else has, or in a table that inherits nothing. */
-export function insertOneCall(
-  session: Session,
-  statements: TableStatements,
-  row: RowInput,
-): Call {
+export function insertOneCall(session: Session, statements: TableStatements, row: RowInput): Call {
   return {
     statement: statements.insertOne,
     values: [
