@@ -1,10 +1,12 @@
 import { benchBranching } from './branching.js'
+import { benchFiles } from './files.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
 
 /** Each suite by name; `npm run bench -- --quick records` runs one of them, quickly. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
+  files: benchFiles,
   branching: benchBranching,
 }
 

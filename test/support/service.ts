@@ -1,6 +1,12 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { buildApp } from '../../packages/server/src/app.js'
+import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
+import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
+import { Files } from '../../packages/server/src/domain/files/files.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
 import { Sessions } from '../../packages/server/src/domain/records/session.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
@@ -27,6 +33,7 @@ export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
   readonly sessions: Sessions
+  readonly files: Files
   readonly lifecycle: Lifecycle
   readonly url: string
   readonly key: string
@@ -43,7 +50,7 @@ export const REGIONS = [
 ]
 
 export async function createTestService(
-  options: { limits?: Partial<Limits>; url?: string } = {},
+  options: { limits?: Partial<Limits>; url?: string; blobs?: BlobStore; publicUrl?: string } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
   const url = options.url ?? own?.url ?? ''
@@ -58,7 +65,11 @@ export async function createTestService(
   const key = newKey ?? ''
   const lifecycle = new Lifecycle('ready')
   const limits = { ...LIMITS, ...options.limits }
-  const sessions = new Sessions(database, limits)
+  const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-'))
+  const blobs = options.blobs ?? new LocalStore(folder)
+  if (options.blobs === undefined) await blobs.prepare()
+  const files = new Files(database, blobs, limits)
+  const sessions = new Sessions(database, limits, files)
   const app = await buildApp(
     {
       database,
@@ -67,6 +78,7 @@ export async function createTestService(
       limits,
       regions: REGIONS,
       publicHost: undefined,
+      publicUrl: options.publicUrl,
     },
     { logLevel: 'silent' },
   )
@@ -74,6 +86,7 @@ export async function createTestService(
     app,
     database,
     sessions,
+    files,
     lifecycle,
     url,
     key,
@@ -82,6 +95,7 @@ export async function createTestService(
     call: (method, path, callOptions) => call(app, method, path, { key, ...callOptions }),
     async close() {
       await app.close()
+      await rm(folder, { recursive: true, force: true })
       await database.close()
       await own?.close()
     },
@@ -91,13 +105,13 @@ export async function createTestService(
 async function call(
   app: FastifyInstance,
   method: string,
-  path: string,
+  url: string,
   { body, key, headers }: CallOptions,
 ): Promise<Answer> {
   const isText = typeof body === 'string'
   const response = await app.inject({
     method: method as NonNullable<InjectOptions['method']>,
-    url: path,
+    url,
     headers: {
       ...(key === null || key === undefined ? {} : { authorization: `Bearer ${key}` }),
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),

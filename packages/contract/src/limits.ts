@@ -32,6 +32,10 @@ export const LIMITS = {
   fileNameLengthMax: 1024,
   mediaTypeLengthMin: 3,
   mediaTypeLengthMax: 255,
+  /** Seconds that a signed or upload URL of a file works: 24 hours. */
+  urlSecondsMax: 24 * 60 * 60,
+  /** Bytes of one file: 5 GiB, the most that S3 takes in one piece. */
+  fileBytesMax: 5 * 1024 * 1024 * 1024,
   bulkRecordsMax: 10_000,
   transactionOperationsMax: 1000,
   pageSizeMax: 1000,

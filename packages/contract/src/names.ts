@@ -62,6 +62,17 @@ export const RecordIdSchema = Type.String({
   examples: ['rec_d2m4o9k8v3q1t7h5n6c0'],
 })
 
+export const FILE_NAME_PATTERN = "^[0-9a-zA-Z!\\-_.*'()]*$"
+export const MEDIA_TYPE_PATTERN = '^\\w+/[-+.\\w]+$'
+
+export const FileItemIdSchema = Type.String({
+  title: 'FileItemID',
+  description: 'Id of a file in a `file[]` column. Empty: a new file, with a generated id.',
+  maxLength: LIMITS.nameLengthMax,
+  pattern: RECORD_ID_PATTERN.replace('+$', '*$'),
+  examples: ['file_d2m4o9k8v3q1t7h5n6c0'],
+})
+
 export const WorkspaceIdSchema = Type.String({
   title: 'WorkspaceID',
   description: 'Id of a workspace: a slug and six characters.',

@@ -3,6 +3,7 @@ import type { LogLevel } from './config.js'
 import { answerClientError } from './http/client-errors.js'
 import { newRequestId } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
+import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
 import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
@@ -13,6 +14,7 @@ import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
+import { fileLinkRoutes, fileRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
@@ -50,6 +52,7 @@ export async function buildApp(
     schemaController: { compilersFactory: { buildValidator } },
   })
   readJsonBodies(app)
+  decorateOrigin(app, services.publicUrl)
 
   await app.register(errorsPlugin)
   await app.register(addressPlugin, services)
@@ -57,6 +60,7 @@ export async function buildApp(
   await app.register(openapiPlugin, { version })
 
   await app.register(healthRoutes(services))
+  await app.register(fileLinkRoutes(services))
   await app.register(async (protectedApp) => {
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
@@ -71,6 +75,7 @@ export async function buildApp(
     await dataApp.register(recordRoutes(services))
     await dataApp.register(queryRoutes(services))
     await dataApp.register(bulkRoutes(services))
+    await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))
   })
   await app.ready()

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { runLifeCycle } from './domain/branches/life-cycle.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
+import { COLLECT_TIMES, checkBlobs, collectBlob } from './domain/files/collect.js'
+import { renewLinkKeys } from './domain/files/links.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap } from './rows/collect.js'
@@ -15,19 +17,24 @@ type BackgroundServices = Pick<Services, 'database' | 'sessions'>
 
 /** One round of everything that happens in the background. Each step is short. */
 export async function runBackground(services: BackgroundServices): Promise<void> {
-  const { database } = services
+  const { database, sessions } = services
+  const { blobs, links } = sessions.files
   // Uses are written down first: a branch in use must not expire because of a long round.
   await runLifeCycle(services)
+  await renewLinkKeys(database)
+  await links.load(database)
   const steps = [
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
+    () => checkBlobs(database, COLLECT_TIMES),
+    () => collectBlob({ database, blobs }, COLLECT_TIMES),
   ]
   for (const step of steps) {
     for (let count = 0; count < STEPS_MAX; count++) {
       if (!(await step())) break
     }
-    await services.sessions.flushUses()
+    await sessions.flushUses()
   }
 }
 

@@ -23,6 +23,9 @@ describe('readConfig', () => {
       apiKey: null,
       regions: [{ id: 'local', name: 'local' }],
       publicUrl: null,
+      files: null,
+      filesKeyId: null,
+      filesSecret: null,
       logLevel: 'warn',
       poolMax: 20,
       limits: LIMITS,
@@ -55,6 +58,7 @@ describe('readConfig', () => {
     ],
     ['OFFSHOOT_DATABASE_URL', 'postgresql:///d', { databaseUrl: 'postgresql:///d' }],
     ['OFFSHOOT_API_KEY', 'off_1234', { apiKey: 'off_1234' }],
+    ['OFFSHOOT_LIMIT_FILE_BYTES_MAX', '5368709120', { limits: LIMITS }],
     ['OFFSHOOT_API_KEY', 'x'.repeat(255), { apiKey: 'x'.repeat(255) }],
     ['OFFSHOOT_REGIONS', 'eu', { regions: [{ id: 'eu', name: 'eu' }] }],
     [
@@ -161,4 +165,30 @@ describe('settingsTable', () => {
       expect(row.allowed).not.toBe('')
     }
   })
+
+  it.each([
+    [
+      's3://files',
+      { prefix: '', endpoint: 'https://s3.us-east-1.amazonaws.com', region: 'us-east-1' },
+    ],
+    [
+      's3://files/a/b/?endpoint=http://localhost:9000&region=eu-1',
+      { prefix: 'a/b/', endpoint: 'http://localhost:9000', region: 'eu-1' },
+    ],
+  ])('reads where files are kept: %s', (address, expected) => {
+    const env = {
+      OFFSHOOT_FILES: address,
+      OFFSHOOT_FILES_KEY_ID: 'id',
+      OFFSHOOT_FILES_SECRET: 'secret',
+    }
+    expect(readConfig(env).files).toEqual({ bucket: 'files', ...expected })
+    expect(() => readConfig({ OFFSHOOT_FILES: address })).toThrow('needs OFFSHOOT_FILES_KEY_ID')
+  })
+
+  it.each(['files', 's3://', 's3://a', 's3://FILES', 's3://files?x=1', 's3://files?endpoint=x'])(
+    'refuses a place for files that is none: %s',
+    (address) => {
+      expect(() => readConfig({ OFFSHOOT_FILES: address })).toThrow('OFFSHOOT_FILES: [')
+    },
+  )
 })

@@ -5,6 +5,15 @@ import type { Region } from '@offshoot/contract/workspaces'
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
+/** A place in an S3-compatible store. */
+export interface S3Address {
+  readonly bucket: string
+  /** Put in front of every name; empty, or with a slash at its end. */
+  readonly prefix: string
+  readonly endpoint: string
+  readonly region: string
+}
+
 interface Setting<Value> {
   readonly env: string
   readonly help: string
@@ -76,6 +85,28 @@ const SETTINGS = {
     allowed: 'an http or https address without a path',
     parse: (text) => (text === undefined ? null : parseOrigin(text)),
   }),
+  files: setting<S3Address | null>({
+    env: 'OFFSHOOT_FILES',
+    help: 'Where the content of files is kept: an S3-compatible store.',
+    fallback: 'the folder `files` in the data folder',
+    allowed: 'an address such as s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-1',
+    parse: (text) => (text === undefined ? null : parseS3Address(text)),
+  }),
+  filesKeyId: setting<string | null>({
+    env: 'OFFSHOOT_FILES_KEY_ID',
+    help: 'Access key id for the store of OFFSHOOT_FILES.',
+    fallback: 'none',
+    allowed: 'a text without spaces',
+    parse: (text) => (text === undefined ? null : /^\S+$/.test(text) ? text : undefined),
+  }),
+  filesSecret: setting<string | null>({
+    env: 'OFFSHOOT_FILES_SECRET',
+    help: 'Secret access key for the store of OFFSHOOT_FILES.',
+    fallback: 'none',
+    allowed: 'a text without spaces',
+    secret: true,
+    parse: (text) => (text === undefined ? null : /^\S+$/.test(text) ? text : undefined),
+  }),
   logLevel: setting<LogLevel>({
     env: 'OFFSHOOT_LOG_LEVEL',
     help: 'How much is written to standard error. `debug` has a line for each request.',
@@ -126,6 +157,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       faults.push(`${name}: is not a setting of this version`)
     }
   }
+  if (values.files && (values.filesKeyId === null || values.filesSecret === null)) {
+    faults.push('OFFSHOOT_FILES: needs OFFSHOOT_FILES_KEY_ID and OFFSHOOT_FILES_SECRET')
+  }
   if (faults.length > 0) throw new ConfigError(faults.join('\n'))
   return { ...(values as unknown as SettingValues), limits }
 }
@@ -150,6 +184,7 @@ const FIXED_LIMITS: ReadonlySet<LimitName> = new Set<LimitName>([
   'fileNameLengthMax',
   'mediaTypeLengthMin',
   'mediaTypeLengthMax',
+  'urlSecondsMax',
   'transactionOperationsMax',
 ])
 
@@ -168,11 +203,16 @@ const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
   pageSizeMax: 'Records on one page of a query.',
   requestBytesMax: 'Bytes of one request body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
+  fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }
 
 /** What PostgreSQL and Node can still count with, also doubled. */
 const LIMIT_MAX = 1_000_000_000
+/** Of what is only streamed, the store decides. */
+const LIMIT_MAXIMA: Readonly<Partial<Record<LimitName, number>>> = {
+  fileBytesMax: LIMITS.fileBytesMax,
+}
 
 function limitSettings(): [LimitName, Setting<number>][] {
   const names = (Object.keys(LIMITS) as LimitName[]).filter((name) => !FIXED_LIMITS.has(name))
@@ -182,8 +222,9 @@ function limitSettings(): [LimitName, Setting<number>][] {
       env: `OFFSHOOT_LIMIT_${name.replace(/([A-Z0-9]+)/g, '_$1').toUpperCase()}`,
       help: LIMIT_HELP[name] ?? `Limit [${name}].`,
       fallback: String(LIMITS[name]),
-      allowed: `a whole number from 1 to ${LIMIT_MAX}`,
-      parse: (text) => wholeNumber(text ?? String(LIMITS[name]), 1, LIMIT_MAX),
+      allowed: `a whole number from 1 to ${LIMIT_MAXIMA[name] ?? LIMIT_MAX}`,
+      parse: (text) =>
+        wholeNumber(text ?? String(LIMITS[name]), 1, LIMIT_MAXIMA[name] ?? LIMIT_MAX),
     },
   ])
 }
@@ -206,6 +247,24 @@ function parseRegions(text: string): readonly Region[] | undefined {
   const ids = new Set(regions.map((region) => region.id))
   const valid = regions.every((region) => REGION_PATTERN.test(region.id))
   return valid && ids.size === regions.length ? regions : undefined
+}
+
+function parseS3Address(text: string): S3Address | undefined {
+  const match = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([^?#]*))?(?:\?([^#]*))?$/.exec(
+    text,
+  )
+  if (match === null) return undefined
+  const [, bucket = '', path = '', query = ''] = match
+  const parameters = new URLSearchParams(query)
+  for (const name of parameters.keys()) {
+    if (name !== 'endpoint' && name !== 'region') return undefined
+  }
+  const region = parameters.get('region') ?? 'us-east-1'
+  const endpoint = parseOrigin(parameters.get('endpoint') ?? `https://s3.${region}.amazonaws.com`)
+  const prefix = path.replace(/^\/+|\/+$/g, '')
+  if (endpoint === undefined || !/^[a-z0-9-]+$/i.test(region)) return undefined
+  if (!/^[\w./-]*$/.test(prefix)) return undefined
+  return { bucket, prefix: prefix === '' ? '' : `${prefix}/`, endpoint, region }
 }
 
 function parseOrigin(text: string): string | undefined {

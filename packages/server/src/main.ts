@@ -1,9 +1,14 @@
 import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
+import path from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
 import { startBackground } from './background.js'
+import type { BlobStore } from './blobs/blob-store.js'
+import { LocalStore } from './blobs/local-store.js'
+import { S3Store } from './blobs/s3-store.js'
 import { type Config, ConfigError, readConfig } from './config.js'
+import { Files } from './domain/files/files.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { Sessions } from './domain/records/session.js'
 import { Lifecycle } from './http/lifecycle.js'
@@ -69,13 +74,15 @@ async function serve(
     statementTimeoutMs: config.limits.requestTimeoutMs,
     onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
   })
+  const files = new Files(database, createBlobStore(config), config.limits)
   const services: Services = {
     database,
-    sessions: new Sessions(database, config.limits),
+    sessions: new Sessions(database, config.limits, files),
     lifecycle,
     limits: config.limits,
     regions: config.regions,
     publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
+    publicUrl: config.publicUrl ?? undefined,
   }
   const app = await buildApp(services, { logLevel: config.logLevel })
   cleanUps.push(
@@ -85,6 +92,7 @@ async function serve(
   // Listening first means that a load balancer is told "starting" and not "connection refused".
   await app.listen({ host: config.host, port: config.port })
 
+  await files.blobs.prepare()
   const postgres = await connectPostgres(config, { app, database, stops })
   await migrate(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
@@ -132,6 +140,18 @@ async function connectPostgres(
   })
   stops.push(() => postgres.stop())
   return `embedded PostgreSQL ${postgres.version}`
+}
+
+/** The configured store of file content, or a folder beside the data. */
+function createBlobStore(config: Config): BlobStore {
+  const folder = path.join(config.dataDir, 'files')
+  if (config.files === null) return new LocalStore(folder)
+  return new S3Store({
+    ...config.files,
+    keyId: config.filesKeyId ?? '',
+    secret: config.filesSecret ?? '',
+    spoolFolder: path.join(folder, 'incoming'),
+  })
 }
 
 /** Lets running requests finish, up to a limit. */

@@ -12,6 +12,7 @@ export const MEANINGS: Readonly<Record<number, string>> = {
   409: 'The request contradicts the present state.',
   413: 'The request is larger than the limit.',
   415: 'The content type is not one this address reads.',
+  416: 'The file has no bytes in the range that was asked for.',
   422: 'The name is taken, or a limit is reached.',
   503: 'The service cannot answer now; try again.',
 }
@@ -20,7 +21,7 @@ export const MEANINGS: Readonly<Record<number, string>> = {
 const ALWAYS = [400, 401, 403, 503] as const
 
 /** The documented refusals of a route. */
-export function refusals(...statuses: readonly (404 | 409 | 413 | 415 | 422)[]) {
+export function refusals(...statuses: readonly (404 | 409 | 413 | 415 | 416 | 422)[]) {
   return Object.fromEntries(
     [...ALWAYS, ...statuses].map((status) => [status, refusal(MEANINGS[status] ?? '')]),
   )

@@ -13,4 +13,6 @@ export interface Services {
   readonly regions: readonly Region[]
   /** Host name of `OFFSHOOT_PUBLIC_URL`; it is never read as the name of a workspace. */
   readonly publicHost: string | undefined
+  /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
+  readonly publicUrl?: string | undefined
 }

@@ -20,6 +20,8 @@ export interface Queryable {
 
 const CONNECT_TIMEOUT_MS = 5_000
 const IDLE_TIMEOUT_MS = 60_000
+/** Connections for statements that run beside a transaction. None is opened before it is needed. */
+const SIDE_POOL_MAX = 2
 
 /**
  * The service's connections to PostgreSQL. It can be connected late and more than once, because the
@@ -27,6 +29,7 @@ const IDLE_TIMEOUT_MS = 60_000
  */
 export class Database implements Queryable {
   #pool: pg.Pool | undefined
+  #sidePool: pg.Pool | undefined
   readonly #options: { poolMax: number; statementTimeoutMs: number; onIdleError(e: Error): void }
 
   constructor(options: {
@@ -39,9 +42,10 @@ export class Database implements Queryable {
 
   /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
   connect(connection: Connection): void {
-    const previous = this.#pool
+    const previous = [this.#pool, this.#sidePool]
     this.#pool = createPool(connection, this.#options)
-    previous?.end().catch(() => undefined)
+    this.#sidePool = createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
+    for (const pool of previous) pool?.end().catch(() => undefined)
   }
 
   get pool(): pg.Pool {
@@ -56,10 +60,23 @@ export class Database implements Queryable {
     return (await this.pool.query<Row>({ text, values })).rows
   }
 
+  /**
+   * Runs a short statement on a connection apart. Whoever already holds one of the pool and waited
+   * there for another would wait for ever when all others do the same.
+   */
+  async queryAside<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
+    const { text, values } = statement
+    if (this.#sidePool === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    return (await this.#sidePool.query<Row>({ text, values })).rows
+  }
+
   async close(): Promise<void> {
-    const pool = this.#pool
+    const pools = [this.#pool, this.#sidePool]
     this.#pool = undefined
-    await pool?.end()
+    this.#sidePool = undefined
+    for (const pool of pools) await pool?.end()
   }
 }
 

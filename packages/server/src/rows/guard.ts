@@ -5,8 +5,9 @@ import type { Layout } from './layout.js'
 /** What a request relies on. Checked by PostgreSQL in the transaction of the request itself. */
 export interface Guard {
   readonly layout: Layout
-  readonly keyId: string
-  readonly keyStamp: string
+  /** None for a link to a file, which has its own proof. */
+  readonly keyId: string | undefined
+  readonly keyStamp: string | undefined
   /** Set once PostgreSQL has confirmed it for this request. */
   passed: boolean
 }
@@ -25,13 +26,18 @@ export function guardRelation(first: number): Sql {
 }
 
 export function guardValues({ layout, keyId, keyStamp }: Guard): Parameter[] {
-  return [layout.branchId, layout.stamp, keyId, keyStamp]
+  return [layout.branchId, layout.stamp, keyId ?? null, keyStamp ?? null]
 }
 
 /** Fails when the guard does not hold, and so ends the batch it is in. */
 const CHECK = compileStatement(sql`select 1 / count(*)::integer from ${guardRelation(0)}`)
+const CHECK_BRANCH = compileStatement(sql`
+  select 1 / count(*)::integer
+  from offshoot.branches b
+  where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint`)
 export const GUARD_FAILED = '22012'
 
 export function guardCall(guard: Guard): Call {
-  return { statement: CHECK, values: guardValues(guard) }
+  const statement = guard.keyId === undefined ? CHECK_BRANCH : CHECK
+  return { statement, values: guardValues(guard) }
 }

@@ -1,7 +1,7 @@
 import type { Queryable } from '../postgres/database.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import type { PhysicalColumn } from './columns/column-tree.js'
-import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from './columns/column-types.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
@@ -27,9 +27,10 @@ export async function createHeap(
 ): Promise<void> {
   const shapes = physicalShapes(options.table.columns)
   const [row] = await transaction.query<{ id: string }>(sql`
-    insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch)
+    insert into offshoot.heaps
+      (database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
     values (${options.databaseId}, ${options.branchId}, ${options.table.id},
-      ${shapes.map((shape) => shape.id)}, ${options.epoch})
+      ${shapes.map((shape) => shape.id)}, ${fileColumnIds(shapes)}, ${options.epoch})
     returning id`)
   if (row === undefined) throw new Error('an inserted heap must be returned')
   const definitions = shapes.map(
@@ -58,6 +59,7 @@ export async function createHeap(
   await transaction.query(sql`create index on ${heapName(row.id)} (epoch) where epoch > 1`)
   await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
   for (const shape of shapes) await createUniqueIndexes(transaction, row.id, shape)
+  await createFileIndexes(transaction, row.id, shapes)
 }
 
 /** Gives an existing heap a new column, with its nested ones. Old rows get the fill. */
@@ -80,9 +82,11 @@ export async function addHeapColumn(
     }
   }
   for (const shape of shapes) await createUniqueIndexes(transaction, heapId, shape)
+  await createFileIndexes(transaction, heapId, shapes)
   await transaction.query(sql`
     update offshoot.heaps
-    set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[]
+    set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[],
+      file_column_ids = file_column_ids || ${fileColumnIds(shapes)}::bigint[]
     where id = ${heapId}`)
 }
 
@@ -103,6 +107,31 @@ async function createUniqueIndexes(
     on ${heapName(heapId)} (${ident(physicalName)})
     where not deleted`)
   await transaction.query(sql`create index on ${pastName(heapId)} (${ident(physicalName)})`)
+}
+
+function fileColumnIds(shapes: readonly ColumnShape[]): number[] {
+  return shapes.filter(({ column }) => isFileType(column.type)).map(({ id }) => id)
+}
+
+/** The contents that a file column mentions, be it one file or a list. */
+export function mentionedContents(column: Sql): Sql {
+  return sql`jsonb_path_query_array(${column}, '$[*].sha256')`
+}
+
+/** The collector asks which rows mention a content. */
+async function createFileIndexes(
+  transaction: Queryable,
+  heapId: string,
+  shapes: readonly ColumnShape[],
+): Promise<void> {
+  for (const id of fileColumnIds(shapes)) {
+    const column = ident(`c${id}`)
+    for (const table of [heapName(heapId), pastName(heapId)]) {
+      await transaction.query(sql`
+        create index on ${table} using gin ((${mentionedContents(column)}))
+        where ${column} is not null`)
+    }
+  }
 }
 
 /** A column that is gone needs no rule any more; its values stay for forks that have it. */

@@ -3,7 +3,13 @@ import { compileStatement, type Statement, slot } from '../postgres/statement.js
 import { joinVisible } from './arms.js'
 import { COLUMN_TYPE_ENTRIES } from './columns/column-types.js'
 import { Fault } from './columns/fault.js'
-import { decodeFields, type Projection } from './columns/projection.js'
+import { type FileForm, type FileRecord, parseFiles } from './columns/file-value.js'
+import {
+  decodeField,
+  decodeFields,
+  type ProjectedField,
+  type Projection,
+} from './columns/projection.js'
 import { isFaults, type TableCodec } from './columns/table-codec.js'
 import { guardRelation } from './guard.js'
 import type { Layout } from './layout.js'
@@ -17,6 +23,8 @@ export interface TableLookup {
 /** Which parts of a record's metadata an answer holds, and under which name. */
 export interface MetadataForm {
   readonly key: 'service' | 'xata'
+  /** How files are linked to. */
+  readonly files?: FileForm
 }
 
 /**
@@ -249,7 +257,7 @@ function writeMembers(
       : row.slice(start, start + projection.columns.length)
   const own =
     plan.links.length === 0
-      ? decodeFields(projection.fields, texts)
+      ? decodeFields(projection.fields, texts, fileRecord(row[offset], form))
       : writeFields(
           projection.fields,
           texts,
@@ -276,7 +284,7 @@ function writeMembers(
       }
       return [
         field.nested === undefined
-          ? `${field.firstKey}${field.codec.decode(text)}`
+          ? `${field.firstKey}${decodeField(field, text, fileRecord(row[offset], form))}`
           : `${field.firstKey}{${writeFields(field.nested, texts, links)}}`,
       ]
     })
@@ -295,4 +303,51 @@ function isoTime(text: string | null | undefined): string {
   const time = text ?? ''
   const fraction = time.length > 22 ? time.slice(20, -3) : ''
   return `${time.slice(0, 10)}T${time.slice(11, 19)}.${fraction.padEnd(3, '0')}Z`
+}
+
+function fileRecord(
+  recordId: string | null | undefined,
+  form: MetadataForm,
+): FileRecord | undefined {
+  return form.files && { recordId: recordId ?? '', form: form.files }
+}
+
+/** Contents that an answer will hold: what is asked for by `base64Content`, with its size. */
+export function listContents(
+  plan: ReadPlan,
+  rows: readonly Row[],
+): { readonly sha256: string; readonly size: number }[] {
+  const positions = contentPositions(plan)
+  return rows.flatMap((row) =>
+    positions.flatMap((position) =>
+      parseFiles(row[position]).flatMap(({ sha256, size }) =>
+        sha256 === undefined ? [] : [{ sha256, size }],
+      ),
+    ),
+  )
+}
+
+export function readsContents(plan: ReadPlan): boolean {
+  return contentPositions(plan).length > 0
+}
+
+/** Positions in a row of the columns whose content is asked for. */
+function contentPositions(plan: ReadPlan): number[] {
+  const inFields = (fields: readonly ProjectedField[]): number[] =>
+    fields.flatMap((field) => [
+      ...(field.file?.fields.has('base64Content')
+        ? [plan.offset + METADATA_COUNT + field.position]
+        : []),
+      ...inFields(field.nested ?? []),
+    ])
+  return [
+    ...inFields(plan.projection.fields),
+    ...plan.links.flatMap((link) => contentPositions(link.plan)),
+  ]
+}
+
+/** The text of a column of the record itself. */
+export function textOf(plan: ReadPlan, row: Row, column: number): string | null {
+  const position = plan.projection.columns.indexOf(column)
+  return position < 0 ? null : (row[plan.offset + METADATA_COUNT + position] ?? null)
 }

@@ -3,7 +3,13 @@ import type { Database } from '../../postgres/database.js'
 import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { checkText } from '../../rows/columns/text-types.js'
-import { countTexts, type ReadPlan, type TableLookup, writeRecord } from '../../rows/read-plan.js'
+import {
+  countTexts,
+  type ReadPlan,
+  readsContents,
+  type TableLookup,
+  writeRecord,
+} from '../../rows/read-plan.js'
 import { runReads } from '../../rows/run.js'
 import { planColumns } from '../records/records.js'
 import type { Session, SessionTable } from '../records/session.js'
@@ -39,6 +45,7 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
       : await endsOfEmpty(context, { page, plan, tail: page.isTail ? rows[0] : undefined })
   const { filter, sort, columns, size, seed } = page
   const cursor = writeCursor({ filter, sort, columns, size, seed, ...ends })
+  await loadFound(plan, shown, session)
   const records = shown.map((row) => writeFound(plan, row, session))
   return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
 }
@@ -140,13 +147,31 @@ function positionOf({ read, sort }: QueryPlan, row: Row = []): Position {
   return { keys: row.slice(start, end), id: row[end] ?? '' }
 }
 
+/** Contents of files are not in the rows. */
+async function loadFound(
+  plan: QueryPlan,
+  rows: readonly Row[],
+  { files, metadata }: Session,
+): Promise<void> {
+  if (readsContents(plan.read)) await files.loadContents(metadata, plan.read, rows)
+  for (const [index, { read }] of plan.reverseLinks.entries()) {
+    if (!readsContents(read)) continue
+    const linking = rows.flatMap((row) => linkingRows(plan, row, index))
+    await files.loadContents(metadata, read, linking)
+  }
+}
+
+/** The records of a reverse link to a record that was found. */
+function linkingRows(plan: QueryPlan, row: Row, index: number): Row[] {
+  const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
+  return JSON.parse(row[start + index] ?? '[]') as Row[]
+}
+
 function writeFound(plan: QueryPlan, row: Row, { metadata }: Session): string {
   const record = writeRecord(plan.read, row, metadata)
   if (plan.reverseLinks.length === 0) return record
-  const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
   const members = plan.reverseLinks.map(({ key, read }, index) => {
-    const linking = JSON.parse(row[start + index] ?? '[]') as Row[]
-    const records = linking.map((texts) => writeRecord(read, texts, metadata))
+    const records = linkingRows(plan, row, index).map((texts) => writeRecord(read, texts, metadata))
     return `,${JSON.stringify(key)}:{"records":[${records.join(',')}]}`
   })
   return `${record.slice(0, -1)}${members.join('')}}`

@@ -5,11 +5,12 @@ import { arrayLiteral } from '../../rows/columns/carriers.js'
 import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
 import { writeRecord } from '../../rows/read-plan.js'
 import { type OpenTransaction, runReads, runSteps } from '../../rows/run.js'
+import type { FileWriter } from '../files/file-input.js'
 import { newRecordId } from '../ids.js'
 import { describeRefusal } from './failures.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { sliceRecords } from './record-slices.js'
-import { planColumns, type RecordContext } from './records.js'
+import { fileWriter, loadContents, planColumns, type RecordContext, storeFiles } from './records.js'
 import { openSink } from './row-sink.js'
 import type { SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
@@ -59,8 +60,9 @@ async function insertBody(
   options: { transaction: OpenTransaction; body: Buffer; limits: Limits },
 ): Promise<Batch> {
   const { transaction, limits } = options
+  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-  const sink = openSink(context.session, table, transaction)
+  const sink = openSink(session, table, transaction)
   let isOpen = true
   try {
     for (const records of sliceRecords(options.body)) {
@@ -70,8 +72,12 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const rows = encodeSlice(table, records, batch)
-      if (batch.faultCount === 0) await sink.add(rows)
+      const files = fileWriter(session, table)
+      const rows = encodeSlice(table, records, batch, files)
+      if (batch.faultCount === 0) {
+        await storeFiles(session, files)
+        await sink.add(rows)
+      }
       // Others get their turn between slices.
       await yieldToOthers()
     }
@@ -85,11 +91,16 @@ async function insertBody(
 }
 
 /** Checks records and gives each its id; faulty ones are noted and left out. */
-function encodeSlice(table: SessionTable, records: readonly unknown[], batch: Batch): RowInput[] {
+function encodeSlice(
+  table: SessionTable,
+  records: readonly unknown[],
+  batch: Batch,
+  files: FileWriter | undefined,
+): RowInput[] {
   const now = new Date().toISOString()
   const rows: RowInput[] = []
   for (const record of records) {
-    const row = encodeInput(table.codec, record, now)
+    const row = encodeInput(table.codec, record, now, files)
     if (typeof row === 'string') {
       addFault(batch, batch.ids.length, row)
       batch.ids.push('')
@@ -102,16 +113,24 @@ function encodeSlice(table: SessionTable, records: readonly unknown[], batch: Ba
 }
 
 /** The row for a record, with an id, or what is wrong with the record. */
-export function encodeInput(codec: TableCodec, record: unknown, now: string): RowInput | string {
+export function encodeInput(
+  codec: TableCodec,
+  record: unknown,
+  now: string,
+  files: FileWriter | undefined,
+): RowInput | string {
   if (typeof record !== 'object' || record === null || Array.isArray(record)) {
     return 'invalid record: expected an object'
   }
   const given = (record as InputRecord).id
   const idFault = given === undefined ? undefined : codec.checkId(given)
-  const values = codec.encodeRecord(record as InputRecord, now)
+  const pending = files?.pending.length
+  const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
   if (idFault === undefined && !isFaults(values)) {
     return { id: given === undefined ? newRecordId() : (given as string), values }
   }
+  // Nothing of a refused record is kept.
+  if (pending !== undefined) files?.pending.splice(pending)
   const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
   return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
 }
@@ -136,6 +155,7 @@ async function writeAnswer(
     { statement: read.many, values: [arrayLiteral(ids)] },
   ])
   const byId = new Map(rows.map((row) => [row[0], row]))
+  await loadContents(context.session, read, rows)
   const records = ids.flatMap((id) => {
     const row = byId.get(id)
     return row === undefined ? [] : [writeRecord(read.plan, row, context.session.metadata)]
@@ -149,10 +169,12 @@ async function findConflicts(
   table: SessionTable,
   options: { body: Buffer; refusal: string },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
+  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body)) {
-    rows.push(...encodeSlice(table, records, batch))
+    const files = fileWriter(session, table)
+    rows.push(...encodeSlice(table, records, batch, files))
     await yieldToOthers()
   }
   const messages = new Map<number, string[]>()

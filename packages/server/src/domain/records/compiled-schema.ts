@@ -1,6 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { isFileType } from '../../rows/columns/column-types.js'
 import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { LruMap } from './lru-map.js'
@@ -10,6 +11,8 @@ export interface CompiledSchema {
   readonly id: string
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** The table that has a file column. */
+  tableByFileColumn(id: number): TableCodec | undefined
 }
 
 const SCHEMAS_MAX = 1000
@@ -63,5 +66,11 @@ function compileSchema(
     id,
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
+    tableByFileColumn: (columnId) =>
+      compile(
+        document.tables.find(({ columns }) =>
+          columns.some(({ id: found, type }) => found === columnId && isFileType(type)),
+        ),
+      ),
   }
 }

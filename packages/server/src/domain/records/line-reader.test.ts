@@ -1,17 +1,18 @@
 import { Readable } from 'node:stream'
-import { LIMITS } from '@offshoot/contract/limits'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { LineReader, type ParsedLine } from './line-reader.js'
 
+const LINE_BYTES_MAX = 1_000_000
+
 async function readChunks(
   chunks: readonly (string | Buffer)[],
-  options: { recordBytesMax?: number } = {},
+  { lineBytesMax = LINE_BYTES_MAX }: { lineBytesMax?: number } = {},
 ): Promise<ParsedLine[]> {
   const source = Readable.from(chunks.map((chunk) => Buffer.from(chunk)))
-  const limits = { ...LIMITS, ...options }
   const lines: ParsedLine[] = []
-  for await (const batch of new LineReader(source, { limits }).batches()) lines.push(...batch)
+  const reader = new LineReader(source, { lineBytesMax })
+  for await (const batch of reader.batches()) lines.push(...batch)
   return lines
 }
 
@@ -106,7 +107,7 @@ describe('LineReader', () => {
 
   it('gives up on a line that has no end', async () => {
     const endless = Array.from({ length: 100 }, () => 'x'.repeat(10))
-    await expect(readChunks(['{}\n', ...endless], { recordBytesMax: 100 })).rejects.toMatchObject({
+    await expect(readChunks(['{}\n', ...endless], { lineBytesMax: 600 })).rejects.toMatchObject({
       code: 'payload_too_large',
       message: 'line 2: is longer than 600 bytes',
     })
@@ -114,7 +115,7 @@ describe('LineReader', () => {
 
   it('leaves a stream that it does not read to the end in one piece', async () => {
     const source = Readable.from([Buffer.from('{}\n'), Buffer.from('{}\n'), Buffer.from('{}\n')])
-    const lines = new LineReader(source, { limits: LIMITS })
+    const lines = new LineReader(source, { lineBytesMax: LINE_BYTES_MAX })
     for await (const batch of lines.batches()) {
       expect(batch).toEqual([{ line: 1, value: {} }])
       break
@@ -128,7 +129,7 @@ describe('LineReader', () => {
     const seen: Buffer[] = []
     const source = Readable.from([Buffer.from('{}\n{'), Buffer.from('}')])
     const onChunk = (chunk: Buffer) => void seen.push(chunk)
-    await new LineReader(source, { limits: LIMITS, onChunk }).drain()
+    await new LineReader(source, { lineBytesMax: LINE_BYTES_MAX, onChunk }).drain()
     expect(Buffer.concat(seen).toString()).toBe('{}\n{}')
   })
 })

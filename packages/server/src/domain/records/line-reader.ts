@@ -2,7 +2,6 @@ import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
-import type { Limits } from '@offshoot/contract/limits'
 
 export interface ParsedLine {
   /** Counted from 1, blank lines included. */
@@ -11,8 +10,6 @@ export interface ParsedLine {
   readonly fault?: string
 }
 
-/** JSON writes a character with up to six; a line may be that much longer than its record. */
-const ESCAPE_FACTOR = 6
 const NEWLINE = 0x0a
 
 /** Reads newline-delimited JSON; never holds more than one chunk and one unfinished line. */
@@ -22,9 +19,12 @@ export class LineReader {
   readonly #onChunk: ((chunk: Buffer) => void) | undefined
   #line = 0
 
-  constructor(source: Readable, options: { limits: Limits; onChunk?: (chunk: Buffer) => void }) {
+  constructor(
+    source: Readable,
+    options: { lineBytesMax: number; onChunk?: (chunk: Buffer) => void },
+  ) {
     this.#source = source
-    this.#lineBytesMax = options.limits.recordBytesMax * ESCAPE_FACTOR
+    this.#lineBytesMax = options.lineBytesMax
     this.#onChunk = options.onChunk
   }
 

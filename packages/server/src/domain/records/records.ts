@@ -1,11 +1,13 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
+import { parseFiles, type StoredFile } from '../../rows/columns/file-value.js'
 import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import { guardValues } from '../../rows/guard.js'
-import { writeMetadata, writeRecord } from '../../rows/read-plan.js'
+import { textOf, writeMetadata, writeRecord } from '../../rows/read-plan.js'
 import { runGuardedRead, runGuardedWrite, runReads, runSteps, runWrites } from '../../rows/run.js'
+import type { FileWriter } from '../files/file-input.js'
 import { newRecordId } from '../ids.js'
 import {
   invalidRecord,
@@ -14,7 +16,7 @@ import {
   toRecordError,
   versionConflict,
 } from './failures.js'
-import type { CompiledRead, Session, Sessions, SessionTable } from './session.js'
+import type { BranchSession, CompiledRead, Session, Sessions, SessionTable } from './session.js'
 import {
   deleteCall,
   inheritedChecks,
@@ -56,6 +58,7 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
     (await runGuardedRead(database, guard, call)) ??
     onlyRow((await runReads(database, guard, [{ statement: read.one, values: [id] }]))[0])
   if (row === undefined) throw recordNotFound(tableName, id)
+  await loadContents(session, read, [row])
   return writeRecord(read.plan, row, session.metadata)
 }
 
@@ -66,8 +69,10 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   const given = record.id
   if (given !== undefined) requireId(table, given)
   const id = given === undefined ? newRecordId() : (given as string)
-  const values = encode(table, record)
+  const files = fileWriter(session, table)
+  const values = encode(table, record, files)
   const statements = await context.sessions.writable(session, table)
+  await storeFiles(session, files)
   const row = { id, values }
   // Only a given id can be one that the branch inherits.
   const isGuarded = given === undefined || !table.isInherited
@@ -92,8 +97,11 @@ export async function replaceRecord(
   const { session, tableName } = context
   const table = session.table(tableName)
   requireId(table, id)
-  const values = encode(table, record)
+  const present = await findPresentFiles(context, table, { id, fields: record })
+  const files = fileWriter(session, table, { present: present?.files })
+  const values = encode(table, record, files)
   const statements = await context.sessions.writable(session, table)
+  await storeFiles(session, files)
   const rows = [{ id, ifVersion, values }]
   const { written, answer } = await write(context, table, {
     call: createOnly
@@ -114,20 +122,25 @@ export async function updateRecord(
   context: RecordContext,
   options: { id: string; fields: InputRecord; ifVersion: number | undefined },
 ): Promise<string> {
-  const { id, ifVersion } = options
+  const { id, fields } = options
   const { session } = context
   const table = session.table(context.tableName)
   requireId(table, id)
-  const update = encodeUpdate(table, options.fields)
-  const statements = await context.sessions.writable(session, table)
-  const { written, answer } = await write(context, table, {
-    call: updateOneCall(session, statements, { id, ifVersion, update }),
-    isGuarded: true,
-    id,
-    checks: updateChecks(table, statements, [{ id, update }]),
+  return onPresentFiles(context, table, options, async (present) => {
+    const files = fileWriter(session, table, { present: present?.files, merges: true })
+    const update = encodeUpdate(table, fields, files)
+    const statements = await context.sessions.writable(session, table)
+    await storeFiles(session, files)
+    const ifVersion = options.ifVersion ?? present?.version
+    const { written, answer } = await write(context, table, {
+      call: updateOneCall(session, statements, { id, ifVersion, update }),
+      isGuarded: true,
+      id,
+      checks: updateChecks(table, statements, [{ id, update }]),
+    })
+    if (written === undefined) throw await explainNoUpdate(context, { id, ifVersion }, update)
+    return answer
   })
-  if (written === undefined) throw await explainNoUpdate(context, options, update)
-  return answer
 }
 
 /** Changes the given fields, or creates the record when there is none. */
@@ -135,27 +148,32 @@ export async function upsertRecord(
   context: RecordContext,
   options: { id: string; fields: InputRecord; ifVersion: number | undefined },
 ): Promise<{ answer: string; created: boolean }> {
-  const { id, fields, ifVersion } = options
+  const { id, fields } = options
   const { session } = context
   const table = session.table(context.tableName)
   requireId(table, id)
-  const update = encodeUpdate(table, fields)
-  const whole = table.codec.encodeRecord(fields, now())
-  const statements = await context.sessions.writable(session, table)
-  const insert = isFaults(whole)
-    ? undefined
-    : insertCall(session, statements, [{ id, values: whole }], table.codec)
-  const { written, alternative, answer } = await write(context, table, {
-    call: updateOneCall(session, statements, { id, ifVersion, update }),
-    // Finds the id taken when the update has found it, and then does nothing.
-    otherwise: insert,
-    id,
-    checks: updateChecks(table, statements, [{ id, update }]),
+  return onPresentFiles(context, table, options, async (present) => {
+    const files = fileWriter(session, table, { present: present?.files, merges: true })
+    const update = encodeUpdate(table, fields, files)
+    const whole = table.codec.encodeRecord(fields, now(), files?.encode)
+    const statements = await context.sessions.writable(session, table)
+    await storeFiles(session, files)
+    const insert = isFaults(whole)
+      ? undefined
+      : insertCall(session, statements, [{ id, values: whole }], table.codec)
+    const ifVersion = options.ifVersion ?? present?.version
+    const { written, alternative, answer } = await write(context, table, {
+      call: updateOneCall(session, statements, { id, ifVersion, update }),
+      // Finds the id taken when the update has found it, and then does nothing.
+      otherwise: insert,
+      id,
+      checks: updateChecks(table, statements, [{ id, update }]),
+    })
+    if (written !== undefined) return { answer, created: false }
+    if (alternative !== undefined) return { answer, created: true }
+    const fault = await explainNoUpdate(context, { id, ifVersion }, update)
+    throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
   })
-  if (written !== undefined) return { answer, created: false }
-  if (alternative !== undefined) return { answer, created: true }
-  const fault = await explainNoUpdate(context, options, update)
-  throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
 }
 
 /** Deletes a record. Answers with it when columns were asked for. */
@@ -173,9 +191,94 @@ export async function deleteRecord(
   const rows = await runWrites(database, session.guard, calls)
   if (onlyRow(rows.at(-1)) === undefined) throw recordNotFound(tableName, id)
   const row = onlyRow(rows[0])
-  return read === undefined || row === undefined
-    ? undefined
-    : writeRecord(read.plan, row, session.metadata)
+  if (read === undefined || row === undefined) return undefined
+  await loadContents(session, read, [row])
+  return writeRecord(read.plan, row, session.metadata)
+}
+
+/** A record's files as they are, and the version of the record that has them. */
+interface PresentFiles {
+  readonly version: number
+  readonly files: ReadonlyMap<number, readonly StoredFile[]>
+}
+
+/** No record has this version: an update that expects it only ever creates. */
+const NO_VERSION = Number.MAX_SAFE_INTEGER
+const FILE_ATTEMPTS_MAX = 20
+
+/**
+ * Runs a write that builds on the files a record has, again when they have changed in between.
+ * Writes that touch no file run once, with nothing looked up.
+ */
+async function onPresentFiles<Result>(
+  context: RecordContext,
+  table: SessionTable,
+  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
+  run: (present: PresentFiles | undefined) => Promise<Result>,
+): Promise<Result> {
+  for (let attempt = 1; ; attempt++) {
+    const present = await findPresentFiles(context, table, options)
+    try {
+      return await run(present)
+    } catch (error) {
+      const isOutrun =
+        present !== undefined &&
+        options.ifVersion === undefined &&
+        error instanceof AppError &&
+        error.code === 'version_conflict'
+      if (!isOutrun) throw error
+      if (attempt === FILE_ATTEMPTS_MAX) {
+        throw new AppError('retry_limit', 'the record kept changing; nothing was applied')
+      }
+    }
+  }
+}
+
+/** undefined when the fields hold no file. */
+async function findPresentFiles(
+  { database, session }: RecordContext,
+  table: SessionTable,
+  { id, fields }: { id: string; fields: InputRecord },
+): Promise<PresentFiles | undefined> {
+  const { fileColumns } = table.codec
+  const touched = fileColumns.filter(({ column }) => fields[column.path[0] ?? ''] != null)
+  if (touched.length === 0) return undefined
+  const read = planColumns(
+    table,
+    touched.map(({ column }) => column.path.join('.')),
+  )
+  const [rows] = await runReads(database, session.guard, [{ statement: read.one, values: [id] }])
+  const row = onlyRow(rows)
+  if (row === undefined) return { version: NO_VERSION, files: new Map() }
+  const files = touched.map(
+    ({ index, column }) => [column.id, parseFiles(textOf(read.plan, row, index))] as const,
+  )
+  return { version: Number(row[1]), files: new Map(files) }
+}
+
+/** undefined for tables without files, which pay nothing for them. */
+export function fileWriter(
+  session: Session,
+  table: SessionTable,
+  options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
+): FileWriter | undefined {
+  if (table.codec.fileColumns.length === 0) return undefined
+  const { present, merges = false } = options
+  return session.files.writer({ merges, ...(present === undefined ? {} : { present }) })
+}
+
+/** Content is durable before the row that mentions it. */
+export async function storeFiles(session: Session, files: FileWriter | undefined): Promise<void> {
+  if (files !== undefined) await session.files.store(files.pending)
+}
+
+/** To be called before rows are written as JSON, because contents are not in them. */
+export async function loadContents(
+  { files, metadata }: BranchSession,
+  { hasContents, plan }: CompiledRead,
+  rows: TextRows,
+): Promise<void> {
+  if (hasContents) await files.loadContents(metadata, plan, rows)
 }
 
 interface Written {
@@ -208,7 +311,8 @@ async function write(
     if (options.isGuarded && calls.length === 1 && checks.length === 0) {
       const row = await runGuardedWrite(database, session.guard, options.call)
       if (row !== undefined) {
-        return { written: row, alternative: undefined, answer: writeAnswer(session, read, row) }
+        const answer = await writeAnswer(session, read, row)
+        return { written: row, alternative: undefined, answer }
       }
     }
     const rows =
@@ -218,19 +322,22 @@ async function write(
     const written = onlyRow(rows[0])
     const alternative = otherwise === undefined ? undefined : onlyRow(rows[1])
     const row = read === undefined ? (written ?? alternative) : onlyRow(rows[calls.length - 1])
-    return { written, alternative, answer: writeAnswer(session, read, row) }
+    return { written, alternative, answer: await writeAnswer(session, read, row) }
   } catch (error) {
     throw toRecordError(error, table.codec)
   }
 }
 
-function writeAnswer(
+async function writeAnswer(
   session: Session,
   read: CompiledRead | undefined,
   row: readonly (string | null)[] | undefined,
-): string {
+): Promise<string> {
   if (row === undefined) return ''
-  if (read !== undefined) return writeRecord(read.plan, row, session.metadata)
+  if (read !== undefined) {
+    await loadContents(session, read, [row])
+    return writeRecord(read.plan, row, session.metadata)
+  }
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
@@ -309,14 +416,22 @@ function requireId(table: SessionTable, id: unknown): void {
   if (fault !== undefined) throw invalidRecord([fault])
 }
 
-function encode(table: SessionTable, record: InputRecord): (string | null)[] {
-  const values = table.codec.encodeRecord(record, now())
+function encode(
+  table: SessionTable,
+  record: InputRecord,
+  files: FileWriter | undefined,
+): (string | null)[] {
+  const values = table.codec.encodeRecord(record, now(), files?.encode)
   if (isFaults(values)) throw invalidRecord(values)
   return values
 }
 
-function encodeUpdate(table: SessionTable, fields: InputRecord): EncodedUpdate {
-  const update = table.codec.encodeUpdate(fields)
+function encodeUpdate(
+  table: SessionTable,
+  fields: InputRecord,
+  files: FileWriter | undefined,
+): EncodedUpdate {
+  const update = table.codec.encodeUpdate(fields, files?.encode)
   if (isFaults(update)) throw invalidRecord(update)
   return update
 }

@@ -2,12 +2,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
 import type { Statement } from '../../postgres/statement.js'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { ensureHeap } from '../../rows/ensure-heap.js'
 import type { Guard } from '../../rows/guard.js'
-import { findLayout, type Layout, ownHeap } from '../../rows/layout.js'
+import { findLayout, ownHeap } from '../../rows/layout.js'
 import {
   compileGuardedRead,
   compileReadMany,
@@ -15,6 +16,7 @@ import {
   type MetadataForm,
   planRead,
   type ReadPlan,
+  readsContents,
   type TableLookup,
 } from '../../rows/read-plan.js'
 import { runReads, StaleError } from '../../rows/run.js'
@@ -28,9 +30,11 @@ import {
   type WorkspaceAddress,
 } from '../access/resolve.js'
 import { type Need, requireAccess } from '../access/scope.js'
+import { isLive } from '../branches/is-live.js'
 import { updateBranchExpiries } from '../branches/queries.js'
 import { renewExpiry } from '../branches/renew-expiry.js'
 import { BranchUses } from '../branches/uses.js'
+import type { Files } from '../files/files.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
 import { LruMap } from './lru-map.js'
@@ -43,6 +47,8 @@ export interface SessionRequest {
   readonly branchName: string
   readonly isDialect: boolean
   readonly need: Need
+  /** `http://host:port`, as the client reaches the service. */
+  readonly origin: string
 }
 
 /** A table of the branch with its statements. */
@@ -58,6 +64,8 @@ export interface SessionTable {
 
 export interface CompiledRead {
   readonly plan: ReadPlan
+  /** Contents of files are among what is asked for; they are not in the rows. */
+  readonly hasContents: boolean
   readonly one: Statement
   readonly guarded: Statement
   readonly many: Statement
@@ -68,12 +76,17 @@ export interface CompiledRead {
  * used without asking, because the transaction of each request checks the stamps of both: a session
  * that no longer holds is found out before it has any effect.
  */
-export interface Session {
+export interface Session extends BranchSession {
   readonly principal: Principal
   readonly access: BranchAccess
+}
+
+/** The same without a key: what links to files are followed with. */
+export interface BranchSession {
   readonly guard: Guard
   readonly schema: CompiledSchema
   readonly metadata: MetadataForm
+  readonly files: Files
   table(name: string): SessionTable
   findTable(name: string): SessionTable | undefined
 }
@@ -81,6 +94,8 @@ export interface Session {
 const SESSIONS_MAX = 10_000
 const READS_PER_TABLE_MAX = 200
 const ATTEMPTS_MAX = 20
+/** How long a link is followed without looking whether the branch has expired. */
+const BRANCH_KNOWN_MS = 5_000
 
 /**
  * A sliding expiry that is nearer than this is moved at once and not with the next flush of uses, so
@@ -104,13 +119,16 @@ interface Resolved {
 }
 
 export class Sessions {
+  readonly files: Files
   readonly #database: Database
   readonly #schemas: SchemaCache
+  readonly #branches = new LruMap<string, { session: BranchSession; untilMs: number }>(SESSIONS_MAX)
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
   readonly #uses = new BranchUses()
 
-  constructor(database: Database, limits: Limits) {
+  constructor(database: Database, limits: Limits, files: Files) {
     this.#database = database
+    this.files = files
     this.#schemas = new SchemaCache(limits)
   }
 
@@ -122,7 +140,10 @@ export class Sessions {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
       const { session: known, isSliding } = await this.#open(key, request)
-      const session = { ...known, guard: { ...known.guard, passed: false } }
+      const session = this.#startUse(known, {
+        origin: request.origin,
+        canUpload: known.principal.scope.access !== 'read',
+      })
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       try {
         requireAccess(session.principal.scope, request.need)
@@ -132,14 +153,47 @@ export class Sessions {
           throw error instanceof StaleError ? error.cause : error
         }
         this.#entries.delete(key)
-        if (attempt === ATTEMPTS_MAX) {
-          throw new AppError('retry_limit', 'the branch kept changing; nothing was applied', {
-            cause: error,
-          })
-        }
+        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
       } finally {
         endUse?.()
       }
+    }
+  }
+
+  /** The same for a branch that a link leads to. The link is the proof that it may be used. */
+  async runOnBranch<Result>(
+    { branchId, origin }: { branchId: string; origin: string },
+    operation: (session: BranchSession) => Promise<Result>,
+  ): Promise<Result> {
+    for (let attempt = 1; ; attempt++) {
+      const session = this.#startUse(await this.#openBranch(branchId), {
+        origin,
+        canUpload: false,
+      })
+      try {
+        return await operation(session)
+      } catch (error) {
+        if (!(await this.#isStale(session, error))) {
+          throw error instanceof StaleError ? error.cause : error
+        }
+        this.#branches.delete(branchId)
+        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
+      }
+    }
+  }
+
+  /** A session of one request: what it finds out, and how its answers link to files. */
+  #startUse<Known extends BranchSession>(
+    known: Known,
+    { origin, canUpload }: { origin: string; canUpload: boolean },
+  ): Known {
+    const { branchId } = known.guard.layout
+    const { sign } = this.files.links
+    const files = { origin, branchId, canUpload, sign, contents: new Map<string, string>() }
+    return {
+      ...known,
+      guard: { ...known.guard, passed: false },
+      metadata: { ...known.metadata, files },
     }
   }
 
@@ -156,7 +210,7 @@ export class Sessions {
   }
 
   /** A refusal is only as good as the session it was based on, and so is a table that is not there. */
-  async #isStale(session: Session, error: unknown): Promise<boolean> {
+  async #isStale(session: BranchSession, error: unknown): Promise<boolean> {
     if (error instanceof StaleError && error.cause === undefined) return true
     const isDoubtful = error instanceof StaleError || !session.guard.passed
     return isDoubtful && !(await this.#holds(session))
@@ -176,7 +230,7 @@ export class Sessions {
   }
 
   /** Makes sure that the branch has a heap of the table, so that it can be written to. */
-  async writable(session: Session, table: SessionTable): Promise<TableStatements> {
+  async writable(session: BranchSession, table: SessionTable): Promise<TableStatements> {
     if (table.statements !== undefined) return table.statements
     await ensureHeap(this.#database, session.guard.layout, table.codec.table)
     throw new StaleError('the branch has a new heap')
@@ -198,7 +252,7 @@ export class Sessions {
   }
 
   /** Whether key and branch are still what the session was made of. */
-  async #holds(session: Session): Promise<boolean> {
+  async #holds(session: BranchSession): Promise<boolean> {
     try {
       await runReads(this.#database, session.guard, [])
       return true
@@ -219,7 +273,41 @@ export class Sessions {
     })
   }
 
+  async #openBranch(branchId: string): Promise<BranchSession> {
+    const known = this.#branches.get(branchId)
+    if (known !== undefined && known.untilMs > Date.now()) return known.session
+    const session = await this.#resolveBranch(branchId)
+    this.#branches.set(branchId, { session, untilMs: Date.now() + BRANCH_KNOWN_MS })
+    return session
+  }
+
+  #resolveBranch(branchId: string): Promise<BranchSession> {
+    return runTransaction(
+      this.#database,
+      async (transaction) => {
+        await this.files.links.load(transaction)
+        const [live] = await transaction.query(sql`
+          select 1 from offshoot.branches where id = ${branchId} and ${isLive}`)
+        const layout = live && (await findLayout(transaction, branchId))
+        const schema =
+          layout &&
+          (await this.#schemas.get(transaction, { schemaId: layout.schemaId, isDialect: false }))
+        if (layout === undefined || schema === undefined) {
+          throw new AppError('branch_not_found', 'the branch of the file is gone')
+        }
+        return createSession({
+          guard: { layout, keyId: undefined, keyStamp: undefined, passed: false },
+          files: this.files,
+          schema,
+          isDialect: false,
+        })
+      },
+      { isolation: 'repeatable read', readOnly: true },
+    )
+  }
+
   async #resolveIn(database: Queryable, request: SessionRequest): Promise<Resolved> {
+    await this.files.links.load(database)
     const principal = await authenticate(database, request.authorization)
     const access = await resolveBranch(database, principal, { ...request, need: 'read' })
     const layout = await findLayout(database, access.branchId)
@@ -232,14 +320,14 @@ export class Sessions {
     if (layout === undefined || schema === undefined) {
       throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
     }
+    const { keyId, keyStamp } = principal
     const session = createSession({
-      principal,
-      access,
-      layout,
+      guard: { layout, keyId, keyStamp, passed: false },
+      files: this.files,
       schema,
       isDialect: request.isDialect,
     })
-    return { session, branch: access }
+    return { session: { ...session, principal, access }, branch: access }
   }
 }
 
@@ -266,14 +354,18 @@ function keyOf({
   ].join('\n')
 }
 
+function retryLimit(cause: unknown): AppError {
+  return new AppError('retry_limit', 'the branch kept changing; nothing was applied', { cause })
+}
+
 function createSession(options: {
-  principal: Principal
-  access: BranchAccess
-  layout: Layout
+  guard: Guard
+  files: Files
   schema: CompiledSchema
   isDialect: boolean
-}): Session {
-  const { principal, access, layout, schema, isDialect } = options
+}): BranchSession {
+  const { guard, files, schema, isDialect } = options
+  const { layout } = guard
   const tables = new Map<string, SessionTable>()
   const lookup: TableLookup = { layout, tableById: (id) => schema.tableById(id) }
 
@@ -289,9 +381,8 @@ function createSession(options: {
   }
 
   return {
-    principal,
-    access,
-    guard: { layout, keyId: principal.keyId, keyStamp: principal.keyStamp, passed: false },
+    guard,
+    files,
     schema,
     metadata: { key: isDialect ? 'xata' : 'service' },
     findTable,
@@ -320,6 +411,7 @@ function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
       if (Array.isArray(plan)) return plan as readonly Fault[]
       const read = {
         plan: plan as ReadPlan,
+        hasContents: readsContents(plan as ReadPlan),
         one: compileReadOne(lookup, plan as ReadPlan),
         guarded: compileGuardedRead(lookup, plan as ReadPlan),
         many: compileReadMany(lookup, plan as ReadPlan),

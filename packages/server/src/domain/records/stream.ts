@@ -4,17 +4,20 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
 import { runReads, runSteps, StaleError } from '../../rows/run.js'
+import type { FileWriter } from '../files/file-input.js'
 import { encodeInput, FAULTS_LISTED_MAX } from './bulk.js'
 import { describeRefusal } from './failures.js'
 import { findAnswer, isKeyUsed, keepAnswer } from './idempotency.js'
 import { LineReader, type ParsedLine } from './line-reader.js'
-import type { RecordContext } from './records.js'
+import { fileWriter, type RecordContext, storeFiles } from './records.js'
 import { openSink, rowsBefore } from './row-sink.js'
 import type { SessionRequest, Sessions, SessionTable } from './session.js'
 import type { RowInput } from './write-plan.js'
 
 /** Lines that a partial import commits at a time, at the least. */
 const PARTIAL_BATCH_LINES = 2000
+/** Fewer, when they are as long as lines with files can be. */
+const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
 export interface StreamRequest {
   readonly source: Readable
@@ -64,7 +67,10 @@ export async function streamInsert(
     throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
   }
   const hash = createHash('sha256').update(request.url)
-  const lines = new LineReader(source, { limits, onChunk: (chunk) => hash.update(chunk) })
+  const lines = new LineReader(source, {
+    lineBytesMax: lineBytesMax(table, limits),
+    onChunk: (chunk) => hash.update(chunk),
+  })
   const idempotent = () => ({ key: idempotencyKey, content: [hash.copy().digest()] })
   /** The answer to the same request, which is only known to be the same at its end. */
   const findEarlierAnswer = async () => {
@@ -90,11 +96,13 @@ export async function streamInsert(
         }
         try {
           for await (const parsed of lines.batches()) {
-            const rows = encodeLines(table, parsed, tally)
+            const files = fileWriter(session, table)
+            const rows = encodeLines(table, parsed, { tally, files })
             if (tally.failed > 0) {
               await close()
               continue
             }
+            await storeFiles(session, files)
             numbers.add(rows)
             await sink.add(rows)
             tally.inserted += rows.length
@@ -165,22 +173,30 @@ export async function streamPartially(
   request: StreamRequest,
 ): Promise<string> {
   const { sessions, limits, tableName } = context
-  await sessions.run(context.session, async (session) => {
-    session.table(tableName)
+  const lineBytes = await sessions.run(context.session, async (session) => {
+    const table = session.table(tableName)
     if (request.idempotencyKey !== undefined) {
       throw new AppError(
         'invalid_request',
         'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
       )
     }
+    return lineBytesMax(table, limits)
   })
   const tally = new Tally()
-  const lines = new LineReader(request.source, { limits })
   let waiting: ParsedLine[] = []
+  let waitingBytes = 0
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytes,
+    onChunk: (chunk) => {
+      waitingBytes += chunk.length
+    },
+  })
   for await (const parsed of lines.batches()) {
     waiting = waiting.concat(parsed)
-    if (waiting.length < PARTIAL_BATCH_LINES) continue
+    if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
     await insertLines(context, waiting, tally)
+    waitingBytes = 0
     waiting = []
   }
   if (waiting.length > 0) await insertLines(context, waiting, tally)
@@ -199,9 +215,11 @@ async function insertLines(
     // Lines that are refused are not looked at again, so it must not be by an outdated schema.
     await runReads(database, session.guard, [])
     const context = { database, sessions, session, tableName, columns: undefined }
-    const rows = encodeLines(table, pending, tally)
+    const files = fileWriter(session, table)
+    const rows = encodeLines(table, pending, { tally, files })
     const left = new Set(rows.map((row) => row.line))
     try {
+      await storeFiles(session, files)
       await insertWhatFits(context, table, {
         rows,
         tally,
@@ -255,15 +273,24 @@ async function insertWhatFits(
 function encodeLines(
   table: SessionTable,
   lines: readonly ParsedLine[],
-  tally: Tally,
+  { tally, files }: { tally: Tally; files: FileWriter | undefined },
 ): NumberedRow[] {
   const now = new Date().toISOString()
   return lines.flatMap(({ line, value, fault }) => {
-    const row = fault ?? encodeInput(table.codec, value, now)
+    const row = fault ?? encodeInput(table.codec, value, now, files)
     if (typeof row !== 'string') return [{ ...row, line }]
     tally.refuse(line, row)
     return []
   })
+}
+
+/** JSON writes a character with up to six; a line may be that much longer than its record. */
+const ESCAPE_FACTOR = 6
+
+/** A record with files may be as long as a request. */
+function lineBytesMax({ codec }: SessionTable, limits: Limits): number {
+  const bytes = limits.recordBytesMax * ESCAPE_FACTOR
+  return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)
 }
 
 function streamFailed(tally: Tally): AppError {

@@ -1,9 +1,11 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSteps, runWrites } from '../../rows/run.js'
 import { brokenRule, describeRefusal } from './failures.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import { loadContents } from './records.js'
 import { prepareGroup } from './run-operations.js'
 import type { Session, Sessions } from './session.js'
 import {
@@ -101,6 +103,7 @@ async function runGroups(
         const rows = await transaction.run(calls).catch((error: unknown) => {
           throw toRunFault(error, group)
         })
+        await loadGroupContents(session, group, { calls, rows })
         const fault = settle(rows, results)
         if (fault !== undefined) throw transactionFailed([fault])
       }
@@ -112,8 +115,10 @@ async function runGroups(
     session.guard,
     async (transaction, rows) => {
       let position = 0
-      for (const { calls, settle } of runs) {
-        const fault = settle(rows.slice(position, position + calls.length), results)
+      for (const { group, calls, settle } of runs) {
+        const own = rows.slice(position, position + calls.length)
+        await loadGroupContents(session, group, { calls, rows: own })
+        const fault = settle(own, results)
         if (fault !== undefined) throw transactionFailed([fault])
         position += calls.length
       }
@@ -129,20 +134,36 @@ async function runGets(
   request: { planned: readonly PlannedOperation[] },
 ): Promise<string> {
   const { planned } = request
-  const runs = groupOperations(planned).map((group) =>
-    prepareGroup(session, group, { explains: false }),
-  )
+  const runs = groupOperations(planned).map((group) => ({
+    group,
+    ...prepareGroup(session, group, { explains: false }),
+  }))
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
   // Without any, the guard alone is asked.
   const runAll = calls.length <= 1 ? runReads : runWrites
   const rows = await runAll(database, session.guard, calls)
   let position = 0
-  for (const group of runs) {
-    group.settle(rows.slice(position, position + group.calls.length), results)
-    position += group.calls.length
+  for (const { group, calls: own, settle } of runs) {
+    const found = rows.slice(position, position + own.length)
+    await loadGroupContents(session, group, { calls: own, rows: found })
+    settle(found, results)
+    position += own.length
   }
   return `{"results":[${results.join(',')}]}`
+}
+
+/** Contents of files are read between the statements of a group and its results. */
+async function loadGroupContents(
+  session: Session,
+  group: OperationGroup,
+  { calls, rows }: { calls: readonly Call[]; rows: readonly TextRows[] },
+): Promise<void> {
+  for (const read of new Set(group.operations.map((operation) => operation.read))) {
+    if (!read?.hasContents) continue
+    const position = calls.findIndex((call) => call.statement === read.many)
+    await loadContents(session, read, rows[position] ?? [])
+  }
 }
 
 function toRunFault(error: unknown, group: OperationGroup): unknown {

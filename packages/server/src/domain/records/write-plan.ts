@@ -4,7 +4,7 @@ import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { guardValues } from '../../rows/guard.js'
 import type { TableStatements } from '../../rows/table-statements.js'
-import type { Session, SessionTable } from './session.js'
+import type { BranchSession, Session, SessionTable } from './session.js'
 
 /** One row to write: its id, the version it must have, and a text for each column. */
 export interface RowInput {
@@ -17,7 +17,7 @@ const versionText = (row: RowInput): string | null =>
   row.ifVersion === undefined ? null : String(row.ifVersion)
 
 /** The values of a statement that takes arrays: epoch, ids, versions, and one array per column. */
-function arrays(session: Session, rows: readonly RowInput[], columns: number): string[] {
+function arrays(session: BranchSession, rows: readonly RowInput[], columns: number): string[] {
   const values = [
     String(session.guard.layout.epoch),
     arrayLiteral(rows.map((row) => row.id)),
@@ -30,7 +30,7 @@ function arrays(session: Session, rows: readonly RowInput[], columns: number): s
 }
 
 export function insertCall(
-  session: Session,
+  session: BranchSession,
   statements: TableStatements,
   rows: readonly RowInput[],
   codec: TableCodec,
@@ -53,7 +53,7 @@ export function insertOneCall(session: Session, statements: TableStatements, row
 }
 
 export function replaceCall(
-  session: Session,
+  session: BranchSession,
   statements: TableStatements,
   rows: readonly RowInput[],
   codec: TableCodec,
@@ -64,7 +64,7 @@ export function replaceCall(
 }
 
 export function deleteCall(
-  session: Session,
+  session: BranchSession,
   statements: TableStatements,
   ids: readonly string[],
 ): Call {
@@ -76,7 +76,7 @@ export function deleteCall(
 
 /** Rows that change the same columns, in the same way, without arithmetic. */
 export function updateCall(
-  session: Session,
+  session: BranchSession,
   statements: TableStatements,
   rows: readonly RowInput[],
   columns: readonly number[],

@@ -5,6 +5,7 @@ import { authenticate } from '../../domain/access/principal.js'
 import type { Need } from '../../domain/access/scope.js'
 import type { SessionRequest } from '../../domain/records/session.js'
 import { splitDatabaseBranch } from '../addressed.js'
+import { originOf } from '../origin.js'
 import type { Services } from '../services.js'
 
 declare module 'fastify' {
@@ -24,6 +25,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
     address: request.workspaceAddress,
     isDialect: request.isDialect,
     need,
+    origin: originOf(request),
     ...splitDatabaseBranch(databaseBranch),
   }
 }

@@ -59,6 +59,7 @@ export const openapiPlugin = fastifyPlugin(
           { name: 'Git mapping' },
           { name: 'Schema' },
           { name: 'Records' },
+          { name: 'Files' },
           { name: 'User' },
           { name: 'Workspace' },
           { name: 'Health' },

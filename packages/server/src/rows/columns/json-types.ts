@@ -1,3 +1,4 @@
+import type { StoredColumn } from '../stored-schema.js'
 import {
   type CodecOptions,
   type ColumnTypeEntry,
@@ -6,6 +7,7 @@ import {
   type ValueCodec,
 } from './column-type.js'
 import { expected, Fault } from './fault.js'
+import { DEFAULT_FILE_FIELDS, writeFiles } from './file-value.js'
 import { checkJsonText, JSON_DEPTH_MAX, TOO_DEEP } from './json-text.js'
 import { checkText, quoteJson } from './text-types.js'
 
@@ -80,29 +82,36 @@ export const jsonType: ColumnTypeEntry = {
   parseDefault: (text, _column, options) => encodeJsonText(text, options.limits.recordBytesMax),
 }
 
+/** What there is to know of files without a place to read them at. */
+function decodeFiles(column: StoredColumn): (text: string) => string {
+  const isList = column.type === 'file[]'
+  const selection = { columnId: column.id, isList, fields: new Set(DEFAULT_FILE_FIELDS) }
+  return (text) => writeFiles(text, selection, undefined)
+}
+
 /** Content goes to the blob store elsewhere; here is written only what a row keeps about it. */
 export const fileType: ColumnTypeEntry = {
   sqlType: 'jsonb',
   allows: { unique: false, notNull: false, defaultValue: false },
   select: selectText,
-  compile: (_column, { limits }) => ({
+  compile: (column, { limits }) => ({
     encode: (value) =>
       typeof value === 'object' && !Array.isArray(value)
         ? encodeJsonValue(value, limits.recordBytesMax)
         : expected('an object', value),
-    decode: decodeItself,
+    decode: decodeFiles(column),
   }),
   parseDefault: () => new Fault('is not possible for a file'),
 }
 
 export const fileArrayType: ColumnTypeEntry = {
   ...fileType,
-  compile: (_column, { limits }) => ({
+  compile: (column, { limits }) => ({
     encode: (value) =>
       Array.isArray(value)
         ? encodeJsonValue(value, limits.recordBytesMax)
         : expected('an array', value),
-    decode: decodeItself,
+    decode: decodeFiles(column),
   }),
   parseDefault: () => new Fault('is not possible for files'),
 }

@@ -1,6 +1,14 @@
 import type { ColumnNode, ColumnTree } from './column-tree.js'
 import type { ValueCodec } from './column-type.js'
+import { isFileType } from './column-types.js'
 import { Fault } from './fault.js'
+import {
+  DEFAULT_FILE_FIELDS,
+  type FileRecord,
+  type FileSelection,
+  fileFields,
+  writeFiles,
+} from './file-value.js'
 
 /** Some columns of a table: what to select, and how to make a record of it. */
 export interface Projection {
@@ -18,6 +26,23 @@ export interface ProjectedField {
   readonly codec: ValueCodec
   /** Of an object column. */
   readonly nested: readonly ProjectedField[] | undefined
+  /** Of a file column: what to say of its files. */
+  readonly file: FileSelection | undefined
+}
+
+/** The chosen columns; of those that hold files, the chosen fields. */
+class Choice {
+  readonly columns = new Set<number>()
+  readonly fileFields = new Map<number, Set<string>>()
+
+  constructor(private readonly tree: ColumnTree) {}
+
+  add(index: number, fields: readonly string[] = DEFAULT_FILE_FIELDS): void {
+    this.columns.add(index)
+    const type = this.tree.physical[index]?.column.type
+    if (type === undefined || !isFileType(type)) return
+    this.fileFields.set(index, new Set([...(this.fileFields.get(index) ?? []), ...fields]))
+  }
 }
 
 /** `paths` are columns by dotted path; `*` stands for all of a table, `object.*` of an object. */
@@ -25,60 +50,75 @@ export function compileProjection(
   tree: ColumnTree,
   paths: readonly string[],
 ): Projection | Fault[] {
-  const chosen = new Set<number>()
+  const choice = new Choice(tree)
   const faults: Fault[] = []
   for (const path of paths) {
     if (path === '*') {
-      for (const index of tree.physical.keys()) chosen.add(index)
-    } else if (!choosePath(tree, path, chosen)) {
+      for (const index of tree.physical.keys()) choice.add(index)
+    } else if (!choosePath(tree, path, choice)) {
       faults.push(new Fault(`column [${path}]: column not found`))
     }
   }
   if (faults.length > 0) return faults
-  const columns = [...chosen].sort((left, right) => left - right)
+  const columns = [...choice.columns].sort((left, right) => left - right)
   const positions = new Map(columns.map((index, position) => [index, position]))
-  return { columns, fields: compileFields(tree.nodes, positions) }
+  return { columns, fields: compileFields(tree.nodes, positions, choice) }
 }
 
 /**
  * Takes in the objects on the way too, because only they tell a row without the object from one whose
  * nested columns are null or filled later.
  */
-function choosePath(tree: ColumnTree, path: string, chosen: Set<number>): boolean {
+function choosePath(tree: ColumnTree, path: string, choice: Choice): boolean {
   const names = path.split('.')
   const indexes: number[] = []
   let level: Pick<ColumnTree, 'byName'> | undefined = tree
   let node: ColumnNode | undefined
   for (const [depth, name] of names.entries()) {
-    if (name === '*' && depth > 0 && depth === names.length - 1 && level !== undefined) break
+    const isLast = depth === names.length - 1
+    if (name === '*' && depth > 0 && isLast && level !== undefined) break
+    if (node?.isFile) {
+      const fields = fileFields(name)
+      if (fields === undefined || !isLast) return false
+      for (const index of indexes) choice.add(index, fields)
+      return true
+    }
     node = level?.byName.get(name)
     if (node === undefined) return false
     indexes.push(node.index)
     level = node.nested
   }
   if (node === undefined) return false
-  for (const index of indexes) chosen.add(index)
-  for (let index = node.index; index < node.end; index++) chosen.add(index)
+  for (const index of indexes) choice.add(index)
+  for (let index = node.index; index < node.end; index++) choice.add(index)
   return true
 }
 
 function compileFields(
   nodes: readonly ColumnNode[],
   positions: ReadonlyMap<number, number>,
+  choice: Choice,
 ): ProjectedField[] {
   return nodes.flatMap((node) => {
     const position = positions.get(node.index)
     if (position === undefined) return []
     const key = `${JSON.stringify(node.column.name)}:`
-    const nested = node.nested && compileFields(node.nested.nodes, positions)
-    return [{ position, firstKey: key, furtherKey: `,${key}`, codec: node.codec, nested }]
+    const nested = node.nested && compileFields(node.nested.nodes, positions, choice)
+    const fields = choice.fileFields.get(node.index)
+    const { column, codec } = node
+    const file = fields && { columnId: column.id, isList: column.type === 'file[]', fields }
+    return [{ position, firstKey: key, furtherKey: `,${key}`, codec, nested, file }]
   })
 }
 
-/** The members of a JSON object, without its braces. Nulls are left out. */
+/**
+ * The members of a JSON object, without its braces. Nulls are left out. Without a record, files have
+ * no links.
+ */
 export function decodeFields(
   fields: readonly ProjectedField[],
   texts: readonly (string | null)[],
+  record?: FileRecord,
 ): string {
   let members = ''
   for (const field of fields) {
@@ -87,8 +127,12 @@ export function decodeFields(
     members += members === '' ? field.firstKey : field.furtherKey
     members +=
       field.nested === undefined
-        ? field.codec.decode(text)
-        : `{${decodeFields(field.nested, texts)}}`
+        ? decodeField(field, text, record)
+        : `{${decodeFields(field.nested, texts, record)}}`
   }
   return members
+}
+
+export function decodeField(field: ProjectedField, text: string, record?: FileRecord): string {
+  return field.file === undefined ? field.codec.decode(text) : writeFiles(text, field.file, record)
 }

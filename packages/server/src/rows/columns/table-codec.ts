@@ -1,6 +1,7 @@
 import type { StoredTable } from '../stored-schema.js'
 import { compileColumns, type PhysicalColumn } from './column-tree.js'
 import type { CodecOptions } from './column-type.js'
+import { isFileType } from './column-types.js'
 import { Fault } from './fault.js'
 import { compileProjection, decodeFields, type Projection } from './projection.js'
 import {
@@ -24,6 +25,8 @@ export interface TableCodec {
   readonly physical: readonly PhysicalColumn[]
   /** From the dotted path of a column to its index in `physical`. */
   readonly indexes: ReadonlyMap<string, number>
+  /** Those of `physical` that hold files. */
+  readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
    * A whole record for insert or replace: one text or null for each physical column, with defaults
    * applied; or all its faults, which `isFaults` tells from it. `now` is the text of the time that a
@@ -69,6 +72,9 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     table,
     physical: tree.physical,
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
+    fileColumns: tree.physical.flatMap((column, index) =>
+      isFileType(column.column.type) ? [{ index, column }] : [],
+    ),
     encodeRecord: (record, now, file = options.file) => encoder.encodeRecord(record, { now, file }),
     encodeUpdate: (fields, file = options.file) => encoder.encodeUpdate(fields, { file }),
     project: (paths) => compileProjection(tree, paths),

@@ -1,0 +1,82 @@
+import { type Static, Type } from 'typebox'
+import {
+  DatabaseBranchNameSchema,
+  FileItemIdSchema,
+  RecordIdSchema,
+  TableNameSchema,
+} from './names.js'
+
+/** Seconds that a signed URL works when the file does not say. */
+export const SIGNED_URL_SECONDS = 60
+/** Seconds that an upload URL works when the file does not say. */
+export const UPLOAD_URL_SECONDS = 24 * 60 * 60
+/** Of a file that nobody gave a type, and whose first bytes are not known either. */
+export const DEFAULT_MEDIA_TYPE = 'application/octet-stream'
+
+export const FileParamsSchema = Type.Object({
+  databaseBranch: DatabaseBranchNameSchema,
+  tableName: TableNameSchema,
+  recordId: RecordIdSchema,
+  columnName: Type.String({
+    description: 'A `file` or `file[]` column.',
+    minLength: 1,
+    maxLength: 4096,
+    examples: ['photo'],
+  }),
+})
+
+export const FileItemParamsSchema = Type.Object({
+  ...FileParamsSchema.properties,
+  fileId: FileItemIdSchema,
+})
+
+export const FileLinkParamsSchema = Type.Object({
+  accessId: Type.String({
+    description: 'What a link says about where its file is.',
+    minLength: 1,
+    maxLength: 4096,
+    examples: ['YmJfMAo3CnJlY18wCgprZXk'],
+  }),
+})
+
+export const FileLinkQuerySchema = Type.Object({
+  verify: Type.Optional(
+    Type.String({ description: 'The signature of a signed or upload URL.', maxLength: 1024 }),
+  ),
+})
+
+/** What is known about a file; its content is at the address of the file. */
+export const FileSchema = Type.Object(
+  {
+    id: Type.Optional(Type.String({ description: 'Of a file in a `file[]` column.' })),
+    name: Type.String(),
+    mediaType: Type.String(),
+    size: Type.Integer({ description: 'Bytes of the content.' }),
+    version: Type.Integer({ description: 'Grows with each update of the file.' }),
+    url: Type.String({ description: 'Open to everybody when `enablePublicUrl` is true.' }),
+    enablePublicUrl: Type.Boolean(),
+    signedUrlTimeout: Type.Integer({ description: 'Seconds that a signed URL works.' }),
+    uploadUrlTimeout: Type.Integer({ description: 'Seconds that an upload URL works.' }),
+    attributes: Type.Object(
+      { width: Type.Optional(Type.Integer()), height: Type.Optional(Type.Integer()) },
+      { description: 'Of an image: its width and height.' },
+    ),
+  },
+  {
+    title: 'File',
+    examples: [
+      {
+        name: 'ada.png',
+        mediaType: 'image/png',
+        size: 4096,
+        version: 0,
+        url: 'http://localhost:6001/file/YmJfMAo3CnJlY18wCgprZXk',
+        enablePublicUrl: false,
+        signedUrlTimeout: SIGNED_URL_SECONDS,
+        uploadUrlTimeout: UPLOAD_URL_SECONDS,
+        attributes: { width: 64, height: 64 },
+      },
+    ],
+  },
+)
+export type File = Static<typeof FileSchema>

@@ -1,0 +1,107 @@
+import { access, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import path from 'node:path'
+import type { Readable } from 'node:stream'
+import {
+  type BlobStore,
+  type ByteRange,
+  type PutOptions,
+  type ReceivedBlob,
+  requireSha256,
+} from './blob-store.js'
+import { Spool } from './spool.js'
+
+/** Read at a time; more makes no difference, less does. */
+const READ_BYTES = 256 * 1024
+
+/** A folder of files, two levels of folders deep so that none of them gets too full. */
+export class LocalStore implements BlobStore {
+  readonly #folder: string
+  readonly #spool: Spool
+
+  constructor(folder: string) {
+    this.#folder = folder
+    // On the same file system, so that a file only has to be renamed.
+    this.#spool = new Spool(path.join(folder, 'incoming'))
+  }
+
+  prepare(): Promise<void> {
+    return this.#spool.prepare()
+  }
+
+  async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {
+    const spooled = await this.#spool.receive(source, options.bytesMax)
+    try {
+      const { sha256, size, head } = spooled
+      await options.claim?.({ sha256, size })
+      await this.#keep(spooled.path, this.#pathOf(sha256))
+      return { sha256, size, head }
+    } finally {
+      await rm(spooled.path, { force: true })
+    }
+  }
+
+  async get(sha256: string, range?: ByteRange): Promise<Readable | undefined> {
+    try {
+      const handle = await open(this.#pathOf(sha256))
+      return handle.createReadStream({ ...range, highWaterMark: READ_BYTES })
+    } catch (error) {
+      if (isMissing(error)) return undefined
+      throw error
+    }
+  }
+
+  async has(sha256: string): Promise<boolean> {
+    try {
+      await access(this.#pathOf(sha256))
+      return true
+    } catch (error) {
+      if (isMissing(error)) return false
+      throw error
+    }
+  }
+
+  async delete(sha256: string): Promise<void> {
+    await rm(this.#pathOf(sha256), { force: true })
+  }
+
+  async *list(): AsyncIterable<string> {
+    for (const first of await this.#subfolders(this.#folder)) {
+      for (const second of await this.#subfolders(path.join(this.#folder, first))) {
+        yield* await readdir(path.join(this.#folder, first, second))
+      }
+    }
+  }
+
+  async #subfolders(folder: string): Promise<string[]> {
+    return (await readdir(folder)).filter((name) => /^[0-9a-f]{2}$/.test(name))
+  }
+
+  #pathOf(sha256: string): string {
+    const name = requireSha256(sha256)
+    return path.join(this.#folder, name.slice(0, 2), name.slice(2, 4), name)
+  }
+
+  /** The name itself must be on disk too, and so must those of the folders on the way. */
+  async #keep(from: string, to: string): Promise<void> {
+    const folder = path.dirname(to)
+    const isNew = (await mkdir(folder, { recursive: true, mode: 0o700 })) !== undefined
+    await rename(from, to)
+    await syncFolder(folder)
+    if (!isNew) return
+    await syncFolder(path.dirname(folder))
+    await syncFolder(this.#folder)
+  }
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder)
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ENOENT'
+}

@@ -1,0 +1,171 @@
+import { createReadStream } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import http from 'node:http'
+import https from 'node:https'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { AwsClient } from 'aws4fetch'
+import {
+  type Blob,
+  type BlobStore,
+  type ByteRange,
+  type PutOptions,
+  type ReceivedBlob,
+  requireSha256,
+} from './blob-store.js'
+import { Spool } from './spool.js'
+
+export interface S3Options {
+  readonly endpoint: string
+  readonly region: string
+  readonly bucket: string
+  /** Empty, or with a slash at its end. */
+  readonly prefix: string
+  readonly keyId: string
+  readonly secret: string
+  /** A local folder for what is on its way: its hash is its name, and is known only at the end. */
+  readonly spoolFolder: string
+}
+
+/** A store that is silent for this long will not answer any more. */
+const SILENCE_MS = 30_000
+const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
+
+/** Any store that speaks S3's protocol, addressed by path. */
+export class S3Store implements BlobStore {
+  readonly #options: S3Options
+  readonly #client: AwsClient
+  readonly #spool: Spool
+  readonly #agent: http.Agent
+
+  constructor(options: S3Options) {
+    this.#options = options
+    this.#spool = new Spool(options.spoolFolder)
+    const { keyId: accessKeyId, secret: secretAccessKey, region } = options
+    this.#client = new AwsClient({ accessKeyId, secretAccessKey, region, service: 's3' })
+    const Agent = options.endpoint.startsWith('https:') ? https.Agent : http.Agent
+    this.#agent = new Agent({ keepAlive: true })
+  }
+
+  prepare(): Promise<void> {
+    return this.#spool.prepare()
+  }
+
+  async put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob> {
+    const spooled = await this.#spool.receive(source, options.bytesMax)
+    try {
+      const { sha256, size, head } = spooled
+      await options.claim?.({ sha256, size })
+      if (!(await this.has(sha256))) await this.#upload(spooled.path, { sha256, size })
+      return { sha256, size, head }
+    } finally {
+      await rm(spooled.path, { force: true })
+    }
+  }
+
+  async get(sha256: string, range?: ByteRange): Promise<Readable | undefined> {
+    const headers = range === undefined ? {} : { range: `bytes=${range.start}-${range.end}` }
+    const response = await this.#send('GET', this.#nameOf(sha256), { headers })
+    if (response.statusCode === 404) {
+      response.resume()
+      return undefined
+    }
+    // One that answers with everything would be taken for the part.
+    return expectStatus(response, [range === undefined ? 200 : 206])
+  }
+
+  async has(sha256: string): Promise<boolean> {
+    const response = await this.#send('HEAD', this.#nameOf(sha256))
+    response.resume()
+    if (response.statusCode === 404) return false
+    await expectStatus(response, [200])
+    return true
+  }
+
+  async delete(sha256: string): Promise<void> {
+    const response = await this.#send('DELETE', this.#nameOf(sha256))
+    response.resume()
+    await expectStatus(response, [200, 204, 404])
+  }
+
+  async *list(): AsyncIterable<string> {
+    const { prefix } = this.#options
+    let token: string | undefined
+    do {
+      const query = new URLSearchParams({ 'list-type': '2', prefix })
+      if (token !== undefined) query.set('continuation-token', token)
+      const response = await this.#send('GET', '', { query: query.toString() })
+      const text = await readText(await expectStatus(response, [200]))
+      for (const [, key = ''] of text.matchAll(/<Key>([^<]*)<\/Key>/g)) {
+        const name = key.slice(prefix.length)
+        if (/^[0-9a-f]{64}$/.test(name)) yield name
+      }
+      token = /<NextContinuationToken>([^<]*)</.exec(text)?.[1]
+    } while (token !== undefined)
+  }
+
+  #nameOf(sha256: string): string {
+    return `/${this.#options.prefix}${requireSha256(sha256)}`
+  }
+
+  async #upload(file: string, { sha256, size }: Blob): Promise<void> {
+    const response = await this.#send('PUT', this.#nameOf(sha256), {
+      headers: { 'content-length': String(size) },
+      sha256,
+      body: createReadStream(file),
+    })
+    response.resume()
+    await expectStatus(response, [200])
+  }
+
+  /** The hash of the body is signed, so that the store finds out when something else arrives. */
+  async #send(
+    method: string,
+    name: string,
+    options: {
+      headers?: Record<string, string>
+      query?: string
+      sha256?: string
+      body?: Readable
+    } = {},
+  ): Promise<http.IncomingMessage> {
+    const { endpoint, bucket } = this.#options
+    const url = new URL(`${endpoint}/${bucket}${name}`)
+    if (options.query !== undefined) url.search = options.query
+    const signed = await this.#client.sign(url, {
+      method,
+      headers: { ...options.headers, 'x-amz-content-sha256': options.sha256 ?? EMPTY_SHA256 },
+    })
+    const { request } = url.protocol === 'https:' ? https : http
+    return new Promise((resolve, reject) => {
+      const outgoing = request(url, {
+        method,
+        agent: this.#agent,
+        timeout: SILENCE_MS,
+        headers: { ...Object.fromEntries(signed.headers), ...options.headers },
+      })
+      outgoing.on('response', resolve)
+      outgoing.on('error', reject)
+      outgoing.on('timeout', () => outgoing.destroy(new Error('the file store does not answer')))
+      if (options.body === undefined) outgoing.end()
+      // A store that refuses answers before it has read everything.
+      else pipeline(options.body, outgoing).catch(reject)
+    })
+  }
+}
+
+async function expectStatus(
+  response: http.IncomingMessage,
+  statuses: readonly number[],
+): Promise<http.IncomingMessage> {
+  const { statusCode = 0 } = response
+  if (statuses.includes(statusCode)) return response
+  response.resume()
+  throw new Error(`the file store answered with status ${statusCode}`)
+}
+
+async function readText(stream: Readable): Promise<string> {
+  let text = ''
+  for await (const chunk of stream.setEncoding('utf8')) text += chunk
+  return text
+}

@@ -1,0 +1,106 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import type { LinkPurpose } from '../../rows/columns/file-value.js'
+
+interface LinkKey {
+  readonly id: string
+  readonly secret: Buffer
+}
+
+/** A key signs for this long; then a new one does. */
+const KEY_DAYS = 30
+/** Signatures live for a day at the most; a key is kept until the last of its has expired. */
+const KEY_KEPT_DAYS = KEY_DAYS + 2
+
+/** After a key is deleted, processes that do nothing else still trust it for this long. */
+const RELOAD_MS = 10_000
+
+/** Signs links to files, and tells its own signatures from others. */
+export class FileLinks {
+  #keys: readonly LinkKey[] = []
+  #loadedAtMs = Number.NEGATIVE_INFINITY
+
+  /** Must have run before anything is signed. */
+  async load(database: Queryable): Promise<void> {
+    if (performance.now() - this.#loadedAtMs < RELOAD_MS) return
+    await this.reload(database)
+  }
+
+  async reload(database: Queryable): Promise<void> {
+    this.#keys = await database.query<{ id: string; secret: Buffer }>(sql`
+      select id, secret from offshoot.link_keys order by id desc`)
+    this.#loadedAtMs = performance.now()
+  }
+
+  /** `{key}.{expiry}.{signature}`; the newest key signs. */
+  readonly sign = (
+    accessId: string,
+    options: { purpose: LinkPurpose; seconds: number },
+  ): string => {
+    const [key] = this.#keys
+    if (key === undefined) throw new Error('there is no key to sign links with')
+    const expiresAt = Math.floor(Date.now() / 1000) + options.seconds
+    const signed = { accessId, purpose: options.purpose, expiresAt }
+    return `${key.id}.${expiresAt}.${signature(key, signed).toString('base64url')}`
+  }
+
+  /** Whether the text was signed here, for this file and purpose, and has not expired. */
+  async verify(
+    database: Queryable,
+    text: string,
+    options: { accessId: string; purpose: LinkPurpose },
+  ): Promise<boolean> {
+    const match = /^(\d{1,19})\.(\d{1,12})\.([\w-]{43})$/.exec(text)
+    if (match === null) return false
+    const [, keyId = '', expiry = '', given = ''] = match
+    const expiresAt = Number(expiry)
+    if (expiresAt * 1000 <= Date.now()) return false
+    await this.load(database)
+    const key = this.#keys.find(({ id }) => id === keyId) ?? (await this.#findNew(database, keyId))
+    if (key === undefined) return false
+    // A text that only reads like the signature is another one.
+    const bytes = Buffer.from(given, 'base64url')
+    return (
+      bytes.toString('base64url') === given &&
+      timingSafeEqual(bytes, signature(key, { ...options, expiresAt }))
+    )
+  }
+
+  /** Another process may have made it just now. */
+  async #findNew(database: Queryable, keyId: string): Promise<LinkKey | undefined> {
+    const [newest] = this.#keys
+    if (newest === undefined || BigInt(keyId) <= BigInt(newest.id)) return undefined
+    const [known] = await database.query(sql`
+      select id from offshoot.link_keys where id = ${keyId}`)
+    if (known !== undefined) await this.reload(database)
+    return this.#keys.find(({ id }) => id === keyId)
+  }
+}
+
+function signature(
+  key: LinkKey,
+  { accessId, purpose, expiresAt }: { accessId: string; purpose: LinkPurpose; expiresAt: number },
+): Buffer {
+  return createHmac('sha256', key.secret).update(`${purpose}\n${expiresAt}\n${accessId}`).digest()
+}
+
+/** From now on links are signed with a new key; the old ones still verify. */
+export async function rotateLinkKey(database: Queryable): Promise<void> {
+  await database.query(sql`
+    insert into offshoot.link_keys (secret) values (${randomBytes(32)})`)
+}
+
+/** Makes a new key when the newest is old, and drops those whose signatures have all expired. */
+export async function renewLinkKeys(database: Queryable): Promise<void> {
+  const [recent] = await database.query(sql`
+    select 1
+    from offshoot.link_keys
+    where created_at > now() - make_interval(days => ${KEY_DAYS})
+    limit 1`)
+  if (recent === undefined) await rotateLinkKey(database)
+  await database.query(sql`
+    delete from offshoot.link_keys
+    where created_at < now() - make_interval(days => ${KEY_KEPT_DAYS})
+      and id < (select max(id) from offshoot.link_keys)`)
+}

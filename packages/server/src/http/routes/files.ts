@@ -1,0 +1,242 @@
+import type { Readable } from 'node:stream'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AppError } from '@offshoot/contract/errors'
+import {
+  FileItemParamsSchema,
+  FileLinkParamsSchema,
+  FileLinkQuerySchema,
+  FileParamsSchema,
+  FileSchema,
+} from '@offshoot/contract/files'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { ReceivedBlob } from '../../blobs/blob-store.js'
+import {
+  attachFile,
+  checkUpload,
+  deleteFile,
+  type FileTarget,
+  openLink,
+  readFile,
+  uploadByLink,
+  uploadMediaType,
+} from '../../domain/files/operations.js'
+import { originOf } from '../origin.js'
+import { sessionRequest } from '../plugins/branch-session.js'
+import { Empty, refusals } from '../responses.js'
+import { sendFile } from '../send-file.js'
+import type { Services } from '../services.js'
+
+const tags = ['Files']
+const BytesSchema = Type.String({ contentEncoding: 'binary', description: 'The content.' })
+const Bytes = {
+  description: 'The content, with the media type of the file.',
+  content: { 'application/octet-stream': { schema: BytesSchema } },
+}
+const upload = {
+  consumes: ['application/octet-stream'],
+  description:
+    'The body is the content, of any size up to the limit; `Content-Type` is its media type.',
+}
+
+type FileRequest = FastifyRequest<{
+  Params: {
+    databaseBranch: string
+    tableName: string
+    recordId: string
+    columnName: string
+    fileId?: string
+  }
+}>
+
+/**
+ * GET    /db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/file   PUT, DELETE
+ * GET    .../file/:fileId                                                              PUT, DELETE
+ */
+export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, sessions, limits } = services
+  const context = { database, sessions, limits }
+
+  const read = async (request: FileRequest, reply: FastifyReply) => {
+    const file = await sessions.run(sessionRequest(request, 'read'), (session) =>
+      readFile(context, session, targetOf(request)),
+    )
+    return sendFile(request, reply, { file, isPublic: false })
+  }
+
+  const write = async (request: FileRequest, reply: FastifyReply) => {
+    const target = targetOf(request)
+    const mediaType = uploadMediaType(request.headers['content-type'], limits)
+    const by = sessionRequest(request, 'write')
+    // A stream can be read only once, so whatever can be refused is refused before.
+    await sessions.run(by, (session) => checkUpload(context, session, target))
+    const blob = await receive(services, request)
+    const { file, created } = await sessions.run(by, (session) =>
+      attachFile(context, session, { target, blob, mediaType }),
+    )
+    return reply.code(created ? 201 : 200).send(file)
+  }
+
+  const remove = (request: FileRequest) =>
+    sessions.run(sessionRequest(request, 'write'), (session) =>
+      deleteFile(context, session, targetOf(request)),
+    )
+
+  return async (app) => {
+    readAnyBody(app)
+    const url = '/db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/file'
+    for (const { path, params, name } of [
+      { path: url, params: FileParamsSchema, name: 'a file' },
+      { path: `${url}/:fileId`, params: FileItemParamsSchema, name: 'a file of a list' },
+    ]) {
+      app.get(
+        path,
+        {
+          schema: {
+            tags,
+            summary: `Download ${name}`,
+            params,
+            response: { 200: Bytes, 204: Empty, 206: Bytes, ...refusals(404, 416) },
+          },
+        },
+        async (request, reply) => read(request as unknown as FileRequest, reply),
+      )
+      app.put(
+        path,
+        {
+          bodyLimit: Number.MAX_SAFE_INTEGER,
+          schema: {
+            ...upload,
+            tags,
+            summary: `Upload ${name}`,
+            params,
+            response: { 200: FileSchema, 201: FileSchema, ...refusals(404, 413) },
+          },
+          config: { documentedBody: BytesSchema },
+        },
+        async (request, reply) => write(request as unknown as FileRequest, reply) as never,
+      )
+      app.delete(
+        path,
+        {
+          schema: {
+            tags,
+            summary: `Delete ${name}`,
+            params,
+            response: { 200: FileSchema, ...refusals(404) },
+          },
+        },
+        async (request) => remove(request as unknown as FileRequest),
+      )
+    }
+  }
+}
+
+/**
+ * GET    /file/:accessId?verify=      PUT
+ */
+export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, sessions, limits } = services
+  const context = { database, sessions, limits }
+  return async (app) => {
+    readAnyBody(app)
+    const url = '/file/:accessId'
+    const params = FileLinkParamsSchema
+    const querystring = FileLinkQuerySchema
+
+    app.get(
+      url,
+      {
+        schema: {
+          tags,
+          summary: 'Follow a link to a file',
+          description: 'Needs no API key: the file is public, or the link is signed.',
+          security: [],
+          params,
+          querystring,
+          response: { 200: Bytes, 204: Empty, 206: Bytes, ...refusals(404, 416) },
+        },
+      },
+      async (request, reply) => {
+        const { accessId } = request.params
+        const { verify } = request.query
+        const origin = originOf(request)
+        const file = await openLink(context, { accessId, verify, origin })
+        return sendFile(request, reply, { file, isPublic: verify === undefined }) as never
+      },
+    )
+
+    app.put(
+      url,
+      {
+        bodyLimit: Number.MAX_SAFE_INTEGER,
+        schema: {
+          ...upload,
+          tags,
+          summary: 'Upload by a link',
+          security: [],
+          params,
+          querystring,
+          response: { 201: FileSchema, ...refusals(404, 413) },
+        },
+        config: { documentedBody: BytesSchema },
+      },
+      async (request, reply) => {
+        const { accessId } = request.params
+        const { verify } = request.query
+        const file = await uploadByLink(context, {
+          accessId,
+          verify,
+          origin: originOf(request),
+          mediaType: uploadMediaType(request.headers['content-type'], limits),
+          receive: () => receive(services, request),
+        })
+        return reply.code(201).send(file)
+      },
+    )
+  }
+}
+
+/** Bodies are handed on as they come. */
+function readAnyBody(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', (_request, payload, done) => {
+    done(null, payload)
+  })
+}
+
+function targetOf({ params }: FileRequest): FileTarget {
+  const { tableName, recordId, columnName, fileId = '' } = params
+  return { tableName, recordId, columnName, fileId }
+}
+
+async function receive({ sessions }: Services, request: FastifyRequest): Promise<ReceivedBlob> {
+  const { files } = sessions
+  files.requireSize(Number(request.headers['content-length'] ?? 0))
+  try {
+    return await files.receive(bytesOf(request))
+  } catch (error) {
+    if (!request.raw.complete && request.raw.destroyed) {
+      throw new AppError('invalid_request', 'the upload broke off', { cause: error })
+    }
+    throw error
+  }
+}
+
+/** How long the rest of a refused upload is read, so that the client gets to read the answer. */
+const LINGER_MS = 10_000
+
+/** A request without a body uploads an empty file. */
+async function* bytesOf(request: FastifyRequest): AsyncGenerator<Buffer> {
+  const body = request.body as Readable | undefined
+  if (body === undefined) return
+  try {
+    // Whoever stops reading still wants to answer, so the connection is not cut at once.
+    yield* body.iterator({ destroyOnReturn: false })
+  } finally {
+    if (!body.readableEnded && !body.destroyed) {
+      body.resume()
+      setTimeout(() => body.destroy(), LINGER_MS).unref()
+    }
+  }
+}

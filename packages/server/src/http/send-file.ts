@@ -1,0 +1,96 @@
+import { Readable } from 'node:stream'
+import { AppError } from '@offshoot/contract/errors'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { ByteRange } from '../blobs/blob-store.js'
+import type { OpenFile } from '../domain/files/operations.js'
+
+/**
+ * What a browser may show by itself. Anything else is for saving: pages, drawings and scripts that
+ * somebody uploaded must not act in the name of the service.
+ */
+const SHOWN =
+  /^(image\/(png|jpeg|gif|webp|avif|bmp|tiff|heic)|(audio|video)\/[\w.+-]+|text\/plain)$/
+
+/** Uses of a file that would make it part of a page, as browsers name them. */
+const ACTIVE_USES: ReadonlySet<string> = new Set([
+  'script',
+  'style',
+  'worker',
+  'sharedworker',
+  'serviceworker',
+  'audioworklet',
+  'paintworklet',
+  'xslt',
+  'manifest',
+  'frame',
+  'iframe',
+  'embed',
+  'object',
+])
+
+/** Sends a file, or the part of it that was asked for; 204 when there is no content. */
+export async function sendFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: { file: OpenFile | undefined; isPublic: boolean },
+): Promise<FastifyReply> {
+  if (options.file === undefined) return reply.code(204).send(null)
+  const { file, open } = options.file
+  const { name, mediaType, size, sha256 } = file
+  const isShown = SHOWN.test(mediaType.toLowerCase())
+  const use = String(request.headers['sec-fetch-dest'] ?? '')
+  if (!isShown && ACTIVE_USES.has(use)) {
+    throw new AppError('invalid_link', 'a file cannot be a part of a page')
+  }
+  const etag = `"${sha256}"`
+  reply.headers({
+    etag,
+    'accept-ranges': 'bytes',
+    'cache-control': options.isPublic ? 'no-cache' : 'private, no-cache',
+    'content-security-policy': "sandbox; default-src 'none'",
+    'content-disposition': `${isShown ? 'inline' : 'attachment'}${
+      name === '' ? '' : `; filename="${name}"`
+    }`,
+  })
+  if (matches(request.headers['if-none-match'], etag)) return reply.code(304).send()
+  const range = readRange(request, { size, etag })
+  if (range === 'none') {
+    reply.header('content-range', `bytes */${size}`)
+    throw new AppError('range_not_satisfiable', `the file has only ${size} bytes`)
+  }
+  reply.header('content-type', mediaType)
+  reply.header('content-length', range === undefined ? size : range.end - range.start + 1)
+  if (range !== undefined) {
+    reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${size}`)
+  }
+  // Only the header is wanted; opening the content would be for nothing.
+  return reply.send(request.method === 'HEAD' ? Readable.from([]) : await open(range))
+}
+
+function matches(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false
+  return header.split(',').some((part) => {
+    const given = part.trim()
+    return given === '*' || given === etag || given === `W/${etag}`
+  })
+}
+
+/** undefined: all of it, also when what is asked for is not one plain range. */
+function readRange(
+  request: FastifyRequest,
+  { size, etag }: { size: number; etag: string },
+): ByteRange | 'none' | undefined {
+  const { range, 'if-range': ifRange } = request.headers
+  const match = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(range ?? '')
+  if (match === null || (ifRange !== undefined && ifRange !== etag)) return undefined
+  const [, first = '', last = ''] = match
+  if (first === '' && last === '') return undefined
+  if (first === '') {
+    const length = Math.min(Number(last), size)
+    return length === 0 ? 'none' : { start: size - length, end: size - 1 }
+  }
+  const start = Number(first)
+  const end = last === '' ? size - 1 : Math.min(Number(last), size - 1)
+  if (last !== '' && Number(last) < start) return undefined
+  return start >= size ? 'none' : { start, end }
+}

@@ -1,0 +1,168 @@
+/*
+ * A row keeps what is known about a file as JSON; its content is in the blob store. What a reader
+ * sees of it is made here: links depend on where the record is read, so they are not stored.
+ */
+
+/** What a row keeps of a file. */
+export interface StoredFile {
+  /** Of a file in a list. */
+  readonly id?: string
+  readonly name: string
+  readonly mediaType: string
+  readonly size: number
+  readonly version: number
+  readonly enablePublicUrl: boolean
+  readonly signedUrlTimeout: number
+  readonly uploadUrlTimeout: number
+  readonly attributes: { readonly width?: number; readonly height?: number }
+  /** Of the content; a file without it waits for an upload. */
+  readonly sha256?: string
+  /** Random and new with each update: nobody guesses an address, and an old one leads nowhere. */
+  readonly key: string
+}
+
+/** Where a file is. */
+export interface FilePlace {
+  readonly branchId: string
+  readonly columnId: number
+  readonly recordId: string
+  /** Empty for a column that holds one file. */
+  readonly fileId: string
+  readonly key: string
+}
+
+export type LinkPurpose = 'read' | 'upload'
+
+/** What the links of an answer need to know. */
+export interface FileForm {
+  /** `http://host:port`, as the client reaches the service. */
+  readonly origin: string
+  readonly branchId: string
+  /** Links that let others write are only for those who may. */
+  readonly canUpload: boolean
+  sign(accessId: string, options: { purpose: LinkPurpose; seconds: number }): string
+  /** Contents in base64, by sha-256: those that were asked for, once they are read. */
+  readonly contents: Map<string, string>
+}
+
+/** The record that a file belongs to, and how to write its links. */
+export interface FileRecord {
+  readonly recordId: string
+  readonly form: FileForm
+}
+
+const FIELDS = [
+  'id',
+  'name',
+  'mediaType',
+  'size',
+  'version',
+  'url',
+  'enablePublicUrl',
+  'signedUrlTimeout',
+  'uploadUrlTimeout',
+  'attributes',
+] as const
+
+/** Too costly, or too telling, to be had without being named. */
+const FIELDS_BY_NAME = ['base64Content', 'signedUrl', 'uploadUrl'] as const
+
+/** What to write of the files of a column. */
+export interface FileSelection {
+  readonly columnId: number
+  readonly isList: boolean
+  readonly fields: ReadonlySet<string>
+}
+
+const ALL: readonly string[] = [...FIELDS, ...FIELDS_BY_NAME]
+
+/** The fields that a path below a file column stands for; undefined when there is no such field. */
+export function fileFields(name: string): readonly string[] | undefined {
+  if (name === '*') return FIELDS
+  return ALL.includes(name) ? [name] : undefined
+}
+
+export const DEFAULT_FILE_FIELDS: readonly string[] = FIELDS
+
+/** The files that the text of a column holds. */
+export function parseFiles(text: string | null | undefined): readonly StoredFile[] {
+  if (text === null || text === undefined) return []
+  const value = JSON.parse(text) as StoredFile | StoredFile[]
+  return Array.isArray(value) ? value : [value as StoredFile]
+}
+
+/** The JSON form of a column's text. Without a record it has no links. */
+export function writeFiles(
+  text: string,
+  selection: FileSelection,
+  record: FileRecord | undefined,
+): string {
+  const files = parseFiles(text).map((file) => publicFile(file, selection, record))
+  return JSON.stringify(selection.isList ? files : files[0])
+}
+
+export function publicFile(
+  file: StoredFile,
+  selection: FileSelection,
+  record: FileRecord | undefined,
+): Record<string, unknown> {
+  const written: Record<string, unknown> = {}
+  const { fields } = selection
+  for (const field of FIELDS) {
+    if (!fields.has(field)) continue
+    const value = field === 'url' ? linkOf(file, selection, record) : file[field]
+    if (value !== undefined) written[field] = value
+  }
+  if (record === undefined) return written
+  for (const field of FIELDS_BY_NAME) {
+    if (fields.has(field)) written[field] = namedField(field, file, selection, record)
+  }
+  return written
+}
+
+function namedField(
+  field: (typeof FIELDS_BY_NAME)[number],
+  file: StoredFile,
+  selection: FileSelection,
+  record: FileRecord,
+): string | undefined {
+  switch (field) {
+    case 'base64Content':
+      return record.form.contents.get(file.sha256 ?? '') ?? ''
+    case 'signedUrl':
+      return linkOf(file, selection, record, { purpose: 'read', seconds: file.signedUrlTimeout })
+    case 'uploadUrl':
+      if (!record.form.canUpload) return undefined
+      return linkOf(file, selection, record, { purpose: 'upload', seconds: file.uploadUrlTimeout })
+  }
+}
+
+function linkOf(
+  file: StoredFile,
+  { columnId }: FileSelection,
+  record: FileRecord | undefined,
+  signed?: { purpose: LinkPurpose; seconds: number },
+): string | undefined {
+  if (record === undefined) return undefined
+  const { recordId, form } = record
+  const { branchId } = form
+  const { id: fileId = '', key } = file
+  const accessId = writeAccessId({ branchId, columnId, recordId, fileId, key })
+  const url = `${form.origin}/file/${accessId}`
+  return signed === undefined ? url : `${url}?verify=${form.sign(accessId, signed)}`
+}
+
+/** Nothing that ids may hold is a line break. */
+export function writeAccessId(place: FilePlace): string {
+  const { branchId, columnId, recordId, fileId, key } = place
+  return Buffer.from([branchId, columnId, recordId, fileId, key].join('\n')).toString('base64url')
+}
+
+/** undefined when the text is not one that `writeAccessId` has written. */
+export function readAccessId(text: string): FilePlace | undefined {
+  const parts = Buffer.from(text, 'base64url').toString().split('\n')
+  const [branchId = '', column = '', recordId = '', fileId = '', key = ''] = parts
+  if (parts.length !== 5 || !/^\d{1,15}$/.test(column)) return undefined
+  const place = { branchId, columnId: Number(column), recordId, fileId, key }
+  return writeAccessId(place) === text ? place : undefined
+}
