@@ -407,7 +407,7 @@ describe('schema edits among writes', () => {
     const { here, there } = at()
     const stop = startWriting({ here, there }, { s: 'kept', n: 5 })
     const edits: { droppedFrom: number; addedUntil: number }[] = []
-    for (const _ of range(8)) {
+    for (const _ of range(5)) {
       await delay(15)
       const droppedFrom = performance.now()
       expectOk(await here('DELETE', '/tables/t/columns/n'))
@@ -448,7 +448,7 @@ describe('schema edits among writes', () => {
     const { at } = await open(T)
     const { here, there } = at()
     const stop = startWriting({ here, there }, { n: 5 })
-    for (const round of range(10)) {
+    for (const round of range(6)) {
       await delay(10)
       const [from, to] = round % 2 === 0 ? ['n', 'm'] : ['m', 'n']
       expectOk(await here('PATCH', `/tables/t/columns/${from}`, { body: { name: to } }))
@@ -503,7 +503,7 @@ describe('schema edits among writes', () => {
     const stop = startWriting({ here, there }, { n: 5 })
     let lastDrop = 0
     let lastAdd = 0
-    for (const _ of range(6)) {
+    for (const _ of range(4)) {
       await delay(15)
       lastDrop = performance.now()
       expectOk(await here('DELETE', '/tables/t'))

@@ -1,5 +1,5 @@
 /** How long random tests go on; `OFFSHOOT_TEST_STEPS` asks for more. */
-export const STEPS = Number(process.env.OFFSHOOT_TEST_STEPS ?? 250)
+export const STEPS = Number(process.env.OFFSHOOT_TEST_STEPS ?? 200)
 
 /** Where they start; a failure names it, and `OFFSHOOT_TEST_SEED` goes there again. */
 export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))

@@ -81,15 +81,43 @@ export function joinVisible(
   if (arms.length === 0) {
     return sql`${kind} lateral (${noRow(codec)}) ${alias} on true`
   }
+  return sql`${kind} lateral (${firstRow(arms, codec, id)}) ${alias} on not ${alias}.deleted`
+}
+
+function firstRow(arms: readonly Arm[], codec: TableCodec, id: Sql): Sql {
   const found = arms.map(
     (arm) => sql`
       select ${armSelect(sql`h`, arm, codec)}
       from ${arm.table} h
       where h.id = ${id} and ${arm.inEpoch(sql`h`)}`,
   )
-  return sql`${kind} lateral (
-    select * from (${join(found, ' union all ')}) arms limit 1
-  ) ${alias} on not ${alias}.deleted`
+  return sql`
+    select * from (${join(found, ' union all ')}) arms limit 1`
+}
+
+/**
+ * The same for a row that is about to be put into the own heap of a branch that inherits, where it
+ * meets an own row of that id if there is one: so what is inherited comes first. A row is only taken
+ * when it is accepted.
+ */
+export function joinForCopy(
+  layout: Layout,
+  codec: TableCodec,
+  options: { id: Sql; alias: Sql; accepted(alias: Sql): Sql },
+): Sql {
+  const { id, alias, accepted } = options
+  const arms = listArms(layout, codec.table.id)
+  const [inherited, own] = [
+    arms.filter(({ level }) => level > 0),
+    arms.filter(({ level }) => level === 0),
+  ].map(
+    (of) => sql`
+      select * from (${firstRow(of, codec, id)}) r where not r.deleted and ${accepted(sql`r`)}`,
+  )
+  return sql`
+    cross join lateral (
+      select * from (${inherited} union all ${own}) r limit 1
+    ) ${alias}`
 }
 
 function noRow(codec: TableCodec): Sql {

@@ -1,6 +1,6 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../postgres/statement.js'
-import { heapColumns, joinVisible, selectVisible } from './arms.js'
+import { heapColumns, joinForCopy, joinVisible, selectVisible } from './arms.js'
 import type { PhysicalColumn } from './columns/column-tree.js'
 import type { Arithmetic } from './columns/record-encoder.js'
 import type { TableCodec } from './columns/table-codec.js'
@@ -83,17 +83,10 @@ export function compileTableStatements(
    * The same for one row, while the guard holds. Arrays could be of any length, so PostgreSQL would
    * make a new plan each time it sees how short they are.
    */
-  function givenOne(columns: readonly number[], guardAt: number): Sql {
-    const values = columns.map(
-      (index, position) =>
-        sql`, ${slot(FIRST_COLUMN + position)}::${raw(sqlTypeOf(index))} as ${names[index] ?? empty}`,
-    )
-    return sql`
-      u as (
-        select ${IDS}::text as id, ${IF_VERSIONS}::bigint as if_version${join([empty, ...values], '')}
-        from ${guardRelation(guardAt)}
-      )`
-  }
+  const givenOne = (guardAt: number): Sql => sql`
+      u as (select ${IDS}::text as id from ${guardRelation(guardAt)})`
+  const valueAt = (index: number, position: number): Sql =>
+    sql`${slot(FIRST_COLUMN + position)}::${raw(sqlTypeOf(index))}`
 
   const sqlTypeOf = (index: number): string => physical[index]?.sqlType ?? ''
   /** Arrays of arrays cannot be of different lengths, so those columns come as texts. */
@@ -260,15 +253,40 @@ export function compileTableStatements(
       returning ${METADATA}`)
   }
 
-  const isExpected = (alias: Sql): Sql =>
-    sql`(u.if_version is null or ${alias}.version = u.if_version)`
+  /**
+   * The same for one row of a branch that inherits and has no forks. An own row is not looked for: it
+   * is met by conflict. Between serializable transactions, a search for a row that is not there would
+   * be in conflict with all that are put near it, and a young fork has few places.
+   */
+  function changeOwn(options: {
+    given: Sql
+    values: ReadonlyMap<number, Sql>
+    accepted(alias: Sql): Sql
+  }): Statement {
+    const { given, values, accepted } = options
+    const row = all.map((index) => values.get(index) ?? sql`r.${names[index] ?? empty}`)
+    const changes = [...values.keys()].map((index) => {
+      const name = names[index] ?? empty
+      return sql`, ${name} = excluded.${name}`
+    })
+    return compileStatement(sql`
+      with ${given}
+      insert into ${own} as h ${written}
+      select r.id, r.version + 1, r.created_at, now(), ${EPOCH}::integer, false${columnList(row)}
+      from u ${joinForCopy(layout, codec, { id: sql`u.id`, alias: sql`r`, accepted })}
+      on conflict (id) do update
+      set version = h.version + 1, updated_at = excluded.updated_at,
+        epoch = excluded.epoch${join([empty, ...changes], '')}
+      where not h.deleted and ${accepted(sql`h`)}
+      returning h.id, h.version, h.created_at, h.updated_at`)
+  }
 
   function update(columns: readonly number[]): Statement {
     return remember(`many ${columns.join()}`, () =>
       change({
         given: given(columns),
         values: new Map(columns.map((index) => [index, cast(index)])),
-        accepted: isExpected,
+        accepted: (alias) => sql`(u.if_version is null or ${alias}.version = u.if_version)`,
       }),
     )
   }
@@ -277,6 +295,7 @@ export function compileTableStatements(
     const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
     return remember(`one ${columns.join()} ${key.join()}`, () => {
       const operandsAt = FIRST_COLUMN + columns.length
+      const given = givenOne(operandsAt + arithmetic.length)
       const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
         arithmeticValue(
           sql`${alias}.${names[column] ?? empty}`,
@@ -284,23 +303,23 @@ export function compileTableStatements(
           slot(operandsAt + position),
           sqlTypeOf(column),
         )
-      return change({
-        given: givenOne(columns, operandsAt + arithmetic.length),
-        values: new Map([
-          ...columns.map((index) => [index, cast(index)] as const),
-          ...arithmetic.map(
-            (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
-          ),
-        ]),
-        accepted: (alias) =>
-          join(
-            [
-              isExpected(alias),
-              ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
-            ],
-            ' and ',
-          ),
-      })
+      const values = new Map([
+        ...columns.map((index, position) => [index, valueAt(index, position)] as const),
+        ...arithmetic.map(
+          (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
+        ),
+      ])
+      const accepted = (alias: Sql) =>
+        join(
+          [
+            sql`(${IF_VERSIONS}::bigint is null or ${alias}.version = ${IF_VERSIONS}::bigint)`,
+            ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
+          ],
+          ' and ',
+        )
+      // The result of arithmetic depends on which row it is.
+      const isSimple = !isPlain && !layout.hasForks && arithmetic.length === 0
+      return (isSimple ? changeOwn : change)({ given, values, accepted })
     })
   }
 
