@@ -65,6 +65,8 @@ export interface RowMerge {
   readonly theirs: Layout
   readonly ours: Layout
   readonly strategy: RowStrategy
+  /** Nothing of it will stay, so only what must be tried is written. */
+  readonly dryRun: boolean
   /** Called when there is something to write, so that a merge of nothing makes no heap. */
   openTarget(): Promise<MergeTarget>
 }
@@ -230,6 +232,11 @@ class MergeWriter {
     return this.#target?.layout ?? this.#merge.ours
   }
 
+  /** Only PostgreSQL can tell whether values are unique; all else is known without writing. */
+  get #isSure(): boolean {
+    return this.#merge.dryRun && this.#unique.length === 0
+  }
+
   get hasWaiting(): boolean {
     return this.#hasInserts || this.#updates.length > 0
   }
@@ -242,7 +249,7 @@ class MergeWriter {
       update.columns.some((column) => this.#unique.includes(column)),
     )
     const unmoved = updates.filter((update) => !moved.includes(update))
-    if (removed.length > 0) {
+    if (removed.length > 0 && !this.#isSure) {
       const { statements, layout } = await this.#open()
       await this.#run({
         statement: statements.delete,
@@ -288,6 +295,7 @@ class MergeWriter {
     for (const column of this.#required) {
       if (rows.some((row) => row.values[column] == null)) throw this.#refused(column, 'notNull')
     }
+    if (this.#isSure) return
     const { statements, layout } = await this.#open()
     const { codec } = this.#merge
     await this.#run({

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { closeEpoch } from '../../rows/fork.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { newBranchId } from '../ids.js'
@@ -7,8 +7,8 @@ import { insertSweep } from './queries.js'
 
 /*
  * A branch comes from what it inherits and from what was merged into it, each as of an epoch, and
- * from what those come from in turn: a graph like that of commits. The base of a merge is the latest
- * state that both sides come from. States can be read as long as a fork of them is there.
+ * from what those came from in turn. The base of a merge is the latest state that both sides come
+ * from. Every state that a branch comes from has a fork, mostly a hidden one, which keeps it readable.
  */
 
 interface Pair {
@@ -19,6 +19,25 @@ interface Pair {
 /** As of no epoch: the branch as it is. */
 const NOW = 2_147_483_647
 
+/** The states a branch comes from: of which branch, as of which epoch, with the fork of it. */
+function originsOf(branchId: string): Sql {
+  return sql`(
+    with recursive chain (branch_id, epoch, base_id) as (
+      select ${branchId}::text, ${NOW}::integer, null::text
+      union all
+      select b.parent_id, b.fork_epoch, b.id
+      from chain c
+      join offshoot.branches b on b.id = c.branch_id
+      where b.parent_id is not null
+    )
+    select branch_id, epoch, base_id, '{}'::bigint[] as left_out from chain
+    union all
+    select m.from_branch_id, m.from_epoch, m.base_branch_id, m.left_out
+    from chain c
+    join offshoot.merges m on m.into_branch_id = c.branch_id and m.into_epoch <= c.epoch
+  )`
+}
+
 /**
  * The latest state of a table, or of all that no merge has left out, that both branches come from: as
  * the fork that started with it, which stays until the transaction ends.
@@ -27,34 +46,17 @@ export async function findBase(
   transaction: Queryable,
   { from, into, tableId = null }: Pair & { tableId?: number | null },
 ): Promise<string | undefined> {
+  const latest = (branchId: string) => sql`
+    select branch_id, max(epoch) as epoch
+    from ${originsOf(branchId)} o
+    where (${tableId}::bigint = any(left_out)) is not true
+    group by branch_id`
   const [row] = await transaction.query<{ id: string }>(sql`
-    with recursive known (side, id, as_of) as (
-      select *
-      from (values (0, ${from.branchId}, ${NOW}::integer), (1, ${into.branchId}, ${NOW})) sides
-      union
-      select k.side, s.id, s.epoch
-      from known k
-      cross join lateral (
-        select b.parent_id, b.fork_epoch
-        from offshoot.branches b
-        where b.id = k.id and b.parent_id is not null
-        union all
-        select m.from_branch_id, m.from_epoch
-        from offshoot.merges m
-        where m.into_branch_id = k.id
-          and m.into_epoch <= k.as_of
-          and (${tableId}::bigint = any(m.left_out)) is not true
-      ) s (id, epoch)
-    ),
-    latest as (
-      select side, id, max(as_of) as as_of from known group by side, id
-    ),
-    common as (
-      select id, min(as_of) as epoch from latest group by id having count(*) = 2
-    )
     select f.id
-    from common c
-    join offshoot.branches f on f.parent_id = c.id and f.fork_epoch = c.epoch
+    from (${latest(from.branchId)}) theirs
+    join (${latest(into.branchId)}) ours using (branch_id)
+    join offshoot.branches f
+      on f.parent_id = branch_id and f.fork_epoch = least(theirs.epoch, ours.epoch)
     order by f.fork_stamp desc
     limit 1
     for key share of f`)
@@ -76,8 +78,9 @@ export async function listTablesLeftOut(
 }
 
 /**
- * Remembers that everything of a branch, as it is now, has been merged, except for some tables. A
- * hidden fork keeps that state readable. Constant time, like every fork.
+ * Remembers that everything of a branch, as it is now, has been merged, except for some tables, and
+ * with it all that the branch comes from. A hidden fork keeps that state readable. Like a fork, this
+ * does not depend on what the branch holds.
  */
 export async function insertMerge(
   transaction: Queryable,
@@ -95,9 +98,26 @@ export async function insertMerge(
   await transaction.query(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
-    select id, epoch, ${from.branchId}, ${source.epoch}, ${baseId}, ${leftOut}::bigint[]
-    from offshoot.branches
-    where id = ${into.branchId}`)
+    select i.id, i.epoch, o.branch_id, o.epoch, o.base_id, o.left_out || ${leftOut}::bigint[]
+    from offshoot.branches i
+    cross join (
+      select branch_id, epoch, base_id, left_out
+      from ${originsOf(from.branchId)} theirs
+      where base_id is not null
+      union all
+      select ${source.id}, ${source.epoch}, ${baseId}, '{}'
+    ) o
+    join offshoot.branches b on b.id = o.branch_id
+    join offshoot.branches f on f.id = o.base_id
+    where i.id = ${into.branchId}
+      and not exists (
+        select from ${originsOf(into.branchId)} ours
+        where ours.branch_id = o.branch_id
+          and ours.epoch >= o.epoch
+          and ours.left_out <@ (o.left_out || ${leftOut}::bigint[])
+      )
+    -- One that someone is just removing is waited for, and then is none to remember.
+    for key share of b, f`)
   await deleteOutdatedMerges(transaction, into.branchId)
 }
 
@@ -105,7 +125,7 @@ export async function insertMerge(
  * Forgets what was merged into a branch when it has merged as much or more of the same since, unless
  * there are forks of the time between.
  */
-async function deleteOutdatedMerges(transaction: Queryable, intoId: string): Promise<void> {
+export async function deleteOutdatedMerges(transaction: Queryable, intoId: string): Promise<void> {
   const outdated = await transaction.query<{ baseId: string }>(sql`
     delete from offshoot.merges m
     where m.into_branch_id = ${intoId}
@@ -123,10 +143,19 @@ async function deleteOutdatedMerges(transaction: Queryable, intoId: string): Pro
             where f.parent_id = m.into_branch_id
               and f.fork_epoch >= m.into_epoch
               and f.fork_epoch < n.into_epoch
+              and ${isReader(sql`f`)}
           )
       )
     returning base_branch_id as "baseId"`)
   for (const { baseId } of outdated) await insertSweep(transaction, baseId)
+}
+
+/** Whether a fork is more than the base of a merge: hidden ones read only for forks of their own. */
+export function isReader(fork: Sql): Sql {
+  return sql`(
+    ${fork}.deleted_at is null
+    or exists (select from offshoot.branches g where g.parent_id = ${fork}.id)
+  )`
 }
 
 /** Gives all that a branch has merged, and others of it, to another one in its place. */
@@ -139,36 +168,15 @@ export async function updateMergesOf(
     update offshoot.merges set from_branch_id = ${to} where from_branch_id = ${branchId}`)
   await transaction.query(sql`
     update offshoot.merges set into_branch_id = ${to} where into_branch_id = ${branchId}`)
+  await transaction.query(sql`
+    update offshoot.merges set base_branch_id = ${to} where base_branch_id = ${branchId}`)
 }
 
-/**
- * Takes a hidden branch out of the graph: those that have merged it come directly from what it came
- * from. It may become the base of its parent's state that way.
- */
-export async function bypassMergesOf(transaction: Queryable, branchId: string): Promise<string[]> {
-  await transaction.query(sql`
-    insert into offshoot.merges
-      (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
-    select m.into_branch_id, m.into_epoch, s.branch_id, s.epoch, s.base_id, m.left_out || s.left_out
-    from offshoot.merges m
-    join offshoot.branches i on i.id = m.into_branch_id
-    cross join lateral (
-      select o.from_branch_id, o.from_epoch, o.base_branch_id, o.left_out
-      from offshoot.merges o
-      where o.into_branch_id = m.from_branch_id and o.into_epoch <= m.from_epoch
-      union all
-      select b.parent_id, b.fork_epoch, b.id, '{}'
-      from offshoot.branches b
-      where b.id = m.from_branch_id and b.parent_id is not null
-        and (b.parent_id is distinct from i.parent_id or b.fork_epoch > i.fork_epoch)
-    ) s (branch_id, epoch, base_id, left_out)
-    where m.from_branch_id = ${branchId} and s.branch_id <> m.into_branch_id`)
-  const deleted = await transaction.query<{ intoId: string; baseId: string }>(sql`
+/** Forgets all merges of a branch. Returns the bases they had. */
+export async function deleteMergesOf(transaction: Queryable, branchId: string): Promise<string[]> {
+  const deleted = await transaction.query<{ baseId: string }>(sql`
     delete from offshoot.merges
     where from_branch_id = ${branchId} or into_branch_id = ${branchId}
-    returning into_branch_id as "intoId", base_branch_id as "baseId"`)
-  for (const intoId of new Set(deleted.map((merge) => merge.intoId))) {
-    if (intoId !== branchId) await deleteOutdatedMerges(transaction, intoId)
-  }
+    returning base_branch_id as "baseId"`)
   return [...new Set(deleted.map((merge) => merge.baseId))]
 }

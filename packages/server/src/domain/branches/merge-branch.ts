@@ -238,6 +238,7 @@ async function mergeTable(
       columns: mergeColumns(codec, other),
       ...sides,
       strategy,
+      dryRun: merge.dryRun,
       openTarget: () => openTarget(transaction, { into, codec }),
     }),
   )

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
-import { bypassMergesOf } from './merge-base.js'
+import { deleteMergesOf, deleteOutdatedMerges, isReader } from './merge-base.js'
 import { insertSweep } from './queries.js'
 
 /**
@@ -39,7 +39,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
     where id = ${branchId} and deleted_at is not null
     for update`)
   if (branch === undefined || (await hasReaders(transaction, branchId))) return []
-  const bases = await bypassMergesOf(transaction, branchId)
+  const bases = await deleteMergesOf(transaction, branchId)
   if (bases.length > 0) return [...bases, branchId]
   const deleted = await transaction.query(sql`
     delete from offshoot.branches b
@@ -54,20 +54,18 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
   for (const id of new Set([schemaId, forkSchemaId])) {
     if (id !== null) await deleteUnusedSchema(transaction, id)
   }
-  if (parentId !== null) await insertSweep(transaction, parentId)
+  if (parentId === null) return next
+  await insertSweep(transaction, parentId)
+  await deleteOutdatedMerges(transaction, parentId)
   return next
 }
 
-/** Hidden forks read nothing for themselves, only for forks of their own. */
 async function hasReaders(transaction: Queryable, branchId: string): Promise<boolean> {
   const rows = await transaction.query(sql`
     select
     from offshoot.branches f
     where f.parent_id = ${branchId}
-      and (
-        f.deleted_at is null
-        or exists (select from offshoot.branches g where g.parent_id = f.id)
-      )
+      and ${isReader(sql`f`)}
     limit 1`)
   return rows.length > 0
 }

@@ -1,0 +1,308 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import { describe, expect, test } from 'vitest'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import { type MergeStrategy, mergeSchemas, type TableRule } from './merge-schemas.js'
+
+const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({
+  id,
+  name,
+  type: 'string',
+  ...more,
+})
+const table = (id: number, name: string, ...columns: StoredColumn[]): StoredTable => ({
+  id,
+  name,
+  columns,
+})
+const schema = (...tables: StoredTable[]): StoredSchema => ({ tables })
+
+interface Sides {
+  base: StoredSchema
+  ours: StoredSchema
+  theirs: StoredSchema
+}
+
+function merge(sides: Sides, rule: Partial<TableRule> & { of?: number } = {}, limits = {}) {
+  const { of, ...rest } = rule
+  const plain: TableRule = { strategy: 'fail', mode: 'merge' }
+  return mergeSchemas(sides, {
+    limits: { ...LIMITS, ...limits },
+    ruleOf: (tableId) => (of === undefined || of === tableId ? { ...plain, ...rest } : plain),
+  })
+}
+
+/** Tables with the names of their columns. */
+function namesOf({ tables }: StoredSchema): Record<string, string[]> {
+  return Object.fromEntries(
+    tables.map(({ name, columns }) => [name, columns.map((own) => own.name)]),
+  )
+}
+
+const USERS = table(1, 'users', column(2, 'name'), column(3, 'age'))
+const BASE = schema(USERS)
+const renamed = (name: string) => schema(table(1, 'users', column(2, name), column(3, 'age')))
+
+describe('one side', () => {
+  const changed = schema(
+    table(1, 'people', column(2, 'fullName'), column(4, 'mail')),
+    table(5, 'new'),
+  )
+
+  test('that changed alone decides', () => {
+    expect(merge({ base: BASE, ours: BASE, theirs: changed })).toEqual({
+      schema: { ...changed, removedIds: [3] },
+      conflicts: [],
+    })
+    expect(merge({ base: BASE, ours: changed, theirs: BASE })).toEqual({
+      schema: changed,
+      conflicts: [],
+    })
+  })
+
+  test('that removed a table removes it', () => {
+    expect(merge({ base: BASE, ours: BASE, theirs: schema() })).toEqual({
+      schema: { tables: [], removedIds: [1] },
+      conflicts: [],
+    })
+    expect(merge({ base: BASE, ours: schema(), theirs: BASE })).toEqual({
+      schema: schema(),
+      conflicts: [],
+    })
+  })
+})
+
+describe('both sides', () => {
+  test('that did the same agree', () => {
+    const both = renamed('fullName')
+    expect(merge({ base: BASE, ours: both, theirs: both })).toEqual({ schema: both, conflicts: [] })
+    expect(merge({ base: BASE, ours: schema(), theirs: schema() }).conflicts).toEqual([])
+  })
+
+  test('that did different things have them all', () => {
+    const ours = schema(table(1, 'people', column(2, 'name'), column(3, 'age'), column(4, 'here')))
+    const theirs = schema(
+      table(1, 'users', column(2, 'fullName'), column(5, 'there')),
+      table(6, 'new'),
+    )
+    const merged = merge({ base: BASE, ours, theirs })
+    expect(merged.conflicts).toEqual([])
+    expect(namesOf(merged.schema)).toEqual({ people: ['fullName', 'here', 'there'], new: [] })
+  })
+
+  test('that have a table from somewhere else have its columns together', () => {
+    const ours = schema(table(1, 'users', column(2, 'name'), column(4, 'here')))
+    const theirs = schema(table(1, 'users', column(2, 'name'), column(5, 'there')))
+    const merged = merge({ base: schema(), ours, theirs })
+    expect(namesOf(merged.schema)).toEqual({ users: ['name', 'here', 'there'] })
+    expect(merged.conflicts).toEqual([])
+  })
+
+  test.each<[MergeStrategy, string, number]>([
+    ['fail', 'here', 1],
+    ['ours', 'here', 0],
+    ['theirs', 'there', 0],
+  ])('that renamed one thing differently go by the strategy %s', (strategy, name, conflicts) => {
+    const columns = merge(
+      { base: BASE, ours: renamed('here'), theirs: renamed('there') },
+      { strategy },
+    )
+    expect(namesOf(columns.schema)).toEqual({ users: [name, 'age'] })
+    expect(columns.conflicts).toHaveLength(conflicts)
+    const tables = merge(
+      {
+        base: BASE,
+        ours: schema({ ...USERS, name: 'here' }),
+        theirs: schema({ ...USERS, name: 'there' }),
+      },
+      { strategy },
+    )
+    expect(Object.keys(namesOf(tables.schema))).toEqual([name])
+    expect(tables.conflicts).toHaveLength(conflicts)
+  })
+
+  test.each<[MergeStrategy, string[], number]>([
+    ['fail', ['users'], 1],
+    ['ours', ['users'], 0],
+    ['theirs', [], 0],
+  ])('where theirs removed a table that ours changed go by %s', (strategy, names, conflicts) => {
+    const merged = merge({ base: BASE, ours: renamed('here'), theirs: schema() }, { strategy })
+    expect(Object.keys(namesOf(merged.schema))).toEqual(names)
+    expect(merged.conflicts).toHaveLength(conflicts)
+  })
+
+  test.each<[MergeStrategy, string[], number]>([
+    ['fail', ['here', 'age'], 1],
+    ['ours', ['here', 'age'], 0],
+    ['theirs', ['age'], 0],
+  ])('where theirs removed a column that ours renamed go by %s', (strategy, names, conflicts) => {
+    const theirs = schema(table(1, 'users', column(3, 'age')))
+    const merged = merge({ base: BASE, ours: renamed('here'), theirs }, { strategy })
+    expect(namesOf(merged.schema)).toEqual({ users: names })
+    expect(merged.conflicts).toHaveLength(conflicts)
+  })
+
+  test.each<[MergeStrategy, number]>([
+    ['fail', 1],
+    ['ours', 0],
+    // What is gone here cannot be had back by a merge.
+    ['theirs', 1],
+  ])('where ours removed what theirs changed stay without it, by %s', (strategy, conflicts) => {
+    const tables = merge({ base: BASE, ours: schema(), theirs: renamed('there') }, { strategy })
+    expect(tables.schema.tables).toEqual([])
+    expect(tables.conflicts).toHaveLength(conflicts)
+    const ours = schema(table(1, 'users', column(3, 'age')))
+    const columns = merge({ base: BASE, ours, theirs: renamed('there') }, { strategy })
+    expect(namesOf(columns.schema)).toEqual({ users: ['age'] })
+    expect(columns.conflicts).toHaveLength(conflicts)
+  })
+})
+
+describe('names', () => {
+  test.each<MergeStrategy>(['fail', 'ours', 'theirs'])(
+    'of different things are in conflict, whatever their case and the strategy %s',
+    (strategy) => {
+      const ours = schema(
+        { ...USERS, columns: [...USERS.columns, column(4, 'mail')] },
+        table(5, 'new'),
+      )
+      const theirs = schema(
+        { ...USERS, columns: [...USERS.columns, column(6, 'Mail')] },
+        table(7, 'NEW'),
+      )
+      expect(merge({ base: BASE, ours, theirs }, { strategy }).conflicts).toEqual([
+        {
+          table: 'users',
+          column: 'Mail',
+          message: 'two different columns have this name; rename one of them first',
+        },
+        { table: 'NEW', message: 'two different tables have this name; rename one of them first' },
+      ])
+    },
+  )
+
+  test('that became free on one side can be used by the other', () => {
+    const ours = schema(table(1, 'people', column(2, 'name'), column(3, 'age')))
+    const theirs = schema(USERS, table(4, 'people'))
+    expect(merge({ base: BASE, ours, theirs }).conflicts).toHaveLength(1)
+    const freed = schema(USERS, table(4, 'other'))
+    expect(namesOf(merge({ base: BASE, ours, theirs: freed }).schema)).toEqual({
+      people: ['name', 'age'],
+      other: [],
+    })
+  })
+})
+
+describe('what was removed once', () => {
+  test('does not come back from a side that has it from somewhere else', () => {
+    const ours: StoredSchema = { ...BASE, removedIds: [4, 5] }
+    const theirs = schema(
+      { ...USERS, columns: [...USERS.columns, column(4, 'old')] },
+      table(5, 'old'),
+    )
+    expect(merge({ base: BASE, ours, theirs })).toEqual({ schema: ours, conflicts: [] })
+  })
+
+  test('is remembered when a merge removes it', () => {
+    const theirs = schema(table(1, 'users', column(2, 'name')))
+    expect(merge({ base: BASE, ours: BASE, theirs }).schema.removedIds).toEqual([3])
+  })
+})
+
+describe('links', () => {
+  const link = column(4, 'by', { type: 'link', link: { tableId: 1 } })
+
+  test('must lead somewhere after the merge', () => {
+    const ours = schema(USERS, table(5, 'orders', link))
+    expect(merge({ base: BASE, ours, theirs: schema() }).conflicts).toEqual([
+      {
+        table: 'orders',
+        column: 'by',
+        message: 'links to a table that would not be there after the merge',
+      },
+    ])
+  })
+
+  test('inside objects do too', () => {
+    const object = column(6, 'place', { type: 'object', columns: [link] })
+    const theirs = schema(USERS, table(5, 'orders', object))
+    const merged = merge({ base: schema(), ours: schema(), theirs }, { mode: 'skip', of: 1 })
+    expect(merged.conflicts).toMatchObject([{ table: 'orders', column: 'place.by' }])
+  })
+})
+
+describe('rules', () => {
+  const theirs = schema(table(1, 'people', column(2, 'fullName')), table(4, 'new'))
+
+  test.each<[TableRule['mode'], string[]]>([
+    ['skip', ['users', 'new']],
+    ['schema', ['people', 'new']],
+    ['merge', ['people', 'new']],
+  ])('of mode %s', (mode, names) => {
+    const merged = merge({ base: BASE, ours: BASE, theirs }, { mode, of: 1 })
+    expect(Object.keys(namesOf(merged.schema))).toEqual(names)
+  })
+
+  test('keep a new table out, and one from being removed', () => {
+    expect(
+      merge({ base: BASE, ours: BASE, theirs }, { mode: 'skip', of: 4 }).schema.tables,
+    ).toHaveLength(1)
+    expect(merge({ base: BASE, ours: BASE, theirs: schema() }, { mode: 'skip' }).schema).toEqual(
+      BASE,
+    )
+  })
+
+  test('settle one table and not the other', () => {
+    const other = table(7, 'other', column(8, 'x'))
+    const both = (name: string) =>
+      schema(table(1, 'users', column(2, name), column(3, 'age')), {
+        ...other,
+        columns: [column(8, name)],
+      })
+    const merged = merge(
+      { base: schema(USERS, other), ours: both('here'), theirs: both('there') },
+      { strategy: 'theirs', of: 7 },
+    )
+    expect(merged.conflicts).toMatchObject([{ table: 'users' }])
+    expect(namesOf(merged.schema)).toMatchObject({ other: ['there'] })
+  })
+})
+
+describe('the order of tables', () => {
+  test('stays through renames, with new ones last', () => {
+    const first = table(1, 'first')
+    const second = table(2, 'second')
+    const base = schema(first, second)
+    const ours = { ...base, tablesOrder: ['second', 'first'] }
+    const theirs = schema({ ...first, name: 'primary' }, second, table(3, 'third'))
+    expect(merge({ base, ours, theirs }).schema.tablesOrder).toEqual(['second', 'primary', 'third'])
+    expect(merge({ base, ours, theirs: schema(first) }).schema.tablesOrder).toEqual(['first'])
+  })
+
+  test('is none where ours has none', () => {
+    const theirs = { ...schema(USERS), tablesOrder: ['users'] }
+    expect(merge({ base: BASE, ours: BASE, theirs }).schema).not.toHaveProperty('tablesOrder')
+  })
+})
+
+describe('limits', () => {
+  const wide = (from: number, count: number) =>
+    Array.from({ length: count }, (_, index) => column(from + index, `c${from + index}`))
+
+  test('hold for what both sides add together', () => {
+    const ours = schema({ ...USERS, columns: [...USERS.columns, ...wide(100, 3)] })
+    const theirs = schema({ ...USERS, columns: [...USERS.columns, ...wide(200, 3)] })
+    const at = (columnsPerTableMax: number) =>
+      merge({ base: BASE, ours, theirs }, {}, { columnsPerTableMax }).conflicts
+    expect(at(8)).toEqual([])
+    expect(at(7)).toEqual([{ table: 'users', message: 'a table cannot have more than 7 columns' }])
+    const tables = { base: schema(), ours: schema(table(1, 'a')), theirs: schema(table(2, 'b')) }
+    expect(merge(tables, {}, { tablesPerBranchMax: 2 }).conflicts).toEqual([])
+    expect(merge(tables, {}, { tablesPerBranchMax: 1 }).conflicts).toHaveLength(1)
+  })
+
+  test('do not stop a merge into what is over them already', () => {
+    const base = schema(table(1, 'users', ...wide(100, 5)))
+    const theirs = schema(table(1, 'people', ...wide(100, 5)))
+    expect(merge({ base, ours: base, theirs }, {}, { columnsPerTableMax: 3 }).conflicts).toEqual([])
+  })
+})

@@ -1,0 +1,168 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import { applyOperations } from './apply-operations.js'
+import { toPublicSchema } from './public-schema.js'
+import { schemaDifference, storageChanges } from './schema-difference.js'
+
+const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({
+  id,
+  name,
+  type: 'string',
+  ...more,
+})
+const table = (id: number, name: string, ...columns: StoredColumn[]): StoredTable => ({
+  id,
+  name,
+  columns,
+})
+const schema = (...tables: StoredTable[]): StoredSchema => ({ tables })
+
+describe('schemaDifference', () => {
+  test('of equal schemas is nothing', () => {
+    const one = schema(table(1, 'users', column(2, 'name')))
+    expect(schemaDifference(one, one)).toEqual([])
+  })
+
+  test('tells a rename from a removal and an addition', () => {
+    const before = schema(table(1, 'users', column(2, 'name'), column(3, 'age')))
+    const after = schema(table(1, 'people', column(2, 'fullName'), column(4, 'age')))
+    expect(schemaDifference(before, after)).toEqual([
+      { renameTable: { oldName: 'users', newName: 'people' } },
+      { removeColumn: { table: 'people', column: 'age' } },
+      { renameColumn: { table: 'people', oldName: 'name', newName: 'fullName' } },
+      { addColumn: { table: 'people', column: { name: 'age', type: 'string' } } },
+    ])
+  })
+
+  test('tells a table from another one of the same name', () => {
+    const before = schema(table(1, 'users', column(2, 'name')))
+    const after = schema(table(3, 'users', column(4, 'name')))
+    expect(schemaDifference(before, after)).toEqual([
+      { removeTable: { table: 'users' } },
+      { addTable: { table: 'users' } },
+      { addColumn: { table: 'users', column: { name: 'name', type: 'string' } } },
+    ])
+  })
+
+  test('has tables before the columns that link to them, under their new names', () => {
+    const before = schema(table(1, 'users'))
+    const after = schema(
+      table(2, 'orders', column(3, 'by', { type: 'link', link: { tableId: 1 } })),
+      table(1, 'people'),
+    )
+    expect(schemaDifference(before, after)).toEqual([
+      { renameTable: { oldName: 'users', newName: 'people' } },
+      { addTable: { table: 'orders' } },
+      {
+        addColumn: {
+          table: 'orders',
+          column: { name: 'by', type: 'link', link: { table: 'people' } },
+        },
+      },
+    ])
+  })
+
+  test('frees names before it uses them', () => {
+    const before = schema(table(1, 'a'), table(2, 'b'), table(3, 'c'))
+    const after = schema(table(1, 'b'), table(2, 'c'), table(4, 'a'))
+    expect(schemaDifference(before, after)).toEqual([
+      { removeTable: { table: 'c' } },
+      { renameTable: { oldName: 'b', newName: 'c' } },
+      { renameTable: { oldName: 'a', newName: 'b' } },
+      { addTable: { table: 'a' } },
+    ])
+  })
+
+  test('goes by way of another name when two exchange theirs', () => {
+    const before = schema(table(1, 't', column(2, 'renamed_1'), column(3, 'b')))
+    const after = schema(table(1, 't', column(2, 'b'), column(3, 'renamed_1')))
+    expect(schemaDifference(before, after)).toEqual([
+      { renameColumn: { table: 't', oldName: 'renamed_1', newName: 'renamed_2' } },
+      { renameColumn: { table: 't', oldName: 'b', newName: 'renamed_1' } },
+      { renameColumn: { table: 't', oldName: 'renamed_2', newName: 'b' } },
+    ])
+  })
+
+  test('changes the case of a name in one step', () => {
+    const before = schema(table(1, 'users', column(2, 'name')))
+    const after = schema(table(1, 'Users', column(2, 'Name')))
+    expect(schemaDifference(before, after)).toEqual([
+      { renameTable: { oldName: 'users', newName: 'Users' } },
+      { renameColumn: { table: 'Users', oldName: 'name', newName: 'Name' } },
+    ])
+  })
+
+  test('can always be applied, and leads to the schema that was meant', () => {
+    const names = fc.shuffledSubarray(['a', 'b', 'c', 'd', 'e', 'renamed_1'])
+    const columns = (tableId: number) =>
+      fc
+        .tuple(fc.subarray([1, 2, 3, 4]), names)
+        .map(([ids, given]) =>
+          ids
+            .slice(0, given.length)
+            .map((id, index) => column(tableId * 10 + id, given[index] ?? '')),
+        )
+    const schemas = fc
+      .tuple(fc.subarray([1, 2, 3, 4]), names, fc.tuple(...[1, 2, 3, 4].map(columns)))
+      .map(([ids, given, allColumns]) =>
+        schema(
+          ...ids
+            .slice(0, given.length)
+            .map((id, index) => table(id, given[index] ?? '', ...(allColumns[id - 1] ?? []))),
+        ),
+      )
+    fc.assert(
+      fc.property(schemas, schemas, (before, after) => {
+        let id = 1000
+        const { schema: applied } = applyOperations(before, schemaDifference(before, after), {
+          limits: LIMITS,
+          nextId: () => ++id,
+          checkDefault: () => undefined,
+          defaultFill: () => undefined,
+        })
+        expect(comparable(applied)).toEqual(comparable(after))
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})
+
+/** Names alone, in no order. */
+function comparable(stored: StoredSchema): Record<string, string[]> {
+  return Object.fromEntries(
+    toPublicSchema(stored).tables.map(({ name, columns }) => [
+      name,
+      columns.map((own) => own.name).sort(),
+    ]),
+  )
+}
+
+describe('storageChanges', () => {
+  test('are what was added and removed; renames are none', () => {
+    const before = schema(table(1, 'users', column(2, 'name'), column(3, 'age')), table(4, 'old'))
+    const after = schema(
+      table(1, 'people', column(2, 'fullName'), column(5, 'mail')),
+      table(6, 'new'),
+    )
+    const kinds = storageChanges(before, after).map((change) => [
+      change.kind,
+      change.table.id,
+      'column' in change ? change.column.id : undefined,
+    ])
+    expect(kinds).toEqual([
+      ['tableRemoved', 4, undefined],
+      ['columnRemoved', 1, 3],
+      ['columnAdded', 1, 5],
+      ['tableAdded', 6, undefined],
+    ])
+  })
+
+  test('of equal schemas are none, as of the operations', () => {
+    const one = schema(table(1, 'users', column(2, 'name')))
+    const operations: SchemaOperation[] = schemaDifference(one, one)
+    expect([storageChanges(one, one), operations]).toEqual([[], []])
+  })
+})

@@ -1,0 +1,323 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+let service: TestService
+let second: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+  second = await createTestService({ url: service.url })
+})
+afterAll(async () => {
+  await second.close()
+  await service.close()
+})
+
+const ITEMS: readonly Column[] = [{ name: 'price', type: 'int' }]
+const IDS = ['a', 'b', 'c']
+
+async function open() {
+  const branches = await TestBranches.create(service, `collect${++number}`, { items: ITEMS })
+  await branches.bulk(
+    'main',
+    'items',
+    IDS.map((id) => ({ id, price: 0 })),
+  )
+  return branches
+}
+const items = (branches: TestBranches, branch: string) => branches.read(branch, 'items', IDS)
+
+async function collect(): Promise<void> {
+  for (let round = 0; round < 3; round++) await runBackground(service)
+}
+
+/** What is stored of a database: rows of the catalogue, and of each heap with its past. */
+async function storage(branches: TestBranches) {
+  const { database } = branches
+  const rows = await service.database.query<{ name: string; isHidden: boolean }>(sql`
+    select b.name, b.deleted_at is not null as "isHidden"
+    from offshoot.branches b
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${database}`)
+  const heaps = await service.database.query<{ id: string }>(sql`
+    select h.id
+    from offshoot.heaps h
+    join offshoot.databases d on d.id = h.database_id
+    where d.name = ${database}
+    order by h.id`)
+  const count = async (table: string) => {
+    const [row] = await service.database.query<{ count: number }>(sql`
+      select count(*)::integer as count from offshoot_rows.${ident(table)}`)
+    return row?.count ?? 0
+  }
+  const versions: [rows: number, past: number][] = []
+  for (const { id } of heaps) versions.push([await count(`heap_${id}`), await count(`past_${id}`)])
+  return {
+    branches: rows.map(({ name, isHidden }) => (isHidden ? `(${name})` : name)).sort(),
+    heaps: versions,
+  }
+}
+
+describe('the collector', () => {
+  it('drops the tables of a branch that is deleted', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.put('dev', 'items', 'a', { price: 1 })
+    await branches.delete('dev')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
+  })
+
+  it('keeps a deleted branch as long as a fork of it, or a fork of that, reads it', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.patch('dev', 'items', 'a', { price: 1 })
+    await branches.fork('deep', 'dev')
+    await branches.fork('deeper', 'deep')
+    await branches.patch('main', 'items', 'b', { price: 2 })
+    await branches.patch('dev', 'items', 'a', { price: 3 })
+    const before = await items(branches, 'deeper')
+    await branches.delete('dev')
+    await branches.delete('deep')
+    await collect()
+    expect(await items(branches, 'deeper')).toEqual(before)
+    expect(await items(branches.through(second), 'deeper')).toEqual(before)
+    expect((await storage(branches)).branches).toEqual(['(deep)', '(dev)', 'deeper', 'main'])
+    await branches.delete('deeper')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
+  })
+
+  it('keeps the versions that some fork sees, and no other', async () => {
+    const branches = await open()
+    await branches.fork('one')
+    await branches.patch('main', 'items', 'a', { price: 1 })
+    await branches.fork('two')
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    await branches.patch('main', 'items', 'b', { price: 2 })
+    await branches.fork('three')
+    await branches.remove('main', 'items', 'a')
+    // Of a: 0, 1 and 2; of b: 0, which two forks see.
+    expect((await storage(branches)).heaps).toEqual([[2, 4]])
+    await branches.delete('two')
+    await collect()
+    expect((await storage(branches)).heaps).toEqual([[2, 3]])
+    expect(await items(branches, 'one')).toEqual({
+      a: { price: 0 },
+      b: { price: 0 },
+      c: { price: 0 },
+    })
+    expect(await items(branches, 'three')).toEqual({
+      a: { price: 2 },
+      b: { price: 2 },
+      c: { price: 0 },
+    })
+    await branches.delete('one')
+    await collect()
+    expect((await storage(branches)).heaps).toEqual([[2, 1]])
+    expect(await items(branches, 'three')).toEqual({
+      a: { price: 2 },
+      b: { price: 2 },
+      c: { price: 0 },
+    })
+    await branches.delete('three')
+    await collect()
+    expect((await storage(branches)).heaps).toEqual([[2, 0]])
+  })
+
+  it('keeps what a fork reads of its grandparent, as of the fork of its parent', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.patch('main', 'items', 'a', { price: 1 })
+    await branches.fork('deep', 'dev')
+    await branches.delete('dev')
+    await collect()
+    await branches.patch('main', 'items', 'b', { price: 1 })
+    await collect()
+    expect(await items(branches, 'deep')).toEqual({
+      a: { price: 0 },
+      b: { price: 0 },
+      c: { price: 0 },
+    })
+  })
+
+  it('keeps a table that was dropped for the forks that have it, and then drops it too', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.fork('deep', 'dev')
+    await branches.edit('main', { removeTable: { table: 'items' } })
+    await branches.edit('dev', { removeTable: { table: 'items' } })
+    await collect()
+    expect(await items(branches, 'deep')).toEqual({
+      a: { price: 0 },
+      b: { price: 0 },
+      c: { price: 0 },
+    })
+    await branches.delete('deep')
+    await collect()
+    // The fork cannot see the table, but may not be told apart from one that can.
+    await branches.delete('dev')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [] })
+  })
+
+  it('takes what a reset has left behind', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.patch('dev', 'items', 'a', { price: 1 })
+    await branches.fork('child', 'dev')
+    await branches.patch('dev', 'items', 'a', { price: 2 })
+    await branches.reset('dev')
+    await branches.patch('dev', 'items', 'a', { price: 3 })
+    await collect()
+    expect((await storage(branches)).branches).toEqual(['(dev)', 'child', 'dev', 'main'])
+    expect(await items(branches, 'child')).toMatchObject({ a: { price: 1 } })
+    await branches.delete('child')
+    await branches.reset('dev')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['dev', 'main'], heaps: [[3, 0]] })
+  })
+
+  it('takes what was merged once it is merged again, or one of the two is gone', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    for (let price = 1; price <= 5; price++) {
+      await branches.patch('dev', 'items', 'a', { price })
+      await branches.merge('dev')
+    }
+    await branches.patch('dev', 'items', 'a', { price: 6 })
+    await collect()
+    // The last merge needs the version it was about.
+    expect(await storage(branches)).toEqual({
+      branches: ['(dev)', 'dev', 'main'],
+      heaps: [
+        [3, 1],
+        [1, 1],
+      ],
+    })
+    await branches.delete('dev')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
+  })
+
+  it('keeps a state that two others have in common through a branch that is deleted', async () => {
+    const branches = await open()
+    await branches.fork('left')
+    await branches.patch('main', 'items', 'a', { price: 1 })
+    await branches.fork('middle')
+    await branches.patch('middle', 'items', 'b', { price: 1 })
+    await branches.merge('middle', { into: 'left' })
+    await branches.delete('middle')
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    await collect()
+    // What the middle wrote is gone; where it came from is what the others share.
+    expect((await storage(branches)).heaps).toHaveLength(2)
+    expect((await branches.merge('left')).conflictCount).toBe(0)
+    expect(await items(branches, 'main')).toEqual({
+      a: { price: 2 },
+      b: { price: 1 },
+      c: { price: 0 },
+    })
+    await branches.delete('left')
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
+  })
+
+  it('takes everything of a database that is deleted', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.patch('dev', 'items', 'a', { price: 1 })
+    await branches.merge('dev')
+    const ids = await service.database.query<{ id: string }>(sql`
+      select h.id from offshoot.heaps h
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${branches.database}`)
+    expect(ids).toHaveLength(2)
+    await service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/${branches.database}`)
+    await collect()
+    const left = await service.database.query(sql`
+      select relname from pg_class
+      where relname = any(${ids.flatMap(({ id }) => [`heap_${id}`, `past_${id}`])}::text[])`)
+    expect(left).toEqual([])
+  })
+
+  it('leaves no schema that no branch has', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    for (const name of ['one', 'two', 'three']) {
+      await branches.edit('dev', { addColumn: { table: 'items', column: { name, type: 'int' } } })
+    }
+    await branches.merge('dev')
+    await branches.delete('dev')
+    await collect()
+    const [row] = await service.database.query<{ count: number }>(sql`
+      select count(*)::integer as count from offshoot.schemas s
+      join offshoot.databases d on d.id = s.database_id
+      where d.name = ${branches.database}`)
+    expect(row?.count).toBe(1)
+  })
+
+  it('goes in steps, however much there is', async () => {
+    const branches = await open()
+    const rows = Array.from({ length: 3500 }, (_, index) => ({ id: `n${index}`, price: 0 }))
+    await branches.bulk('main', 'items', rows)
+    await branches.fork('dev')
+    for (let start = 0; start < rows.length; start += 1000) {
+      const operations = rows
+        .slice(start, start + 1000)
+        .map(({ id }) => ({ update: { table: 'items', id, fields: { price: 1 } } }))
+      await branches.call('main', 'POST', '/transaction', { operations })
+    }
+    expect((await storage(branches)).heaps).toEqual([[3503, 3500]])
+    await branches.delete('dev')
+    await collect()
+    expect((await storage(branches)).heaps).toEqual([[3503, 0]])
+  })
+})
+
+describe('two collectors at once', () => {
+  it('lose nothing that branches need while those come and go, and leave nothing else', async () => {
+    const branches = await open()
+    const isDone = { now: false }
+    const collecting = [service, second].map(async (own) => {
+      while (!isDone.now) await runBackground(own)
+    })
+    const working = Array.from({ length: 3 }, async (_, worker) => {
+      const own = branches.through(worker % 2 === 0 ? service : second)
+      for (let round = 0; round < 8; round++) {
+        const [name, child] = [`w${worker}r${round}`, `w${worker}r${round}c`]
+        await own.fork(name)
+        const inherited = await items(own, name)
+        await own.patch(name, 'items', 'a', { price: round })
+        await own.fork(child, name)
+        await own.patch('main', 'items', IDS[worker] ?? 'a', { price: 100 + round })
+        await own.patch(name, 'items', 'b', { price: round })
+        if (round % 3 === 0) await own.reset(name)
+        if (round % 3 === 1) await own.merge(name, { strategy: 'theirs' })
+        if (round % 3 === 2) await own.pull(name, { strategy: 'ours' })
+        expect(await items(own, child)).toEqual({ ...inherited, a: { price: round } })
+        await own.delete(name)
+        expect(await items(own, child)).toEqual({ ...inherited, a: { price: round } })
+        await own.merge(child, { into: 'main', strategy: 'ours' })
+        await own.delete(child)
+      }
+    })
+    try {
+      await Promise.all(working)
+    } finally {
+      isDone.now = true
+      await Promise.all(collecting)
+    }
+    await collect()
+    expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [[3, 0]] })
+    const [left] = await service.database.query<{ merges: number; sweeps: number }>(sql`
+      select (select count(*)::integer from offshoot.merges) as merges,
+        (select count(*)::integer from offshoot.sweeps) as sweeps`)
+    expect(left).toEqual({ merges: 0, sweeps: 0 })
+  }, 60_000)
+})
