@@ -57,6 +57,42 @@ describe('runPipeline', () => {
     expect(await runPipeline(client, [])).toEqual([])
   })
 
+  describe('with the input of a copy', () => {
+    const copy = (input: string): Call => ({ ...call('copy words from stdin'), input })
+    const words = call('select word from words order by word')
+
+    beforeEach(async () => {
+      await client.query('create temporary table words (word text primary key)')
+    })
+
+    it('copies it between the other calls', async () => {
+      const rows = await runPipeline(client, [
+        call("insert into words values ('a')"),
+        copy('b\nc\n'),
+        copy(''),
+        call("delete from words where word = 'b'"),
+        copy('é\\t😀\n'),
+        words,
+      ])
+      expect(rows).toEqual([[], [], [], [], [], [['a'], ['c'], ['é\t😀']]])
+    })
+
+    it('copies more than the socket takes at once', async () => {
+      const input = Array.from({ length: 50_000 }, (_, n) => `word number ${n}\n`).join('')
+      const rows = await runPipeline(client, [copy(input), call('select count(*) from words')])
+      expect(rows[1]).toEqual([['50000']])
+    })
+
+    it.each([
+      ['it is refused', [copy('a\nb\n'), copy('c\na\n'), copy('d\n')]],
+      ['a call before it fails', [copy('a\n'), call('select 1 / 0'), copy('b\nc\n')]],
+      ['its table is not there', [copy('a\n'), { ...call('copy none from stdin'), input: 'b\n' }]],
+    ])('does nothing when %s, and goes on afterwards', async (_name, calls) => {
+      await expect(runPipeline(client, calls)).rejects.toThrow()
+      expect(await runPipeline(client, [copy('z\n'), words])).toEqual([[], [['z']]])
+    })
+  })
+
   it('puts values where their slots are, as often as they stand there', async () => {
     const calls = [
       { statement: ECHO, values: ['a', null] },

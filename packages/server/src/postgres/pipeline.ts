@@ -13,6 +13,8 @@ interface Connection {
   parse(message: { name: string; text: string; types: number[] }): void
   bind(message: { portal: string; statement: string; values: readonly unknown[] }): void
   execute(message: { portal: string; rows: number }): void
+  sendCopyFromChunk(chunk: Buffer): void
+  endCopyFrom(): void
   close(message: { type: 'S'; name: string }): void
   sync(): void
 }
@@ -103,7 +105,7 @@ class Pipeline {
     preparedOf.set(connection, prepared)
     connection.stream.cork()
     try {
-      for (const { statement, values } of this.#calls) {
+      for (const { statement, values, input } of this.#calls) {
         const name = prepared.use(connection, statement.text, this.#sent)
         const { slots } = statement
         const parameters = new Array<string | null>(slots.length)
@@ -113,6 +115,11 @@ class Pipeline {
         }
         connection.bind({ portal: '', statement: name, values: parameters })
         connection.execute({ portal: '', rows: 0 })
+        if (input !== undefined) {
+          // PostgreSQL reads it once it comes to the statement, and passes over it if it never does.
+          connection.sendCopyFromChunk(Buffer.from(input))
+          connection.endCopyFrom()
+        }
       }
       connection.sync()
     } finally {
@@ -122,6 +129,10 @@ class Pipeline {
 
   handleRowDescription(): void {
     // Nobody asked for one.
+  }
+
+  handleCopyInResponse(): void {
+    // The input is under way already.
   }
 
   handleDataRow(message: DataRowMessage): void {

@@ -34,6 +34,8 @@ export type Parameter = string | null
 export interface Call {
   readonly statement: Statement
   readonly values: readonly Parameter[]
+  /** What a `copy ... from stdin` reads. */
+  readonly input?: string
 }
 
 /** The rows of one call, each a list of texts. */

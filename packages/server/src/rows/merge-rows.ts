@@ -252,7 +252,7 @@ class MergeWriter {
     if (removed.length > 0 && !this.#isSure) {
       const { statements, layout } = await this.#open()
       await this.#run({
-        statement: statements.delete,
+        statement: statements.delete(),
         values: [String(layout.epoch), arrayLiteral(removed)],
       })
     }
@@ -299,7 +299,7 @@ class MergeWriter {
     const { statements, layout } = await this.#open()
     const { codec } = this.#merge
     await this.#run({
-      statement: statements.replaceAny,
+      statement: statements.replaceAny('id'),
       values: [
         String(layout.epoch),
         arrayLiteral(rows.map((row) => row.id)),

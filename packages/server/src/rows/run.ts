@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
 import type { Database } from '../postgres/database.js'
 import { codeOf, isRetryable, toAppError } from '../postgres/failures.js'
@@ -12,6 +13,7 @@ import {
   type TextRows,
 } from '../postgres/statement.js'
 import { gateName } from './gate.js'
+import { ApartError, Gathering } from './gathering.js'
 import { GUARD_FAILED, type Guard, guardCall } from './guard.js'
 
 /** What the process knew about the branch or the key is no longer so: look again and start over. */
@@ -69,27 +71,32 @@ export async function runReads(
   }
 }
 
+type Row = readonly (string | null)[]
+
+interface GuardedCall {
+  readonly guard: Guard
+  readonly call: Call
+}
+
+/** More at once would leave PostgreSQL idle while they are prepared, and this process after that. */
+const GATHERED_MAX = 8
+
+const gatheredReads = new WeakMap<Database, Gathering<GuardedCall, Row | undefined>>()
+const gatheredInserts = new WeakMap<Database, Gathering<GuardedCall, Row | undefined>>()
+
 /**
- * Runs a read that has the guard built in. No row may mean that there is none or that the guard does
- * not hold; then the caller asks again with the guard apart.
+ * Runs a read of one row, by its id, that has the guard built in. No row may mean that there is none
+ * or that the guard does not hold; then the caller asks again with the guard apart.
+ *
+ * Reads of one branch that arrive together share a round trip, and those of others never wait for
+ * them. Each sees what was committed when it started.
  */
-export async function runGuardedRead(
+export function runGuardedRead(
   database: Database,
   guard: Guard,
   call: Call,
-): Promise<readonly (string | null)[] | undefined> {
-  const client = await database.pool.connect()
-  let broken: Error | undefined
-  try {
-    const [rows] = await runPipeline(client, [call])
-    if (rows?.[0] !== undefined) guard.passed = true
-    return rows?.[0]
-  } catch (error) {
-    broken = brokenConnection(error)
-    throw toAppError(translate(error, guard))
-  } finally {
-    client.release(broken)
-  }
+): Promise<Row | undefined> {
+  return gathered(gatheredReads, database, readTogether).add(guard.layout.branchId, { guard, call })
 }
 
 /** The same for a write of one row. */
@@ -97,21 +104,99 @@ export function runGuardedWrite(
   database: Database,
   guard: Guard,
   call: Call,
-): Promise<readonly (string | null)[] | undefined> {
+): Promise<Row | undefined> {
+  return writeTogether(database, [{ guard, call }]).then(([row]) => row)
+}
+
+/**
+ * The same for a row with an id that nobody else has, in a table without unique columns, so that it
+ * can neither wait for another row nor be refused for one. Those that arrive together share a
+ * transaction.
+ */
+export function runGuardedInsert(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<Row | undefined> {
+  return gathered(gatheredInserts, database, writeTogether).add(guard.layout.branchId, {
+    guard,
+    call,
+  })
+}
+
+type RunTogether = (
+  database: Database,
+  items: readonly GuardedCall[],
+) => Promise<readonly (Row | undefined)[]>
+
+function gathered(
+  known: WeakMap<Database, Gathering<GuardedCall, Row | undefined>>,
+  database: Database,
+  run: RunTogether,
+): Gathering<GuardedCall, Row | undefined> {
+  let gathering = known.get(database)
+  if (gathering === undefined) {
+    gathering = new Gathering(GATHERED_MAX, (items) => run(database, items))
+    known.set(database, gathering)
+  }
+  return gathering
+}
+
+async function readTogether(
+  database: Database,
+  items: readonly GuardedCall[],
+): Promise<(Row | undefined)[]> {
+  const client = await database.pool.connect()
+  let broken: Error | undefined
+  try {
+    const rows = await runPipeline(
+      client,
+      items.map(({ call }) => call),
+    )
+    return firstRows(items, rows)
+  } catch (error) {
+    broken = brokenConnection(error)
+    throw toAppError(translateTogether(error, items))
+  } finally {
+    client.release(broken)
+  }
+}
+
+function writeTogether(
+  database: Database,
+  items: readonly GuardedCall[],
+): Promise<(Row | undefined)[]> {
+  const [first] = items
+  if (first === undefined) return Promise.resolve([])
+  const { guard } = first
   return retrying(async () => {
     const client = await database.pool.connect()
     return finishing(client, guard, async () => {
       const rows = await runPipeline(client, [
         plain(BEGIN),
         enterGateCall(guard.layout.gate),
-        call,
+        ...items.map(({ call }) => call),
         plain(COMMIT),
-      ])
-      const row = rows[2]?.[0]
-      if (row !== undefined) guard.passed = true
-      return row
+      ]).catch((error) => Promise.reject(translateTogether(error, items)))
+      return firstRows(items, rows.slice(2, -1))
     })
   })
+}
+
+function firstRows(items: readonly GuardedCall[], rows: readonly TextRows[]): (Row | undefined)[] {
+  return items.map(({ guard }, index) => {
+    const row = rows[index]?.[0]
+    if (row !== undefined) guard.passed = true
+    return row
+  })
+}
+
+/** What PostgreSQL refuses of one item is no reason for the others; only then was nothing done. */
+function translateTogether(error: unknown, items: readonly GuardedCall[]): unknown {
+  const [first] = items
+  if (first === undefined || isRetryable(error)) return error
+  if (items.length === 1) return translate(error, first.guard)
+  return brokenConnection(error) === undefined ? new ApartError('', { cause: error }) : error
 }
 
 /** Runs writes that cannot be refused half-way: the whole transaction is one round trip. */
@@ -214,7 +299,7 @@ function brokenConnection(error: unknown): Error | undefined {
   const code = codeOf(error)
   if (code !== undefined && isSqlState(code) && !code.startsWith('57P')) return undefined
   // Refusals of our own leave the connection as it is.
-  if (error instanceof Error && (error.name === 'AppError' || error instanceof StaleError)) {
+  if (error instanceof AppError || error instanceof StaleError || error instanceof ApartError) {
     return undefined
   }
   return error instanceof Error ? error : new Error('unknown failure')

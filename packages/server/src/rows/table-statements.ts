@@ -18,23 +18,38 @@ const IDS = slot(1)
 const IF_VERSIONS = slot(2)
 const FIRST_COLUMN = 3
 
-const METADATA = sql`id, version, created_at, updated_at`
+/** What is told of each row that was written. PostgreSQL takes longer to write out times than rows. */
+export type Returned = 'id' | 'metadata'
+
+const RETURNED: Readonly<Record<Returned, readonly string[]>> = {
+  id: ['id'],
+  metadata: ['id', 'version', 'created_at', 'updated_at'],
+}
+
+function returning(returned: Returned, from = empty): Sql {
+  return join(
+    RETURNED[returned].map((name) => sql`${from}${ident(name)}`),
+    ', ',
+  )
+}
 
 export interface TableStatements {
-  /** New ids only. Returns the metadata of each row; an id that is taken gives no row. */
-  readonly insert: Statement
-  /** The same for one row, without arrays, and with the guard built in. */
-  readonly insertOne: Statement
+  /** New ids only. An id that is taken gives no row. */
+  insert(returned: Returned): Statement
+  /** Takes lines of ids that nobody else can have, epochs and all columns. Returns nothing. */
+  copy(): Statement
+  /** One row, without arrays, and with the guard built in. Returns the metadata. */
+  insertOne(): Statement
   /**
-   * Whole records by id, new or replaced. Returns the metadata and whether the row was there; a row
-   * that is not at its expected version gives none.
+   * Whole records by id, new or replaced. A row that is not at its expected version gives none;
+   * metadata ends with whether the row was there.
    */
-  readonly replace: Statement
+  replace(returned: Returned): Statement
   /** The same for rows that no version is expected of. */
-  readonly replaceAny: Statement
+  replaceAny(returned: Returned): Statement
   /** Returns the ids that were there. */
-  readonly delete: Statement
-  /** The given columns (indexes into the physical ones) by id. Returns the metadata. */
+  delete(): Statement
+  /** The given columns (indexes into the physical ones) by id. Returns the ids. */
   update(columns: readonly number[]): Statement
   /**
    * The same for one row, with arithmetic, without arrays, and with the guard built in; an impossible
@@ -64,7 +79,7 @@ export function compileTableStatements(
   const isPlain = !inheritsRows(layout, codec.table.id)
   const names = physical.map((column) => ident(column.physicalName))
   const all = physical.map((_, index) => index)
-  const updates = new Map<string, Statement>()
+  const statements = new Map<string, Statement>()
 
   /** `u`: the rows that were given, one per id. */
   function given(columns: readonly number[]): Sql {
@@ -132,16 +147,21 @@ export function compileTableStatements(
     ', ',
   )
 
-  function insert(): Statement {
-    const values = all.map((index) => sql`, ${cast(index)}`)
+  const newRows = (): Sql => sql`
+      insert into ${target}
+      select u.id, 0, now(), now(), ${EPOCH}::integer, false${columnList(all.map(cast))}
+      from u`
+
+  function copy(): Statement {
+    return compileStatement(sql`copy ${own} (id, epoch${columnList(names)}) from stdin`)
+  }
+
+  function insert(returned: Returned): Statement {
     if (isPlain) {
       return compileStatement(sql`
-        with ${given(all)}
-        insert into ${target}
-        select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
-        from u
+        with ${given(all)} ${newRows()}
         on conflict (id) do nothing
-        returning ${METADATA}`)
+        returning ${returning(returned)}`)
     }
     // A tombstone of the branch's own gives way to the new row.
     return compileStatement(sql`
@@ -149,12 +169,10 @@ export function compileTableStatements(
       seen as (
         select u.id from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
       )${kept(sql`select u.id from u where u.id not in (select id from seen)`)}
-      insert into ${target}
-      select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
-      from u
+      ${newRows()}
       where u.id not in (select id from seen)
       on conflict (id) do update set ${overwrite} where ${own}.deleted
-      returning ${METADATA}`)
+      returning ${returning(returned)}`)
   }
 
   function insertOne(): Statement {
@@ -166,27 +184,33 @@ export function compileTableStatements(
       select ${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
       from ${guardRelation(FIRST_COLUMN + physical.length)}
       on conflict (id) do nothing
-      returning ${METADATA}`)
+      returning ${returning('metadata')}`)
   }
 
   /** Without forks and inherited rows, PostgreSQL's own way is all it takes. */
-  function replaceAny(): Statement {
-    if (!isPlain || layout.hasForks) return replace()
-    const values = all.map((index) => sql`, ${cast(index)}`)
+  function replaceAny(returned: Returned): Statement {
+    if (!isPlain || layout.hasForks) return replace(returned)
+    const isPresent = returned === 'metadata' ? sql`, xmax <> 0` : empty
     const changes = names.map((name) => sql`, ${name} = excluded.${name}`)
     return compileStatement(sql`
       with ${given(all)}
       insert into ${own} as h ${written}
-      select u.id, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+      select u.id, 0, now(), now(), ${EPOCH}::integer, false${columnList(all.map(cast))}
       from u
       on conflict (id) do update
       set version = h.version + 1, updated_at = excluded.updated_at,
         epoch = excluded.epoch${join([empty, ...changes], '')}
-      returning id, version, created_at, updated_at, xmax <> 0`)
+      returning ${returning(returned)}${isPresent}`)
   }
 
-  function replace(): Statement {
-    const values = all.map((index) => sql`, ${cast(index)}`)
+  function replace(returned: Returned): Statement {
+    const result =
+      returned === 'id'
+        ? sql`select id from written`
+        : sql`
+          select w.id, w.version, w.created_at, w.updated_at, s.id is not null
+          from written w
+          left join seen s on s.id = w.id`
     const accepted = sql`u.if_version is null or s.id is null or s.version = u.if_version`
     return compileStatement(sql`
       with ${given(all)},
@@ -197,18 +221,16 @@ export function compileTableStatements(
       written as (
         insert into ${target}
         select u.id, coalesce(s.version + 1, 0), coalesce(s.created_at, now()), now(),
-          ${EPOCH}::integer, false${join([empty, ...values], '')}
+          ${EPOCH}::integer, false${columnList(all.map(cast))}
         from u
         left join seen s on s.id = u.id
         where ${accepted}
         -- A unique value may pass from one row to the next, but not back.
         order by u.ordinal
         on conflict (id) do update set ${overwrite}
-        returning ${METADATA}
+        returning ${returning('metadata')}
       )
-      select w.id, w.version, w.created_at, w.updated_at, s.id is not null
-      from written w
-      left join seen s on s.id = w.id`)
+      ${result}`)
   }
 
   /**
@@ -220,9 +242,10 @@ export function compileTableStatements(
     given: Sql
     values: ReadonlyMap<number, Sql>
     accepted(alias: Sql): Sql
+    returned: Returned
     isVersion?: boolean
   }): Statement {
-    const { values, isVersion = true } = options
+    const { values, returned, isVersion = true } = options
     const version = isVersion ? sql`r.version + 1` : sql`r.version`
     const updatedAt = isVersion ? sql`now()` : sql`r.updated_at`
     const accepted = options.accepted(sql`r`)
@@ -237,7 +260,7 @@ export function compileTableStatements(
           epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
         from u
         where r.id = u.id and ${accepted}
-        returning r.id, r.version, r.created_at, r.updated_at`)
+        returning ${returning(returned, sql`r.`)}`)
     }
     const row = all.map((index) => values.get(index) ?? sql`r.${names[index] ?? empty}`)
     return compileStatement(sql`
@@ -250,7 +273,7 @@ export function compileTableStatements(
       insert into ${target}
       select * from seen
       on conflict (id) do update set ${overwrite}
-      returning ${METADATA}`)
+      returning ${returning(returned)}`)
   }
 
   /**
@@ -261,9 +284,10 @@ export function compileTableStatements(
   function changeOwn(options: {
     given: Sql
     values: ReadonlyMap<number, Sql>
+    returned: Returned
     accepted(alias: Sql): Sql
   }): Statement {
-    const { given, values, accepted } = options
+    const { given, values, returned, accepted } = options
     const row = all.map((index) => values.get(index) ?? sql`r.${names[index] ?? empty}`)
     const changes = [...values.keys()].map((index) => {
       const name = names[index] ?? empty
@@ -278,14 +302,15 @@ export function compileTableStatements(
       set version = h.version + 1, updated_at = excluded.updated_at,
         epoch = excluded.epoch${join([empty, ...changes], '')}
       where not h.deleted and ${accepted(sql`h`)}
-      returning h.id, h.version, h.created_at, h.updated_at`)
+      returning ${returning(returned, sql`h.`)}`)
   }
 
   function update(columns: readonly number[]): Statement {
-    return remember(`many ${columns.join()}`, () =>
+    return remember(`update ${columns.join()}`, () =>
       change({
         given: given(columns),
         values: new Map(columns.map((index) => [index, cast(index)])),
+        returned: 'id',
         accepted: (alias) => sql`(u.if_version is null or ${alias}.version = u.if_version)`,
       }),
     )
@@ -293,7 +318,7 @@ export function compileTableStatements(
 
   function updateOne(columns: readonly number[], arithmetic: readonly Arithmetic[]): Statement {
     const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
-    return remember(`one ${columns.join()} ${key.join()}`, () => {
+    return remember(`update one ${columns.join()} ${key.join()}`, () => {
       const operandsAt = FIRST_COLUMN + columns.length
       const given = givenOne(operandsAt + arithmetic.length)
       const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
@@ -319,7 +344,12 @@ export function compileTableStatements(
         )
       // The result of arithmetic depends on which row it is.
       const isSimple = !isPlain && !layout.hasForks && arithmetic.length === 0
-      return (isSimple ? changeOwn : change)({ given, values, accepted })
+      return (isSimple ? changeOwn : change)({
+        given,
+        values,
+        accepted,
+        returned: 'metadata',
+      })
     })
   }
 
@@ -329,16 +359,17 @@ export function compileTableStatements(
         given: given([]),
         values: new Map(columns.map((index) => [index, sql`null::${raw(sqlTypeOf(index))}`])),
         accepted: () => sql`true`,
+        returned: 'id',
         isVersion: false,
       }),
     )
   }
 
   function remember(key: string, make: () => Statement): Statement {
-    const known = updates.get(key)
+    const known = statements.get(key)
     if (known !== undefined) return known
     const statement = make()
-    updates.set(key, statement)
+    statements.set(key, statement)
     return statement
   }
 
@@ -415,11 +446,12 @@ export function compileTableStatements(
   }
 
   return {
-    insert: insert(),
-    insertOne: insertOne(),
-    replace: replace(),
-    replaceAny: replaceAny(),
-    delete: remove(),
+    insert: (returned) => remember(`insert ${returned}`, () => insert(returned)),
+    copy: () => remember('copy', copy),
+    insertOne: () => remember('insert one', insertOne),
+    replace: (returned) => remember(`replace ${returned}`, () => replace(returned)),
+    replaceAny: (returned) => remember(`replace any ${returned}`, () => replaceAny(returned)),
+    delete: () => remember('delete', remove),
     update,
     updateOne,
     clear,

@@ -2,9 +2,7 @@ import { once } from 'node:events'
 import { finished } from 'node:stream/promises'
 import type pg from 'pg'
 import { from as copyFrom } from 'pg-copy-streams'
-import { ident, join, sql } from '../../postgres/sql.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { type Heap, heapName } from '../../rows/layout.js'
+import type { Statement } from '../../postgres/statement.js'
 
 /** Flushing at about this size is faster than handing over each line, or all of them. */
 const CHUNK_LENGTH = 64 * 1024
@@ -18,10 +16,7 @@ export class RowCopy {
   #pending = ''
   #failure: Error | undefined
 
-  constructor(client: pg.PoolClient, heap: Heap, codec: TableCodec) {
-    const columns = codec.physical.map((column) => ident(column.physicalName))
-    const { text } = sql`
-      copy ${heapName(heap.heapId)} (${join([sql`id`, sql`epoch`, ...columns], ', ')}) from stdin`
+  constructor(client: pg.PoolClient, { text }: Statement) {
     this.#stream = client.query(copyFrom(text, { highWaterMark: BUFFER_BYTES }))
     this.#done = finished(this.#stream)
     this.#done.catch((error: Error) => {

@@ -6,7 +6,14 @@ import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import { isFaults } from '../../rows/columns/table-codec.js'
 import { guardValues } from '../../rows/guard.js'
 import { textOf, writeMetadata, writeRecord } from '../../rows/read-plan.js'
-import { runGuardedRead, runGuardedWrite, runReads, runSteps, runWrites } from '../../rows/run.js'
+import {
+  runGuardedInsert,
+  runGuardedRead,
+  runGuardedWrite,
+  runReads,
+  runSteps,
+  runWrites,
+} from '../../rows/run.js'
 import type { FileWriter } from '../files/file-input.js'
 import { newRecordId } from '../ids.js'
 import {
@@ -23,9 +30,11 @@ import {
   insertCall,
   insertOneCall,
   onlyRow,
+  type RowInput,
   replaceCall,
   updateChecks,
   updateOneCall,
+  type WrittenRows,
 } from './write-plan.js'
 
 /*
@@ -77,9 +86,10 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   // Only a given id can be one that the branch inherits.
   const isGuarded = given === undefined || !table.isInherited
   const { written, answer } = await write(context, table, {
+    isNew: given === undefined && table.uniqueColumns.length === 0,
     call: isGuarded
       ? insertOneCall(session, statements, row)
-      : insertCall(session, statements, [row], table.codec),
+      : insertCall(session, statements, writtenRows(table, row)),
     isGuarded,
     id,
     checks: inheritedChecks(table, statements, (column) => [values[column] ?? null]),
@@ -102,11 +112,11 @@ export async function replaceRecord(
   const values = encode(table, record, files)
   const statements = await context.sessions.writable(session, table)
   await storeFiles(session, files)
-  const rows = [{ id, ifVersion, values }]
+  const rows = writtenRows(table, { id, ifVersion, values })
   const { written, answer } = await write(context, table, {
     call: createOnly
-      ? insertCall(session, statements, rows, table.codec)
-      : replaceCall(session, statements, rows, table.codec),
+      ? insertCall(session, statements, rows)
+      : replaceCall(session, statements, rows),
     id,
     checks: inheritedChecks(table, statements, (column) => [values[column] ?? null]),
   })
@@ -160,7 +170,7 @@ export async function upsertRecord(
     await storeFiles(session, files)
     const insert = isFaults(whole)
       ? undefined
-      : insertCall(session, statements, [{ id, values: whole }], table.codec)
+      : insertCall(session, statements, writtenRows(table, { id, values: whole }))
     const ifVersion = options.ifVersion ?? present?.version
     const { written, alternative, answer } = await write(context, table, {
       call: updateOneCall(session, statements, { id, ifVersion, update }),
@@ -174,6 +184,11 @@ export async function upsertRecord(
     const fault = await explainNoUpdate(context, { id, ifVersion }, update)
     throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
   })
+}
+
+/** One row whose metadata goes into the answer. */
+function writtenRows({ codec }: SessionTable, row: RowInput): WrittenRows {
+  return { codec, rows: [row], returned: 'metadata' }
 }
 
 /** Deletes a record. Answers with it when columns were asked for. */
@@ -295,6 +310,8 @@ async function write(
     call: Call
     /** The call has the guard built in. */
     isGuarded?: boolean
+    /** The call inserts a row that no other can be in the way of. */
+    isNew?: boolean
     otherwise?: Call | undefined
     id: string
     checks: readonly { column: number; call: Call }[]
@@ -309,7 +326,8 @@ async function write(
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
     if (options.isGuarded && calls.length === 1 && checks.length === 0) {
-      const row = await runGuardedWrite(database, session.guard, options.call)
+      const run = options.isNew ? runGuardedInsert : runGuardedWrite
+      const row = await run(database, session.guard, options.call)
       if (row !== undefined) {
         const answer = await writeAnswer(session, read, row)
         return { written: row, alternative: undefined, answer }

@@ -1,11 +1,11 @@
 import { UNIQUE_VIOLATION } from '../../postgres/failures.js'
-import { arrayLiteral, copyLine } from '../../rows/columns/carriers.js'
-import { ownHeap, uniqueIndexName } from '../../rows/layout.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { uniqueIndexName } from '../../rows/layout.js'
 import type { OpenTransaction } from '../../rows/run.js'
 import type { TableStatements } from '../../rows/table-statements.js'
 import { RowCopy } from './copy-rows.js'
 import type { Session, SessionTable } from './session.js'
-import { insertCall, type RowInput } from './write-plan.js'
+import { copyLines, insertCall, type RowInput } from './write-plan.js'
 
 /** Where checked rows go. */
 export interface RowSink {
@@ -17,20 +17,15 @@ export interface RowSink {
 /** The fast way, for tables that inherit nothing: an id that is taken fails the whole. */
 class CopySink implements RowSink {
   readonly #copy: RowCopy
-  readonly #epoch: string
+  readonly #session: Session
 
   constructor(copy: RowCopy, session: Session) {
     this.#copy = copy
-    this.#epoch = String(session.guard.layout.epoch)
+    this.#session = session
   }
 
-  async add(rows: readonly RowInput[]): Promise<void> {
-    let lines = ''
-    for (const { id, values } of rows) {
-      const prefix = `${id}\t${this.#epoch}`
-      lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
-    }
-    await this.#copy.write(lines)
+  add(rows: readonly RowInput[]): Promise<void> {
+    return this.#copy.write(copyLines(this.#session, rows))
   }
 
   end(): Promise<void> {
@@ -63,7 +58,7 @@ class StatementSink implements RowSink {
     this.#refuse(firstRepeated(ids), undefined)
     if (uniqueColumns.length > 0) await this.#refuseTaken(statements, rows)
     const [inserted] = await this.#transaction.run([
-      insertCall(this.#session, statements, rows, codec),
+      insertCall(this.#session, statements, { codec, rows, returned: 'id' }),
     ])
     const insertedIds = new Set(inserted?.map(([id]) => id))
     this.#refuse(
@@ -147,7 +142,7 @@ export function openSink(
   transaction: OpenTransaction,
 ): RowSink {
   if (table.isInherited) return new StatementSink(session, table, transaction)
-  const heap = ownHeap(session.guard.layout, table.codec.table.id)
-  if (heap === undefined) throw new Error('a writable table must have a heap')
-  return new CopySink(new RowCopy(transaction.client, heap, table.codec), session)
+  const { statements } = table
+  if (statements === undefined) throw new Error('a writable table must have a heap')
+  return new CopySink(new RowCopy(transaction.client, statements.copy()), session)
 }

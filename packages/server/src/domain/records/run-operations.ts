@@ -6,6 +6,7 @@ import { writeMetadata, writeSelection } from '../../rows/read-plan.js'
 import type { CompiledRead, Session, SessionTable } from './session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 import {
+  copyCall,
   deleteCall,
   inheritedChecks,
   insertCall,
@@ -54,6 +55,8 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
     ifVersion,
     values,
   }))
+  // An id that was just made is nobody else's, so nothing can come in its way.
+  const isNew = operations[0]?.hasGivenId === false
   const makeCall = operations[0]?.createOnly ? insertCall : replaceCall
   const checks = inheritedChecks(table, statements, (column) =>
     rows.map((row) => row.values[column] ?? null),
@@ -61,7 +64,9 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
   const reads = readCalls(operations)
   return {
     calls: [
-      makeCall(session, statements, rows, table.codec),
+      isNew
+        ? copyCall(session, statements, rows)
+        : makeCall(session, statements, { codec: table.codec, rows, returned: 'id' }),
       ...checks.map((check) => check.call),
       ...reads.calls,
     ],
@@ -69,7 +74,7 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
       const ids = new Set(written.map((row) => row[0]))
       const found = reads.collect(rest.slice(checks.length))
       for (const operation of operations) {
-        if (!ids.has(operation.id)) return refusedInsert(operation)
+        if (!isNew && !ids.has(operation.id)) return refusedInsert(operation)
         const columns = columnsOf(session, operation, found)
         results[operation.index] =
           `{"operation":"insert","rows":1,"id":"${operation.id}"${columns ?? ''}}`
@@ -102,12 +107,11 @@ function prepareUpdates(
     whole === undefined || isFaults(whole)
       ? []
       : [
-          insertCall(
-            session,
-            statements,
-            [{ id: first?.id ?? '', values: whole as Row }],
-            table.codec,
-          ),
+          insertCall(session, statements, {
+            codec: table.codec,
+            rows: [{ id: first?.id ?? '', values: whole as Row }],
+            returned: 'id',
+          }),
         ]
   const checks = updateChecks(table, statements, operations)
   const ids = arrayLiteral(operations.map(({ id }) => id))

@@ -314,6 +314,7 @@ interface TableSchedule {
 function formOf(operation: PlannedOperation): string {
   switch (operation.kind) {
     case 'insert':
+      if (!operation.hasGivenId) return 'new'
       return operation.createOnly ? 'create' : 'replace'
     case 'update':
       return `update ${operation.update.columns.join()}`

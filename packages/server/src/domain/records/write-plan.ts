@@ -1,9 +1,9 @@
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { arrayLiteral, copyLine } from '../../rows/columns/carriers.js'
 import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { guardValues } from '../../rows/guard.js'
-import type { TableStatements } from '../../rows/table-statements.js'
+import type { Returned, TableStatements } from '../../rows/table-statements.js'
 import type { BranchSession, Session, SessionTable } from './session.js'
 
 /** One row to write: its id, the version it must have, and a text for each column. */
@@ -29,19 +29,47 @@ function arrays(session: BranchSession, rows: readonly RowInput[], columns: numb
   return values
 }
 
+export interface WrittenRows {
+  readonly codec: TableCodec
+  readonly rows: readonly RowInput[]
+  readonly returned: Returned
+}
+
 export function insertCall(
   session: BranchSession,
   statements: TableStatements,
-  rows: readonly RowInput[],
-  codec: TableCodec,
+  { codec, rows, returned }: WrittenRows,
 ): Call {
-  return { statement: statements.insert, values: arrays(session, rows, codec.physical.length) }
+  return {
+    statement: statements.insert(returned),
+    values: arrays(session, rows, codec.physical.length),
+  }
+}
+
+/** For rows with ids that were made for them. Nothing is returned: all are there, or it fails. */
+export function copyCall(
+  session: BranchSession,
+  statements: TableStatements,
+  rows: readonly RowInput[],
+): Call {
+  return { statement: statements.copy(), values: [], input: copyLines(session, rows) }
+}
+
+/** Rows as the copy statement of a table reads them. */
+export function copyLines(session: BranchSession, rows: readonly RowInput[]): string {
+  const { epoch } = session.guard.layout
+  let lines = ''
+  for (const { id, values } of rows) {
+    const prefix = `${id}\t${epoch}`
+    lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
+  }
+  return lines
 }
 
 /** For one row with an id that nobody else has, or in a table that inherits nothing. */
 export function insertOneCall(session: Session, statements: TableStatements, row: RowInput): Call {
   return {
-    statement: statements.insertOne,
+    statement: statements.insertOne(),
     values: [
       String(session.guard.layout.epoch),
       row.id,
@@ -55,11 +83,10 @@ export function insertOneCall(session: Session, statements: TableStatements, row
 export function replaceCall(
   session: BranchSession,
   statements: TableStatements,
-  rows: readonly RowInput[],
-  codec: TableCodec,
+  { codec, rows, returned }: WrittenRows,
 ): Call {
   const isConditional = rows.some((row) => row.ifVersion !== undefined)
-  const statement = isConditional ? statements.replace : statements.replaceAny
+  const statement = isConditional ? statements.replace(returned) : statements.replaceAny(returned)
   return { statement, values: arrays(session, rows, codec.physical.length) }
 }
 
@@ -69,7 +96,7 @@ export function deleteCall(
   ids: readonly string[],
 ): Call {
   return {
-    statement: statements.delete,
+    statement: statements.delete(),
     values: [String(session.guard.layout.epoch), arrayLiteral(ids)],
   }
 }

@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest'
+import { ApartError, Gathering } from './gathering.js'
+
+/** Doubles numbers, and remembers which were together. */
+function createDoubling(max = 3, refused: readonly number[] = []) {
+  const runs: number[][] = []
+  const doubling = new Gathering<number, number>(max, async (items) => {
+    runs.push([...items])
+    const isRefused = items.some((item) => refused.includes(item))
+    if (isRefused && items.length > 1) throw new ApartError()
+    if (isRefused) throw new Error(`refused ${items[0]}`)
+    return items.map((item) => 2 * item)
+  })
+  return { doubling, runs }
+}
+
+describe('a gathering', () => {
+  it('runs together what comes in one turn, each with its own result', async () => {
+    const { doubling, runs } = createDoubling()
+    const results = [doubling.add('a', 1), doubling.add('a', 2)]
+    expect(await Promise.all(results)).toEqual([2, 4])
+    expect(await doubling.add('a', 3)).toBe(6)
+    expect(runs).toEqual([[1, 2], [3]])
+  })
+
+  it('keeps what has different keys apart', async () => {
+    const { doubling, runs } = createDoubling()
+    await Promise.all([doubling.add('a', 1), doubling.add('b', 2), doubling.add('a', 3)])
+    expect(runs).toEqual([[1, 3], [2]])
+  })
+
+  it('runs no more than its maximum at once', async () => {
+    const { doubling, runs } = createDoubling()
+    const results = [1, 2, 3, 4, 5, 6, 7].map((item) => doubling.add('a', item))
+    expect(await Promise.all(results)).toEqual([2, 4, 6, 8, 10, 12, 14])
+    expect(runs).toEqual([[1, 2, 3], [4, 5, 6], [7]])
+  })
+
+  it('runs each alone when they cannot be together, so that one does not fail for another', async () => {
+    const { doubling, runs } = createDoubling(3, [2])
+    const results = await Promise.allSettled([1, 2, 3].map((item) => doubling.add('a', item)))
+    expect(results).toEqual([
+      { status: 'fulfilled', value: 2 },
+      { status: 'rejected', reason: new Error('refused 2') },
+      { status: 'fulfilled', value: 6 },
+    ])
+    expect(runs).toEqual([[1, 2, 3], [1], [2], [3]])
+  })
+
+  it('does not run anything again after any other failure', async () => {
+    let runs = 0
+    const failing = new Gathering<number, number>(3, async () => {
+      runs++
+      throw new Error('the outcome is not known')
+    })
+    const results = await Promise.allSettled([failing.add('a', 1), failing.add('a', 2)])
+    expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    expect(runs).toBe(1)
+  })
+})
