@@ -20,8 +20,15 @@ const PUBLIC = [
   'PUT /file/:accessId',
 ]
 
-/** Routes about the caller itself; every other one is about a workspace. */
-const PERSONAL = ['/user', '/users', '/user/keys', '/user/keys/:keyName', '/workspaces']
+/** Routes about the caller itself or the instance; every other one is about a workspace. */
+const PERSONAL = [
+  '/user',
+  '/users',
+  '/user/keys',
+  '/user/keys/:keyName',
+  '/workspaces',
+  '/linkKeys',
+]
 
 /** Ends of routes that read by POST, because what they ask for does not fit into an address. */
 const READS_BY_POST =

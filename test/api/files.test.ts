@@ -5,8 +5,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checkBlobs, collectBlob } from '../../packages/server/src/domain/files/collect.js'
-import { renewLinkKeys, rotateLinkKey } from '../../packages/server/src/domain/files/links.js'
+import { renewLinkKeys } from '../../packages/server/src/domain/files/links.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import {
@@ -22,11 +23,19 @@ const FILE_BYTES_MAX = 3_000_000
 let service: TestService
 let call: BranchCall
 
-beforeAll(async () => {
-  service = await createTestService({ limits: { fileBytesMax: FILE_BYTES_MAX } })
-  call = await createTables(service, 'shop', TABLES)
-})
-afterAll(() => service.close())
+function useService(openStore: () => Promise<TestStore>): void {
+  let store: TestStore
+  beforeAll(async () => {
+    store = await openStore()
+    const limits = { fileBytesMax: FILE_BYTES_MAX }
+    service = await createTestService({ limits, blobs: store.blobs })
+    call = await createTables(service, 'shop', TABLES)
+  })
+  afterAll(async () => {
+    await service.close()
+    await store.close()
+  })
+}
 
 const TABLES = {
   people: [
@@ -100,236 +109,557 @@ const follow = (url: string, headers: Record<string, string> = {}) => {
   const { pathname, search } = new URL(url)
   return raw('GET', `${pathname}${search}`, { headers, key: null })
 }
+async function listen(): Promise<AddressInfo> {
+  if (!service.app.server.listening) await service.app.listen({ port: 0, host: '127.0.0.1' })
+  return service.app.server.address() as AddressInfo
+}
 
-describe('files in records', () => {
-  it('are stored with what is known about them', async () => {
-    const content = PNG
-    const id = await create({
-      photo: { name: 'ada.png', base64Content: base64(content) },
-      papers: [
-        { name: 'a.txt', mediaType: 'text/plain', base64Content: base64('one') },
-        { id: 'second', base64Content: base64('two'), enablePublicUrl: true },
-        {},
-      ],
-      open: { name: '', base64Content: '', signedUrlTimeout: 5, uploadUrlTimeout: 6 },
-    })
-    const record = await read(id)
-    expect(record.photo).toEqual({
-      name: 'ada.png',
-      mediaType: 'image/png',
-      size: content.length,
-      version: 0,
-      url: expect.stringMatching(/^http:\/\/localhost:80\/file\/[\w-]+$/),
-      enablePublicUrl: false,
-      signedUrlTimeout: 60,
-      uploadUrlTimeout: 86_400,
-      attributes: { width: 3, height: 2 },
-    })
-    expect(record.papers).toMatchObject([
-      { id: expect.stringMatching(/^file_/), name: 'a.txt', mediaType: 'text/plain', size: 3 },
-      { id: 'second', name: '', mediaType: 'application/octet-stream', enablePublicUrl: true },
-      { name: '', size: 0, attributes: {} },
-    ])
-    expect(record.open).toMatchObject({
-      enablePublicUrl: true,
-      signedUrlTimeout: 5,
-      uploadUrlTimeout: 6,
-      size: 0,
-    })
-    expect((await get(id)).body).toEqual(content)
-    expect((await get(id, {}, 'papers', '/second')).body.toString()).toBe('two')
-  })
+async function countBlobs(): Promise<number> {
+  const [row] = await service.database.query<{ count: number }>(sql`
+    select count(*)::integer as count from offshoot.blobs`)
+  let stored = 0
+  for await (const _ of service.files.blobs.list()) stored++
+  expect(stored).toBe(row?.count)
+  return stored
+}
 
-  it('show content and links only when these are named', async () => {
-    const id = await create({
-      photo: { name: 'a.txt', base64Content: base64('hello') },
-      papers: [{ base64Content: base64('one') }],
-    })
-    const all = await read(id)
-    for (const field of ['base64Content', 'signedUrl', 'uploadUrl', 'key', 'sha256']) {
-      expect(all.photo).not.toHaveProperty(field)
-      expect(all.papers[0]).not.toHaveProperty(field)
-    }
-    const named = await read(id, 'photo.base64Content,papers.base64Content,papers.size')
-    expect(named.photo).toEqual({ base64Content: base64('hello') })
-    expect(named.papers).toEqual([{ base64Content: base64('one'), size: 3 }])
-    const links = await read(id, 'photo.*,photo.signedUrl,photo.uploadUrl')
-    expect(links.photo.url).toBe(all.photo.url)
-    expect(links.photo.signedUrl).toContain(`${all.photo.url}?verify=`)
-    expect(links.photo.uploadUrl).toContain(`${all.photo.url}?verify=`)
-    const unknown = await call('GET', `/tables/people/data/${id}?columns=photo.nothing`)
-    expect(unknown.status).toBe(400)
-    expect(unknown.body.message).toContain('column [photo.nothing]: column not found')
-  })
+describe.each([
+  ['a local folder', openLocalStore],
+  ['an S3-compatible store', openS3Store],
+])('in %s', (_name, openStore) => {
+  useService(openStore)
 
-  it('are found by a query with their content, also through reverse links', async () => {
-    const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
-    await create({ chief: id, papers: [{ base64Content: base64('one') }] })
-    await create({ chief: id, papers: [{ base64Content: base64('two') }] })
-    const linking = { name: '<-people.chief', as: 'team', columns: ['papers.base64Content'] }
-    const answer = await call('POST', '/tables/people/query', {
-      body: { filter: { id }, columns: ['photo.base64Content', linking] },
+  describe('files in records', () => {
+    it('are stored with what is known about them', async () => {
+      const content = PNG
+      const id = await create({
+        photo: { name: 'ada.png', base64Content: base64(content) },
+        papers: [
+          { name: 'a.txt', mediaType: 'text/plain', base64Content: base64('one') },
+          { id: 'second', base64Content: base64('two'), enablePublicUrl: true },
+          {},
+        ],
+        open: { name: '', base64Content: '', signedUrlTimeout: 5, uploadUrlTimeout: 6 },
+      })
+      const record = await read(id)
+      expect(record.photo).toEqual({
+        name: 'ada.png',
+        mediaType: 'image/png',
+        size: content.length,
+        version: 0,
+        url: expect.stringMatching(/^http:\/\/localhost:80\/file\/[\w-]+$/),
+        enablePublicUrl: false,
+        signedUrlTimeout: 60,
+        uploadUrlTimeout: 86_400,
+        attributes: { width: 3, height: 2 },
+      })
+      expect(record.papers).toMatchObject([
+        { id: expect.stringMatching(/^file_/), name: 'a.txt', mediaType: 'text/plain', size: 3 },
+        { id: 'second', name: '', mediaType: 'application/octet-stream', enablePublicUrl: true },
+        { name: '', size: 0, attributes: {} },
+      ])
+      expect(record.open).toMatchObject({
+        enablePublicUrl: true,
+        signedUrlTimeout: 5,
+        uploadUrlTimeout: 6,
+        size: 0,
+      })
+      expect((await get(id)).body).toEqual(content)
+      expect((await get(id, {}, 'papers', '/second')).body.toString()).toBe('two')
     })
-    const [found] = expectOk(answer).body.records
-    expect(found.photo).toEqual({ base64Content: base64('hello') })
-    const papers = found.team.records.map((record: { papers: unknown }) => record.papers)
-    expect(papers).toHaveLength(2)
-    expect(papers).toContainEqual([{ base64Content: base64('one') }])
-    expect(papers).toContainEqual([{ base64Content: base64('two') }])
-  })
 
-  it('are read with their content in a transaction, and refused when written there', async () => {
-    const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
-    const columns = ['photo.base64Content', 'photo.name']
-    const answer = await call('POST', '/transaction', {
-      body: { operations: [{ get: { table: 'people', id, columns } }] },
+    it('show content and links only when these are named', async () => {
+      const id = await create({
+        photo: { name: 'a.txt', base64Content: base64('hello') },
+        papers: [{ base64Content: base64('one') }],
+      })
+      const all = await read(id)
+      for (const field of ['base64Content', 'signedUrl', 'uploadUrl', 'key', 'sha256']) {
+        expect(all.photo).not.toHaveProperty(field)
+        expect(all.papers[0]).not.toHaveProperty(field)
+      }
+      const named = await read(id, 'photo.base64Content,papers.base64Content,papers.size')
+      expect(named.photo).toEqual({ base64Content: base64('hello') })
+      expect(named.papers).toEqual([{ base64Content: base64('one'), size: 3 }])
+      const links = await read(id, 'photo.*,photo.signedUrl,photo.uploadUrl')
+      expect(links.photo.url).toBe(all.photo.url)
+      expect(links.photo.signedUrl).toContain(`${all.photo.url}?verify=`)
+      expect(links.photo.uploadUrl).toContain(`${all.photo.url}?verify=`)
+      const unknown = await call('GET', `/tables/people/data/${id}?columns=photo.nothing`)
+      expect(unknown.status).toBe(400)
+      expect(unknown.body.message).toContain('column [photo.nothing]: column not found')
     })
-    expect(answer.body.results[0].columns.photo).toEqual({
-      name: 'a',
-      base64Content: base64('hello'),
-    })
-    const record = { photo: { name: 'a' }, papers: [{}] }
-    const refused = await call('POST', '/transaction', {
-      body: { operations: [{ insert: { table: 'people', record } }] },
-    })
-    expect(refused.status).toBe(400)
-    expect(refused.body.errors.map((fault: { message: string }) => fault.message)).toEqual([
-      'column [photo]: file upload not permitted in transaction',
-      'column [papers]: file entry [0]: file upload not permitted in transaction',
-    ])
-  })
 
-  it('take part in bulk inserts, of JSON and of lines', async () => {
-    const contents = Array.from({ length: 5 }, () => randomBytes(100_000))
-    const records = contents.map((content, number) => ({
-      id: `bulk_${number}`,
-      photo: { name: `${number}.bin`, base64Content: base64(content) },
-      papers: [{ base64Content: base64(content) }],
-    }))
-    const inserted = await call('POST', '/tables/people/bulk?columns=photo.name', {
-      body: { records },
+    it('are found by a query with their content, also through reverse links', async () => {
+      const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
+      await create({ chief: id, papers: [{ base64Content: base64('one') }] })
+      await create({ chief: id, papers: [{ base64Content: base64('two') }] })
+      const linking = { name: '<-people.chief', as: 'team', columns: ['papers.base64Content'] }
+      const answer = await call('POST', '/tables/people/query', {
+        body: { filter: { id }, columns: ['photo.base64Content', linking] },
+      })
+      const [found] = expectOk(answer).body.records
+      expect(found.photo).toEqual({ base64Content: base64('hello') })
+      const papers = found.team.records.map((record: { papers: unknown }) => record.papers)
+      expect(papers).toHaveLength(2)
+      expect(papers).toContainEqual([{ base64Content: base64('one') }])
+      expect(papers).toContainEqual([{ base64Content: base64('two') }])
     })
-    expect(inserted.body.records.map((record: { photo: object }) => record.photo)).toEqual(
-      records.map(({ photo }) => ({ name: photo.name })),
-    )
-    const lines = records.map((record) => JSON.stringify({ ...record, id: `line_${record.id}` }))
-    const streamed = await call('POST', '/tables/people/bulk', {
-      body: lines.join('\n'),
-      headers: { 'content-type': 'application/x-ndjson' },
-    })
-    expect(streamed.body).toEqual({ inserted: 5, failed: 0, errors: [] })
-    for (const [number, content] of contents.entries()) {
-      expect(content.equals((await get(`bulk_${number}`)).body)).toBe(true)
-      expect(content.equals((await get(`line_bulk_${number}`)).body)).toBe(true)
-    }
-  })
 
-  it('of refused lines are left out, and those of the others are kept', async () => {
-    const contents = Array.from({ length: 4 }, () => randomBytes(3_000_000))
-    const lines = contents.map((content, number) => ({
-      id: `partial_${number}`,
-      name: number === 1 ? 5 : 'x',
-      photo: { name: 'a', base64Content: base64(content) },
-    }))
-    const insert = (mode: string) =>
-      call('POST', `/tables/people/bulk?mode=${mode}`, {
-        body: lines.map((line) => JSON.stringify(line)).join('\n'),
+    it('are read with their content in a transaction, and refused when written there', async () => {
+      const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
+      const columns = ['photo.base64Content', 'photo.name']
+      const answer = await call('POST', '/transaction', {
+        body: { operations: [{ get: { table: 'people', id, columns } }] },
+      })
+      expect(answer.body.results[0].columns.photo).toEqual({
+        name: 'a',
+        base64Content: base64('hello'),
+      })
+      const record = { photo: { name: 'a' }, papers: [{}] }
+      const refused = await call('POST', '/transaction', {
+        body: { operations: [{ insert: { table: 'people', record } }] },
+      })
+      expect(refused.status).toBe(400)
+      expect(refused.body.errors.map((fault: { message: string }) => fault.message)).toEqual([
+        'column [photo]: file upload not permitted in transaction',
+        'column [papers]: file entry [0]: file upload not permitted in transaction',
+      ])
+    })
+
+    it('take part in bulk inserts, of JSON and of lines', async () => {
+      const contents = Array.from({ length: 5 }, () => randomBytes(100_000))
+      const records = contents.map((content, number) => ({
+        id: `bulk_${number}`,
+        photo: { name: `${number}.bin`, base64Content: base64(content) },
+        papers: [{ base64Content: base64(content) }],
+      }))
+      const inserted = await call('POST', '/tables/people/bulk?columns=photo.name', {
+        body: { records },
+      })
+      expect(inserted.body.records.map((record: { photo: object }) => record.photo)).toEqual(
+        records.map(({ photo }) => ({ name: photo.name })),
+      )
+      const lines = records.map((record) => JSON.stringify({ ...record, id: `line_${record.id}` }))
+      const streamed = await call('POST', '/tables/people/bulk', {
+        body: lines.join('\n'),
         headers: { 'content-type': 'application/x-ndjson' },
       })
-    expect((await insert('atomic')).status).toBe(400)
-    expect((await get('partial_0')).status).toBe(404)
-    const partial = await insert('partial')
-    expect(partial.body).toMatchObject({ inserted: 3, failed: 1, errors: [{ line: 2 }] })
-    for (const [number, content] of contents.entries()) {
-      const stored = await get(`partial_${number}`)
-      if (number === 1) expect(stored.status).toBe(404)
-      else expect(stored.headers.etag).toBe(`"${hashOf(content)}"`)
-    }
-    const [refused] = await service.database.query(sql`
+      expect(streamed.body).toEqual({ inserted: 5, failed: 0, errors: [] })
+      for (const [number, content] of contents.entries()) {
+        expect(content.equals((await get(`bulk_${number}`)).body)).toBe(true)
+        expect(content.equals((await get(`line_bulk_${number}`)).body)).toBe(true)
+      }
+    })
+
+    it('of refused lines are left out, and those of the others are kept', async () => {
+      const contents = Array.from({ length: 4 }, () => randomBytes(3_000_000))
+      const lines = contents.map((content, number) => ({
+        id: `partial_${number}`,
+        name: number === 1 ? 5 : 'x',
+        photo: { name: 'a', base64Content: base64(content) },
+      }))
+      const insert = (mode: string) =>
+        call('POST', `/tables/people/bulk?mode=${mode}`, {
+          body: lines.map((line) => JSON.stringify(line)).join('\n'),
+          headers: { 'content-type': 'application/x-ndjson' },
+        })
+      expect((await insert('atomic')).status).toBe(400)
+      expect((await get('partial_0')).status).toBe(404)
+      const partial = await insert('partial')
+      expect(partial.body).toMatchObject({ inserted: 3, failed: 1, errors: [{ line: 2 }] })
+      for (const [number, content] of contents.entries()) {
+        const stored = await get(`partial_${number}`)
+        if (number === 1) expect(stored.status).toBe(404)
+        else expect(stored.headers.etag).toBe(`"${hashOf(content)}"`)
+      }
+      const [refused] = await service.database.query(sql`
       select 1 from offshoot.blobs where sha256 = ${Buffer.from(hashOf(contents[1] ?? PNG), 'hex')}`)
-    expect(refused).toBeUndefined()
+      expect(refused).toBeUndefined()
+    })
+
+    it('may be as long in a line as in any other request', async () => {
+      const content = randomBytes(8 * 1024 * 1024)
+      const record = { id: 'long_line', photo: { name: 'a', base64Content: base64(content) } }
+      const answer = await call('POST', '/tables/people/bulk', {
+        body: JSON.stringify(record),
+        headers: { 'content-type': 'application/x-ndjson' },
+      })
+      expect(answer.body).toMatchObject({ inserted: 1 })
+      expect((await get('long_line')).headers.etag).toBe(`"${hashOf(content)}"`)
+    })
+
+    it('may lack a name when a client of the dialect sends them, and none else', async () => {
+      const body = { photo: { base64Content: base64('hello') } }
+      const headers = { 'x-xata-agent': 'client=TS_SDK' }
+      const { id } = expectOk(await call('POST', '/tables/people/data', { body, headers })).body
+      expect((await read(id)).photo).toMatchObject({ name: '', size: 5 })
+      const refused = await call('POST', '/tables/people/data', { body })
+      expect(refused).toMatchObject({
+        status: 400,
+        body: { message: 'invalid record: column [photo]: field [name]: is required' },
+      })
+    })
+
+    it('are merged by an update, replaced by a replacement and deleted by null', async () => {
+      const id = await create({ photo: { name: 'a.txt', base64Content: base64('hello') } })
+      const first = (await read(id)).photo
+      const merged = expectOk(await patch(id, { photo: { enablePublicUrl: true } })).body.photo
+      expect(merged).toMatchObject({ name: 'a.txt', size: 5, version: 1, enablePublicUrl: true })
+      expect(merged.url).not.toBe(first.url)
+      expect((await get(id)).body.toString()).toBe('hello')
+      const upserted = await call('POST', `/tables/people/data/${id}?columns=photo.*`, {
+        body: { photo: { base64Content: base64('other') } },
+      })
+      expect(upserted.body.photo).toMatchObject({
+        name: 'a.txt',
+        version: 2,
+        enablePublicUrl: true,
+      })
+      const replaced = await call('PUT', `/tables/people/data/${id}?columns=*`, {
+        body: { photo: { name: 'b.txt' } },
+      })
+      expect(replaced.body.photo).toMatchObject({
+        name: 'b.txt',
+        size: 0,
+        version: 3,
+        enablePublicUrl: false,
+      })
+      expect((await get(id)).status).toBe(204)
+      expect(expectOk(await patch(id, { photo: null })).body).not.toHaveProperty('photo')
+      const created = await call('POST', '/tables/people/data/upserted?columns=photo.name', {
+        body: { photo: { name: 'new', base64Content: '' } },
+      })
+      expect(created).toMatchObject({ status: 201, body: { photo: { name: 'new' } } })
+    })
+
+    it('of a list are replaced by the listed ones; known ids keep their content', async () => {
+      const id = await create({
+        papers: [
+          { id: 'a', name: 'a', base64Content: base64('A') },
+          { id: 'b', name: 'b', base64Content: base64('B') },
+        ],
+      })
+      const [, second] = (await read(id)).papers
+      const papers = [
+        { ...second, name: 'renamed' },
+        { id: 'c', base64Content: base64('C') },
+      ]
+      const changed = expectOk(await patch(id, { papers })).body.papers
+      expect(changed).toMatchObject([
+        { id: 'b', name: 'renamed', size: 1, version: 1 },
+        { id: 'c', name: '', version: 0 },
+      ])
+      expect((await get(id, {}, 'papers', '/b')).body.toString()).toBe('B')
+      expect((await get(id, {}, 'papers', '/a')).status).toBe(404)
+      expect(expectOk(await patch(id, { papers: [] })).body.papers).toEqual([])
+    })
+
+    it('keep every one of many updates at the same time', async () => {
+      const id = await create({ photo: { name: 'a', base64Content: base64('A') }, papers: [] })
+      const answers = await Promise.all([
+        ...Array.from({ length: 6 }, (_, n) => patch(id, { photo: { signedUrlTimeout: n + 1 } })),
+        ...Array.from({ length: 6 }, (_, n) =>
+          put(id, Buffer.from(`${n}`), 'text/plain', 'papers', '/'),
+        ),
+      ])
+      expect(answers.map(({ status }) => status)).toEqual([
+        ...Array(6).fill(200),
+        ...Array(6).fill(201),
+      ])
+      const record = await read(id)
+      expect(record.photo).toMatchObject({ version: 6, size: 1 })
+      expect(record.papers).toHaveLength(6)
+    })
   })
 
-  it('may be as long in a line as in any other request', async () => {
-    const content = randomBytes(8 * 1024 * 1024)
-    const record = { id: 'long_line', photo: { name: 'a', base64Content: base64(content) } }
-    const answer = await call('POST', '/tables/people/bulk', {
-      body: JSON.stringify(record),
-      headers: { 'content-type': 'application/x-ndjson' },
+  describe('the bytes of a file', () => {
+    it('are put and read at the address of the file', async () => {
+      const id = await create()
+      expect((await get(id)).status).toBe(204)
+      const created = await put(id, Buffer.from('hello'), 'text/plain; charset=utf-8')
+      expect(created.status).toBe(201)
+      expect(created.json()).toMatchObject({
+        name: '',
+        mediaType: 'text/plain',
+        size: 5,
+        version: 0,
+      })
+      const replaced = await put(id, PNG, 'image/png')
+      expect(replaced.status).toBe(200)
+      expect(replaced.json()).toMatchObject({ version: 1, attributes: { width: 3, height: 2 } })
+      const answer = await get(id)
+      expect(answer).toMatchObject({ status: 200, body: PNG })
+      expect(answer.headers).toMatchObject({
+        'content-type': 'image/png',
+        'content-length': String(PNG.length),
+        'content-disposition': 'inline',
+        'accept-ranges': 'bytes',
+        etag: `"${hashOf(PNG)}"`,
+        'x-content-type-options': 'nosniff',
+      })
+      const record = await read(id)
+      expect(record.photo.url).toBe(replaced.json().url)
+      expect(record.service.version).toBe(2)
+      const deleted = await raw('DELETE', `${base()}${filePath(id)}`)
+      expect(deleted.status).toBe(200)
+      expect(deleted.json()).toEqual(replaced.json())
+      expect(await read(id)).not.toHaveProperty('photo')
+      const again = await raw('DELETE', `${base()}${filePath(id)}`)
+      expect(again).toMatchObject({ status: 404 })
+      expect(again.json().code).toBe('file_not_found')
     })
-    expect(answer.body).toMatchObject({ inserted: 1 })
-    expect((await get('long_line')).headers.etag).toBe(`"${hashOf(content)}"`)
-  })
 
-  it('are merged by an update, replaced by a replacement and deleted by null', async () => {
-    const id = await create({ photo: { name: 'a.txt', base64Content: base64('hello') } })
-    const first = (await read(id)).photo
-    const merged = expectOk(await patch(id, { photo: { enablePublicUrl: true } })).body.photo
-    expect(merged).toMatchObject({ name: 'a.txt', size: 5, version: 1, enablePublicUrl: true })
-    expect(merged.url).not.toBe(first.url)
-    expect((await get(id)).body.toString()).toBe('hello')
-    const upserted = await call('POST', `/tables/people/data/${id}?columns=photo.*`, {
-      body: { photo: { base64Content: base64('other') } },
+    it('have the type that their first bytes tell when nobody says it', async () => {
+      const id = await create()
+      const url = `${base()}${filePath(id)}`
+      const answer = await raw('PUT', url, { body: Buffer.from('%PDF-1.7') })
+      expect(answer.json().mediaType).toBe('application/pdf')
+      const unknown = await raw('PUT', url, { body: Buffer.from('something') })
+      expect(unknown.json().mediaType).toBe('application/octet-stream')
     })
-    expect(upserted.body.photo).toMatchObject({ name: 'a.txt', version: 2, enablePublicUrl: true })
-    const replaced = await call('PUT', `/tables/people/data/${id}?columns=*`, {
-      body: { photo: { name: 'b.txt' } },
-    })
-    expect(replaced.body.photo).toMatchObject({
-      name: 'b.txt',
-      size: 0,
-      version: 3,
-      enablePublicUrl: false,
-    })
-    expect((await get(id)).status).toBe(204)
-    expect(expectOk(await patch(id, { photo: null })).body).not.toHaveProperty('photo')
-    const created = await call('POST', '/tables/people/data/upserted?columns=photo.name', {
-      body: { photo: { name: 'new', base64Content: '' } },
-    })
-    expect(created).toMatchObject({ status: 201, body: { photo: { name: 'new' } } })
-  })
 
-  it('of a list are replaced by the listed ones; known ids keep their content', async () => {
-    const id = await create({
-      papers: [
-        { id: 'a', name: 'a', base64Content: base64('A') },
-        { id: 'b', name: 'b', base64Content: base64('B') },
+    it('may be none', async () => {
+      const id = await create()
+      expect((await put(id, Buffer.alloc(0))).json()).toMatchObject({ size: 0 })
+      expect((await get(id)).status).toBe(204)
+    })
+
+    it('of a list are named by an id; without one they are added', async () => {
+      const id = await create()
+      const added = await put(id, Buffer.from('one'), 'text/plain', 'papers', '/')
+      expect(added.status).toBe(201)
+      const fileId = added.json().id
+      expect(fileId).toMatch(/^file_/)
+      expect((await put(id, Buffer.from('two'), 'text/plain', 'papers', '/mine')).status).toBe(201)
+      expect((await put(id, Buffer.from('three'), 'text/plain', 'papers', '/mine')).status).toBe(
+        200,
+      )
+      expect((await get(id, {}, 'papers', `/${fileId}`)).body.toString()).toBe('one')
+      expect((await get(id, {}, 'papers', '/mine')).body.toString()).toBe('three')
+      expect((await get(id, {}, 'papers')).status).toBe(400)
+      expect((await get(id, {}, 'papers', '/')).status).toBe(400)
+      expect((await get(id, {}, 'papers', '/other')).status).toBe(404)
+      const deleted = await raw('DELETE', `${base()}${filePath(id, 'papers', '/mine')}`)
+      expect(deleted.json()).toMatchObject({ id: 'mine', version: 1 })
+      expect((await read(id)).papers).toMatchObject([{ id: fileId }])
+    })
+
+    it('of a single file are the same with an empty id', async () => {
+      const id = await create()
+      expect((await put(id, Buffer.from('x'), 'text/plain', 'photo', '/')).status).toBe(201)
+      expect((await get(id, {}, 'photo', '/')).body.toString()).toBe('x')
+      expect((await get(id, {}, 'photo', '/some')).status).toBe(404)
+      expect((await put(id, Buffer.from('x'), 'text/plain', 'photo', '/some')).status).toBe(404)
+    })
+
+    it.each([
+      ['bytes=0-0', 206, 'a', 'bytes 0-0/10'],
+      ['bytes=2-4', 206, 'cde', 'bytes 2-4/10'],
+      ['bytes=7-', 206, 'hij', 'bytes 7-9/10'],
+      ['bytes=-2', 206, 'ij', 'bytes 8-9/10'],
+      ['bytes=-99', 206, 'abcdefghij', 'bytes 0-9/10'],
+      ['bytes=8-99', 206, 'ij', 'bytes 8-9/10'],
+      ['bytes=10-', 416, undefined, 'bytes */10'],
+      ['bytes=-0', 416, undefined, 'bytes */10'],
+      ['bytes=4-2', 200, 'abcdefghij', undefined],
+      ['bytes=0-1,4-5', 200, 'abcdefghij', undefined],
+      ['lines=0-1', 200, 'abcdefghij', undefined],
+    ])('are sent in part: %s', async (range, status, content, contentRange) => {
+      const id = await create({ photo: { name: 'a', base64Content: base64('abcdefghij') } })
+      const answer = await get(id, { range })
+      expect(answer.status).toBe(status)
+      expect(answer.headers['content-range']).toBe(contentRange)
+      if (content === undefined) expect(answer.json().code).toBe('range_not_satisfiable')
+      else expect(answer.body.toString()).toBe(content)
+    })
+
+    it('are not sent again to those who have them', async () => {
+      const id = await create({ photo: { name: 'a', base64Content: base64('abcdefghij') } })
+      const etag = String((await get(id)).headers.etag)
+      for (const header of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+        const answer = await get(id, { 'if-none-match': header })
+        expect(answer).toMatchObject({ status: 304, body: Buffer.alloc(0) })
+      }
+      expect((await get(id, { 'if-none-match': '"x"' })).status).toBe(200)
+      expect((await get(id, { range: 'bytes=1-2', 'if-range': etag })).status).toBe(206)
+      expect((await get(id, { range: 'bytes=1-2', 'if-range': '"x"' })).status).toBe(200)
+      const head = await raw('HEAD', `${base()}${filePath(id)}`)
+      expect(head).toMatchObject({ status: 200, body: Buffer.alloc(0) })
+      expect(head.headers).toMatchObject({ 'content-length': '10', etag })
+    })
+
+    it('are refused beyond the limit and taken up to it', async () => {
+      const id = await create()
+      const before = await countBlobs()
+      const over = await put(id, Buffer.alloc(FILE_BYTES_MAX + 1))
+      expect(over.status).toBe(413)
+      expect(over.json()).toMatchObject({
+        code: 'payload_too_large',
+        message: `the file is larger than ${FILE_BYTES_MAX} bytes`,
+      })
+      expect(await countBlobs()).toBe(before)
+      expect((await put(id, Buffer.alloc(FILE_BYTES_MAX))).status).toBe(201)
+      const { port } = await listen()
+      const response = await fetch(`http://127.0.0.1:${port}${base()}${filePath(id)}`, {
+        method: 'PUT',
+        headers: { authorization: `Bearer ${service.key}` },
+        // A stream does not say beforehand how long it will be.
+        body: ReadableStream.from(Array.from({ length: 40 }, () => Buffer.alloc(100_000))),
+        duplex: 'half',
+      } as RequestInit)
+      expect(response.status).toBe(413)
+      expect(await response.json()).toMatchObject({ code: 'payload_too_large' })
+      expect(await countBlobs()).toBe(before + 1)
+    })
+
+    it.each([
+      ['an unknown table', '/tables/none/data/a/column/photo/file', 404, 'table_not_found'],
+      ['an unknown column', '/tables/people/data/a/column/none/file', 404, 'column_not_found'],
+      [
+        'a column of another type',
+        '/tables/people/data/a/column/name/file',
+        400,
+        'invalid_request',
       ],
+      ['an unknown record', '/tables/people/data/none/column/photo/file', 404, 'record_not_found'],
+    ])('are refused at the address of %s', async (_name, path, status, code) => {
+      for (const method of ['GET', 'PUT', 'DELETE'] as const) {
+        const body = method === 'PUT' ? { body: Buffer.from('x') } : {}
+        const answer = await raw(method, `${base()}${path}`, body)
+        expect(answer.status).toBe(status)
+        expect(answer.json().code).toBe(code)
+      }
     })
-    const [, second] = (await read(id)).papers
-    const papers = [
-      { ...second, name: 'renamed' },
-      { id: 'c', base64Content: base64('C') },
-    ]
-    const changed = expectOk(await patch(id, { papers })).body.papers
-    expect(changed).toMatchObject([
-      { id: 'b', name: 'renamed', size: 1, version: 1 },
-      { id: 'c', name: '', version: 0 },
-    ])
-    expect((await get(id, {}, 'papers', '/b')).body.toString()).toBe('B')
-    expect((await get(id, {}, 'papers', '/a')).status).toBe(404)
-    expect(expectOk(await patch(id, { papers: [] })).body.papers).toEqual([])
+
+    it('are refused with a media type that is none', async () => {
+      const id = await create()
+      const answer = await put(id, Buffer.from('x'), 'x/y!z')
+      expect(answer.status).toBe(400)
+      expect(answer.json().message).toContain('header [Content-Type]: must match')
+    })
+
+    it('cannot be put with a key that may only read, nor be given to others to put', async () => {
+      const id = await create({ photo: { name: 'a' } })
+      const key = await createKey(service, 'reader', { fields: { scope: { access: 'read' } } })
+      const url = `${base()}${filePath(id)}`
+      expect((await raw('PUT', url, { body: Buffer.from('x'), key })).status).toBe(403)
+      expect((await raw('DELETE', url, { key })).status).toBe(403)
+      const record = await call(
+        'GET',
+        `/tables/people/data/${id}?columns=photo.uploadUrl,photo.name`,
+        {
+          key,
+        },
+      )
+      expect(record.body.photo).toEqual({ name: 'a' })
+    })
+
+    it('that break off leave nothing', async () => {
+      const id = await create()
+      const before = await countBlobs()
+      const { port } = await listen()
+      const socket = connect(port, '127.0.0.1')
+      socket.write(
+        `PUT ${base()}${filePath(id)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n` +
+          'content-length: 2000000\r\n\r\n',
+      )
+      socket.write(Buffer.alloc(1_500_000))
+      await delay(300)
+      socket.destroy()
+      await delay(300)
+      expect(await countBlobs()).toBe(before)
+      expect(await read(id)).not.toHaveProperty('photo')
+    })
   })
 
-  it('keep every one of many updates at the same time', async () => {
-    const id = await create({ photo: { name: 'a', base64Content: base64('A') }, papers: [] })
-    const answers = await Promise.all([
-      ...Array.from({ length: 6 }, (_, n) => patch(id, { photo: { signedUrlTimeout: n + 1 } })),
-      ...Array.from({ length: 6 }, (_, n) =>
-        put(id, Buffer.from(`${n}`), 'text/plain', 'papers', '/'),
-      ),
-    ])
-    expect(answers.map(({ status }) => status)).toEqual([
-      ...Array(6).fill(200),
-      ...Array(6).fill(201),
-    ])
-    const record = await read(id)
-    expect(record.photo).toMatchObject({ version: 6, size: 1 })
-    expect(record.papers).toHaveLength(6)
+  describe('branches', () => {
+    it('share content, and neither sees what the other does to its files', async () => {
+      const content = randomBytes(1000)
+      const id = await create({ open: { name: 'a', base64Content: base64(content) } })
+      const before = await countBlobs()
+      expectOk(await service.call('PUT', `${base('shop:fork')}?from=main`))
+      const fork = branchCall(service, 'shop', { branch: 'fork' })
+      const forkUrl = `${base('shop:fork')}${filePath(id, 'open')}`
+      expect((await raw('GET', forkUrl)).body).toEqual(content)
+      expect(await countBlobs()).toBe(before)
+      const main = (await read(id)).open
+      const forked = (await fork('GET', `/tables/people/data/${id}`)).body.open
+      expect(forked.url).not.toBe(main.url)
+      const other = Buffer.from('other')
+      expectOk((await raw('PUT', forkUrl, { body: other })) as never)
+      expect((await follow(main.url)).body).toEqual(content)
+      const changed = (await fork('GET', `/tables/people/data/${id}`)).body.open
+      expect((await follow(changed.url)).body).toEqual(other)
+      expectOk(await patch(id, { open: null }))
+      expect((await raw('GET', forkUrl)).body).toEqual(other)
+    })
+  })
+
+  describe('content that nobody mentions', () => {
+    const NOW = { graceSeconds: 0, recheckSeconds: 0 }
+    const collect = async (times = NOW) => {
+      while (await checkBlobs(service.database, times)) {
+        // More is due.
+      }
+      const context = { database: service.database, blobs: service.files.blobs }
+      while (await collectBlob(context, times)) {
+        // More is unused.
+      }
+    }
+    const isStored = (content: Buffer) => service.files.blobs.has(hashOf(content))
+
+    it('is removed, and what a row of any branch mentions is not, present or past', async () => {
+      const [used, dropped, past, listed] = Array.from({ length: 4 }, () => randomBytes(100))
+      if (!used || !dropped || !past || !listed) throw new Error('four contents are needed')
+      const id = await create({
+        photo: { name: 'a', base64Content: base64(used) },
+        papers: [{ base64Content: base64(listed) }],
+      })
+      const gone = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
+      const seen = await create({ photo: { name: 'a', base64Content: base64(past) } })
+      expectOk(await service.call('PUT', `${base('shop:keeper')}?from=main`))
+      // The fork still sees this one, so its content stays; nobody sees the other any more.
+      expectOk(await patch(seen, { photo: null }))
+      const later = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
+      for (const record of [gone, later]) {
+        expectOk(await call('DELETE', `/tables/people/data/${record}`))
+      }
+      expectOk(
+        await branchCall(service, 'shop', { branch: 'keeper' })(
+          'DELETE',
+          `/tables/people/data/${gone}`,
+        ),
+      )
+      await collect({ graceSeconds: 3600, recheckSeconds: 0 })
+      expect(await isStored(dropped)).toBe(true)
+      await collect()
+      expect(await isStored(used)).toBe(true)
+      expect(await isStored(listed)).toBe(true)
+      expect(await isStored(past)).toBe(true)
+      expect((await get(id)).body).toEqual(used)
+    })
+
+    it('is removed only after the pause, and not when it was put again', async () => {
+      const content = randomBytes(100)
+      const id = await create({ photo: { name: 'a', base64Content: base64(content) } })
+      expectOk(await patch(id, { photo: { base64Content: base64('x') } }))
+      await checkBlobs(service.database, NOW)
+      const again = await create({ photo: { name: 'a', base64Content: base64(content) } })
+      await collect()
+      expect((await get(again)).body).toEqual(content)
+      expectOk(await patch(again, { photo: null }))
+      await collect()
+      expect(await isStored(content)).toBe(false)
+      const third = await create({ photo: { name: 'a', base64Content: base64(content) } })
+      expect((await get(third)).body).toEqual(content)
+    })
   })
 })
 
 describe('files that do not fit', () => {
+  useService(openLocalStore)
+
   const long = (length: number) => 'a'.repeat(length)
   const cases: [string, object, string][] = [
     ['no object', { photo: 'x' }, 'column [photo]: expected an object, got a string'],
@@ -448,209 +778,9 @@ describe('files that do not fit', () => {
   })
 })
 
-async function listen(): Promise<AddressInfo> {
-  if (!service.app.server.listening) await service.app.listen({ port: 0, host: '127.0.0.1' })
-  return service.app.server.address() as AddressInfo
-}
-
-async function countBlobs(): Promise<number> {
-  const [row] = await service.database.query<{ count: number }>(sql`
-    select count(*)::integer as count from offshoot.blobs`)
-  let stored = 0
-  for await (const _ of service.files.blobs.list()) stored++
-  expect(stored).toBe(row?.count)
-  return stored
-}
-
-describe('the bytes of a file', () => {
-  it('are put and read at the address of the file', async () => {
-    const id = await create()
-    expect((await get(id)).status).toBe(204)
-    const created = await put(id, Buffer.from('hello'), 'text/plain; charset=utf-8')
-    expect(created.status).toBe(201)
-    expect(created.json()).toMatchObject({ name: '', mediaType: 'text/plain', size: 5, version: 0 })
-    const replaced = await put(id, PNG, 'image/png')
-    expect(replaced.status).toBe(200)
-    expect(replaced.json()).toMatchObject({ version: 1, attributes: { width: 3, height: 2 } })
-    const answer = await get(id)
-    expect(answer).toMatchObject({ status: 200, body: PNG })
-    expect(answer.headers).toMatchObject({
-      'content-type': 'image/png',
-      'content-length': String(PNG.length),
-      'content-disposition': 'inline',
-      'accept-ranges': 'bytes',
-      etag: `"${hashOf(PNG)}"`,
-      'x-content-type-options': 'nosniff',
-    })
-    const record = await read(id)
-    expect(record.photo.url).toBe(replaced.json().url)
-    expect(record.service.version).toBe(2)
-    const deleted = await raw('DELETE', `${base()}${filePath(id)}`)
-    expect(deleted.status).toBe(200)
-    expect(deleted.json()).toEqual(replaced.json())
-    expect(await read(id)).not.toHaveProperty('photo')
-    const again = await raw('DELETE', `${base()}${filePath(id)}`)
-    expect(again).toMatchObject({ status: 404 })
-    expect(again.json().code).toBe('file_not_found')
-  })
-
-  it('have the type that their first bytes tell when nobody says it', async () => {
-    const id = await create()
-    const url = `${base()}${filePath(id)}`
-    const answer = await raw('PUT', url, { body: Buffer.from('%PDF-1.7') })
-    expect(answer.json().mediaType).toBe('application/pdf')
-    const unknown = await raw('PUT', url, { body: Buffer.from('something') })
-    expect(unknown.json().mediaType).toBe('application/octet-stream')
-  })
-
-  it('may be none', async () => {
-    const id = await create()
-    expect((await put(id, Buffer.alloc(0))).json()).toMatchObject({ size: 0 })
-    expect((await get(id)).status).toBe(204)
-  })
-
-  it('of a list are named by an id; without one they are added', async () => {
-    const id = await create()
-    const added = await put(id, Buffer.from('one'), 'text/plain', 'papers', '/')
-    expect(added.status).toBe(201)
-    const fileId = added.json().id
-    expect(fileId).toMatch(/^file_/)
-    expect((await put(id, Buffer.from('two'), 'text/plain', 'papers', '/mine')).status).toBe(201)
-    expect((await put(id, Buffer.from('three'), 'text/plain', 'papers', '/mine')).status).toBe(200)
-    expect((await get(id, {}, 'papers', `/${fileId}`)).body.toString()).toBe('one')
-    expect((await get(id, {}, 'papers', '/mine')).body.toString()).toBe('three')
-    expect((await get(id, {}, 'papers')).status).toBe(400)
-    expect((await get(id, {}, 'papers', '/')).status).toBe(400)
-    expect((await get(id, {}, 'papers', '/other')).status).toBe(404)
-    const deleted = await raw('DELETE', `${base()}${filePath(id, 'papers', '/mine')}`)
-    expect(deleted.json()).toMatchObject({ id: 'mine', version: 1 })
-    expect((await read(id)).papers).toMatchObject([{ id: fileId }])
-  })
-
-  it('of a single file are the same with an empty id', async () => {
-    const id = await create()
-    expect((await put(id, Buffer.from('x'), 'text/plain', 'photo', '/')).status).toBe(201)
-    expect((await get(id, {}, 'photo', '/')).body.toString()).toBe('x')
-    expect((await get(id, {}, 'photo', '/some')).status).toBe(404)
-    expect((await put(id, Buffer.from('x'), 'text/plain', 'photo', '/some')).status).toBe(404)
-  })
-
-  it.each([
-    ['bytes=0-0', 206, 'a', 'bytes 0-0/10'],
-    ['bytes=2-4', 206, 'cde', 'bytes 2-4/10'],
-    ['bytes=7-', 206, 'hij', 'bytes 7-9/10'],
-    ['bytes=-2', 206, 'ij', 'bytes 8-9/10'],
-    ['bytes=-99', 206, 'abcdefghij', 'bytes 0-9/10'],
-    ['bytes=8-99', 206, 'ij', 'bytes 8-9/10'],
-    ['bytes=10-', 416, undefined, 'bytes */10'],
-    ['bytes=-0', 416, undefined, 'bytes */10'],
-    ['bytes=4-2', 200, 'abcdefghij', undefined],
-    ['bytes=0-1,4-5', 200, 'abcdefghij', undefined],
-    ['lines=0-1', 200, 'abcdefghij', undefined],
-  ])('are sent in part: %s', async (range, status, content, contentRange) => {
-    const id = await create({ photo: { name: 'a', base64Content: base64('abcdefghij') } })
-    const answer = await get(id, { range })
-    expect(answer.status).toBe(status)
-    expect(answer.headers['content-range']).toBe(contentRange)
-    if (content === undefined) expect(answer.json().code).toBe('range_not_satisfiable')
-    else expect(answer.body.toString()).toBe(content)
-  })
-
-  it('are not sent again to those who have them', async () => {
-    const id = await create({ photo: { name: 'a', base64Content: base64('abcdefghij') } })
-    const etag = String((await get(id)).headers.etag)
-    for (const header of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
-      const answer = await get(id, { 'if-none-match': header })
-      expect(answer).toMatchObject({ status: 304, body: Buffer.alloc(0) })
-    }
-    expect((await get(id, { 'if-none-match': '"x"' })).status).toBe(200)
-    expect((await get(id, { range: 'bytes=1-2', 'if-range': etag })).status).toBe(206)
-    expect((await get(id, { range: 'bytes=1-2', 'if-range': '"x"' })).status).toBe(200)
-    const head = await raw('HEAD', `${base()}${filePath(id)}`)
-    expect(head).toMatchObject({ status: 200, body: Buffer.alloc(0) })
-    expect(head.headers).toMatchObject({ 'content-length': '10', etag })
-  })
-
-  it('are refused beyond the limit and taken up to it', async () => {
-    const id = await create()
-    const before = await countBlobs()
-    const over = await put(id, Buffer.alloc(FILE_BYTES_MAX + 1))
-    expect(over.status).toBe(413)
-    expect(over.json()).toMatchObject({
-      code: 'payload_too_large',
-      message: `the file is larger than ${FILE_BYTES_MAX} bytes`,
-    })
-    expect(await countBlobs()).toBe(before)
-    expect((await put(id, Buffer.alloc(FILE_BYTES_MAX))).status).toBe(201)
-    const { port } = await listen()
-    const response = await fetch(`http://127.0.0.1:${port}${base()}${filePath(id)}`, {
-      method: 'PUT',
-      headers: { authorization: `Bearer ${service.key}` },
-      // A stream does not say beforehand how long it will be.
-      body: ReadableStream.from(Array.from({ length: 40 }, () => Buffer.alloc(100_000))),
-      duplex: 'half',
-    } as RequestInit)
-    expect(response.status).toBe(413)
-    expect(await response.json()).toMatchObject({ code: 'payload_too_large' })
-    expect(await countBlobs()).toBe(before + 1)
-  })
-
-  it.each([
-    ['an unknown table', '/tables/none/data/a/column/photo/file', 404, 'table_not_found'],
-    ['an unknown column', '/tables/people/data/a/column/none/file', 404, 'column_not_found'],
-    ['a column of another type', '/tables/people/data/a/column/name/file', 400, 'invalid_request'],
-    ['an unknown record', '/tables/people/data/none/column/photo/file', 404, 'record_not_found'],
-  ])('are refused at the address of %s', async (_name, path, status, code) => {
-    for (const method of ['GET', 'PUT', 'DELETE'] as const) {
-      const body = method === 'PUT' ? { body: Buffer.from('x') } : {}
-      const answer = await raw(method, `${base()}${path}`, body)
-      expect(answer.status).toBe(status)
-      expect(answer.json().code).toBe(code)
-    }
-  })
-
-  it('are refused with a media type that is none', async () => {
-    const id = await create()
-    const answer = await put(id, Buffer.from('x'), 'x/y!z')
-    expect(answer.status).toBe(400)
-    expect(answer.json().message).toContain('header [Content-Type]: must match')
-  })
-
-  it('cannot be put with a key that may only read, nor be given to others to put', async () => {
-    const id = await create({ photo: { name: 'a' } })
-    const key = await createKey(service, 'reader', { fields: { scope: { access: 'read' } } })
-    const url = `${base()}${filePath(id)}`
-    expect((await raw('PUT', url, { body: Buffer.from('x'), key })).status).toBe(403)
-    expect((await raw('DELETE', url, { key })).status).toBe(403)
-    const record = await call(
-      'GET',
-      `/tables/people/data/${id}?columns=photo.uploadUrl,photo.name`,
-      {
-        key,
-      },
-    )
-    expect(record.body.photo).toEqual({ name: 'a' })
-  })
-
-  it('that break off leave nothing', async () => {
-    const id = await create()
-    const before = await countBlobs()
-    const { port } = await listen()
-    const socket = connect(port, '127.0.0.1')
-    socket.write(
-      `PUT ${base()}${filePath(id)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n` +
-        'content-length: 2000000\r\n\r\n',
-    )
-    socket.write(Buffer.alloc(1_500_000))
-    await delay(300)
-    socket.destroy()
-    await delay(300)
-    expect(await countBlobs()).toBe(before)
-    expect(await read(id)).not.toHaveProperty('photo')
-  })
-})
-
 describe('links', () => {
+  useService(openLocalStore)
+
   const withLinks = (id: string, column = 'photo') =>
     read(id, `${column}.*,${column}.signedUrl,${column}.uploadUrl`)
 
@@ -713,6 +843,45 @@ describe('links', () => {
     expect((await follow(`${forgedUrl}?verify=${verify}`)).status).toBe(403)
   })
 
+  it('get a new key from nobody but the administrator, with a key that is not limited', async () => {
+    const { key } = await createUser(service, 'no-administrator')
+    const refused = await service.call('POST', '/linkKeys', { key, body: { endLinks: true } })
+    expect(refused).toMatchObject({ status: 403, body: { code: 'forbidden' } })
+    const limited = await createKey(service, 'limited', {
+      fields: { scope: { access: 'read' } },
+    })
+    const readOnly = await service.call('POST', '/linkKeys', { key: limited })
+    expect(readOnly).toMatchObject({ status: 403, body: { code: 'key_scope' } })
+    const wrong = await service.call('POST', '/linkKeys', { body: { endLinks: 'yes' } })
+    expect(wrong).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+  })
+
+  it('keep a branch alive that lives on after each use, when they open something', async () => {
+    const { app, database } = service
+    expectOk(await service.call('PUT', base('shop:brief'), { body: { from: 'main', ttl: 3600 } }))
+    const brief = branchCall(service, 'shop', { branch: 'brief' })
+    const body = { id: 'brief', photo: { name: 'a', base64Content: base64('hello') } }
+    expectOk(await brief('POST', '/tables/people/data', { body }))
+    const columns = 'photo.url,photo.signedUrl'
+    const { photo } = (await brief('GET', `/tables/people/data/brief?columns=${columns}`)).body
+    const renewedBy = async (url: string) => {
+      await service.sessions.flushUses()
+      await database.query(sql`
+        update offshoot.branches set expires_at = now() + interval '60 seconds' where name = 'brief'`)
+      const { pathname, search } = new URL(url)
+      await app.inject({ method: 'GET', url: `${pathname}${search}` })
+      await service.sessions.flushUses()
+      const [row] = await database.query(sql`
+        select 1
+        from offshoot.branches
+        where name = 'brief' and expires_at > now() + interval '3000 seconds'`)
+      return row !== undefined
+    }
+    expect(await renewedBy(photo.signedUrl)).toBe(true)
+    expect(await renewedBy(photo.url)).toBe(false)
+    expect(await renewedBy(`${photo.signedUrl}x`)).toBe(false)
+  })
+
   it('do not lead to the file of another tenant, public or not', async () => {
     const { key } = await createUser(service, 'tenant')
     const { id: workspaceId } = await createWorkspace(service, 'Tenant', key)
@@ -761,17 +930,23 @@ describe('links', () => {
   it('outlive a new key, and end with the key that signed them', async () => {
     const id = await create({ photo: { name: 'a', base64Content: base64('hello') } })
     const before = (await withLinks(id)).photo.signedUrl
-    await rotateLinkKey(service.database)
-    await service.files.links.reload(service.database)
+    const rotated = await service.call('POST', '/linkKeys')
+    expect(rotated).toMatchObject({ status: 201, body: { endedKeys: 0 } })
     const after = (await withLinks(id)).photo.signedUrl
     const keyOf = (url: string) => String(new URL(url).searchParams.get('verify')).split('.')[0]
     expect(keyOf(after)).not.toBe(keyOf(before))
     expect((await follow(before)).status).toBe(200)
     expect((await follow(after)).status).toBe(200)
-    await service.database.query(sql`delete from offshoot.link_keys where id = ${keyOf(before)}`)
-    await service.files.links.reload(service.database)
-    expect((await follow(before)).status).toBe(403)
-    expect((await follow(after)).status).toBe(200)
+    const upload = (await withLinks(id)).photo.uploadUrl
+    const ended = await service.call('POST', '/linkKeys', { body: { endLinks: true } })
+    expect(ended).toMatchObject({ status: 201, body: { endedKeys: 2 } })
+    for (const link of [before, after]) expect((await follow(link)).status).toBe(403)
+    const { pathname, search } = new URL(upload)
+    expect((await raw('PUT', `${pathname}${search}`, { body: PNG, key: null })).status).toBe(403)
+    expect((await follow((await withLinks(id)).photo.signedUrl)).status).toBe(200)
+  })
+
+  it('are signed with a new key after a while, and the old one is kept for its links', async () => {
     await service.database.query(sql`
       update offshoot.link_keys set created_at = now() - interval '31 days'`)
     await renewLinkKeys(service.database)
@@ -818,92 +993,5 @@ describe('links', () => {
     } finally {
       await other.close()
     }
-  })
-})
-
-describe('branches', () => {
-  it('share content, and neither sees what the other does to its files', async () => {
-    const content = randomBytes(1000)
-    const id = await create({ open: { name: 'a', base64Content: base64(content) } })
-    const before = await countBlobs()
-    expectOk(await service.call('PUT', `${base('shop:fork')}?from=main`))
-    const fork = branchCall(service, 'shop', { branch: 'fork' })
-    const forkUrl = `${base('shop:fork')}${filePath(id, 'open')}`
-    expect((await raw('GET', forkUrl)).body).toEqual(content)
-    expect(await countBlobs()).toBe(before)
-    const main = (await read(id)).open
-    const forked = (await fork('GET', `/tables/people/data/${id}`)).body.open
-    expect(forked.url).not.toBe(main.url)
-    const other = Buffer.from('other')
-    expectOk((await raw('PUT', forkUrl, { body: other })) as never)
-    expect((await follow(main.url)).body).toEqual(content)
-    const changed = (await fork('GET', `/tables/people/data/${id}`)).body.open
-    expect((await follow(changed.url)).body).toEqual(other)
-    expectOk(await patch(id, { open: null }))
-    expect((await raw('GET', forkUrl)).body).toEqual(other)
-  })
-})
-
-describe('content that nobody mentions', () => {
-  const NOW = { graceSeconds: 0, recheckSeconds: 0 }
-  const collect = async (times = NOW) => {
-    while (await checkBlobs(service.database, times)) {
-      // More is due.
-    }
-    const context = { database: service.database, blobs: service.files.blobs }
-    while (await collectBlob(context, times)) {
-      // More is unused.
-    }
-  }
-  const isStored = (content: Buffer) => service.files.blobs.has(hashOf(content))
-
-  it('is removed, and what a row of any branch mentions is not, present or past', async () => {
-    const [used, dropped, past, listed] = Array.from({ length: 4 }, () => randomBytes(100))
-    if (!used || !dropped || !past || !listed) throw new Error('four contents are needed')
-    const id = await create({
-      photo: { name: 'a', base64Content: base64(used) },
-      papers: [{ base64Content: base64(listed) }],
-    })
-    const gone = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
-    const seen = await create({ photo: { name: 'a', base64Content: base64(past) } })
-    expectOk(await service.call('PUT', `${base('shop:keeper')}?from=main`))
-    // The fork still sees this one, so its content stays; nobody sees the other any more.
-    expectOk(await patch(seen, { photo: null }))
-    const later = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
-    for (const record of [gone, later]) {
-      expectOk(await call('DELETE', `/tables/people/data/${record}`))
-    }
-    expectOk(
-      await branchCall(service, 'shop', { branch: 'keeper' })(
-        'DELETE',
-        `/tables/people/data/${gone}`,
-      ),
-    )
-    await collect({ graceSeconds: 3600, recheckSeconds: 0 })
-    expect(await isStored(dropped)).toBe(true)
-    await service.database
-      .query(sql`
-      delete from offshoot_rows_probe`)
-      .catch(() => undefined)
-    await collect()
-    expect(await isStored(used)).toBe(true)
-    expect(await isStored(listed)).toBe(true)
-    expect(await isStored(past)).toBe(true)
-    expect((await get(id)).body).toEqual(used)
-  })
-
-  it('is removed only after the pause, and not when it was put again', async () => {
-    const content = randomBytes(100)
-    const id = await create({ photo: { name: 'a', base64Content: base64(content) } })
-    expectOk(await patch(id, { photo: { base64Content: base64('x') } }))
-    await checkBlobs(service.database, NOW)
-    const again = await create({ photo: { name: 'a', base64Content: base64(content) } })
-    await collect()
-    expect((await get(again)).body).toEqual(content)
-    expectOk(await patch(again, { photo: null }))
-    await collect()
-    expect(await isStored(content)).toBe(false)
-    const third = await create({ photo: { name: 'a', base64Content: base64(content) } })
-    expect((await get(third)).body).toEqual(content)
   })
 })

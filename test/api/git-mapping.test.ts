@@ -351,8 +351,12 @@ describe('resolveBranch', () => {
     const code = async (query: Record<string, string>) =>
       (await resolve(query, { key })).body.reason.code
     expect(await code({ gitBranch: 'feat/x', fallbackBranch: 'fallback' })).toBe('FALLBACK_BRANCH')
-    expect(await code({ gitBranch: 'same' })).toBe('DEFAULT_BRANCH')
-    expect(await code({ fallbackBranch: 'same' })).toBe('DEFAULT_BRANCH')
+    const missed: Record<string, string>[] = [{ gitBranch: 'same' }, { fallbackBranch: 'same' }, {}]
+    for (const query of missed) {
+      const answer = await resolve(query, { key })
+      expect(answer).toMatchObject({ status: 404, body: { code: 'branch_not_found' } })
+      expect(JSON.stringify(answer.body)).not.toContain('trunk')
+    }
   })
 
   it('answers an unknown database with 404', async () => {

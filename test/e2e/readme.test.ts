@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -121,6 +121,8 @@ let banner: Banner
 
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-readme-')))
+  // Like a checkout, the folder has the packages.
+  await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
   service = startOffshoot(path.join(folder, '.offshoot'))
   banner = await service.ready()
 })

@@ -11,6 +11,7 @@ import {
   parseProviderString,
   type SchemaInference,
   XataApiClient,
+  XataFile,
   type XataRecord,
 } from '@xata.io/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -43,6 +44,8 @@ const TABLES = [
       { name: 'age', type: 'int', notNull: true, defaultValue: '18' },
       { name: 'vip', type: 'bool' },
       { name: 'team', type: 'link', link: { table: 'teams' } },
+      { name: 'photo', type: 'file', file: { defaultPublicAccess: true } },
+      { name: 'papers', type: 'file[]' },
     ],
     revLinks: [{ table: 'teams', column: 'owner' }],
   },
@@ -69,6 +72,7 @@ let xata: XataClient
 let workspace: string
 let databaseURL: string
 let apiKey: string
+let host: NonNullable<ReturnType<typeof parseProviderString>>
 const region = 'local'
 
 beforeAll(async () => {
@@ -81,8 +85,9 @@ beforeAll(async () => {
   const address = banner.address.replace('localhost', '127.0.0.1')
   databaseURL = `${address}/${workspace}.${region}.xata.sh/db/shop`
   const provider = `${address},${address}/{workspaceId}.{region}.xata.sh`
-  const host = parseProviderString(provider)
-  if (host === null) throw new Error('the provider must be understood')
+  const parsed = parseProviderString(provider)
+  if (parsed === null) throw new Error('the provider must be understood')
+  host = parsed
   api = new XataApiClient({ apiKey, host })
   xata = new XataClient({ databaseURL, apiKey, branch: 'main' })
 })
@@ -114,7 +119,7 @@ describe('the API client', () => {
       pathParams: branchPath('shop:main'),
       body: { schema: { tables: JSON.parse(JSON.stringify(TABLES)) } },
     })
-    expect(edits.operations).toHaveLength(12)
+    expect(edits.operations).toHaveLength(14)
     const applied = await api.migrations.applyBranchSchemaEdit({
       pathParams: branchPath('shop:main'),
       body: { edits },
@@ -513,5 +518,189 @@ describe('a client without generated types', () => {
       .filter('id', 'user-01')
       .getFirst()
     expect(user).toMatchObject({ name: 'User 1', team: { name: 'Team animals' } })
+  })
+})
+
+describe('files', () => {
+  const content = ['photo.*', 'photo.base64Content', 'papers.*', 'papers.base64Content'] as const
+  const text = (body: string, type = 'text/plain') => new Blob([body], { type })
+  const photoOf = (record: string) => ({ table: 'users', column: 'photo', record }) as const
+  const papersOf = (record: string) => ({ table: 'users', column: 'papers', record }) as const
+
+  it('come with a record, with and without names', async () => {
+    const user = await xata.db.users.create(
+      {
+        name: 'Files',
+        photo: await XataFile.fromBlob(text('hello'), { name: 'hello.txt' }),
+        papers: [
+          XataFile.fromString('one', { name: 'one.txt', mediaType: 'text/csv' }),
+          XataFile.fromBase64('dHdv'),
+        ],
+      },
+      [...content],
+    )
+    expect(user.photo).toMatchObject({ name: 'hello.txt', size: 5, version: 0 })
+    expect(user.photo?.toString()).toBe('hello')
+    expect(user.photo?.toBlob().type).toBe('text/plain')
+    expect(user.papers).toMatchObject([
+      { id: expect.any(String), name: 'one.txt', mediaType: 'text/csv', enablePublicUrl: false },
+      { id: expect.any(String), name: '', mediaType: 'application/octet-stream' },
+    ])
+    expect(user.papers?.map((paper) => paper.toString())).toEqual(['one', 'two'])
+    const nameless = await xata.db.users.update(user.id, {
+      photo: await XataFile.fromBlob(text('other')),
+    })
+    expect(nameless?.photo).toMatchObject({ name: 'hello.txt', size: 5, version: 1 })
+    expect(nameless?.photo?.base64Content).toBeUndefined()
+    const bare = await xata.db.users.create({ photo: await XataFile.fromBlob(text('x')) })
+    expect(bare.photo).toMatchObject({ name: '', size: 1, enablePublicUrl: true })
+    expect((await user.update({ photo: null, papers: [] }))?.toSerializable()).toMatchObject({
+      photo: null,
+      papers: [],
+    })
+    await xata.db.users.delete([user.id, bare.id])
+  })
+
+  it('are uploaded, downloaded and deleted as bytes', async () => {
+    const { id } = await xata.db.users.create({ name: 'Bytes' })
+    const csv = text('a,b', 'text/csv')
+    expect(await xata.files.upload(photoOf(id), csv)).toMatchObject({ mediaType: 'text/csv' })
+    const again = await xata.files.upload(photoOf(id), csv, { mediaType: 'text/plain' })
+    expect(again).toMatchObject({ mediaType: 'text/plain', version: 1 })
+    expect(await (await xata.files.download(photoOf(id))).text()).toBe('a,b')
+    const added = await xata.files.upload(papersOf(id), await XataFile.fromBlob(csv))
+    expect(added.id).toEqual(expect.any(String))
+    const paper = { ...papersOf(id), fileId: added.id ?? '' }
+    expect(await (await xata.files.download(paper)).text()).toBe('a,b')
+    expect(await xata.files.delete(paper)).toMatchObject({ size: 3 })
+    expect(await xata.files.delete(photoOf(id))).toMatchObject({ size: 3 })
+    expect((await xata.db.users.read(id))?.photo).toBeNull()
+    await expect(xata.files.download(paper)).rejects.toMatchObject({ status: 404 })
+    await xata.db.users.delete(id)
+  })
+
+  it('have links for everybody, for a while and to upload by', async () => {
+    const user = await xata.db.users.create(
+      {
+        photo: { name: 'pic.png', base64Content: '' },
+        papers: [{ name: 'a', base64Content: 'eA==' }],
+      },
+      ['*', 'photo.uploadUrl', 'papers.signedUrl'],
+    )
+    const { uploadUrl = '' } = user.photo ?? {}
+    const png = text('hello', 'image/png')
+    expect((await fetch(uploadUrl, { method: 'PUT', body: png })).status).toBe(201)
+    const { photo, papers } = await xata.db.users.readOrThrow(user.id)
+    expect(photo).toMatchObject({ name: 'pic.png', mediaType: 'image/png', size: 5 })
+    expect(await (await fetch(photo?.url ?? '')).text()).toBe('hello')
+    expect((await fetch(papers?.[0]?.url ?? '')).status).toBe(403)
+    expect(await (await fetch(user.papers?.[0]?.signedUrl ?? '')).text()).toBe('x')
+    expect(await xata.db.users.filter('photo.mediaType', 'image/png').getAll()).toHaveLength(1)
+    await user.delete()
+  })
+
+  it('are refused in transactions, by the words that clients know', async () => {
+    const file = XataFile.fromString('a', { name: 'a' })
+    await expect(xata.db.users.create([{ photo: file }, { papers: [file] }])).rejects.toMatchObject(
+      {
+        status: 400,
+        errors: [
+          { index: 0, message: 'column [photo]: file upload not permitted in transaction' },
+          {
+            index: 1,
+            message: 'column [papers]: file entry [0]: file upload not permitted in transaction',
+          },
+        ],
+      },
+    )
+  })
+})
+
+describe('the control plane', () => {
+  it('makes users known, and keys that end when they are deleted', async () => {
+    expect(await api.users.getUser({})).toMatchObject({ email: expect.stringContaining('@') })
+    const { key } = await api.authentication.createUserAPIKey({ pathParams: { keyName: 'extra' } })
+    const other = new XataApiClient({ apiKey: key, host })
+    const { keys } = await other.authentication.getUserAPIKeys({})
+    expect(keys.map(({ name }) => name)).toContain('extra')
+    await api.authentication.deleteUserAPIKey({ pathParams: { keyName: 'extra' } })
+    await expect(other.users.getUser({})).rejects.toMatchObject({
+      status: 401,
+      message: 'Invalid API key',
+    })
+  })
+
+  it('makes, changes and deletes workspaces, their members and invites', async () => {
+    const { id } = await api.workspaces.createWorkspace({ body: { name: 'Second', slug: 'two' } })
+    const pathParams = { workspaceId: id }
+    const renamed = await api.workspaces.updateWorkspace({ pathParams, body: { name: 'Renamed' } })
+    expect(renamed).toMatchObject({ id, name: 'Renamed', memberCount: 1 })
+    const body = { email: 'grace@example.com', role: 'maintainer' as const }
+    const { inviteId } = await api.invites.inviteWorkspaceMember({ pathParams, body })
+    const { members, invites } = await api.workspaces.getWorkspaceMembersList({ pathParams })
+    expect([members.length, invites]).toMatchObject([1, [{ inviteId, role: 'maintainer' }]])
+    await api.invites.cancelWorkspaceMemberInvite({ pathParams: { ...pathParams, inviteId } })
+    await api.workspaces.deleteWorkspace({ pathParams })
+    // In the words of the dialect, whatever is not there is not allowed.
+    await expect(api.workspaces.getWorkspace({ pathParams })).rejects.toMatchObject({ status: 401 })
+  })
+
+  it('makes, changes, lists, renames and deletes databases', async () => {
+    const inWorkspace = { workspaceId: workspace }
+    const named = (dbName: string) => ({ pathParams: { ...inWorkspace, dbName } })
+    const { regions } = await api.databases.listRegions({ pathParams: inWorkspace })
+    expect(regions).toEqual([{ id: region, name: region }])
+    const body = { region, branchName: 'trunk', ui: { color: 'RED' } }
+    await api.databases.createDatabase({ ...named('books'), body })
+    const color = { ui: { color: 'BLUE' } }
+    expect(await api.databases.updateDatabaseMetadata({ ...named('books'), body: color })).toEqual(
+      expect.objectContaining({ name: 'books', region, ...color }),
+    )
+    await api.databases.renameDatabase({ ...named('books'), body: { newName: 'library' } })
+    const { databases } = await api.databases.getDatabaseList({ pathParams: inWorkspace })
+    expect(databases.map(({ name }) => name)).toEqual(['library', 'shop'])
+    const path = { workspace, region, dbName: 'library' }
+    expect(await api.branch.resolveBranch({ pathParams: path })).toEqual({
+      branch: 'trunk',
+      reason: { code: 'DEFAULT_BRANCH', message: 'Default branch for this database' },
+    })
+    expect(await api.databases.deleteDatabase(named('library'))).toEqual({ status: 'completed' })
+  })
+
+  it('keeps what is known about branches', async () => {
+    const pathParams = branchPath('shop:main')
+    const metadata = { repository: 'github.com/a/b', stage: 'live', labels: ['x'] }
+    await api.branch.updateBranchMetadata({ pathParams, body: metadata })
+    expect(await api.branch.getBranchMetadata({ pathParams })).toEqual(metadata)
+    const branch = await api.branch.getBranchDetails({ pathParams })
+    expect(branch).toMatchObject({ databaseName: 'shop', branchName: 'main', metadata })
+  })
+
+  it('edits tables and columns, and remembers how', async () => {
+    const pathParams = { ...branchPath('shop:main'), tableName: 'drafts' }
+    await api.table.createTable({ pathParams })
+    const columns = [
+      { name: 'title', type: 'string' as const },
+      { name: 'writer', type: 'link' as const, link: { table: 'users' } },
+    ]
+    await api.table.setTableSchema({ pathParams, body: { columns } })
+    await api.table.addTableColumn({ pathParams, body: { name: 'pages', type: 'int' } })
+    const renaming = { pathParams: { ...pathParams, columnName: 'pages' }, body: { name: 'size' } }
+    await api.table.updateColumn(renaming)
+    expect(await api.table.getTableSchema({ pathParams })).toEqual({
+      columns: [...columns, { name: 'size', type: 'int' }],
+    })
+    const { logs } = await api.migrations.getBranchSchemaHistory({
+      pathParams: branchPath('shop:main'),
+      body: { page: { size: 1 } },
+    })
+    expect(logs[0]?.operations).toEqual([
+      { renameColumn: { table: 'drafts', oldName: 'pages', newName: 'size' } },
+    ])
+    await api.table.deleteTable({ pathParams })
+    await expect(api.table.getTableSchema({ pathParams })).rejects.toMatchObject({
+      status: 404,
+      message: 'table [drafts] not found',
+    })
   })
 })

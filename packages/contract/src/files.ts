@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import {
   DatabaseBranchNameSchema,
+  DateTimeSchema,
   FileItemIdSchema,
   RecordIdSchema,
   TableNameSchema,
@@ -80,3 +81,22 @@ export const FileSchema = Type.Object(
   },
 )
 export type File = Static<typeof FileSchema>
+
+export const RotateLinkKeySchema = Type.Object(
+  {
+    endLinks: Type.Optional(
+      Type.Boolean({ description: 'Ends every link that an earlier key has signed.' }),
+    ),
+  },
+  { additionalProperties: false, title: 'RotateLinkKey', examples: [{ endLinks: true }] },
+)
+export type RotateLinkKey = Static<typeof RotateLinkKeySchema>
+
+export const RotatedLinkKeySchema = Type.Object(
+  {
+    createdAt: DateTimeSchema,
+    endedKeys: Type.Integer({ description: 'Earlier keys that verify no link any more.' }),
+  },
+  { title: 'RotatedLinkKey' },
+)
+export type RotatedLinkKey = Static<typeof RotatedLinkKeySchema>

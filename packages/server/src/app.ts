@@ -14,7 +14,7 @@ import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
-import { fileLinkRoutes, fileRoutes } from './http/routes/files.js'
+import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
@@ -64,6 +64,7 @@ export async function buildApp(
   await app.register(async (protectedApp) => {
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
+    await protectedApp.register(linkKeyRoutes(services))
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))

@@ -85,6 +85,7 @@ describe.each([
     const content = randomBytes(100_000)
     const { sha256 } = await put(content)
     for (const [start, end] of [
+      [0, 0],
       [0, 1],
       [10, 99],
       [99_999, 99_999],

@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import http from 'node:http'
 import https from 'node:https'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AwsClient } from 'aws4fetch'
 import {
@@ -71,7 +71,8 @@ export class S3Store implements BlobStore {
       return undefined
     }
     // One that answers with everything would be taken for the part.
-    return expectStatus(response, [range === undefined ? 200 : 206])
+    const content = await expectStatus(response, [range === undefined ? 200 : 206])
+    return range === undefined ? content : cutToRange(content, range)
   }
 
   async has(sha256: string): Promise<boolean> {
@@ -162,6 +163,25 @@ async function expectStatus(
   if (statuses.includes(statusCode)) return response
   response.resume()
   throw new Error(`the file store answered with status ${statusCode}`)
+}
+
+/** Some stores send more than was asked for: they take a part that ends with byte 0 for all. */
+function cutToRange(content: http.IncomingMessage, { start, end }: ByteRange): Readable {
+  const [, from, to] = /^bytes (\d+)-(\d+)\//.exec(content.headers['content-range'] ?? '') ?? []
+  if (Number(from) !== start || !(Number(to) >= end)) {
+    content.destroy()
+    throw new Error('the file store answered with another part')
+  }
+  return Number(to) === end ? content : Readable.from(firstBytes(content, end - start + 1))
+}
+
+async function* firstBytes(stream: Readable, count: number): AsyncIterable<Buffer> {
+  let left = count
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    yield chunk.subarray(0, left)
+    left -= chunk.length
+    if (left <= 0) return
+  }
 }
 
 async function readText(stream: Readable): Promise<string> {

@@ -96,6 +96,9 @@ export async function resolveGitBranch(
   if (main === undefined) {
     throw new AppError('database_not_found', `database [${access.databaseName}] not found`)
   }
+  if (!scopeReachesBranch(access.principal.scope, main.name)) {
+    throw new AppError('branch_not_found', 'this API key reaches no branch that was asked for')
+  }
   return reason(main.name, 'DEFAULT_BRANCH', 'Default branch for this database')
 }
 

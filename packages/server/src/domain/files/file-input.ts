@@ -38,12 +38,20 @@ const IGNORED: ReadonlySet<string> = new Set([
 export const newFileId = (): string => `file_${timeOrderedId()}`
 const newFileKey = (): string => randomBytes(16).toString('base64url')
 
+export interface FileWriterOptions {
+  readonly present?: ReadonlyMap<number, readonly StoredFile[]>
+  readonly merges?: boolean
+  /** Clients of the dialect leave an empty name out. */
+  readonly needsName?: boolean
+}
+
 /** Turns the files of one record into what its row keeps of them, and gathers their content. */
 export class FileWriter {
   readonly pending: PendingContent[] = []
   readonly #limits: Limits
   readonly #present: ReadonlyMap<number, readonly StoredFile[]>
   readonly #merges: boolean
+  readonly #needsName: boolean
   /** The same input may be encoded twice, as an update and as a whole record. */
   readonly #encoded = new WeakMap<object, string | Fault>()
 
@@ -51,13 +59,11 @@ export class FileWriter {
    * `present`: the files that the record has, by column. They pass on their version; an update that
    * `merges` leaves them what it does not name.
    */
-  constructor(
-    limits: Limits,
-    options: { present?: ReadonlyMap<number, readonly StoredFile[]>; merges?: boolean } = {},
-  ) {
+  constructor(limits: Limits, options: FileWriterOptions = {}) {
     this.#limits = limits
     this.#present = options.present ?? new Map()
     this.#merges = options.merges ?? false
+    this.#needsName = options.needsName ?? true
   }
 
   readonly encode: FileEncoder = (column, value) => {
@@ -76,7 +82,7 @@ export class FileWriter {
     const [present] = this.#present.get(column.id) ?? []
     const fault = this.#check(value as Input, {
       isEntry: false,
-      isNamed: this.#merges && !!present,
+      isNamed: !this.#needsName || (this.#merges && !!present),
     })
     if (fault !== undefined) return fault
     return JSON.stringify(this.#merge(column, value as Input, present))

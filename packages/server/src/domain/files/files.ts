@@ -13,7 +13,7 @@ import { sql } from '../../postgres/sql.js'
 import type { TextRows } from '../../postgres/statement.js'
 import type { StoredFile } from '../../rows/columns/file-value.js'
 import { listContents, type MetadataForm, type ReadPlan } from '../../rows/read-plan.js'
-import { FileWriter, type PendingContent } from './file-input.js'
+import { FileWriter, type FileWriterOptions, type PendingContent } from './file-input.js'
 import { FileLinks } from './links.js'
 
 /** Contents that are stored at the same time for one record. */
@@ -32,9 +32,7 @@ export class Files {
     this.#limits = limits
   }
 
-  writer(
-    options: { present?: ReadonlyMap<number, readonly StoredFile[]>; merges?: boolean } = {},
-  ): FileWriter {
+  writer(options: FileWriterOptions): FileWriter {
     return new FileWriter(this.#limits, options)
   }
 

@@ -86,9 +86,22 @@ function signature(
 }
 
 /** From now on links are signed with a new key; the old ones still verify. */
-export async function rotateLinkKey(database: Queryable): Promise<void> {
-  await database.query(sql`
-    insert into offshoot.link_keys (secret) values (${randomBytes(32)})`)
+export async function insertLinkKey(database: Queryable): Promise<{ id: string; createdAt: Date }> {
+  const [row] = await database.query<{ id: string; createdAt: Date }>(sql`
+    insert into offshoot.link_keys (secret)
+    values (${randomBytes(32)})
+    returning id, created_at as "createdAt"`)
+  if (row === undefined) throw new Error('an inserted key was not returned')
+  return row
+}
+
+/** Ends the links that the keys before this one have signed. Resolves with how many keys there were. */
+export async function deleteLinkKeysBefore(database: Queryable, id: string): Promise<number> {
+  const rows = await database.query(sql`
+    delete from offshoot.link_keys
+    where id < ${id}
+    returning id`)
+  return rows.length
 }
 
 /** Makes a new key when the newest is old, and drops those whose signatures have all expired. */
@@ -98,7 +111,7 @@ export async function renewLinkKeys(database: Queryable): Promise<void> {
     from offshoot.link_keys
     where created_at > now() - make_interval(days => ${KEY_DAYS})
     limit 1`)
-  if (recent === undefined) await rotateLinkKey(database)
+  if (recent === undefined) await insertLinkKey(database)
   await database.query(sql`
     delete from offshoot.link_keys
     where created_at < now() - make_interval(days => ${KEY_KEPT_DAYS})

@@ -134,11 +134,13 @@ export async function openLink(
   const found = await sessions
     .runOnBranch({ ...place, origin: options.origin }, async (session) => {
       const file = await findLinkedFile(database, session, place)
+      if (verify === undefined && file?.enablePublicUrl !== true) throw invalidLink()
       return file && { file, open: (range?: ByteRange) => session.files.open(file, range) }
     })
     .catch(unlessGone)
-  if (verify === undefined && found?.file.enablePublicUrl !== true) throw invalidLink()
-  if (found === undefined) throw new AppError('file_not_found', 'the file is gone')
+  if (found === undefined) {
+    throw verify === undefined ? invalidLink() : new AppError('file_not_found', 'the file is gone')
+  }
   return found.file.size === 0 ? undefined : found
 }
 

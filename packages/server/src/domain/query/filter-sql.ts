@@ -224,11 +224,28 @@ function compareJson(operator: Operator, given: unknown, context: Comparison): S
   }
   const text = textOf(given, value)
   const inner = { ...value, type: 'text' as const, expression: sql`(${expression} #>> '{}')` }
-  const matches =
-    sign === undefined
-      ? matchSql(operator, text, { value: inner, parameters })
-      : sql`(${inner.expression} collate "C") ${sign} ${parameters.add(text)}::text`
-  return sql`case when jsonb_typeof(${expression}) = 'string' then ${matches} end`
+  if (sign === undefined) {
+    // A list or an object is searched as the JSON text that it is.
+    const matches = matchSql(operator, text, { value: inner, parameters })
+    return sql`case when jsonb_typeof(${expression}) in ('string', 'array', 'object') then ${matches} end`
+  }
+  const compares = sql`(${inner.expression} collate "C") ${sign} ${parameters.add(text)}::text`
+  const ofText = sql`when 'string' then ${compares}`
+  if ((operator !== '$is' && operator !== '$isNot') || !isListOrObject(text)) {
+    return sql`case jsonb_typeof(${expression}) ${ofText} end`
+  }
+  const ofOthers = sql`${expression} ${sign} ${parameters.add(documentOf(text, value))}::jsonb`
+  return sql`case jsonb_typeof(${expression}) ${ofText} when 'array' then ${ofOthers} when 'object' then ${ofOthers} end`
+}
+
+function isListOrObject(text: string): boolean {
+  if (!/^\s*[[{]/.test(text)) return false
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** A whole document is given as JSON text, or as the document itself. */

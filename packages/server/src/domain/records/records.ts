@@ -279,7 +279,8 @@ export function fileWriter(
 ): FileWriter | undefined {
   if (table.codec.fileColumns.length === 0) return undefined
   const { present, merges = false } = options
-  return session.files.writer({ merges, ...(present === undefined ? {} : { present }) })
+  const needsName = session.metadata.key !== 'xata'
+  return session.files.writer({ merges, needsName, ...(present === undefined ? {} : { present }) })
 }
 
 /** Content is durable before the row that mentions it. */

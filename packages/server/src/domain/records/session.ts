@@ -113,6 +113,9 @@ interface Entry {
   readonly isSliding: boolean
 }
 
+/** What a link leads to. */
+type BranchEntry = { readonly session: BranchSession } & Pick<Entry, 'isSliding'>
+
 interface Resolved {
   readonly session: Session
   readonly branch: FoundBranch
@@ -122,7 +125,7 @@ export class Sessions {
   readonly files: Files
   readonly #database: Database
   readonly #schemas: SchemaCache
-  readonly #branches = new LruMap<string, { session: BranchSession; untilMs: number }>(SESSIONS_MAX)
+  readonly #branches = new LruMap<string, BranchEntry & { untilMs: number }>(SESSIONS_MAX)
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
   readonly #uses = new BranchUses()
 
@@ -160,18 +163,21 @@ export class Sessions {
     }
   }
 
-  /** The same for a branch that a link leads to. The link is the proof that it may be used. */
+  /**
+   * The same for a branch that a link leads to. The link is the proof that it may be used; only when
+   * the operation finds what it leads to, it was a use.
+   */
   async runOnBranch<Result>(
     { branchId, origin }: { branchId: string; origin: string },
     operation: (session: BranchSession) => Promise<Result>,
   ): Promise<Result> {
     for (let attempt = 1; ; attempt++) {
-      const session = this.#startUse(await this.#openBranch(branchId), {
-        origin,
-        canUpload: false,
-      })
+      const { session: known, isSliding } = await this.#openBranch(branchId)
+      const session = this.#startUse(known, { origin, canUpload: false })
       try {
-        return await operation(session)
+        const result = await operation(session)
+        if (isSliding && result !== undefined) this.#uses.start(branchId)()
+        return result
       } catch (error) {
         if (!(await this.#isStale(session, error))) {
           throw error instanceof StaleError ? error.cause : error
@@ -273,21 +279,23 @@ export class Sessions {
     })
   }
 
-  async #openBranch(branchId: string): Promise<BranchSession> {
+  async #openBranch(branchId: string): Promise<BranchEntry> {
     const known = this.#branches.get(branchId)
-    if (known !== undefined && known.untilMs > Date.now()) return known.session
-    const session = await this.#resolveBranch(branchId)
-    this.#branches.set(branchId, { session, untilMs: Date.now() + BRANCH_KNOWN_MS })
-    return session
+    if (known !== undefined && known.untilMs > Date.now()) return known
+    const entry = await this.#resolveBranch(branchId)
+    this.#branches.set(branchId, { ...entry, untilMs: Date.now() + BRANCH_KNOWN_MS })
+    return entry
   }
 
-  #resolveBranch(branchId: string): Promise<BranchSession> {
+  #resolveBranch(branchId: string): Promise<BranchEntry> {
     return runTransaction(
       this.#database,
       async (transaction) => {
         await this.files.links.load(transaction)
-        const [live] = await transaction.query(sql`
-          select 1 from offshoot.branches where id = ${branchId} and ${isLive}`)
+        const [live] = await transaction.query<{ isSliding: boolean }>(sql`
+          select ttl_seconds is not null as "isSliding"
+          from offshoot.branches
+          where id = ${branchId} and ${isLive}`)
         const layout = live && (await findLayout(transaction, branchId))
         const schema =
           layout &&
@@ -295,12 +303,13 @@ export class Sessions {
         if (layout === undefined || schema === undefined) {
           throw new AppError('branch_not_found', 'the branch of the file is gone')
         }
-        return createSession({
+        const session = createSession({
           guard: { layout, keyId: undefined, keyStamp: undefined, passed: false },
           files: this.files,
           schema,
           isDialect: false,
         })
+        return { session, isSliding: live?.isSliding === true }
       },
       { isolation: 'repeatable read', readOnly: true },
     )

@@ -7,6 +7,8 @@ import {
   FileLinkQuerySchema,
   FileParamsSchema,
   FileSchema,
+  RotatedLinkKeySchema,
+  RotateLinkKeySchema,
 } from '@offshoot/contract/files'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
@@ -21,6 +23,7 @@ import {
   uploadByLink,
   uploadMediaType,
 } from '../../domain/files/operations.js'
+import { rotateLinkKey } from '../../domain/files/rotate-link-key.js'
 import { originOf } from '../origin.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
@@ -193,6 +196,29 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
         })
         return reply.code(201).send(file)
       },
+    )
+  }
+}
+
+/**
+ * POST   /linkKeys
+ */
+export function linkKeyRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
+  const context = { database, links: sessions.files.links }
+  return async (app) => {
+    app.post(
+      '/linkKeys',
+      {
+        schema: {
+          tags,
+          summary: 'Sign links with a new key',
+          description: 'For the administrator of the instance.',
+          body: Type.Union([RotateLinkKeySchema, Type.Null()]),
+          response: { 201: RotatedLinkKeySchema, ...refusals() },
+        },
+      },
+      async (request, reply) =>
+        reply.code(201).send(await rotateLinkKey(context, request.principal, request.body ?? {})),
     )
   }
 }
