@@ -6,6 +6,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endAll, type OffshootProcess, request, startOffshoot } from '../support/process.js'
+import { installPrograms } from '../support/programs.js'
 
 /*
  * The published command line of Xata Lite, unchanged, against the service as its users run it. It ends
@@ -13,7 +14,8 @@ import { endAll, type OffshootProcess, request, startOffshoot } from '../support
  */
 
 const PACKAGES = fileURLToPath(new URL('../../node_modules', import.meta.url))
-const PROGRAM = path.join(PACKAGES, '@xata.io/cli/bin/run.js')
+
+const INSTALL_TIMEOUT_MS = 300_000
 
 const SCHEMA = {
   tables: [
@@ -49,6 +51,7 @@ const APPLICATION = `
   console.log(JSON.stringify(people.map(({ email, joined, team, config }) =>
     [email, joined, team.name, config])))`
 
+let program: string
 let folder: string
 let app: string
 let service: OffshootProcess
@@ -58,6 +61,7 @@ let key: string
 let provider: string
 
 beforeAll(async () => {
+  program = path.join(await installPrograms(), '@xata.io/cli/bin/run.js')
   folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-xata-cli-')))
   app = path.join(folder, 'app')
   await mkdir(app)
@@ -70,7 +74,7 @@ beforeAll(async () => {
   address = banner.address
   const { port } = new URL(address)
   provider = `http://localhost:${port},http://{workspaceId}.{region}.localhost:${port}`
-})
+}, INSTALL_TIMEOUT_MS)
 afterAll(async () => {
   await service?.end('SIGTERM')
   await endAll([path.join(folder, 'data')])
@@ -102,7 +106,7 @@ async function run(args: readonly string[], options: { cwd?: string; env?: objec
   return printed
 }
 
-const xata = (...args: readonly string[]) => run([PROGRAM, ...args])
+const xata = (...args: readonly string[]) => run([program, ...args])
 const urlOf = (database: string) =>
   `http://${workspace}.local.localhost:${new URL(address).port}/db/${database}`
 /** The command on a database, and where it says so on a branch. */
@@ -123,7 +127,7 @@ async function createDatabase(name: string): Promise<void> {
 describe('the published command line', () => {
   it('logs in with a key of the service, and with no other', async () => {
     const login = (apiKey: string, home: string) => {
-      const args = [PROGRAM, 'auth', 'login', '--host', provider, '--api-key', apiKey]
+      const args = [program, 'auth', 'login', '--host', provider, '--api-key', apiKey]
       return run(args, { env: { HOME: path.join(folder, home) } })
     }
     expect(await login(key, 'a')).toContain('All set!')
@@ -256,13 +260,13 @@ describe('the published command line', () => {
     await mkdir(project)
     await writeFile(path.join(project, 'schema.json'), JSON.stringify(SCHEMA))
     const init = ['init', ...on('fresh'), '--schema', 'schema.json', '--sdk', '-y']
-    const printed = await run([PROGRAM, ...init], { cwd: project })
+    const printed = await run([program, ...init], { cwd: project })
     expect(printed).toContain('Project setup with Xata')
     const read = (file: string) => readFile(path.join(project, file), 'utf8')
     expect(JSON.parse(await read('.xatarc'))).toMatchObject({ databaseURL: urlOf('fresh') })
     expect(await read('.env')).toContain(`XATA_API_KEY=${key}`)
     // What the project says about itself is enough from now on.
-    const dumped = await run([PROGRAM, 'schema', 'dump'], { cwd: project })
+    const dumped = await run([program, 'schema', 'dump'], { cwd: project })
     expect(JSON.parse(dumped)).toMatchObject(SCHEMA)
   })
 })

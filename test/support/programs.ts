@@ -1,0 +1,20 @@
+import { execFile } from 'node:child_process'
+import { access } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+const FOLDER = fileURLToPath(new URL('../programs/', import.meta.url))
+
+/** Where the packages of `test/programs` are. Installs them first if they are not there. */
+export async function installPrograms(): Promise<string> {
+  const packages = path.join(FOLDER, 'node_modules')
+  try {
+    // npm writes this file last.
+    await access(path.join(packages, '.package-lock.json'))
+  } catch {
+    const args = ['ci', '--ignore-scripts', '--no-audit', '--no-fund']
+    await promisify(execFile)('npm', args, { cwd: FOLDER })
+  }
+  return packages
+}
