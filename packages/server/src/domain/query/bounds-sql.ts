@@ -15,13 +15,15 @@ import { type KeyExpression, ROOT } from './sort-sql.js'
 /** Which rows of the order: all, those with a value of the first key, or those without. */
 export type Part = 'all' | 'values' | 'nulls'
 
-export function listParts({ sort, after, before }: QueryPlan): Part[] {
+export function listParts({ sort, after, before, isBackward }: QueryPlan): Part[] {
   const [first] = sort.keys
   if (first === undefined) return ['all']
   const { field, direction } = first
   if (field.isNeverNull) return ['values']
-  if (!field.isIndexed) return ['all']
-  if (direction === 'asc' && after === undefined && before === undefined) return ['all']
+  if (field.index === undefined) return ['all']
+  const isWhole = direction === 'asc' && after === undefined && before === undefined
+  // Going backward starts with the nulls, which must come in the order of ids.
+  if (isWhole && (field.index === 'valuesAndIds' || !isBackward)) return ['all']
   const parts: readonly Part[] = ['values', 'nulls']
   return parts.filter(
     (part) =>

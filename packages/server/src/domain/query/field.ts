@@ -38,8 +38,8 @@ export interface Field {
   readonly type: FieldType
   /** Every record has a value. */
   readonly isNeverNull?: boolean
-  /** An index has the records in the order of the field. */
-  readonly isIndexed?: boolean
+  /** An index has the records in the order of the field: of its values alone, or of them and the id. */
+  readonly index?: 'values' | 'valuesAndIds' | undefined
 }
 
 /** Finds the field of a path, or refuses it by name. */
@@ -136,6 +136,11 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
   throw queryFault(`table [${codec.table.name}]: column [${path}]: column not found`)
 }
 
+function indexOf(column: StoredColumn): Field['index'] {
+  if (column.unique) return 'values'
+  return wantsIndex(column) ? 'valuesAndIds' : undefined
+}
+
 function ownField(options: {
   path: string
   links: readonly LinkStep[]
@@ -152,7 +157,7 @@ function ownField(options: {
       source: { kind: 'column', index },
       type: TYPES[column.type],
       isNeverNull: isOwn && column.notNull === true,
-      isIndexed: isOwn && (column.unique === true || wantsIndex(column)),
+      index: isOwn ? indexOf(column) : undefined,
     }
   }
   if (column.type !== 'json')

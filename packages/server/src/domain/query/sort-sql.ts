@@ -3,7 +3,7 @@ import type { Part } from './bounds-sql.js'
 import type { FieldType } from './field.js'
 import type { FieldExpressions } from './field-sql.js'
 import type { Parameters } from './parameters.js'
-import type { Direction, Sort } from './sort.js'
+import type { Direction, Sort, SortKey } from './sort.js'
 
 /** The records that are looked for; a name that no joined part uses inside. */
 export const ROOT = ident('found')
@@ -38,15 +38,29 @@ export function sortTypes({ keys, isRandom }: Sort): FieldType[] {
   return [...keys.map(({ field }) => field.type), ...(isRandom ? ['int' as const] : [])]
 }
 
-/** By the names of the key columns. Where there are no nulls, their place is where an index has it. */
+/** By the names of the key columns. */
 export function orderSql({ keys, isRandom }: Sort, isBackward: boolean, part: Part = 'all'): Sql {
-  const parts = keys.map(({ field, direction }, index) => {
-    const isAscending = (direction === 'asc') !== isBackward
-    const hasNulls = !field.isNeverNull && !(index === 0 && part !== 'all')
-    const isNullsLast = hasNulls ? !isBackward : isAscending
-    return sql`${keyName(index)} ${isAscending ? sql`asc` : sql`desc`} nulls ${isNullsLast ? sql`last` : sql`first`}`
-  })
   const direction = isBackward ? sql`desc` : sql`asc`
+  const parts = keys.flatMap((key, index) => orderByKey(key, { index, isBackward, part }))
   const chance = isRandom ? [sql`${keyName(keys.length)} ${direction}`] : []
   return join([...parts, ...chance, sql`${KEY_ID} ${direction}`], ', ')
+}
+
+function orderByKey(
+  { field, direction }: SortKey,
+  { index, isBackward, part }: { index: number; isBackward: boolean; part: Part },
+): Sql[] {
+  const name = keyName(index)
+  const ordered = (isAscending: boolean, isNullsLast: boolean) => [
+    sql`${name} ${isAscending ? sql`asc` : sql`desc`} nulls ${isNullsLast ? sql`last` : sql`first`}`,
+  ]
+  const isAscending = (direction === 'asc') !== isBackward
+  const isFirst = index === 0
+  // Among nulls only the id decides; but an index of values and ids must be named as a whole.
+  if (isFirst && part === 'nulls') {
+    return field.index === 'valuesAndIds' ? ordered(!isBackward, !isBackward) : []
+  }
+  // Where there are no nulls, their place is where an index has it.
+  const hasNulls = !field.isNeverNull && !(isFirst && part === 'values')
+  return ordered(isAscending, hasNulls ? !isBackward : isAscending)
 }
