@@ -42,7 +42,7 @@ export function indexedTables({ heapId, column }: HeapColumn): IndexedTable[] {
   ]
   return tables.map(({ table, name }) => ({
     name,
-    definition: sql`${ident(name)} on ${table} (${ident(`c${column.id}`)}, id) where not deleted`,
+    definition: sql`${ident(name)} on ${table} (${ident(`c${column.id}`)}, id)`,
   }))
 }
 
