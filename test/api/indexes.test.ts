@@ -3,6 +3,7 @@ import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { indexes } from '../../packages/server/src/postgres/migrations/004-indexes.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { Random } from '../support/seeded-random.js'
@@ -387,6 +388,23 @@ describe('with the schema an index', () => {
       'past boss',
       'past friend',
     ])
+  })
+
+  it('comes with the links of tables that are older than indexes', async () => {
+    const branches = await open()
+    const [heap] = await service.database.query<{ name: string }>(sql`
+      select c.relname as name
+      from pg_class c
+      join offshoot.heaps h on c.relname ~ ('^heap_' || h.id || '_c[0-9]+_index$')
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${branches.database}`)
+    await service.database.query(sql`drop index offshoot_rows.${ident(heap?.name ?? '')}`)
+    await service.database.query(sql`drop table offshoot.index_work`)
+    await service.database.pool.query(indexes)
+    expect(await list(branches)).toMatchObject([UNIQUE, { ...LINK, state: 'building' }])
+    await service.indexes.run()
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
   })
 })
 
