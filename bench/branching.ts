@@ -1,11 +1,22 @@
 import pg from 'pg'
-import { CONNECTIONS, createEnvironment, type Environment, headers } from './environment.js'
-import { inTurns, median, percentile, type Request, requestRate, timeMs } from './measure.js'
+import { createEnvironment, type Environment, headers } from './environment.js'
+import { median, percentile, type Request, timeMs } from './measure.js'
+import {
+  compareRates,
+  createDatabase,
+  PLAIN_COLUMNS,
+  pageOf,
+  ROW_ID,
+  rateDetail,
+  rowId,
+  thousands,
+  VALUES,
+} from './people.js'
 import { type Figure, figure } from './report.js'
 
 /*
  * What branching costs: against the same on less data, against the same with fewer branches, and
- * against the same on a database that was never forked. Single records only: pages belong to queries.
+ * against the same on a database that was never forked.
  */
 
 interface Sizes {
@@ -56,25 +67,6 @@ const CHANGED_RECORDS = 100
 /** Requests under way while branches are made for a measurement. */
 const SETUP_CONNECTIONS = 4
 
-const COLUMNS = [
-  { name: 'name', type: 'string' },
-  { name: 'email', type: 'email' },
-  { name: 'age', type: 'int' },
-  { name: 'score', type: 'float' },
-  { name: 'active', type: 'bool' },
-  { name: 'seen', type: 'datetime' },
-]
-
-/** The values of row `n` in the order of the columns, and how they are stored elsewhere. */
-const VALUES = `'Name of person ' || n, 'person' || n || '@example.com', n % 90, n / 7.0, n % 2 = 0,
-  to_timestamp(1700000000 + n)`
-const PLAIN_COLUMNS = `id text collate "C" primary key, name text, email text, age bigint,
-  score double precision, active boolean, seen timestamptz`
-
-/** The id of row `n`: in order, as generated ids are. */
-const ROW_ID = `'rec_' || lpad(n::text, 20, '0')`
-const rowId = (number: number): string => `rec_${String(number).padStart(20, '0')}`
-
 export async function benchBranching({ quick }: { quick: boolean }): Promise<Figure[]> {
   const sizes = quick ? QUICK : FULL
   const environment = await createEnvironment()
@@ -87,38 +79,6 @@ export async function benchBranching({ quick }: { quick: boolean }): Promise<Fig
     ]
   } finally {
     await environment.close()
-  }
-}
-
-/** A database with as many rows in all its tables together, beside the API, which is faster. */
-async function createDatabase(
-  environment: Environment,
-  options: { name: string; tables: readonly string[]; rows: number },
-): Promise<void> {
-  const { name, tables, rows } = options
-  await environment.call('PUT', `/workspaces/${environment.workspace}/dbs/${name}`, {
-    region: 'local',
-  })
-  const operations = tables.flatMap((table) => [
-    { addTable: { table } },
-    ...COLUMNS.map((column) => ({ addColumn: { table, column } })),
-  ])
-  await environment.call('POST', `/db/${name}:main/schema/apply`, { edits: { operations } })
-  const heaps = await environment.direct.query<{ id: string; columns: string }>(
-    `select h.id, (select string_agg('c' || c, ', ' order by c) from unnest(h.column_ids) c) as columns
-     from offshoot.heaps h
-     join offshoot.databases d on d.id = h.database_id
-     where d.name = $1
-     order by h.id`,
-    [name],
-  )
-  for (const { id, columns } of heaps.rows) {
-    const heap = `offshoot_rows.heap_${id}`
-    await environment.direct.query(
-      `insert into ${heap} (id, epoch, ${columns})
-       select ${ROW_ID}, 1, ${VALUES} from generate_series(1, ${rows / tables.length}) n`,
-    )
-    await environment.direct.query(`vacuum analyze ${heap}`)
   }
 }
 
@@ -301,7 +261,7 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
 async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const { rows } = sizes
   for (const name of ['plain', 'source']) {
-    await createDatabase(environment, { name, tables: ['people'], rows })
+    await createDatabase(environment, { name, tables: ['people'], rows, indexes: ['seen'] })
   }
   await createBranches(environment, { database: 'source', count: LIVE_FORKS })
   const [plain, source, fork] = ['plain:main', 'source:main', 'source:branch0']
@@ -315,6 +275,11 @@ async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Prom
     ours: read(fork),
     baseline: read(plain),
   })
+  const page = (branch: string) => pageOf({ branch, rows })
+  const forkPages = await compareRates(environment, sizes, {
+    ours: page(fork),
+    baseline: page(plain),
+  })
   const sourceReads = await compareRates(environment, sizes, {
     ours: read(source),
     baseline: read(plain),
@@ -323,12 +288,19 @@ async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Prom
     ours: updateOf({ branch: fork, rows }),
     baseline: updatePlain,
   })
+  // By now the fork has many rows of its own, and its source keeps none for it.
+  const changedPages = await compareRates(environment, sizes, {
+    ours: page(fork),
+    baseline: page(plain),
+  })
   const sourceUpdates = await compareRates(environment, sizes, {
     ours: updateOf({ branch: source, rows }),
     baseline: updatePlain,
   })
   const figures = [
     { name: 'get by id on a fork', rates: forkReads, atLeast: 0.85 },
+    { name: 'page of 20 on a fork', rates: forkPages, atLeast: 0.6 },
+    { name: 'page of 20 on a fork with changes', rates: changedPages, atLeast: 0.6 },
     { name: 'update on a fork', rates: forkUpdates, atLeast: 0.6 },
     { name: `get by id with ${LIVE_FORKS} forks`, rates: sourceReads, atLeast: 0.95 },
     { name: `update with ${LIVE_FORKS} forks`, rates: sourceUpdates, atLeast: 0.75 },
@@ -398,22 +370,6 @@ function requireChanges(answer: unknown): void {
   if (tables[0]?.updated !== CHANGED_RECORDS) throw new Error(JSON.stringify(answer).slice(0, 500))
 }
 
-/** Rates of two kinds of requests at all connections, in turns, after a warm-up of both. */
-async function compareRates(
-  environment: Environment,
-  { rounds, durationMs }: Sizes,
-  requests: { ours(): Request; baseline(): Request },
-): Promise<{ ours: number; baseline: number }> {
-  const rate = (next: () => Request, forMs = durationMs) =>
-    requestRate(environment.http, { connections: CONNECTIONS, durationMs: forMs, next })
-  await rate(requests.baseline, durationMs / 2)
-  await rate(requests.ours, durationMs / 2)
-  return inTurns(rounds, {
-    ours: () => rate(requests.ours),
-    baseline: () => rate(requests.baseline),
-  })
-}
-
 /** Reads any record. */
 function readOf({ branch, rows }: { branch(): string; rows: number }): () => Request {
   return () => ({
@@ -438,13 +394,4 @@ function updateOf({ branch, rows }: { branch: string; rows: number }): () => Req
 /** A different record for each of as many numbers as there are rows, which are a power of ten. */
 function scatteredId(number: number, rows: number): string {
   return rowId(1 + ((number * 61_803) % rows))
-}
-
-function rateDetail(rates: { ours: number; baseline: number }, than: string): string {
-  return `${thousands(rates.ours)} requests/s against ${thousands(rates.baseline)} ${than}`
-}
-
-function thousands(value: number): string {
-  if (value >= 1_000_000) return `${(value / 1_000_000).toFixed(0)} M`
-  return `${(value / 1000).toFixed(value < 10_000 && value % 1000 !== 0 ? 1 : 0)} k`
 }

@@ -13,19 +13,11 @@ import {
   stopProcess,
 } from './environment.js'
 import { inTurns, requestRate, timeMs } from './measure.js'
+import { COLUMNS, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 const BULK_RECORDS = 10_000
 const WARM_UP_ROUNDS = 20
-
-const COLUMNS = [
-  { name: 'name', type: 'string' },
-  { name: 'email', type: 'email' },
-  { name: 'age', type: 'int' },
-  { name: 'score', type: 'float' },
-  { name: 'active', type: 'bool' },
-  { name: 'seen', type: 'datetime' },
-]
 
 function record(number: number) {
   return {
@@ -407,8 +399,4 @@ async function benchMemory(
       detail: `${peak.toFixed(0)} MB resident, ${thousands(rate)} rows/s`,
     }),
   ]
-}
-
-function thousands(value: number): string {
-  return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)} k`
 }

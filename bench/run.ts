@@ -1,11 +1,13 @@
 import { benchBranching } from './branching.js'
 import { benchFiles } from './files.js'
+import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
 
 /** Each suite by name; `npm run bench -- --quick records` runs one of them, quickly. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
+  query: benchQuery,
   files: benchFiles,
   branching: benchBranching,
 }

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
@@ -10,6 +11,7 @@ import { type BranchCall, branchCall, createTables, expectOk } from '../support/
 
 const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
 const RUNS = 150
+const WALKS = 25
 
 interface Row {
   readonly id: string
@@ -21,6 +23,8 @@ interface Row {
   readonly list?: readonly string[]
   readonly link?: string
   readonly document?: unknown
+  readonly code?: string
+  readonly version?: number
 }
 
 type Truth = boolean | undefined
@@ -44,6 +48,7 @@ const row = (id: string) =>
       time: fc.constantFrom(...TIMES),
       list: fc.array(fc.constantFrom(...WORDS), { maxLength: 3 }),
       link: fc.constantFrom('r01', 'r02', 'r03', 'nobody'),
+      code: fc.constant(`code ${id}`),
       document: fc.constantFrom(
         { k: 'a' },
         { k: 1 },
@@ -65,6 +70,11 @@ const comparison = (values: fc.Arbitrary<unknown>, operators: readonly string[])
     fc
       .tuple(fc.constantFrom(...operators), values)
       .map(([operator, value]) => ({ [operator]: value })),
+    fc
+      .tuple(fc.constantFrom(...operators), fc.array(values, { maxLength: 3 }))
+      .map(([operator, list]) => ({ [operator]: list })),
+    // Several operators are all required.
+    fc.dictionary(fc.constantFrom(...operators), values, { minKeys: 1, maxKeys: 3 }),
     fc.constant(null),
     fc.constantFrom({ $is: null }, { $isNot: null }),
   )
@@ -124,13 +134,48 @@ const field: fc.Arbitrary<Json> = fc.oneof(
       ['link', predicateOf(comparison(fc.constantFrom('r01', 'nobody'), EQUAL))],
       ['link.text', textPredicate],
       ['link.link.whole', predicateOf(comparison(whole, RANGE))],
+      ['document', predicateOf(comparison(fc.constantFrom('{"k": 1}', '[]', '{"k":"a"}'), EQUAL))],
       ['document->k', predicateOf(comparison(fc.oneof(word, whole, fc.boolean()), EQUAL))],
+      ['document->k', predicateOf(comparison(whole, RANGE))],
+      ['document->k', textPredicate],
+      ['code', predicateOf(comparison(fc.constantFrom('code r01', 'code r25', 'x'), TEXT))],
+      ['service.version', predicateOf(comparison(fc.constantFrom(0, 1, 2), RANGE))],
+      ['xata.version', predicateOf(comparison(fc.constantFrom(0, 1), EQUAL))],
       ['document->k->l', textPredicate],
     ] as const
   ).map(([name, predicate]) => predicate.map((value) => ({ [name]: value }))),
+  // A path may be written as objects in each other.
+  textPredicate.map((value) => ({ link: { text: value } })),
+  predicateOf(comparison(whole, RANGE)).map((value) => ({ link: { link: { whole: value } } })),
 )
 
-const NAMES = ['text', 'list', 'link', 'link.text', 'document->k', 'time'] as const
+const NAMES = ['text', 'list', 'link', 'link.text', 'document->k', 'time', 'code'] as const
+
+const SORTED = ['id', 'text', 'whole', 'real', 'flag', 'time', 'code', 'link', 'link.text'] as const
+
+type SortKeys = readonly (readonly [name: string, direction: 'asc' | 'desc'])[]
+
+const sortOf: fc.Arbitrary<SortKeys> = fc.uniqueArray(
+  fc.tuple(
+    fc.constantFrom(...SORTED, 'service.version'),
+    fc.constantFrom('asc' as const, 'desc' as const),
+  ),
+  { maxLength: 3, selector: ([name]) => name },
+)
+
+/** Nulls are last in either direction, and the id decides between equals. */
+function inOrder(rows: ReadonlyMap<string, Row>, sort: SortKeys): (a: Row, b: Row) => number {
+  return (a, b) => {
+    for (const [name, direction] of [...sort, ['id', 'asc'] as const]) {
+      const [left, right] = [valueAt(rows, a, name), valueAt(rows, b, name)]
+      if (left === right) continue
+      if (left === null) return 1
+      if (right === null) return -1
+      return (left as number) < (right as number) === (direction === 'asc') ? -1 : 1
+    }
+    return 0
+  }
+}
 
 const filterOf: fc.Arbitrary<Json> = fc.letrec<{ filter: Json }>((tie) => ({
   filter: fc.oneof(
@@ -151,6 +196,9 @@ const filterOf: fc.Arbitrary<Json> = fc.letrec<{ filter: Json }>((tie) => ({
 /** What a path leads to; null when there is nothing. */
 function valueAt(rows: ReadonlyMap<string, Row>, record: Row | undefined, path: string): unknown {
   if (record === undefined) return null
+  if (path === 'service.version' || path === 'xata.version') return record.version ?? 0
+  // Documents are compared by what they say, not by how they are written.
+  if (path === 'document' && record.document !== undefined) return JSON.stringify(record.document)
   const [name = '', ...keys] = path.split('->')
   const dot = name.indexOf('.')
   if (dot > 0) {
@@ -180,8 +228,26 @@ function matches(rows: ReadonlyMap<string, Row>, record: Row, filter: Json): Tru
       if (key === '$none') return not(or(items()))
       if (key === '$exists') return valueAt(rows, record, String(operand)) !== null
       if (key.startsWith('$')) return valueAt(rows, record, String(operand)) === null
+      if (isPath(operand)) {
+        const inner = Object.entries(operand).map(([name, value]) => [`${key}.${name}`, value])
+        return matches(rows, record, Object.fromEntries(inner))
+      }
+      if (key === 'document') return holds(valueAt(rows, record, key), rewritten(operand))
       return holds(valueAt(rows, record, key), operand)
     }),
+  )
+}
+
+/** An object whose keys lead on, and are no operators. */
+function isPath(operand: unknown): operand is Json {
+  const isObject = typeof operand === 'object' && operand !== null && !Array.isArray(operand)
+  return isObject && Object.keys(operand).some((key) => !key.startsWith('$'))
+}
+
+/** Documents in a predicate, written as ours are. */
+function rewritten(predicate: unknown): unknown {
+  return JSON.parse(JSON.stringify(predicate), (_key, value) =>
+    typeof value === 'string' ? JSON.stringify(JSON.parse(value)) : value,
   )
 }
 
@@ -195,7 +261,11 @@ function holds(value: unknown, predicate: unknown): Truth {
       if (operator === '$any') return or(items())
       if (operator === '$not') return not(and(items()))
       if (operator === '$none') return not(or(items()))
-      if (!operator.startsWith('$includes')) return compare(operator, value, operand)
+      if (!operator.startsWith('$includes')) {
+        const each = [operand].flat().map((item) => compare(operator, value, item))
+        // Being none of several is being different from each.
+        return operator === '$isNot' ? and(each) : or(each)
+      }
       if (!Array.isArray(value)) return undefined
       const each = value.map((element) => holds(element, operand))
       // Unknown is not a match; neither is it the opposite of one.
@@ -253,10 +323,16 @@ const id = (index: number) => `r${String(index).padStart(2, '0')}`
 
 describe(`random filters (seed ${SEED})`, () => {
   let service: TestService
+  let eager: TestService
   const branches: { call: BranchCall; rows: Map<string, Row> }[] = []
 
   beforeAll(async () => {
     service = await createTestService()
+    // With so few rows PostgreSQL would go through them instead of using an index.
+    const name = ident(new URL(service.url).pathname.slice(1))
+    await service.database.query(sql`alter database ${name} set enable_seqscan = off`)
+    await service.database.query(sql`alter database ${name} set enable_sort = off`)
+    eager = await createTestService({ url: service.url })
     const main = await createTables(service, 'random', {
       rows: [
         { name: 'text', type: 'string' },
@@ -267,8 +343,13 @@ describe(`random filters (seed ${SEED})`, () => {
         { name: 'list', type: 'multiple' },
         { name: 'link', type: 'link', link: { table: 'rows' } },
         { name: 'document', type: 'json' },
+        { name: 'code', type: 'string', unique: true },
       ],
     })
+    // What an index gives must be what going through all rows gives.
+    for (const column of ['text', 'whole', 'flag', 'time']) {
+      expectOk(await main('PUT', `/tables/rows/columns/${column}/index`))
+    }
     const sample = (start: number, end: number, salt: number) =>
       Array.from({ length: end - start }, (_, index) => index + start).map((index) => {
         const [made] = fc.sample(row(id(index)), { seed: SEED + salt + index, numRuns: 1 })
@@ -279,15 +360,17 @@ describe(`random filters (seed ${SEED})`, () => {
     expectOk(await main('POST', '/tables/rows/bulk', { body: { records: inherited } }))
     const path = `${service.workspace}/db/random:fork`
     expectOk(await service.call('PUT', path, { body: { from: 'main' } }))
-    const fork = branchCall(service, 'random', { branch: 'fork' })
+    const fork = branchCall(service, 'random', { branch: 'fork', via: eager })
     const rows = new Map(inherited.map((record) => [record.id, record]))
-    branches.push({ call: main, rows: new Map(rows) }, { call: fork, rows: new Map(rows) })
+    const plain = branchCall(service, 'random', { via: eager })
+    branches.push({ call: plain, rows: new Map(rows) }, { call: fork, rows: new Map(rows) })
     // Both branches go on, each its own way.
     for (const [salt, branch] of branches.entries()) {
       for (const record of sample(20 + salt, 40 + salt, 1000 * (salt + 1))) {
         const { id: recordId, ...body } = record
         expectOk(await branch.call('PUT', `/tables/rows/data/${recordId}`, { body }))
-        branch.rows.set(recordId, record)
+        const known = branch.rows.get(recordId)
+        branch.rows.set(recordId, known ? { ...record, version: (known.version ?? 0) + 1 } : record)
       }
       for (const gone of [id(2 + salt), id(11 + salt), id(25)]) {
         expectOk(await branch.call('DELETE', `/tables/rows/data/${gone}`))
@@ -295,7 +378,10 @@ describe(`random filters (seed ${SEED})`, () => {
       }
     }
   })
-  afterAll(() => service.close())
+  afterAll(async () => {
+    await eager.close()
+    await service.close()
+  })
 
   it.each([
     ['a plain branch', 0],
@@ -316,6 +402,52 @@ describe(`random filters (seed ${SEED})`, () => {
         expect(answer.body.records.map((record: Row) => record.id)).toEqual(expected)
       }),
       { seed: SEED, numRuns: RUNS },
+    )
+  })
+
+  it.each([
+    ['a plain branch', 0],
+    ['a fork with changes', 1],
+  ])('walk %s from page to page and back in the order of their sort', async (_name, index) => {
+    const branch = branches[index]
+    if (branch === undefined) throw new Error('both branches are made')
+    const { call, rows } = branch
+    const read = async (body: Json) => {
+      const answer = await call('POST', '/tables/rows/query', { body })
+      expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+      const ids: string[] = answer.body.records.map((record: Row) => record.id)
+      return { ids, ...(answer.body.meta.page as { cursor: string; more: boolean }) }
+    }
+    const sizes = fc.integer({ min: 2, max: 9 })
+    await fc.assert(
+      fc.asyncProperty(filterOf, sortOf, sizes, async (filter, sort, size) => {
+        const expected = [...rows.values()]
+          .filter((record) => matches(rows, record, filter) === true)
+          .sort(inOrder(rows, sort))
+          .map((record) => record.id)
+        const pages = Array.from(
+          { length: Math.max(1, Math.ceil(expected.length / size)) },
+          (_, at) => expected.slice(at * size, (at + 1) * size),
+        )
+        const request = { filter, sort: sort.map(([name, direction]) => ({ [name]: direction })) }
+        let page = await read({ ...request, columns: ['id'], page: { size } })
+        const forward = [page.ids]
+        while (page.more) {
+          page = await read({ page: { after: page.cursor } })
+          forward.push(page.ids)
+        }
+        expect(forward).toEqual(pages)
+        const back = [page.ids]
+        for (let count = 1; count < pages.length; count++) {
+          page = await read({ page: { before: page.cursor } })
+          back.push(page.ids)
+        }
+        expect(back.reverse()).toEqual(pages)
+        expect(page.more).toBe(false)
+        const last = await read({ page: { end: page.cursor } })
+        expect(last.ids).toEqual(expected.slice(-size))
+      }),
+      { seed: SEED, numRuns: WALKS },
     )
   })
 })

@@ -12,6 +12,7 @@ import { Sessions } from '../../packages/server/src/domain/records/session.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
+import { IndexBuilder } from '../../packages/server/src/rows/index-builder.js'
 import { createTestDatabase } from './database.js'
 
 export interface Answer {
@@ -33,6 +34,7 @@ export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
   readonly sessions: Sessions
+  readonly indexes: IndexBuilder
   readonly files: Files
   readonly lifecycle: Lifecycle
   readonly url: string
@@ -70,10 +72,12 @@ export async function createTestService(
   if (options.blobs === undefined) await blobs.prepare()
   const files = new Files(database, blobs, limits)
   const sessions = new Sessions(database, limits, files)
+  const indexes = new IndexBuilder(database, () => undefined)
   const app = await buildApp(
     {
       database,
       sessions,
+      indexes,
       lifecycle,
       limits,
       regions: REGIONS,
@@ -86,6 +90,7 @@ export async function createTestService(
     app,
     database,
     sessions,
+    indexes,
     files,
     lifecycle,
     url,

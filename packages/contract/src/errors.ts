@@ -20,6 +20,7 @@ export const ERROR_CODES = {
   branch_not_found: [404, 'The branch does not exist.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
   column_not_found: [404, 'The column does not exist in that table.'],
+  index_not_found: [404, 'The column has no index.'],
   record_not_found: [404, 'The record does not exist.'],
   file_not_found: [404, 'The record has no such file.'],
   git_branch_not_found: [404, 'The git branch is not in the mapping.'],

@@ -17,6 +17,8 @@ export const LIMITS = {
   databasesPerWorkspaceMax: 10_000,
   tablesPerBranchMax: 1000,
   columnsPerTableMax: 256,
+  /** Columns of one table that an index can be asked for. */
+  indexesPerTableMax: 32,
   /** Schema edit operations in one migration. */
   schemaOperationsMax: 10_000,
   /** Depth of `columns` inside `object` columns. */

@@ -16,6 +16,7 @@ import { bulkRoutes } from './http/routes/bulk.js'
 import { databaseRoutes } from './http/routes/databases.js'
 import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
+import { indexRoutes } from './http/routes/indexes.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
@@ -70,6 +71,7 @@ export async function buildApp(
     await protectedApp.register(branchRoutes(services))
     await protectedApp.register(branchChangeRoutes(services))
     await protectedApp.register(schemaRoutes(services))
+    await protectedApp.register(indexRoutes(services))
   })
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)

@@ -13,7 +13,7 @@ const PAUSE_MS = 5_000
 /** Steps of one kind in a row; then the others get their turn, and requests a breath. */
 const STEPS_MAX = 100
 
-type BackgroundServices = Pick<Services, 'database' | 'sessions'>
+type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'indexes'>
 
 /** One round of everything that happens in the background. Each step is short. */
 export async function runBackground(services: BackgroundServices): Promise<void> {
@@ -23,6 +23,8 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   await runLifeCycle(services)
   await renewLinkKeys(database)
   await links.load(database)
+  // It may take long, and nothing else has to wait for it.
+  services.indexes.wake()
   const steps = [
     () => sweepBranch(database),
     () => collectHeap(database),

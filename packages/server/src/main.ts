@@ -19,6 +19,7 @@ import { acquireDataLock } from './postgres/embedded/data-lock.js'
 import { isUnreachable } from './postgres/failures.js'
 import { migrate } from './postgres/migrate.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
+import { IndexBuilder } from './rows/index-builder.js'
 import { startMessage } from './start-message.js'
 import { version } from './version.js'
 
@@ -78,6 +79,9 @@ async function serve(
   const services: Services = {
     database,
     sessions: new Sessions(database, config.limits, files),
+    indexes: new IndexBuilder(database, (error) =>
+      app.log.warn({ err: error }, 'an index could not be built yet'),
+    ),
     lifecycle,
     limits: config.limits,
     regions: config.regions,

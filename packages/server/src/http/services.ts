@@ -2,12 +2,14 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
 import type { Sessions } from '../domain/records/session.js'
 import type { Database } from '../postgres/database.js'
+import type { IndexBuilder } from '../rows/index-builder.js'
 import type { Lifecycle } from './lifecycle.js'
 
 /** What routes are built on. `main.ts` makes the real ones, tests make their own. */
 export interface Services {
   readonly database: Database
   readonly sessions: Sessions
+  readonly indexes: IndexBuilder
   readonly lifecycle: Lifecycle
   readonly limits: Limits
   readonly regions: readonly Region[]

@@ -30,6 +30,8 @@ const SIDE_POOL_MAX = 2
 export class Database implements Queryable {
   #pool: pg.Pool | undefined
   #sidePool: pg.Pool | undefined
+  #connection: Connection | undefined
+  readonly #long = new Set<pg.Client>()
   readonly #options: { poolMax: number; statementTimeoutMs: number; onIdleError(e: Error): void }
 
   constructor(options: {
@@ -43,6 +45,7 @@ export class Database implements Queryable {
   /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
   connect(connection: Connection): void {
     const previous = [this.#pool, this.#sidePool]
+    this.#connection = connection
     this.#pool = createPool(connection, this.#options)
     this.#sidePool = createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
     for (const pool of previous) pool?.end().catch(() => undefined)
@@ -72,10 +75,39 @@ export class Database implements Queryable {
     return (await this.#sidePool.query<Row>({ text, values })).rows
   }
 
+  /**
+   * A connection for work that may take hours and that no request waits for. To be ended; closing
+   * breaks it off.
+   */
+  async openLong(): Promise<Queryable & { end(): Promise<void> }> {
+    if (this.#connection === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    const client = new pg.Client(clientConfig(this.#connection, { statementTimeoutMs: 0 }))
+    client.on('error', () => undefined)
+    this.#long.add(client)
+    try {
+      await client.connect()
+    } catch (error) {
+      this.#long.delete(client)
+      throw error
+    }
+    return {
+      query: async <Row extends pg.QueryResultRow>({ text, values }: Sql) =>
+        (await client.query<Row>({ text, values })).rows,
+      end: async () => {
+        this.#long.delete(client)
+        await client.end()
+      },
+    }
+  }
+
   async close(): Promise<void> {
     const pools = [this.#pool, this.#sidePool]
     this.#pool = undefined
     this.#sidePool = undefined
+    this.#connection = undefined
+    for (const client of this.#long) await client.end()
     for (const pool of pools) await pool?.end()
   }
 }
@@ -85,23 +117,9 @@ function createPool(
   options: { poolMax: number; statementTimeoutMs: number; onIdleError(error: Error): void },
 ): pg.Pool {
   const pool = new pg.Pool({
-    // The embedded server is reached over a socket, whatever the environment says about TLS.
-    ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
-    application_name: 'offshoot',
+    ...clientConfig(connection, options),
     max: options.poolMax,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    keepAlive: true,
-    // Times are read and written as text in UTC; the session must not depend on the server's locale.
-    options: [
-      '-c TimeZone=UTC',
-      '-c DateStyle=ISO,YMD',
-      '-c IntervalStyle=iso_8601',
-      '-c extra_float_digits=1',
-      '-c client_min_messages=error',
-      `-c statement_timeout=${options.statementTimeoutMs}`,
-      `-c idle_in_transaction_session_timeout=${2 * options.statementTimeoutMs}`,
-    ].join(' '),
   })
   // Without a listener an idle connection that breaks would end the process.
   pool.on('error', options.onIdleError)
@@ -110,4 +128,27 @@ function createPool(
     client.on('error', () => undefined)
   })
   return pool
+}
+
+function clientConfig(
+  connection: Connection,
+  { statementTimeoutMs }: { statementTimeoutMs: number },
+): pg.ClientConfig {
+  return {
+    // The embedded server is reached over a socket, whatever the environment says about TLS.
+    ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
+    application_name: 'offshoot',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    // Times are read and written as text in UTC; the session must not depend on the server's locale.
+    options: [
+      '-c TimeZone=UTC',
+      '-c DateStyle=ISO,YMD',
+      '-c IntervalStyle=iso_8601',
+      '-c extra_float_digits=1',
+      '-c client_min_messages=error',
+      `-c statement_timeout=${statementTimeoutMs}`,
+      `-c idle_in_transaction_session_timeout=${2 * statementTimeoutMs}`,
+    ].join(' '),
+  }
 }

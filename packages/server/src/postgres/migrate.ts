@@ -2,6 +2,7 @@ import type { Database } from './database.js'
 import { catalogue } from './migrations/001-catalogue.js'
 import { branching } from './migrations/002-branching.js'
 import { files } from './migrations/003-files.js'
+import { indexes } from './migrations/004-indexes.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -16,6 +17,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 1, name: 'catalogue', statements: catalogue },
   { number: 2, name: 'branching', statements: branching },
   { number: 3, name: 'files', statements: files },
+  { number: 4, name: 'indexes', statements: indexes },
 ]
 
 /** Any number will do, as long as every version of Offshoot uses the same one. */

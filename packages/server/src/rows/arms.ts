@@ -176,7 +176,8 @@ export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): Visi
   const isPlain = arms.length === 1 && arms[0]?.level === 0
   return arms.map((arm) => ({
     table: arm.table,
-    condition: isPlain ? sql`true` : visibleIn(arm, arms, alias, isAbsentIn),
+    // There are no tombstones in a plain heap, but indexes are of what is not deleted.
+    condition: isPlain ? sql`not ${alias}.deleted` : visibleIn(arm, arms, alias, isAbsentIn),
     column(index) {
       const column = codec.physical[index]
       if (column === undefined) throw new Error('a column must be of its own table')

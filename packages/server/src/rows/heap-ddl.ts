@@ -2,6 +2,7 @@ import type { Queryable } from '../postgres/database.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import type { PhysicalColumn } from './columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './columns/column-types.js'
+import { createIndexes, releaseIndex, requestIndex } from './heap-indexes.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
@@ -58,7 +59,10 @@ export async function createHeap(
   // What changed since a fork is found by its epoch. A branch that was never forked pays nothing.
   await transaction.query(sql`create index on ${heapName(row.id)} (epoch) where epoch > 1`)
   await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
-  for (const shape of shapes) await createUniqueIndexes(transaction, row.id, shape)
+  for (const shape of shapes) {
+    await createUniqueIndexes(transaction, row.id, shape)
+    await createIndexes(transaction, { heapId: row.id, column: shape.column })
+  }
   await createFileIndexes(transaction, row.id, shapes)
 }
 
@@ -88,6 +92,7 @@ export async function addHeapColumn(
     set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[],
       file_column_ids = file_column_ids || ${fileColumnIds(shapes)}::bigint[]
     where id = ${heapId}`)
+  for (const { column } of shapes) await requestIndex(transaction, { heapId, column })
 }
 
 function fillOf({ column, sqlType }: ColumnShape): Sql {
@@ -139,8 +144,12 @@ export async function dropColumnRules(
   transaction: Queryable,
   options: { heapId: string; column: StoredColumn },
 ): Promise<void> {
+  const { heapId } = options
+  for (const { column } of physicalShapes([options.column])) {
+    await releaseIndex(transaction, { heapId, column })
+  }
   if (options.column.unique !== true) return
-  const name = uniqueIndexName(options.heapId, options.column.id)
+  const name = uniqueIndexName(heapId, options.column.id)
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
 }
 

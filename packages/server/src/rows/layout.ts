@@ -134,5 +134,7 @@ export function withoutRows(layout: Layout): Layout {
 
 export const heapName = (heapId: string): Sql => sql`offshoot_rows.${ident(`heap_${heapId}`)}`
 export const pastName = (heapId: string): Sql => sql`offshoot_rows.${ident(`past_${heapId}`)}`
+export const indexName = (table: 'heap' | 'past', heapId: string, columnId: number): string =>
+  `${table}_${heapId}_c${columnId}_index`
 export const uniqueIndexName = (heapId: string, columnId: number): string =>
   `heap_${heapId}_c${columnId}_unique`

@@ -6,6 +6,7 @@ import { sql } from '../postgres/sql.js'
 import { selectVisible } from './arms.js'
 import { compileTable } from './columns/table-codec.js'
 import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
+import { releaseIndex, requestIndex, wantsIndex } from './heap-indexes.js'
 import { type Layout, ownHeap } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
@@ -17,6 +18,8 @@ export type SchemaChange =
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
   | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
+  /** The column is one that is there before and after, at any depth. */
+  | { readonly kind: 'indexChanged'; readonly table: StoredTable; readonly column: StoredColumn }
 
 /** Brings the heaps of a branch in line with its new schema. Must run alone behind the gate. */
 export async function applySchemaChanges(
@@ -53,6 +56,15 @@ export async function applySchemaChanges(
           await dropColumnRules(transaction, { heapId: heap.heapId, column: change.column })
         }
         break
+      case 'indexChanged': {
+        // Without a heap there is nothing to find yet; the one to be will have the index.
+        if (heap === undefined) break
+        const { heapId } = heap
+        const { column } = change
+        if (wantsIndex(column)) await requestIndex(transaction, { heapId, column })
+        else await releaseIndex(transaction, { heapId, column })
+        break
+      }
     }
   }
 }

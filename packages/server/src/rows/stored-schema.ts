@@ -34,6 +34,8 @@ export interface StoredColumn {
   readonly notNull?: boolean
   readonly defaultValue?: string
   readonly unique?: boolean
+  /** Whether an index was asked for, or asked away; otherwise the type of the column decides. */
+  readonly index?: boolean
   /**
    * Of `object` columns. Each nested column is a physical column of its own; the object itself is a
    * boolean one that tells an empty object from none.

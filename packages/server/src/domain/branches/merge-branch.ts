@@ -112,7 +112,7 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
   }
   try {
     if (conflicts.length > 0) return refuse(options, outcome)
-    if (operations.length > 0) await applySchema(transaction, merge, { schema, operations })
+    await applySchema(transaction, merge, { schema, operations })
     for (const table of schema.tables) await mergeTable(transaction, merge, { table, outcome })
   } catch (error) {
     // After this nothing more can be found out, because PostgreSQL may have given up on it.
@@ -193,10 +193,11 @@ async function applySchema(
 ): Promise<void> {
   const { databaseId, branchId } = into
   const { schema, operations } = merged
+  const changes = storageChanges(ours.schema, schema)
+  if (operations.length === 0 && changes.length === 0) return
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
-  const changes = storageChanges(ours.schema, schema)
   try {
     await applySchemaChanges(transaction, ours.layout, { before, changes, limits })
   } catch (error) {
@@ -204,17 +205,22 @@ async function applySchema(
     const { table, column, message } = error
     throw new RefusedMerge({ table, column, message, kind: 'notNull' })
   }
-  const migrationId = newMigrationId()
-  await insertMigration(transaction, {
-    id: migrationId,
-    databaseId,
-    parentId: head.lastMigrationId,
-    checksum: checksumOf(operations),
-    operations,
-    title: 'merge',
-  })
+  // Indexes are no part of migrations.
+  const isMigration = operations.length > 0
+  const migrationId = isMigration ? newMigrationId() : head.lastMigrationId
+  if (isMigration) {
+    await insertMigration(transaction, {
+      id: migrationId,
+      databaseId,
+      parentId: head.lastMigrationId,
+      checksum: checksumOf(operations),
+      operations,
+      title: 'merge',
+    })
+  }
   const schemaId = await insertSchema(transaction, { databaseId, document: schema })
-  await updateHead(transaction, { branchId, schemaId, migrationId, migrations: 1 })
+  const migrations = isMigration ? 1 : 0
+  await updateHead(transaction, { branchId, schemaId, migrationId, migrations })
   await deleteUnusedSchema(transaction, head.schemaId)
 }
 

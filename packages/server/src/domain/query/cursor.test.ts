@@ -26,10 +26,18 @@ describe('a cursor', () => {
     expect(text).toMatch(/^[\w-]+$/)
   })
 
-  const encode = (value: unknown) => deflateRawSync(JSON.stringify(value)).toString('base64url')
+  it('of many ids is compressed, another one is not', () => {
+    const ids = Array.from({ length: 100 }, (_, index) => `rec_${index}`)
+    const texts = [CURSOR, { ...CURSOR, filter: { id: ids } }].map((cursor) => writeCursor(cursor))
+    expect(texts.map((text) => text.charAt(0))).toEqual(['p', 'c'])
+  })
+
+  const encode = (value: unknown) => `p${Buffer.from(JSON.stringify(value)).toString('base64url')}`
   it.each([
     ['no cursor', 'nonsense'],
     ['an empty one', ''],
+    ['compressed nonsense', `c${Buffer.from('nonsense').toString('base64url')}`],
+    ['compressed null', `c${deflateRawSync('null').toString('base64url')}`],
     ['null', encode(null)],
     ['a list', encode([])],
     ['a cursor without a size', encode({ ...CURSOR, size: undefined })],

@@ -2,7 +2,9 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { checkText } from '../../rows/columns/text-types.js'
+import { wantsIndex } from '../../rows/heap-indexes.js'
 import type { TableLookup } from '../../rows/read-plan.js'
+import type { StoredColumn } from '../../rows/stored-schema.js'
 import { queryFault } from './query-fault.js'
 
 /** How values of a field compare. */
@@ -34,6 +36,10 @@ export interface Field {
   readonly links: readonly LinkStep[]
   readonly source: FieldSource
   readonly type: FieldType
+  /** Every record has a value. */
+  readonly isNeverNull?: boolean
+  /** An index has the records in the order of the field: of its values alone, or of them and the id. */
+  readonly index?: 'values' | 'valuesAndIds' | undefined
 }
 
 /** Finds the field of a path, or refuses it by name. */
@@ -95,7 +101,8 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
     const rest = parts.slice(position + 1)
     const isFirst = prefix === ''
     if (isFirst && part === 'id' && rest.length === 0 && keys.length === 0) {
-      return { path, links, source: { kind: 'id' }, type: 'text' }
+      const source = { kind: 'id' as const }
+      return { path, links, source, type: 'text', isNeverNull: links.length === 0 }
     }
     const metadata =
       isFirst && (part === 'xata' || part === 'service') ? METADATA.get(rest[0] ?? '') : undefined
@@ -105,13 +112,14 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
         links,
         source: { kind: 'metadata', column: metadata.column },
         type: metadata.type,
+        isNeverNull: links.length === 0,
       }
     }
     prefix = isFirst ? part : `${prefix}.${part}`
     const index = at.indexes.get(prefix)
     const column = index === undefined ? undefined : at.physical[index]?.column
     if (index === undefined || column === undefined) break
-    if (rest.length === 0) return ownField({ path, links, index, keys, type: column.type })
+    if (rest.length === 0) return ownField({ path, links, index, keys, column })
     if (column.type === 'link') {
       const target = lookup.tableById(column.link?.tableId ?? -1)
       if (target === undefined || links.length === LINK_DEPTH_MAX) break
@@ -128,17 +136,32 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
   throw queryFault(`table [${codec.table.name}]: column [${path}]: column not found`)
 }
 
+function indexOf(column: StoredColumn): Field['index'] {
+  if (column.unique) return 'values'
+  return wantsIndex(column) ? 'valuesAndIds' : undefined
+}
+
 function ownField(options: {
   path: string
   links: readonly LinkStep[]
   index: number
   keys: readonly string[]
-  type: ColumnType
+  column: StoredColumn
 }): Field {
-  const { path, links, index, keys, type } = options
-  if (keys.length === 0)
-    return { path, links, source: { kind: 'column', index }, type: TYPES[type] }
-  if (type !== 'json') throw queryFault(`column [${path}]: only a json column has paths inside`)
+  const { path, links, index, keys, column } = options
+  if (keys.length === 0) {
+    const isOwn = links.length === 0
+    return {
+      path,
+      links,
+      source: { kind: 'column', index },
+      type: TYPES[column.type],
+      isNeverNull: isOwn && column.notNull === true,
+      index: isOwn ? indexOf(column) : undefined,
+    }
+  }
+  if (column.type !== 'json')
+    throw queryFault(`column [${path}]: only a json column has paths inside`)
   if (keys.some((key) => key === '' || checkText(key) !== undefined)) {
     throw queryFault(`column [${path}]: the path inside has a key that no document has`)
   }

@@ -50,7 +50,7 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
   return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
 }
 
-function planQuery(context: QueryContext, page: Page): QueryPlan {
+export function planQuery(context: QueryContext, page: Page): QueryPlan {
   const { session, limits } = context
   const table = session.table(context.tableName)
   const { codec } = table

@@ -6,6 +6,7 @@ import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/read-pla
 import { resolveField } from './field.js'
 import { FieldExpressions } from './field-sql.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
+import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
 import { parseSort, type Sort } from './sort.js'
 import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
@@ -132,7 +133,11 @@ const valueName = (index: number): Sql => ident(`value_${index}`)
  * of texts. One pass over the table, whatever the number of records; a row number for each target
  * takes the place of a limit.
  */
-export function reverseLinkSql(lookup: TableLookup, link: ReverseLink, seed: number): Sql {
+export function reverseLinkSql(
+  lookup: TableLookup,
+  link: ReverseLink,
+  { seed, parameters }: { seed: number; parameters: Parameters },
+): Sql {
   const { codec, column, read, sort, limit, offset } = link
   const arms = visibleArms(lookup.layout, codec, ROOT)
   let count = 0
@@ -140,7 +145,7 @@ export function reverseLinkSql(lookup: TableLookup, link: ReverseLink, seed: num
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
     const fields = new FieldExpressions(lookup, record)
     const { selected, joins } = selectPlan(lookup, read, record)
-    const keys = sortKeys(sort, seed, fields)
+    const keys = sortKeys({ sort, seed }, { fields, parameters })
     count = selected.length
     const values = selected.map((value, index) => sql`, ${value} as ${valueName(index)}`)
     const keyColumns = keys.map(({ expression }, index) => {

@@ -41,11 +41,23 @@ const LOCK_TIMEOUT_MS = 10_000
  * nothing. Writers of the branch wait meanwhile; requests that were planned on the old schema find
  * its stamp changed and start over.
  */
-export async function editSchema(
+export function editSchema(
   database: Database,
   access: BranchAccess,
   options: { plan: PlanEdits; limits: Limits },
 ): Promise<SchemaUpdate> {
+  return withHead(database, access, async (transaction, head) => {
+    const edits = await options.plan(head, transaction)
+    return applyEdits(transaction, { head, edits, access, limits: options.limits })
+  })
+}
+
+/** Runs a transaction that is alone on the branch, and sees its newest schema. */
+export async function withHead<Result>(
+  database: Database,
+  access: BranchAccess,
+  body: (transaction: Queryable, head: BranchHead) => Promise<Result>,
+): Promise<Result> {
   requireAccess(access.principal.scope, 'write')
   const branch = await findGate(database, { databaseId: access.databaseId, id: access.branchId })
   const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
@@ -59,8 +71,7 @@ export async function editSchema(
       await enterGate(transaction, { gate: branch.gate, alone: true })
       const head = await findHead(transaction, access.branchId)
       if (head === undefined) throw gone
-      const edits = await options.plan(head, transaction)
-      return applyEdits(transaction, { head, edits, access, limits: options.limits })
+      return body(transaction, head)
     },
     // The gate keeps everyone else out; what it let in before must be seen.
     { isolation: 'read committed' },

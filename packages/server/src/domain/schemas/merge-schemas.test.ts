@@ -306,3 +306,42 @@ describe('limits', () => {
     expect(merge({ base, ours: base, theirs }, {}, { columnsPerTableMax: 3 }).conflicts).toEqual([])
   })
 })
+
+describe('indexes', () => {
+  const indexed = (index: boolean | undefined, nested?: boolean) =>
+    schema(
+      table(
+        1,
+        'users',
+        column(2, 'name', {
+          ...(index === undefined ? {} : { index }),
+          type: 'object',
+          columns: [column(3, 'first', nested === undefined ? {} : { index: nested })],
+        }),
+      ),
+    )
+
+  test.each<[string, boolean | undefined, boolean | undefined, boolean | undefined, unknown]>([
+    ['asked for there', undefined, undefined, true, true],
+    ['asked for here', undefined, true, undefined, true],
+    ['asked for on both sides', undefined, true, true, true],
+    ['removed there', true, true, false, false],
+    ['removed here', true, false, true, false],
+    ['changed there after it was changed here', undefined, true, false, false],
+  ])('%s are taken, at any depth', (_name, base, ours, theirs, merged) => {
+    const sides = {
+      base: indexed(base, base),
+      ours: indexed(ours, ours),
+      theirs: indexed(theirs, theirs),
+    }
+    const { schema: result, conflicts } = merge(sides)
+    const [found] = result.tables[0]?.columns ?? []
+    expect([found?.index, found?.columns?.[0]?.index]).toEqual([merged, merged])
+    expect(conflicts).toEqual([])
+  })
+
+  test('are no change that a removal on the other side could meet', () => {
+    const sides = { base: indexed(undefined), ours: indexed(true), theirs: schema() }
+    expect(merge(sides)).toMatchObject({ schema: { tables: [] }, conflicts: [] })
+  })
+})

@@ -109,7 +109,7 @@ function mergeTable(
     const conflictHere = (message: string) => conflict(message, column.name)
     if (changed !== undefined) {
       const sides = { before: previous, ours: column, theirs: changed }
-      return [{ ...column, name: mergeName(sides, rule, conflictHere) }]
+      return [{ ...mergeIndexes(sides), name: mergeName(sides, rule, conflictHere) }]
     }
     if (previous === undefined) return [column]
     if (previous.name === column.name || rule.strategy === 'theirs') return []
@@ -143,6 +143,33 @@ function mergeName(
   if (rule.strategy === 'fail')
     conflict(`was renamed to [${theirs.name}] there and [${ours.name}] here`)
   return ours.name
+}
+
+/** Ours, with the indexes that theirs has asked for, or away, since the base. Nobody conflicts. */
+function mergeIndexes(sides: {
+  before: StoredColumn | undefined
+  ours: StoredColumn
+  theirs: StoredColumn
+}): StoredColumn {
+  const { before, ours, theirs } = sides
+  const { index: ourIndex, columns, ...rest } = ours
+  const index = theirs.index === before?.index ? ourIndex : theirs.index
+  const [old, other] = [byId(before?.columns ?? []), byId(theirs.columns ?? [])]
+  return {
+    ...rest,
+    ...(index === undefined ? {} : { index }),
+    ...(columns === undefined
+      ? {}
+      : {
+          columns: columns.map((column) =>
+            mergeIndexes({
+              before: old.get(column.id),
+              ours: column,
+              theirs: other.get(column.id) ?? column,
+            }),
+          ),
+        }),
+  }
 }
 
 /** The order that ours shows its tables in, if it has one, and new ones after it. */
@@ -218,6 +245,10 @@ function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
   return new Set(ids)
 }
 
+/** An index changes nothing about what is in a table. */
 function sameTable(left: StoredTable, right: StoredTable): boolean {
-  return JSON.stringify(left) === JSON.stringify(right)
+  const [one, other] = [left, right].map((table) =>
+    JSON.stringify(table, (key, value: unknown) => (key === 'index' ? undefined : value)),
+  )
+  return one === other
 }

@@ -96,16 +96,19 @@ function editDirectly(
   return editSchema(database, access, {
     limits,
     plan: async (head, transaction) => {
-      if (head.isProtected) {
-        throw new AppError(
-          'protected_branch',
-          `branch [${access.branchName}]: is protected and its schema cannot be edited directly; ` +
-            'merge a branch into it, or take the protection off first',
-        )
-      }
+      requireUnprotected(access, head)
       return plan(head, transaction)
     },
   })
+}
+
+export function requireUnprotected({ branchName }: BranchAccess, head: BranchHead): void {
+  if (!head.isProtected) return
+  throw new AppError(
+    'protected_branch',
+    `branch [${branchName}]: is protected and its schema cannot be edited directly; ` +
+      'merge a branch into it, or take the protection off first',
+  )
 }
 
 export async function readTableColumns(
@@ -133,12 +136,7 @@ export async function readColumn(
 ): Promise<Column> {
   const { schema } = await getHead(database, access)
   const column = findColumn(publicTable(schema, options.tableName), options.columnName)
-  if (column === undefined) {
-    throw new AppError(
-      'column_not_found',
-      `table [${options.tableName}]: column [${options.columnName}]: column not found`,
-    )
-  }
+  if (column === undefined) throw columnNotFound(options)
   return column
 }
 
@@ -257,7 +255,15 @@ export function tableNotFound(name: StoredTable['name']): AppError {
   return new AppError('table_not_found', `table [${name}] not found`)
 }
 
-async function getHead(database: Database, access: BranchAccess): Promise<BranchHead> {
+export function columnNotFound(options: { tableName: string; columnName: string }): AppError {
+  const { tableName, columnName } = options
+  return new AppError(
+    'column_not_found',
+    `table [${tableName}]: column [${columnName}]: column not found`,
+  )
+}
+
+export async function getHead(database: Database, access: BranchAccess): Promise<BranchHead> {
   const head = await findHead(database, access.branchId)
   if (head === undefined) {
     throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)

@@ -160,6 +160,25 @@ describe('storageChanges', () => {
     ])
   })
 
+  test('are indexes too, which are no operations', () => {
+    const before = schema(
+      table(1, 'users', column(2, 'name'), column(3, 'team', { type: 'link', index: false })),
+    )
+    const after = schema(
+      table(1, 'users', column(2, 'name', { index: true }), column(3, 'team', { type: 'link' })),
+    )
+    const changes = storageChanges(before, after)
+    expect(changes.map((change) => ['column' in change && change.column.id, change.kind])).toEqual([
+      [2, 'indexChanged'],
+      [3, 'indexChanged'],
+    ])
+    expect(schemaDifference(before, after)).toEqual([])
+    // The index of a unique column is the same, whatever was asked.
+    const unique = (index: boolean) =>
+      schema(table(1, 'users', column(2, 'name', { unique: true, index })))
+    expect(storageChanges(unique(true), unique(false))).toEqual([])
+  })
+
   test('of equal schemas are none, as of the operations', () => {
     const one = schema(table(1, 'users', column(2, 'name')))
     const operations: SchemaOperation[] = schemaDifference(one, one)

@@ -1,5 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { physicalShapes } from '../../rows/heap-ddl.js'
+import { wantsIndex } from '../../rows/heap-indexes.js'
 import type { SchemaChange } from '../../rows/schema-changes.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { toPublicSchema } from './public-schema.js'
@@ -131,7 +133,18 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
         ...table.columns
           .filter((column) => !known.has(column.id))
           .map((column) => ({ kind: 'columnAdded' as const, table, column })),
+        ...changedIndexes(previous, table),
       ]
     }),
   ]
+}
+
+/** Indexes are no part of migrations; only what is stored tells that they differ. */
+function changedIndexes(before: StoredTable, table: StoredTable): SchemaChange[] {
+  const old = new Map(physicalShapes(before.columns).map(({ id, column }) => [id, column]))
+  return physicalShapes(table.columns).flatMap(({ id, column }): SchemaChange[] => {
+    const previous = old.get(id)
+    if (previous === undefined || wantsIndex(previous) === wantsIndex(column)) return []
+    return [{ kind: 'indexChanged', table, column }]
+  })
 }

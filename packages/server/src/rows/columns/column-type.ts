@@ -27,6 +27,7 @@ export interface ColumnTypeEntry {
   /** What may be said about a column of the type in a schema. */
   readonly allows: {
     readonly unique: boolean
+    readonly index: boolean
     readonly notNull: boolean
     readonly defaultValue: boolean
   }

@@ -7,26 +7,26 @@ import { Fault } from './fault.js'
 const T = true
 const f = false
 
-test.each<[ColumnType, string, boolean, boolean, boolean]>([
-  // Type, SQL type, unique, notNull, defaultValue.
-  ['bool', 'boolean', f, T, T],
-  ['int', 'bigint', T, T, T],
-  ['float', 'double precision', T, T, T],
-  ['string', 'text collate "C"', T, T, T],
-  ['text', 'text collate "C"', f, T, T],
-  ['email', 'text collate "C"', T, T, T],
-  ['multiple', 'text[]', f, f, f],
-  ['link', 'text collate "C"', T, f, f],
-  ['object', 'boolean', f, f, f],
-  ['datetime', 'timestamptz', T, T, T],
-  ['vector', 'real[]', f, f, f],
-  ['file', 'jsonb', f, f, f],
-  ['file[]', 'jsonb', f, f, f],
-  ['json', 'jsonb', f, T, T],
-])('%s is stored as %s', (type, sqlType, unique, notNull, defaultValue) => {
+test.each<[ColumnType, string, boolean, boolean, boolean, boolean]>([
+  // Type, SQL type, unique, index, notNull, defaultValue.
+  ['bool', 'boolean', f, T, T, T],
+  ['int', 'bigint', T, T, T, T],
+  ['float', 'double precision', T, T, T, T],
+  ['string', 'text collate "C"', T, T, T, T],
+  ['text', 'text collate "C"', f, f, T, T],
+  ['email', 'text collate "C"', T, T, T, T],
+  ['multiple', 'text[]', f, f, f, f],
+  ['link', 'text collate "C"', T, T, f, f],
+  ['object', 'boolean', f, f, f, f],
+  ['datetime', 'timestamptz', T, T, T, T],
+  ['vector', 'real[]', f, f, f, f],
+  ['file', 'jsonb', f, f, f, f],
+  ['file[]', 'jsonb', f, f, f, f],
+  ['json', 'jsonb', f, f, T, T],
+])('%s is stored as %s', (type, sqlType, unique, index, notNull, defaultValue) => {
   const entry = COLUMN_TYPE_ENTRIES[type]
   expect(entry.sqlType).toBe(sqlType)
-  expect(entry.allows).toEqual({ unique, notNull, defaultValue })
+  expect(entry.allows).toEqual({ unique, index, notNull, defaultValue })
 })
 
 test('every type of the contract has an entry', () => {

@@ -12,7 +12,7 @@ import { emailType, linkType, multipleType, stringType, textType } from './text-
  */
 const objectType: ColumnTypeEntry = {
   sqlType: 'boolean',
-  allows: { unique: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectItself,
   compile: () => ({
     encode: (value) =>

@@ -76,7 +76,7 @@ function compileJson(options: CodecOptions): ValueCodec {
 
 export const jsonType: ColumnTypeEntry = {
   sqlType: 'jsonb',
-  allows: { unique: false, notNull: true, defaultValue: true },
+  allows: { unique: false, index: false, notNull: true, defaultValue: true },
   select: selectText,
   compile: (_column, options) => compileJson(options),
   parseDefault: (text, _column, options) => encodeJsonText(text, options.limits.recordBytesMax),
@@ -92,7 +92,7 @@ function decodeFiles(column: StoredColumn): (text: string) => string {
 /** Content goes to the blob store elsewhere; here is written only what a row keeps about it. */
 export const fileType: ColumnTypeEntry = {
   sqlType: 'jsonb',
-  allows: { unique: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectText,
   compile: (column, { limits }) => ({
     encode: (value) =>

@@ -24,7 +24,7 @@ const boolCodec: ValueCodec = {
 
 export const boolType: ColumnTypeEntry = {
   sqlType: 'boolean',
-  allows: { unique: false, notNull: true, defaultValue: true },
+  allows: { unique: false, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => boolCodec,
   parseDefault(text) {
@@ -48,7 +48,7 @@ const intCodec: ValueCodec = {
 
 export const intType: ColumnTypeEntry = {
   sqlType: 'bigint',
-  allows: { unique: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => intCodec,
   parseDefault(text) {
@@ -68,7 +68,7 @@ const floatCodec: ValueCodec = {
 
 export const floatType: ColumnTypeEntry = {
   sqlType: 'double precision',
-  allows: { unique: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => floatCodec,
   parseDefault(text) {
@@ -90,7 +90,7 @@ function singleText(value: number, single: number): string {
 
 export const vectorType: ColumnTypeEntry = {
   sqlType: 'real[]',
-  allows: { unique: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectArray,
   compile(column) {
     const dimension = column.vector?.dimension

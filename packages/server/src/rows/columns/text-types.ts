@@ -1,4 +1,5 @@
 import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
+import type { StoredColumn } from '../stored-schema.js'
 import { arrayLiteral } from './carriers.js'
 import {
   type ColumnTypeEntry,
@@ -44,10 +45,24 @@ function isLongerThan(text: string, charactersMax: number): boolean {
   return characters > charactersMax
 }
 
-/** An index takes no value beyond a third of a page, 2704 bytes with what is around it. */
+/** An index takes nothing beyond a third of a page, 2704 bytes with what is around it. */
 const UNIQUE_BYTES_MAX = 2600
+/** Other indexes have the id of the record besides. */
+const INDEXED_BYTES_MAX = 2400
 
-function compileText(charactersMax: number, bytesMax = Number.POSITIVE_INFINITY): ValueCodec {
+/** What a text must not exceed in bytes, and which columns are so. */
+interface BytesLimit {
+  readonly bytesMax: number
+  readonly of: string
+}
+
+function bytesLimit({ unique, index }: StoredColumn): BytesLimit | undefined {
+  if (unique) return { bytesMax: UNIQUE_BYTES_MAX, of: 'a unique' }
+  return index ? { bytesMax: INDEXED_BYTES_MAX, of: 'an indexed' } : undefined
+}
+
+function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
+  const bytesMax = limit?.bytesMax ?? Number.POSITIVE_INFINITY
   return {
     encode(value) {
       if (typeof value !== 'string') return expected('a string', value)
@@ -55,7 +70,9 @@ function compileText(charactersMax: number, bytesMax = Number.POSITIVE_INFINITY)
         return new Fault(`is longer than ${charactersMax} characters`)
       }
       if (value.length * BYTES_PER_LENGTH_MAX > bytesMax && Buffer.byteLength(value) > bytesMax) {
-        return new Fault(`is longer than ${bytesMax} bytes, which is what a unique column can hold`)
+        return new Fault(
+          `is longer than ${bytesMax} bytes, which is what ${limit?.of} column can hold`,
+        )
       }
       return checkText(value) ?? value
     },
@@ -69,10 +86,9 @@ function parseTextDefault(text: string, codec: ValueCodec): string | Fault {
 
 export const stringType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
-  allows: { unique: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
-  compile: (column, options) =>
-    compileText(options.limits.stringLengthMax, column.unique ? UNIQUE_BYTES_MAX : undefined),
+  compile: (column, options) => compileText(options.limits.stringLengthMax, bytesLimit(column)),
   parseDefault(text, column, options) {
     return parseTextDefault(text, stringType.compile(column, options))
   },
@@ -81,7 +97,7 @@ export const stringType: ColumnTypeEntry = {
 export const textType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
   // An index on a long text would fail at the first value that exceeds a third of a page.
-  allows: { unique: false, notNull: true, defaultValue: true },
+  allows: { unique: false, index: false, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => compileText(Number.POSITIVE_INFINITY),
   parseDefault(text, column, options) {
@@ -91,7 +107,7 @@ export const textType: ColumnTypeEntry = {
 
 export const emailType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
-  allows: { unique: true, notNull: true, defaultValue: true },
+  allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile(_column, options) {
     const lengthMax = options.limits.emailLengthMax
@@ -120,7 +136,7 @@ export function checkRecordId(id: unknown, lengthMax: number): Fault | undefined
 
 export const linkType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
-  allows: { unique: true, notNull: false, defaultValue: false },
+  allows: { unique: true, index: true, notNull: false, defaultValue: false },
   select: selectItself,
   compile(_column, options) {
     const lengthMax = options.limits.nameLengthMax
@@ -142,7 +158,7 @@ export const linkType: ColumnTypeEntry = {
 
 export const multipleType: ColumnTypeEntry = {
   sqlType: 'text[]',
-  allows: { unique: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectArray,
   compile: () => ({
     encode(value) {

@@ -1,0 +1,114 @@
+import { CONNECTIONS, type Environment, headers } from './environment.js'
+import { inTurns, type Request, requestRate } from './measure.js'
+
+/* Tables of people, as many as wanted, and how they are read. */
+
+export const COLUMNS = [
+  { name: 'name', type: 'string' },
+  { name: 'email', type: 'email' },
+  { name: 'age', type: 'int' },
+  { name: 'score', type: 'float' },
+  { name: 'active', type: 'bool' },
+  { name: 'seen', type: 'datetime' },
+]
+
+const FIRST_SEEN_SECONDS = 1_700_000_000
+
+/** The values of row `n` in the order of the columns, and how they are stored elsewhere. */
+export const VALUES = `'Name of person ' || n, 'person' || n || '@example.com', n % 90, n / 7.0,
+  n % 2 = 0, to_timestamp(${FIRST_SEEN_SECONDS} + n)`
+export const PLAIN_COLUMNS = `id text collate "C" primary key, name text, email text, age bigint,
+  score double precision, active boolean, seen timestamptz`
+
+/** The id of row `n`: in order, as generated ids are. */
+export const ROW_ID = `'rec_' || lpad(n::text, 20, '0')`
+export const rowId = (number: number): string => `rec_${String(number).padStart(20, '0')}`
+
+/** When any of the rows was seen. */
+export function anyTime(rows: number): string {
+  return new Date((FIRST_SEEN_SECONDS + Math.floor(Math.random() * rows)) * 1000).toISOString()
+}
+
+export interface Heap {
+  readonly table: string
+  /** Physical names, in the order of the columns. */
+  readonly columns: readonly string[]
+}
+
+/** A database with as many rows in all its tables together, beside the API, which is faster. */
+export async function createDatabase(
+  environment: Environment,
+  options: { name: string; tables: readonly string[]; rows: number; indexes?: readonly string[] },
+): Promise<Heap[]> {
+  const { name, tables, rows, indexes = [] } = options
+  await environment.call('PUT', `/workspaces/${environment.workspace}/dbs/${name}`, {
+    region: 'local',
+  })
+  const operations = tables.flatMap((table) => [
+    { addTable: { table } },
+    ...COLUMNS.map((column) => ({ addColumn: { table, column } })),
+  ])
+  await environment.call('POST', `/db/${name}:main/schema/apply`, { edits: { operations } })
+  for (const table of tables) {
+    for (const column of indexes) {
+      await environment.call('PUT', `/db/${name}:main/tables/${table}/columns/${column}/index`)
+    }
+  }
+  const heaps = await listHeaps(environment, name)
+  for (const { table, columns } of heaps) {
+    await environment.direct.query(
+      `insert into ${table} (id, epoch, ${columns.join(', ')})
+       select ${ROW_ID}, 1, ${VALUES} from generate_series(1, ${rows / tables.length}) n`,
+    )
+    await environment.direct.query(`vacuum analyze ${table}`)
+  }
+  return heaps
+}
+
+async function listHeaps({ direct }: Environment, database: string): Promise<Heap[]> {
+  const { rows } = await direct.query<{ id: string; columns: string[] }>(
+    `select h.id, array(select 'c' || c from unnest(h.column_ids) c order by c) as columns
+     from offshoot.heaps h
+     join offshoot.databases d on d.id = h.database_id
+     where d.name = $1
+     order by h.id`,
+    [database],
+  )
+  return rows.map(({ id, columns }) => ({ table: `offshoot_rows.heap_${id}`, columns }))
+}
+
+/** Rates of two kinds of requests at all connections, in turns, after a warm-up of both. */
+export async function compareRates(
+  environment: Environment,
+  { rounds, durationMs }: { rounds: number; durationMs: number },
+  requests: { ours(): Request; baseline(): Request },
+): Promise<{ ours: number; baseline: number }> {
+  const rate = (next: () => Request, forMs = durationMs) =>
+    requestRate(environment.http, { connections: CONNECTIONS, durationMs: forMs, next })
+  await rate(requests.baseline, durationMs / 2)
+  await rate(requests.ours, durationMs / 2)
+  return inTurns(rounds, {
+    ours: () => rate(requests.ours),
+    baseline: () => rate(requests.baseline),
+  })
+}
+
+/** Reads a page of those who were seen since some time, in that order; the column has an index. */
+export function pageOf({ branch, rows }: { branch: string; rows: number }): () => Request {
+  const json = headers('')
+  return () => ({
+    method: 'POST',
+    path: `/db/${branch}/tables/people/query`,
+    headers: json,
+    body: JSON.stringify({ filter: { seen: { $ge: anyTime(rows) } }, sort: { seen: 'asc' } }),
+  })
+}
+
+export function rateDetail(rates: { ours: number; baseline: number }, than: string): string {
+  return `${thousands(rates.ours)} requests/s against ${thousands(rates.baseline)} ${than}`
+}
+
+export function thousands(value: number): string {
+  if (value >= 1_000_000) return `${(value / 1_000_000).toFixed(0)} M`
+  return `${(value / 1000).toFixed(value < 10_000 && value % 1000 !== 0 ? 1 : 0)} k`
+}

@@ -1,0 +1,217 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Index, Indexes } from '@offshoot/contract/indexes'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
+import { physicalShapes } from '../../rows/heap-ddl.js'
+import { wantsIndex } from '../../rows/heap-indexes.js'
+import { findIndexStates } from '../../rows/index-state.js'
+import { findLayout, type Layout } from '../../rows/layout.js'
+import { applySchemaChanges } from '../../rows/schema-changes.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { insertSchema } from '../branches/queries.js'
+import { withHead } from './edit-schema.js'
+import {
+  columnNotFound,
+  type EditContext,
+  getHead,
+  requireUnprotected,
+  tableNotFound,
+} from './operations.js'
+import { type BranchHead, deleteUnusedSchema, updateHead } from './queries.js'
+
+/*
+ * An index is part of the schema of a branch, so that forks have it and merges carry it, but not of
+ * migrations: it changes how records are found and not what they are, and clients that keep
+ * migrations in files know nothing of it.
+ */
+
+/** A column of a table by its dotted path. */
+interface Target {
+  readonly tableName: string
+  readonly columnName: string
+}
+
+interface FoundColumn {
+  readonly table: StoredTable
+  readonly column: StoredColumn
+  readonly path: string
+}
+
+export async function listIndexes(
+  database: Database,
+  { access }: EditContext,
+  tableName: string,
+): Promise<Indexes> {
+  const { schema } = await getHead(database, access)
+  const layout = await getLayout(database, access)
+  const table = getTable(schema, tableName)
+  return { indexes: await findIndexes(database, layout, listColumns(table)) }
+}
+
+export async function readIndex(
+  database: Database,
+  { access }: EditContext,
+  target: Target,
+): Promise<Index> {
+  const { schema } = await getHead(database, access)
+  const layout = await getLayout(database, access)
+  const [index] = await findIndexes(database, layout, [getColumn(schema, target)])
+  if (index === undefined) throw indexNotFound(target)
+  return index
+}
+
+/** Asks for an index. One that failed is tried again; one that is there stays as it is. */
+export async function addIndex(
+  database: Database,
+  { access, limits }: EditContext,
+  target: Target,
+): Promise<Index> {
+  return withHead(database, access, async (transaction, head) => {
+    requireUnprotected(access, head)
+    const layout = await getLayout(transaction, access)
+    const found = getColumn(head.schema, target)
+    requireIndexable(found)
+    const [index] = await findIndexes(transaction, layout, [found])
+    if (index !== undefined && index.state !== 'failed') return index
+    requireRoom(found, limits)
+    const column = { ...found.column, index: true }
+    await setColumn(transaction, { access, layout, head, found, column, limits })
+    const [made] = await findIndexes(transaction, layout, [{ ...found, column }])
+    if (made === undefined) throw new Error('a column that was given an index must have it')
+    return made
+  })
+}
+
+export async function removeIndex(
+  database: Database,
+  { access, limits }: EditContext,
+  target: Target,
+): Promise<void> {
+  await withHead(database, access, async (transaction, head) => {
+    requireUnprotected(access, head)
+    const layout = await getLayout(transaction, access)
+    const found = getColumn(head.schema, target)
+    if (found.column.unique) {
+      throw new AppError(
+        'invalid_schema',
+        `table [${target.tableName}]: column [${found.path}]: is unique and keeps its index`,
+      )
+    }
+    if (!wantsIndex(found.column)) throw indexNotFound(target)
+    const column = { ...found.column, index: false }
+    await setColumn(transaction, { access, layout, head, found, column, limits })
+  })
+}
+
+/** The same schema with another form of one column. */
+async function setColumn(
+  transaction: Queryable,
+  change: {
+    access: BranchAccess
+    layout: Layout
+    head: BranchHead
+    found: FoundColumn
+    column: StoredColumn
+    limits: Limits
+  },
+): Promise<void> {
+  const { access, layout, head, found, column, limits } = change
+  const table = { ...found.table, columns: replaceColumn(found.table.columns, column) }
+  const document = {
+    ...head.schema,
+    tables: head.schema.tables.map((candidate) => (candidate.id === table.id ? table : candidate)),
+  }
+  await applySchemaChanges(transaction, layout, {
+    before: new Map([[table.id, found.table]]),
+    changes: [{ kind: 'indexChanged', table, column }],
+    limits,
+  })
+  const { databaseId, branchId } = access
+  const schemaId = await insertSchema(transaction, { databaseId, document })
+  const migrationId = head.lastMigrationId
+  await updateHead(transaction, { branchId, schemaId, migrationId, migrations: 0 })
+  await deleteUnusedSchema(transaction, head.schemaId)
+}
+
+function replaceColumn(columns: readonly StoredColumn[], column: StoredColumn): StoredColumn[] {
+  return columns.map((candidate) => {
+    if (candidate.id === column.id) return column
+    if (candidate.columns === undefined) return candidate
+    return { ...candidate, columns: replaceColumn(candidate.columns, column) }
+  })
+}
+
+/** The indexes of those columns of a table that have one. */
+async function findIndexes(
+  database: Queryable,
+  layout: Layout,
+  columns: readonly FoundColumn[],
+): Promise<Index[]> {
+  const wanted = columns.filter(({ column }) => wantsIndex(column))
+  const states = await findIndexStates(database, layout, {
+    tableId: columns[0]?.table.id ?? 0,
+    columnIds: wanted.map(({ column }) => column.id),
+  })
+  return columns.flatMap(({ column, path }): Index[] => {
+    if (column.unique) return [{ column: path, origin: 'unique', state: 'ready' }]
+    const state = states.get(column.id)
+    if (state === undefined) return []
+    return [{ column: path, origin: column.index ? 'asked' : 'link', ...state }]
+  })
+}
+
+function listColumns(table: StoredTable): FoundColumn[] {
+  const list = (columns: readonly StoredColumn[], prefix: string): FoundColumn[] =>
+    columns.flatMap((column) => [
+      { table, column, path: `${prefix}${column.name}` },
+      ...list(column.columns ?? [], `${prefix}${column.name}.`),
+    ])
+  return list(table.columns, '')
+}
+
+function getTable(schema: StoredSchema, name: string): StoredTable {
+  const table = schema.tables.find((candidate) => candidate.name === name)
+  if (table === undefined) throw tableNotFound(name)
+  return table
+}
+
+function getColumn(schema: StoredSchema, target: Target): FoundColumn {
+  const table = getTable(schema, target.tableName)
+  const found = listColumns(table).find(({ path }) => path === target.columnName)
+  if (found === undefined) throw columnNotFound(target)
+  return found
+}
+
+function requireIndexable({ table, column, path }: FoundColumn): void {
+  if (COLUMN_TYPE_ENTRIES[column.type].allows.index) return
+  throw new AppError(
+    'invalid_schema',
+    `table [${table.name}]: column [${path}]: a column of type [${column.type}] cannot be indexed`,
+  )
+}
+
+function requireRoom({ table, column }: FoundColumn, { indexesPerTableMax }: Limits): void {
+  const others = physicalShapes(table.columns).filter(
+    (shape) => shape.column.index === true && shape.id !== column.id,
+  )
+  if (others.length < indexesPerTableMax) return
+  throw new AppError(
+    'limit_reached',
+    `table [${table.name}]: an index cannot be asked for on more than ${indexesPerTableMax} columns`,
+  )
+}
+
+function indexNotFound({ tableName, columnName }: Target): AppError {
+  return new AppError(
+    'index_not_found',
+    `table [${tableName}]: column [${columnName}]: has no index`,
+  )
+}
+
+async function getLayout(database: Queryable, { branchId, branchName }: BranchAccess) {
+  const layout = await findLayout(database, branchId)
+  if (layout !== undefined) return layout
+  throw new AppError('branch_not_found', `branch [${branchName}] not found`)
+}

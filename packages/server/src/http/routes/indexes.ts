@@ -1,0 +1,89 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { IndexesSchema, IndexSchema } from '@offshoot/contract/indexes'
+import { ColumnParamsSchema, TableParamsSchema } from '@offshoot/contract/schema-edits'
+import type { FastifyRequest } from 'fastify'
+import type { Need } from '../../domain/access/scope.js'
+import { addIndex, listIndexes, readIndex, removeIndex } from '../../domain/schemas/indexes.js'
+import type { EditContext } from '../../domain/schemas/operations.js'
+import { addressed } from '../addressed.js'
+import { Empty, refusals } from '../responses.js'
+import type { Services } from '../services.js'
+
+/**
+ * GET    /db/:databaseBranch/tables/:tableName/indexes
+ * GET    /db/:databaseBranch/tables/:tableName/columns/:columnName/index    PUT, DELETE
+ */
+export function indexRoutes({ database, limits, indexes }: Services): FastifyPluginAsyncTypebox {
+  const { branchOf } = addressed(database)
+  const edit = async (
+    request: FastifyRequest<{ Params: { databaseBranch: string } }>,
+    need: Need,
+  ): Promise<EditContext> => ({ access: await branchOf(request, need), limits })
+
+  return async (app) => {
+    const tags = ['Schema']
+    const table = '/db/:databaseBranch/tables/:tableName'
+    const index = `${table}/columns/:columnName/index`
+
+    app.get(
+      `${table}/indexes`,
+      {
+        schema: {
+          tags,
+          summary: 'List the indexes of a table',
+          params: TableParamsSchema,
+          response: { 200: IndexesSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        listIndexes(database, await edit(request, 'read'), request.params.tableName),
+    )
+
+    app.get(
+      index,
+      {
+        schema: {
+          tags,
+          summary: 'Read how far the index of a column is',
+          params: ColumnParamsSchema,
+          response: { 200: IndexSchema, ...refusals(404) },
+        },
+      },
+      async (request) => readIndex(database, await edit(request, 'read'), request.params),
+    )
+
+    app.put(
+      index,
+      {
+        schema: {
+          tags,
+          summary: 'Ask for an index of a column',
+          params: ColumnParamsSchema,
+          response: { 200: IndexSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) => {
+        const made = await addIndex(database, await edit(request, 'write'), request.params)
+        indexes.wake()
+        return made
+      },
+    )
+
+    app.delete(
+      index,
+      {
+        schema: {
+          tags,
+          summary: 'Remove the index of a column',
+          params: ColumnParamsSchema,
+          response: { 204: Empty, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        await removeIndex(database, await edit(request, 'write'), request.params)
+        indexes.wake()
+        return reply.code(204).send(null)
+      },
+    )
+  }
+}

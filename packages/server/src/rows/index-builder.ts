@@ -1,0 +1,159 @@
+import type { Database, Queryable } from '../postgres/database.js'
+import { codeOf } from '../postgres/failures.js'
+import { ident, sql } from '../postgres/sql.js'
+import { physicalShapes } from './heap-ddl.js'
+import {
+  type HeapColumn,
+  indexedTables,
+  TOO_LONG,
+  TOO_LONG_REASON,
+  wantsIndex,
+} from './heap-indexes.js'
+import type { StoredColumn, StoredSchema } from './stored-schema.js'
+
+/** Any number will do, as long as every version of Offshoot uses the same one. */
+const LOCK_KEY = 6_001_002
+
+const UNDEFINED_TABLE = '42P01'
+
+/** Failures that another attempt would end with as well, and what to say about them. */
+const LASTING: ReadonlyMap<string, string> = new Map([
+  [TOO_LONG, TOO_LONG_REASON],
+  ['53100', 'the disk is full'],
+])
+
+interface Work extends HeapColumn {
+  readonly stamp: string
+}
+
+/**
+ * Makes and drops indexes of heaps that hold rows, one at a time, while everyone reads and writes.
+ * Any number of processes may; what one leaves unfinished another one does again from the start.
+ */
+export class IndexBuilder {
+  readonly #database: Database
+  readonly #onError: (error: unknown) => void
+  #running: Promise<void> | undefined
+  #isAskedAgain = false
+
+  constructor(database: Database, onError: (error: unknown) => void) {
+    this.#database = database
+    this.#onError = onError
+  }
+
+  /** Starts to work, if there is something to do. Does not wait for it. */
+  wake(): void {
+    this.run().catch(this.#onError)
+  }
+
+  /** Works until there is nothing left that no other process has in hand. */
+  run(): Promise<void> {
+    if (this.#running !== undefined) {
+      this.#isAskedAgain = true
+      return this.#running
+    }
+    this.#running = this.#runRounds().finally(() => {
+      this.#running = undefined
+    })
+    return this.#running
+  }
+
+  async #runRounds(): Promise<void> {
+    do {
+      this.#isAskedAgain = false
+      await workThrough(this.#database)
+    } while (this.#isAskedAgain)
+  }
+}
+
+async function workThrough(database: Database): Promise<void> {
+  const [some] = await database.query(sql`
+    select from offshoot.index_work where failure is null limit 1`)
+  if (some === undefined) return
+  const connection = await database.openLong()
+  try {
+    for (let work = await takeWork(connection); work; work = await takeWork(connection)) {
+      await finishWork(connection, work)
+      await connection.query(sql`select pg_advisory_unlock_all()`)
+    }
+  } finally {
+    await connection.end()
+  }
+}
+
+/** Work on a heap that no other process is at. The lock goes with the connection at the latest. */
+async function takeWork(connection: Queryable): Promise<Work | undefined> {
+  const [row] = await connection.query<{ heapId: string; columnId: string; stamp: string }>(sql`
+    select heap_id as "heapId", column_id as "columnId", stamp
+    from (select * from offshoot.index_work where failure is null order by stamp) waiting
+    where pg_try_advisory_lock(${LOCK_KEY}, hashint8(heap_id))
+    limit 1`)
+  if (row === undefined) return undefined
+  return { heapId: row.heapId, column: { id: Number(row.columnId) }, stamp: row.stamp }
+}
+
+/** The column as the branch of the heap has it now, if it does. */
+async function findColumn(
+  connection: Queryable,
+  { heapId, column: { id: columnId } }: HeapColumn,
+): Promise<StoredColumn | undefined> {
+  const [row] = await connection.query<{ schema: StoredSchema; tableId: string }>(sql`
+    select s.document as schema, h.table_id as "tableId"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    where h.id = ${heapId} and ${columnId} = any(h.column_ids)`)
+  const table = row?.schema.tables.find(({ id }) => id === Number(row.tableId))
+  return physicalShapes(table?.columns ?? []).find(({ id }) => id === columnId)?.column
+}
+
+async function finishWork(connection: Queryable, work: Work): Promise<void> {
+  const { heapId, column, stamp } = work
+  let failure: string | null = null
+  try {
+    await bringInLine(connection, work)
+  } catch (error) {
+    const code = codeOf(error) ?? ''
+    failure = LASTING.get(code) ?? null
+    // A heap that is gone takes its work along.
+    if (failure === null && code !== UNDEFINED_TABLE) throw error
+    if (failure !== null) await dropAll(connection, work)
+  }
+  if (failure === null) {
+    await connection.query(sql`
+      delete from offshoot.index_work
+      where heap_id = ${heapId} and column_id = ${column.id} and stamp = ${stamp}`)
+  } else {
+    await connection.query(sql`
+      update offshoot.index_work
+      set failure = ${failure}
+      where heap_id = ${heapId} and column_id = ${column.id} and stamp = ${stamp}`)
+  }
+}
+
+/** Makes the indexes that are missing, or drops those that nobody wants any more. */
+async function bringInLine(connection: Queryable, work: Work): Promise<void> {
+  const column = await findColumn(connection, work)
+  if (column === undefined || !wantsIndex(column)) return dropAll(connection, work)
+  for (const { name, definition } of indexedTables(work)) {
+    if (await isValid(connection, name)) continue
+    // One that was interrupted is of no use, and `create index` would find its name taken.
+    await dropIndex(connection, name)
+    await connection.query(sql`create index concurrently ${definition}`)
+  }
+}
+
+async function dropAll(connection: Queryable, work: Work): Promise<void> {
+  for (const { name } of indexedTables(work)) await dropIndex(connection, name)
+}
+
+async function dropIndex(connection: Queryable, name: string): Promise<void> {
+  await connection.query(sql`drop index concurrently if exists offshoot_rows.${ident(name)}`)
+}
+
+async function isValid(connection: Queryable, name: string): Promise<boolean> {
+  const rows = await connection.query(sql`
+    select from pg_index
+    where indexrelid = to_regclass(${`offshoot_rows.${name}`}) and indisvalid`)
+  return rows.length > 0
+}

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { QueryRequest } from '../../packages/server/src/domain/query/page.js'
+import { ident, raw, sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { type Explained, explainQuery } from '../support/explain.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
+
+/*
+ * What a page costs must not depend on how many rows there are. So PostgreSQL is asked what it did:
+ * no table is gone through, and the rows looked at are about those of the page.
+ */
+
+const ROWS = 20_000
+const PAGE = 20
+/**
+ * A page has one row more; every arm may give it, twice, with and without values; and each row is looked
+ * up where a nearer arm could hide it. Then there are the 100 rows that were changed.
+ */
+const READ_MAX = 25 * PAGE
+
+const DATABASE = 'plans'
+let service: TestService
+let branches: TestBranches
+
+const rowId = (number: number) => `r${String(number).padStart(6, '0')}`
+
+/** Fills the only heap of a table, beside the API, which would take longer. */
+async function fill(table: string, columns: readonly string[]): Promise<void> {
+  const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
+    select h.id, h.column_ids as "columnIds"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id,
+      jsonb_to_recordset(s.document -> 'tables') as t (id bigint, name text)
+    where t.id = h.table_id and t.name = ${table}`)
+  if (heap === undefined) throw new Error('a table has a heap')
+  const name = ident(`heap_${heap.id}`)
+  const names = raw(heap.columnIds.map((id) => `c${id}`).join(', '))
+  await service.database.query(sql`
+    insert into offshoot_rows.${name} (id, epoch, ${names})
+    select 'r' || lpad(n::text, 6, '0'), 1, ${raw(columns.join(', '))}
+    from generate_series(1, ${ROWS}) n`)
+  await service.database.query(sql`analyze offshoot_rows.${name}`)
+}
+
+beforeAll(async () => {
+  service = await createTestService()
+  branches = await TestBranches.create(service, DATABASE, {
+    teams: [{ name: 'name', type: 'string' }],
+    people: [
+      { name: 'email', type: 'email', unique: true },
+      { name: 'age', type: 'int' },
+      { name: 'seen', type: 'datetime' },
+      { name: 'city', type: 'string' },
+      { name: 'team', type: 'link', link: { table: 'teams' } },
+      { name: 'score', type: 'float', notNull: true, defaultValue: '0' },
+    ],
+  })
+  for (const column of ['age', 'seen', 'city', 'score']) {
+    expectOk(await branches.call('main', 'PUT', `/tables/people/columns/${column}/index`))
+  }
+  await fill('teams', ["'Team ' || n"])
+  // Every tenth has no value of some columns.
+  const some = (value: string) => `case when n % 10 > 0 then ${value} end`
+  await fill('people', [
+    some("'p' || n || '@example.com'"),
+    some('n * 7919 % 5000'),
+    some('to_timestamp(1700000000 + n * 7919 % 20000)'),
+    some("'City ' || n % 4000"),
+    "'r' || lpad((n % 4000 + 1)::text, 6, '0')",
+    'n * 31 % 20000',
+  ])
+  await branches.fork('fork')
+  await branches.fork('changed')
+  for (const [branch, offset] of [
+    ['main', 0],
+    ['changed', 50],
+  ] as const) {
+    const operations = Array.from({ length: 100 }, (_, position) => ({
+      update: {
+        table: 'people',
+        id: rowId((position + offset) * 125 + 1),
+        fields: { age: position, city: 'Elsewhere', seen: '2030-01-01T00:00:00Z', score: position },
+      },
+    }))
+    expectOk(await branches.call(branch, 'POST', '/transaction', { operations }))
+  }
+})
+afterAll(() => service.close())
+
+async function cursorOf(branch: string, query: QueryRequest): Promise<string> {
+  const { body } = expectOk(await branches.call(branch, 'POST', '/tables/people/query', query))
+  return body.meta.page.cursor
+}
+
+function expectFew(explained: Explained): void {
+  const { sequential, rowsRead, plan } = explained
+  expect(
+    sequential.filter((name) => name === 'heap_1' || name === 'heap_2'),
+    plan,
+  ).toEqual([])
+  expect(rowsRead, plan).toBeLessThanOrEqual(READ_MAX)
+}
+
+const QUERIES: readonly (readonly [string, QueryRequest])[] = [
+  ['a value', { filter: { age: 4242 } }],
+  ['one of several values', { filter: { city: { $any: ['City 1', 'City 7', 'City 9'] } } }],
+  ['a value, in its order', { filter: { city: 'City 17' }, sort: { city: 'asc' } }],
+  ['a range, ascending', { filter: { age: { $ge: 2500 } }, sort: { age: 'asc' } }],
+  ['a range, descending', { filter: { age: { $lt: 2500 } }, sort: { age: 'desc' } }],
+  ['times, newest first', { sort: { seen: 'desc' } }],
+  ['texts from somewhere on', { filter: { city: { $gt: 'City 3' } }, sort: { city: 'asc' } }],
+  ['a column that always has a value, descending', { sort: { score: 'desc' } }],
+  ['everything, by id', {}],
+  ['everything, by id, backward', { sort: { id: 'desc' } }],
+  ['a unique value', { filter: { email: 'p777@example.com' } }],
+  ['unique values, ascending', { sort: { email: 'asc' } }],
+  ['unique values, descending', { sort: { email: 'desc' } }],
+  ['what links to a record', { filter: { team: 'r000077' } }],
+  ['with the records that it links to', { sort: { age: 'asc' }, columns: ['*', 'team.*'] }],
+]
+
+describe.each(['main', 'fork', 'changed'])('on branch [%s] a page of', (branch) => {
+  const target = { database: DATABASE, branch, table: 'people' }
+
+  it.each(QUERIES)('%s looks at few rows', async (_name, query) => {
+    expectFew(await explainQuery(service, target, query))
+  })
+
+  it.each([
+    ['age', 'asc'],
+    ['age', 'desc'],
+    ['email', 'asc'],
+    ['email', 'desc'],
+    ['score', 'desc'],
+    ['id', 'asc'],
+  ])('%s in %s order is as cheap in the middle, and going back', async (column, direction) => {
+    const query = { sort: { [column]: direction }, page: { offset: 9000, size: PAGE } }
+    const cursor = await cursorOf(branch, query)
+    expectFew(await explainQuery(service, target, { page: { after: cursor } }))
+    expectFew(await explainQuery(service, target, { page: { before: cursor } }))
+    expectFew(await explainQuery(service, target, { page: { end: cursor } }))
+  })
+
+  it('those without a value is as cheap', async () => {
+    // Nine of ten have one.
+    const query = { sort: { age: 'desc' }, page: { offset: 18_500, size: PAGE } }
+    const cursor = await cursorOf(branch, query)
+    expectFew(await explainQuery(service, target, { page: { after: cursor } }))
+    expectFew(await explainQuery(service, target, { page: { before: cursor } }))
+  })
+
+  it('records with those that link to them finds these by their index', async () => {
+    const query = { columns: ['name', { name: '<-people.team', limit: 3 }] }
+    const explained = await explainQuery(service, { ...target, table: 'teams' }, query)
+    expect(explained.sequential, explained.plan).not.toContain('heap_2')
+    expect(explained.rowsRead, explained.plan).toBeLessThanOrEqual(4 * READ_MAX)
+  })
+})

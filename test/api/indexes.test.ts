@@ -1,0 +1,520 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import type { Column } from '@offshoot/contract/schema'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { indexes } from '../../packages/server/src/postgres/migrations/004-indexes.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { Random } from '../support/seeded-random.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { DIALECT, expectOk } from '../support/tables.js'
+
+let service: TestService
+let second: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+  second = await createTestService({ url: service.url })
+})
+afterAll(async () => {
+  await second.close()
+  await service.close()
+})
+
+const COLUMNS: readonly Column[] = [
+  { name: 'name', type: 'string' },
+  { name: 'age', type: 'int' },
+  { name: 'email', type: 'email', unique: true },
+  { name: 'friend', type: 'link', link: { table: 'people' } },
+  { name: 'address', type: 'object', columns: [{ name: 'city', type: 'string' }] },
+  { name: 'notes', type: 'text' },
+]
+
+const open = () => TestBranches.create(service, `indexes${++number}`, { people: COLUMNS })
+const at = (column: string, table = 'people') => `/tables/${table}/columns/${column}/index`
+const put = async (branches: TestBranches, column: string, branch = 'main') =>
+  expectOk(await branches.call(branch, 'PUT', at(column))).body
+const remove = async (branches: TestBranches, column: string, branch = 'main') =>
+  expectOk(await branches.call(branch, 'DELETE', at(column)))
+const list = async (branches: TestBranches, branch = 'main', table = 'people') =>
+  expectOk(await branches.call(branch, 'GET', `/tables/${table}/indexes`)).body.indexes
+
+/** Columns with the valid indexes that a branch has on its own heap and past of a table. */
+async function physical(branches: TestBranches, branch = 'main'): Promise<string[]> {
+  const rows = await service.database.query<{ name: string }>(sql`
+    select split_part(c.relname, '_', 1) || ' ' || (
+        select col ->> 'name'
+        from jsonb_path_query(s.document, '$.**.columns[*]') col
+        where (col ->> 'id') = substring(c.relname from '_c([0-9]+)_index$')
+        limit 1
+      ) as name
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.databases d on d.id = b.database_id
+    join offshoot.schemas s on s.id = b.schema_id
+    join pg_class c on c.relname ~ ('^(heap|past)_' || h.id || '_c[0-9]+_index$')
+    join pg_index i on i.indexrelid = c.oid
+    where d.name = ${branches.database} and b.name = ${branch} and i.indisvalid
+    order by 1`)
+  return rows.map(({ name }) => name)
+}
+
+/** So many rows that an index is not made at once, beside the API, which would take longer. */
+async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<string> {
+  const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
+    select h.id, h.column_ids as "columnIds"
+    from offshoot.heaps h
+    join offshoot.databases d on d.id = h.database_id
+    where d.name = ${branches.database}`)
+  if (heap === undefined) throw new Error('a table has a heap')
+  const client = new pg.Client({ connectionString: service.url })
+  await client.connect()
+  const [first, second] = heap.columnIds
+  await client.query(`
+    insert into offshoot_rows.heap_${heap.id} (id, epoch, c${first}, c${second})
+    select 'r' || n, 1, ${name}, n % 100 from generate_series(1, 15000) n`)
+  await client.end()
+  return heap.id
+}
+
+const LINK = { column: 'friend', origin: 'link', state: 'ready' }
+const UNIQUE = { column: 'email', origin: 'unique', state: 'ready' }
+
+describe('an index', () => {
+  it('is there for links and unique columns, and for others when asked for', async () => {
+    const branches = await open()
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+    const asked = { column: 'age', origin: 'asked', state: 'ready' }
+    expect(await put(branches, 'age')).toEqual(asked)
+    expect(await put(branches, 'age')).toEqual(asked)
+    expect(await put(branches, 'address.city')).toMatchObject({ column: 'address.city' })
+    expect(expectOk(await branches.call('main', 'GET', at('age'))).body).toEqual(asked)
+    expect(await list(branches)).toEqual([
+      asked,
+      UNIQUE,
+      LINK,
+      { column: 'address.city', origin: 'asked', state: 'ready' },
+    ])
+    expect(await physical(branches)).toEqual([
+      'heap age',
+      'heap city',
+      'heap friend',
+      'past age',
+      'past city',
+      'past friend',
+    ])
+  })
+
+  it('can be taken away, that of a link too, and asked for again', async () => {
+    const branches = await open()
+    await put(branches, 'age')
+    for (const column of ['age', 'friend']) {
+      expect((await remove(branches, column)).status).toBe(204)
+      expect(await branches.call('main', 'DELETE', at(column))).toMatchObject({
+        status: 404,
+        body: {
+          code: 'index_not_found',
+          message: `table [people]: column [${column}]: has no index`,
+        },
+      })
+    }
+    await service.indexes.run()
+    expect(await physical(branches)).toEqual([])
+    expect(await put(branches, 'friend')).toEqual({ ...LINK, origin: 'asked' })
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
+  })
+
+  it('of a unique column stays, whatever is asked', async () => {
+    const branches = await open()
+    expect(await put(branches, 'email')).toEqual(UNIQUE)
+    expect(await branches.call('main', 'DELETE', at('email'))).toMatchObject({
+      status: 400,
+      body: { message: 'table [people]: column [email]: is unique and keeps its index' },
+    })
+  })
+
+  it.each([
+    ['notes', 400, 'table [people]: column [notes]: a column of type [text] cannot be indexed'],
+    [
+      'address',
+      400,
+      'table [people]: column [address]: a column of type [object] cannot be indexed',
+    ],
+    ['nothing', 404, 'table [people]: column [nothing]: column not found'],
+  ])('of column [%s] is refused', async (column, status, message) => {
+    const branches = await open()
+    expect(await branches.call('main', 'PUT', at(column))).toMatchObject({
+      status,
+      body: { message },
+    })
+    expect(await branches.call('main', 'GET', at('x', 'nowhere'))).toMatchObject({
+      status: 404,
+      body: { message: 'table [nowhere] not found' },
+    })
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+  })
+
+  it('can be asked for on as many columns as the limit says', async () => {
+    const few = await createTestService({ url: service.url, limits: { indexesPerTableMax: 1 } })
+    const branches = (await open()).through(few)
+    await put(branches, 'age')
+    await put(branches, 'age')
+    expect(await branches.call('main', 'PUT', at('name'))).toMatchObject({
+      status: 422,
+      body: {
+        code: 'limit_reached',
+        message: 'table [people]: an index cannot be asked for on more than 1 columns',
+      },
+    })
+    await remove(branches, 'age')
+    await put(branches, 'name')
+    await few.close()
+    expect(LIMITS.indexesPerTableMax).toBe(32)
+  })
+
+  it('is no schema edit of a protected branch', async () => {
+    const branches = await open()
+    expectOk(await branches.call('main', 'PATCH', '', { protected: true }))
+    for (const [method, column] of [
+      ['PUT', 'age'],
+      ['DELETE', 'friend'],
+    ] as const) {
+      expect(await branches.call('main', method, at(column))).toMatchObject({
+        status: 409,
+        body: { code: 'protected_branch' },
+      })
+    }
+  })
+
+  it('holds no text of more than 2400 bytes', async () => {
+    const branches = await open()
+    await put(branches, 'name')
+    const long = (length: number) => '🌳'.repeat(length / 4)
+    await branches.put('main', 'people', 'a'.repeat(255), { name: long(2400) })
+    expect(
+      await branches.call('main', 'PUT', '/tables/people/data/b', { name: long(2404) }),
+    ).toMatchObject({
+      status: 400,
+      body: {
+        message:
+          'invalid record: column [name]: is longer than 2400 bytes, which is what an indexed column can hold',
+      },
+    })
+    await remove(branches, 'name')
+    await service.indexes.run()
+    await branches.put('main', 'people', 'b', { name: randomText(4000) })
+    expect(await branches.call('main', 'PUT', at('name'))).toMatchObject({
+      status: 400,
+      body: {
+        code: 'invalid_schema',
+        message: 'column [name]: cannot be indexed: a value is longer than 2400 bytes',
+      },
+    })
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+  })
+})
+
+/** Text that can hardly be compressed, of four bytes a character. */
+function randomText(bytes: number): string {
+  const random = new Random(1)
+  const characters = Array.from({ length: bytes / 4 }, () => 0x20000 + random.below(40_000))
+  return String.fromCodePoint(...characters)
+}
+
+describe('an index of many rows', () => {
+  it('is made in the background while records are written', async () => {
+    const branches = await open()
+    await fill(branches)
+    const writing = Array.from({ length: 50 }, (_, index) =>
+      branches.put('main', 'people', `new${index}`, { age: 1000 + index }),
+    )
+    expect(await put(branches, 'age')).toMatchObject({ state: 'building' })
+    await Promise.all(writing)
+    await service.indexes.run()
+    expect(await branches.call('main', 'GET', at('age'))).toMatchObject({
+      body: { state: 'ready' },
+    })
+    expect(await physical(branches)).toContain('heap age')
+    const found = await branches.call('main', 'POST', '/tables/people/query', {
+      filter: { age: { $ge: 1000 } },
+      sort: { age: 'desc' },
+      page: { size: 1 },
+    })
+    expect(found.body.records).toMatchObject([{ id: 'new49' }])
+  })
+
+  it('that was interrupted is made again by whoever comes next', async () => {
+    const branches = await open()
+    const heapId = await fill(branches)
+    // What a process leaves behind that was killed in the middle.
+    const [row] = await service.database.query<{ columnIds: string[] }>(sql`
+      select column_ids as "columnIds" from offshoot.heaps where id = ${heapId}`)
+    const columnId = row?.columnIds[1] ?? ''
+    const [index, table] = [ident(`heap_${heapId}_c${columnId}_index`), ident(`heap_${heapId}`)]
+    const column = ident(`c${columnId}`)
+    await service.database
+      .query(sql`
+        create unique index concurrently ${index} on offshoot_rows.${table} (${column})`)
+      .catch(() => undefined)
+    await put(branches, 'age')
+    await service.indexes.run()
+    await runBackground(second)
+    await second.indexes.run()
+    expect(await physical(branches)).toEqual(['heap age', 'heap friend', 'past age', 'past friend'])
+    const [made] = await service.database.query<{ definition: string }>(sql`
+      select pg_get_indexdef(${`offshoot_rows.heap_${heapId}_c${columnId}_index`}::regclass) as definition`)
+    expect(made?.definition).toContain(`(c${columnId}, id)`)
+  })
+
+  it('is made once, however many processes want to', async () => {
+    const branches = await open()
+    await fill(branches)
+    await Promise.all(
+      ['name', 'age', 'address.city'].map((column, index) =>
+        put(index === 1 ? branches.through(second) : branches, column),
+      ),
+    )
+    await Promise.all([service, second].map(({ indexes }) => indexes.run()))
+    await service.indexes.run()
+    expect((await list(branches)).map(({ state }: { state: string }) => state)).toEqual([
+      'ready',
+      'ready',
+      'ready',
+      'ready',
+      'ready',
+    ])
+    expect(await physical(branches)).toHaveLength(8)
+  })
+
+  it('that is taken back while it is made is gone in the end', async () => {
+    const branches = await open()
+    await fill(branches)
+    for (let round = 0; round < 3; round++) {
+      await put(branches, 'age')
+      await remove(branches, 'age')
+    }
+    await Promise.all([service, second].map(({ indexes }) => indexes.run()))
+    await service.indexes.run()
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+  })
+
+  it('fails when a value does not fit, says so, and can be tried again', async () => {
+    const branches = await open()
+    await fill(branches)
+    await branches.put('main', 'people', 'long', { name: randomText(4000) })
+    expect(await put(branches, 'name')).toMatchObject({ state: 'building' })
+    await service.indexes.run()
+    const failed = {
+      column: 'name',
+      origin: 'asked',
+      state: 'failed',
+      message: 'a value is longer than 2400 bytes',
+    }
+    expect((await list(branches))[0]).toEqual(failed)
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
+    await branches.put('main', 'people', 'long', { name: 'short' })
+    expect(await put(branches, 'name')).toMatchObject({ state: 'building' })
+    await service.indexes.run()
+    expect((await list(branches))[0]).toMatchObject({ state: 'ready' })
+  })
+})
+
+describe('with the schema an index', () => {
+  it('survives a rename, and goes with its column and its table', async () => {
+    const branches = await open()
+    await put(branches, 'age')
+    await put(branches, 'address.city')
+    await branches.edit(
+      'main',
+      { renameColumn: { table: 'people', oldName: 'age', newName: 'years' } },
+      { renameTable: { oldName: 'people', newName: 'persons' } },
+    )
+    expect(await list(branches, 'main', 'persons')).toMatchObject([
+      { column: 'years', origin: 'asked', state: 'ready' },
+      UNIQUE,
+      LINK,
+      { column: 'address.city' },
+    ])
+    await branches.edit(
+      'main',
+      { removeColumn: { table: 'persons', column: 'years' } },
+      { removeColumn: { table: 'persons', column: 'address' } },
+    )
+    await service.indexes.run()
+    expect(await list(branches, 'main', 'persons')).toEqual([UNIQUE, LINK])
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
+    await branches.edit('main', { removeTable: { table: 'persons' } })
+    const left = await service.database.query(sql`select from offshoot.index_work`)
+    expect(left).toEqual([])
+  })
+
+  it('is not seen by clients that would not know it: no field, no migration', async () => {
+    const branches = await open()
+    const schemaOf = async (headers = {}) => {
+      const { body } = expectOk(await branches.call('main', 'GET', '', undefined, { headers }))
+      return body
+    }
+    const before = await schemaOf(DIALECT)
+    await put(branches, 'age')
+    const after = await schemaOf(DIALECT)
+    expect(after).toEqual(before)
+    expect(await schemaOf()).toEqual(after)
+    // A schema that is dumped and uploaded again is the same one, and loses nothing.
+    const { body } = await branches.call('main', 'POST', '/schema/compare', {
+      schema: after.schema,
+    })
+    expect(body.edits.operations).toEqual([])
+    await branches.edit('main')
+    expect(await list(branches)).toMatchObject([{ column: 'age', state: 'ready' }, UNIQUE, LINK])
+  })
+
+  it('comes with a link column that is added to a table with rows', async () => {
+    const branches = await open()
+    await fill(branches)
+    await branches.edit('main', {
+      addColumn: {
+        table: 'people',
+        column: { name: 'boss', type: 'link', link: { table: 'people' } },
+      },
+    })
+    await runBackground(service)
+    await service.indexes.run()
+    expect(await physical(branches)).toEqual([
+      'heap boss',
+      'heap friend',
+      'past boss',
+      'past friend',
+    ])
+  })
+
+  it('comes with the links of tables that are older than indexes', async () => {
+    const branches = await open()
+    const [heap] = await service.database.query<{ name: string }>(sql`
+      select c.relname as name
+      from pg_class c
+      join offshoot.heaps h on c.relname ~ ('^heap_' || h.id || '_c[0-9]+_index$')
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${branches.database}`)
+    await service.database.query(sql`drop index offshoot_rows.${ident(heap?.name ?? '')}`)
+    await service.database.query(sql`drop table offshoot.index_work`)
+    await service.database.pool.query(indexes)
+    expect(await list(branches)).toMatchObject([UNIQUE, { ...LINK, state: 'building' }])
+    await service.indexes.run()
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+    expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
+  })
+})
+
+describe('on branches an index', () => {
+  it('comes with a fork, and with the heap that the fork gets', async () => {
+    const branches = await open()
+    await put(branches, 'age')
+    await branches.put('main', 'people', 'a', { age: 1 })
+    await branches.fork('dev')
+    expect(await physical(branches, 'dev')).toEqual([])
+    const asked = { column: 'age', origin: 'asked', state: 'ready' }
+    expect(await list(branches, 'dev')).toEqual([asked, UNIQUE, LINK])
+    await branches.put('dev', 'people', 'a', { age: 2 })
+    expect(await physical(branches, 'dev')).toEqual([
+      'heap age',
+      'heap friend',
+      'past age',
+      'past friend',
+    ])
+  })
+
+  it('is asked for and taken away on either side alone', async () => {
+    const branches = await open()
+    await branches.put('main', 'people', 'a', { age: 1 })
+    await branches.fork('dev')
+    expect(await put(branches, 'age', 'dev')).toEqual({
+      column: 'age',
+      origin: 'asked',
+      state: 'ready',
+      message: expect.stringContaining('until the branch that they come from has it too'),
+    })
+    expect(await list(branches)).toEqual([UNIQUE, LINK])
+    await remove(branches, 'friend')
+    await service.indexes.run()
+    expect(await list(branches, 'dev')).toMatchObject([
+      { column: 'age' },
+      UNIQUE,
+      { column: 'friend', message: expect.any(String) },
+    ])
+  })
+
+  it('is carried by a merge and a pull, without a migration if there is nothing else', async () => {
+    const branches = await open()
+    await branches.put('main', 'people', 'a', { age: 1 })
+    await branches.fork('dev')
+    await put(branches, 'age', 'dev')
+    await put(branches, 'address.city', 'dev')
+    await remove(branches, 'friend', 'dev')
+    const head = async () => (await branches.call('main', 'GET', '')).body.lastMigrationID
+    const before = await head()
+    expect((await branches.merge('dev')).schema.operations).toEqual([])
+    await service.indexes.run()
+    expect(await head()).toBe(before)
+    expect(await physical(branches)).toEqual(['heap age', 'heap city', 'past age', 'past city'])
+    await remove(branches, 'age')
+    await branches.pull('dev')
+    expect((await list(branches, 'dev')).map(({ column }: { column: string }) => column)).toEqual([
+      'email',
+      'address.city',
+    ])
+  })
+
+  it('comes along with a new column, and does not stand in the way of a removal', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.edit('dev', {
+      addColumn: { table: 'people', column: { name: 'height', type: 'int' } },
+    })
+    await put(branches, 'height', 'dev')
+    await branches.merge('dev')
+    expect(await physical(branches)).toContain('heap height')
+    // A table that has only got an index since is not one that was changed.
+    await branches.edit(
+      'dev',
+      { removeColumn: { table: 'people', column: 'friend' } },
+      { removeTable: { table: 'people' } },
+    )
+    await put(branches, 'age')
+    await branches.merge('dev')
+    expect(await branches.schema('main')).toEqual({})
+  })
+
+  it('is what the source has after a reset', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await put(branches, 'age', 'dev')
+    await put(branches, 'name')
+    await branches.put('dev', 'people', 'a', { age: 1 })
+    await branches.reset('dev')
+    expect((await list(branches, 'dev')).map(({ column }: { column: string }) => column)).toEqual([
+      'name',
+      'email',
+      'friend',
+    ])
+    await branches.put('dev', 'people', 'a', { age: 1 })
+    expect(await physical(branches, 'dev')).toContain('heap name')
+  })
+
+  it('goes with the branch', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await put(branches, 'age', 'dev')
+    await branches.put('dev', 'people', 'a', { age: 1 })
+    await branches.delete('dev')
+    for (let round = 0; round < 3; round++) await runBackground(service)
+    const left = await service.database.query(sql`
+      select from pg_class c
+      join offshoot.heaps h on c.relname like 'heap_' || h.id || '_c%'
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${branches.database} and c.relname like '%_index'`)
+    expect(left).toHaveLength(1)
+  })
+})

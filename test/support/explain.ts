@@ -1,0 +1,92 @@
+import { LIMITS } from '@offshoot/contract/limits'
+import pg from 'pg'
+import { type QueryRequest, readPage } from '../../packages/server/src/domain/query/page.js'
+import { planQuery } from '../../packages/server/src/domain/query/query-records.js'
+import { querySql } from '../../packages/server/src/domain/query/query-sql.js'
+import type { TestService } from './service.js'
+
+/** What PostgreSQL did for a query. */
+export interface Explained {
+  /** Tables that it went through from one end to the other. */
+  readonly sequential: readonly string[]
+  /** Rows that it looked at in all tables together, those that it left out included. */
+  readonly rowsRead: number
+  readonly plan: string
+}
+
+interface Node {
+  readonly [key: string]: unknown
+  readonly 'Node Type': string
+  readonly 'Relation Name'?: string
+  readonly 'Actual Rows': number
+  readonly 'Actual Loops': number
+  readonly 'Rows Removed by Filter'?: number
+  readonly 'Rows Removed by Index Recheck'?: number
+  readonly Plans?: readonly Node[]
+}
+
+/** Runs the statement of a query as the service would, once prepared for any values. */
+export async function explainQuery(
+  service: TestService,
+  target: { database: string; branch: string; table: string },
+  request: QueryRequest,
+): Promise<Explained> {
+  const call = await service.sessions.run(
+    {
+      authorization: `Bearer ${service.key}`,
+      address: { workspaceId: service.workspaceId, region: 'local' },
+      databaseName: target.database,
+      branchName: target.branch,
+      isDialect: false,
+      need: 'read',
+      origin: 'http://localhost',
+    },
+    async (session) => {
+      const context = { ...service, session, tableName: target.table, limits: LIMITS }
+      return querySql(planQuery(context, readPage(request, LIMITS)))
+    },
+  )
+  const values = call.statement.slots.map((slot) =>
+    typeof slot === 'string' ? slot : (call.values[slot] ?? null),
+  )
+  const client = new pg.Client({ connectionString: service.url })
+  await client.connect()
+  try {
+    await client.query('set plan_cache_mode = force_generic_plan')
+    await client.query(`prepare page as ${call.statement.text}`)
+    const given = values.map((value) => (value === null ? 'null' : pg.escapeLiteral(value)))
+    const { rows } = await client.query(
+      `explain (analyze, format json) execute page${given.length > 0 ? `(${given.join(', ')})` : ''}`,
+    )
+    const [{ Plan: root }] = rows[0]['QUERY PLAN'] as [{ Plan: Node }]
+    const nodes = listNodes(root).filter((node) => node['Relation Name'] !== undefined)
+    return {
+      sequential: nodes
+        .filter((node) => node['Node Type'] === 'Seq Scan')
+        .map((node) => node['Relation Name'] ?? ''),
+      rowsRead: nodes.reduce((sum, node) => sum + rowsOf(node), 0),
+      plan: describe(root),
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+/** The plan as lines, for whoever looks at a failure. */
+function describe(node: Node, indent = ''): string {
+  const keys = ['Relation Name', 'Index Name', 'Index Cond', 'Filter', 'Sort Key', 'Actual Rows']
+  const parts = [...keys, 'Actual Loops', 'Rows Removed by Filter']
+    .filter((key) => node[key] !== undefined)
+    .map((key) => `${key}: ${node[key]}`)
+  const inner = (node.Plans ?? []).map((child) => describe(child, `${indent}  `))
+  return [`${indent}${node['Node Type']} ${parts.join('; ')}`, ...inner].join('\n')
+}
+
+function listNodes(node: Node): Node[] {
+  return [node, ...(node.Plans ?? []).flatMap(listNodes)]
+}
+
+function rowsOf(node: Node): number {
+  const left = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0)
+  return Math.ceil((node['Actual Rows'] + left) * node['Actual Loops'])
+}
