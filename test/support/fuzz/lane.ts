@@ -38,6 +38,7 @@ function weightOf({ name, path, requestBody }: Operation): number {
  */
 export class Lane implements Caller {
   readonly #random: Random
+  readonly #operations: readonly (readonly [weight: number, operation: Operation])[]
   #tenant: Tenant | undefined
   #stock = new Stock({})
   #keys: readonly string[] = []
@@ -55,6 +56,10 @@ export class Lane implements Caller {
     },
   ) {
     this.#random = new Random(options.seed)
+    this.#operations = options.document.operations.map((operation) => [
+      weightOf(operation),
+      operation,
+    ])
   }
 
   get scope(): Omit<Scope, 'tables' | 'table'> {
@@ -91,10 +96,7 @@ export class Lane implements Caller {
 
   async next(): Promise<FuzzRequest> {
     if (this.#count++ % UPKEEP_EVERY === 0) await this.#keepUp()
-    const operations = this.options.document.operations.map(
-      (operation) => [weightOf(operation), operation] as const,
-    )
-    return makeRequest(this.#random.weighted(operations), this)
+    return makeRequest(this.#random.weighted(this.#operations), this)
   }
 
   /** Keeps the names and ids that the answer speaks of. */
