@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { type Description, exampleRequest, findOperation, watchRoutes } from '../support/routes.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { everythingStored } from '../support/stored.js'
 
 /** Everything that can be had without a key. A route that is not here must ask for one. */
 const PUBLIC = [
@@ -94,7 +95,7 @@ async function expectOfEach(
   isRight: (answer: Answer, route: Walked) => boolean,
 ): Promise<void> {
   expect(chosen.length).toBeGreaterThan(0)
-  const before = await everythingStored()
+  const before = await everythingStored(service)
   const wrong: string[] = []
   for (const route of chosen) {
     const answer = await call(route)
@@ -103,21 +104,7 @@ async function expectOfEach(
     }
   }
   expect(wrong).toEqual([])
-  expect(await everythingStored()).toEqual(before)
-}
-
-async function everythingStored(): Promise<Record<string, string[]>> {
-  const tables = await service.database.query<{ schema: string; name: string }>(sql`
-    select schemaname as schema, tablename as name
-    from pg_tables
-    where schemaname in ('offshoot', 'offshoot_rows') and tablename not like 'gate_%'`)
-  const stored: Record<string, string[]> = {}
-  for (const { schema, name } of tables) {
-    const rows = await service.database.query<{ text: string }>(sql`
-      select t::text as text from ${ident(schema)}.${ident(name)} t order by 1`)
-    stored[`${schema}.${name}`] = rows.map((row) => row.text)
-  }
-  return stored
+  expect(await everythingStored(service)).toEqual(before)
 }
 
 const isHead = (route: Walked) => route.method === 'HEAD'

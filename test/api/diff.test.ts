@@ -474,6 +474,7 @@ describe('a difference is refused', () => {
     ['for a negative size', 'dev', '?size=-1', 400, 'invalid_request'],
     ['for a page that is too large', 'dev', '?size=1001', 400, 'invalid_request'],
     ['against nothing', 'dev', '?against=', 400, 'invalid_request'],
+    ['against what cannot be a name', 'dev', '?against=a%00b', 400, 'invalid_request'],
   ])('%s', async (_name, branch, query, status, code) => {
     const answer = await branches.call(branch, 'GET', `/diff${query}`)
     expect([answer.status, answer.body.code]).toEqual([status, code])

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { BranchNameSchema, TableNameSchema } from './names.js'
+import { BranchNameSchema, NAME_PATTERN, TableNameSchema } from './names.js'
 import type { SchemaOperation } from './schema-edits.js'
 
 const closed = { additionalProperties: false } as const
@@ -17,6 +17,7 @@ export const DifferenceQuerySchema = Type.Object({
         '(the source as it is now), or the name of a related branch.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
+      pattern: NAME_PATTERN,
       examples: ['fork'],
     }),
   ),

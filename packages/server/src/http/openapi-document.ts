@@ -27,7 +27,10 @@ export function finishDocument<
 >(document: Document): Document {
   const shared = (document.components?.schemas ?? {}) as Shared
   for (const operations of Object.values(document.paths ?? {})) {
-    for (const operation of Object.values<Operation>(operations)) finishOperation(operation, shared)
+    for (const [method, operation] of Object.entries<Operation>(operations)) {
+      finishOperation(operation, shared)
+      if (method !== 'get') addRefusals(operation)
+    }
   }
   return document
 }
@@ -40,7 +43,6 @@ function finishOperation(operation: Operation, shared: Shared): void {
       if (takeOptional(media)) requestBody.required = false
       media.example ??= shared[media.schema?.$ref?.split('/').at(-1) ?? '']?.examples?.[0]
     }
-    for (const status of [413, 415]) responses[status] ??= refusalLike(responses[400], status)
   }
   for (const [status, response] of Object.entries(responses)) {
     if (response.description === 'Default Response') {
@@ -70,6 +72,11 @@ function takeOptional(media: Media): boolean {
   media.schema = schema
   if (examples !== undefined) media.example ??= examples[0]
   return true
+}
+
+/** A body, wanted or not, can be refused for what it is, and a change for what others are changing. */
+function addRefusals({ responses }: Operation): void {
+  for (const status of [409, 413, 415]) responses[status] ??= refusalLike(responses[400], status)
 }
 
 function refusalLike(

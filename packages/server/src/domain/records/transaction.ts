@@ -128,7 +128,11 @@ async function runGroups(
   )
 }
 
-/** Reads alone cannot be refused, so all of it is one round trip; several must see one moment. */
+/**
+ * Reads alone cannot be refused, so all of it is one round trip. Several records must be of one moment,
+ * and of one that the transactions that write have too: a snapshot of its own could show the second of
+ * two without the first. One record by itself has no such order to get wrong.
+ */
 async function runGets(
   { database, session }: TransactionContext,
   request: { planned: readonly PlannedOperation[] },
@@ -140,8 +144,7 @@ async function runGets(
   }))
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
-  // Without any, the guard alone is asked.
-  const runAll = calls.length <= 1 ? runReads : runWrites
+  const runAll = planned.length <= 1 ? runReads : runWrites
   const rows = await runAll(database, session.guard, calls)
   let position = 0
   for (const { group, calls: own, settle } of runs) {

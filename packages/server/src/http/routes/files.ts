@@ -99,7 +99,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
             tags,
             summary: `Download ${name}`,
             params,
-            response: { 200: Bytes, 204: Empty, 206: Bytes, ...refusals(404, 416) },
+            response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
           },
         },
         async (request, reply) => read(request as unknown as FileRequest, reply),
@@ -157,7 +157,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           security: [],
           params,
           querystring,
-          response: { 200: Bytes, 204: Empty, 206: Bytes, ...refusals(404, 416) },
+          response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
         },
       },
       async (request, reply) => {

@@ -248,7 +248,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Compare the branch with a schema',
           params,
           body: CompareSchemaSchema,
-          response: { 200: ComparisonSchema, ...refusals(404) },
+          response: { 200: ComparisonSchema, ...refusals(404, 422) },
         },
       },
       async (request) => compareWithSchema(database, await edit(request, 'read'), request.body),
@@ -262,7 +262,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           summary: 'Compare the branch with another one',
           params: CompareBranchParamsSchema,
           body: Type.Union([CompareBranchSchema, Type.Null()]),
-          response: { 200: ComparisonSchema, ...refusals(404) },
+          response: { 200: ComparisonSchema, ...refusals(404, 422) },
         },
       },
       async (request) => {

@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { until } from '../support/process.js'
+import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
+import { type Anomaly, checkHistory } from '../support/serial/check-history.js'
+import { startWeakeningProxy, type WeakeningProxy } from '../support/serial/weakening-proxy.js'
+import { get, SERIAL_TABLES, update, Workload } from '../support/serial/workload.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { branchCall, createTables } from '../support/tables.js'
+
+const CLIENTS = 10
+/** A weakened service is asked again until it errs, up to so many times. */
+const ROUNDS_MAX = 10
+
+/** Two processes of the service on one PostgreSQL. */
+async function startTwo(url: string): Promise<[TestService, TestService]> {
+  const first = await createTestService({ url })
+  return [first, await createTestService({ url })]
+}
+
+async function open(services: readonly [TestService, TestService], name: string, seed: number) {
+  const [first] = services
+  await createTables(first, name, SERIAL_TABLES)
+  const at = services.map((via) => (branch: string) => branchCall(first, name, { branch, via }))
+  const workload = new Workload({ random: new Random(seed), at })
+  await workload.prepare()
+  return workload
+}
+
+describe(`one-shot transactions from many clients through two processes, from seed ${SEED}`, () => {
+  let database: TestDatabase
+  let services: [TestService, TestService]
+
+  beforeAll(async () => {
+    database = await createTestDatabase()
+    services = await startTwo(database.url)
+  })
+  afterAll(async () => {
+    for (const service of services) await service.close()
+    await database.close()
+  })
+
+  it(
+    'have the outcome of running one after the other, and forks are a state in between',
+    async () => {
+      const workload = await open(services, 'serial', SEED)
+      await workload.run(CLIENTS, STEPS)
+      await workload.finish()
+      const { history } = workload
+      const committed = history.filter(({ outcome }) => outcome === 'committed')
+      console.info(`${committed.length} of ${history.length} committed, seed ${SEED}`)
+      expect(workload.violations).toEqual([])
+      expect(checkHistory(history)).toEqual([])
+      expect(committed.length).toBeGreaterThan(history.length / 2)
+    },
+    STEPS_TIMEOUT_MS,
+  )
+
+  it('that only read see no order which the others contradict', async () => {
+    const workload = await open(services, 'reading', SEED)
+    const release = await holdRows(database, 'right')
+    // It has seen the old b and is held up before it ends, so it comes before who changes b.
+    const late = workload.transact('late', [
+      get('left/b'),
+      update('left/a', 'l'),
+      update('right/c', 'l2'),
+    ])
+    await waiting(database)
+    await workload.transact('early', [update('left/b', 'e')])
+    // Whoever sees the new b must see what `late` does, or else `late` must look again.
+    await workload.transact('reader', [get('left/a'), get('left/b')])
+    await release()
+    expect((await late).status).toBe(200)
+    expect(checkHistory(workload.history)).toEqual([])
+  })
+})
+
+/** Locks all rows of a table as somebody else's transaction would. */
+async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() => Promise<void>> {
+  const client = await pool.connect()
+  const query = ({ text, values }: Sql) => client.query({ text, values })
+  const { rows } = await query(sql`
+    select 'heap_' || h.id as heap
+    from offshoot.heaps h
+    join offshoot.databases d on d.id = h.database_id
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id,
+      jsonb_path_query(s.document, '$.tables[*]') t
+    where d.name = 'reading' and t ->> 'name' = ${tableName}
+      and (t ->> 'id')::bigint = h.table_id`)
+  await query(sql`begin`)
+  await query(sql`select 1 from offshoot_rows.${ident(rows[0].heap)} for update`)
+  return async () => {
+    await query(sql`rollback`)
+    client.release()
+  }
+}
+
+/** Until one connection waits for another. */
+async function waiting({ pool }: TestDatabase): Promise<void> {
+  await until(async () => {
+    const { rows } = await pool.query(
+      `select from pg_stat_activity
+      where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0`,
+    )
+    return rows.length > 0
+  })
+}
+
+/** Isolation levels that PostgreSQL has beside the one that is right, and what they let through. */
+describe.each([
+  ['read committed', /^(G-single|G2)$/],
+  ['repeatable read', /^G2$/],
+] as const)('with %s instead, the same transactions', (level, expected) => {
+  let database: TestDatabase
+  let proxy: WeakeningProxy
+  let services: [TestService, TestService]
+
+  beforeAll(async () => {
+    database = await createTestDatabase()
+    const name = new URL(database.url).pathname.slice(1)
+    const { text } = sql`
+      alter database ${ident(name)} set default_transaction_isolation to ${ident(level)}`
+    await database.pool.query(text)
+    proxy = await startWeakeningProxy(database.url)
+    services = await startTwo(proxy.url)
+  })
+  afterAll(async () => {
+    for (const service of services) await service.close()
+    await proxy.close()
+    await database.close()
+  })
+
+  it(
+    'are seen to go wrong',
+    async () => {
+      let anomalies: Anomaly[] = []
+      for (let round = 0; round < ROUNDS_MAX && anomalies.length === 0; round++) {
+        const workload = await open(services, `weak-${round}`, SEED + round)
+        await workload.run(CLIENTS, 50)
+        anomalies = checkHistory(workload.history)
+      }
+      expect(proxy.rewrites).toBeGreaterThan(0)
+      expect(anomalies.map(({ kind }) => kind).filter((kind) => expected.test(kind))).not.toEqual(
+        [],
+      )
+      console.info(`${level}: ${anomalies[0]?.kind}: ${anomalies[0]?.explanation}`)
+    },
+    STEPS_TIMEOUT_MS,
+  )
+})
