@@ -40,7 +40,7 @@ function finishOperation(operation: Operation, shared: Shared): void {
       if (takeOptional(media)) requestBody.required = false
       media.example ??= shared[media.schema?.$ref?.split('/').at(-1) ?? '']?.examples?.[0]
     }
-    for (const status of [413, 415]) responses[status] ??= refusalLike(responses[400], status)
+    for (const status of [408, 413, 415]) responses[status] ??= refusalLike(responses[400], status)
   }
   for (const [status, response] of Object.entries(responses)) {
     if (response.description === 'Default Response') {

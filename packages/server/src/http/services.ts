@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
 import type { Sessions } from '../domain/records/session.js'
 import type { Database } from '../postgres/database.js'
+import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 
 /** What routes are built on. `main.ts` makes the real ones, tests make their own. */
@@ -15,4 +16,6 @@ export interface Services {
   readonly publicHost: string | undefined
   /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
   readonly publicUrl?: string | undefined
+  /** What one API key may ask of this process; undefined: as much as there is. */
+  readonly keyLimits?: KeyLimits
 }
