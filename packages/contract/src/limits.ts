@@ -48,7 +48,7 @@ export const LIMITS = {
   requestsAtOnceMax: 100,
   /** Requests that wait for their turn; more are refused. */
   requestsWaitingMax: 1000,
-  /** How long a request waits for its turn; a tenth of that when there has been a queue for so long. */
+  /** How long a request waits for its turn; a tenth of that in a queue that does not go away. */
   requestWaitMs: 5000,
   /** Streams of records at once, each of which may hold a connection to PostgreSQL. */
   importsAtOnceMax: 8,

@@ -67,7 +67,7 @@ export class Caller {
     return {
       limit: this.#limits.requestsPerSecond ?? 0,
       remaining: Math.floor((BURST_MS - usedMs + ROUNDING_MS) / this.#intervalMs),
-      resetSeconds: Math.ceil(usedMs / 1000),
+      resetSeconds: Math.ceil((usedMs - ROUNDING_MS) / 1000),
     }
   }
 }

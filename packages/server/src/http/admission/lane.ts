@@ -12,7 +12,11 @@ export interface LaneOptions {
 
 /** How often the queue is looked through for those who have waited long enough. */
 const SWEEP_MS = 50
-/** A queue that does not go away is no burst; waiting in it only makes all answers late. */
+/**
+ * A queue that has been there for twice the time one may wait is no burst. Waiting in it only makes
+ * all answers late, so it is kept short.
+ */
+const CROWDED_TIMES = 2
 const CROWDED_PART = 0.1
 
 /**
@@ -96,7 +100,8 @@ export class Lane {
   #refuseLate(): void {
     const { waitMs } = this.#options
     const now = performance.now()
-    const patienceMs = now - this.#crowdedSince > waitMs ? waitMs * CROWDED_PART : waitMs
+    const isCrowded = now - this.#crowdedSince > waitMs * CROWDED_TIMES
+    const patienceMs = isCrowded ? waitMs * CROWDED_PART : waitMs
     for (const queue of [this.#returning, this.#waiting]) {
       for (const [request, since] of queue) {
         if (now - since < patienceMs) break
