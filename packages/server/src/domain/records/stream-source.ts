@@ -16,6 +16,7 @@ export class StreamSource implements AsyncIterable<Buffer> {
   #chunks: AsyncIterator<Buffer> | undefined
   #isUsed = false
   #isReading = false
+  #failure: Error | undefined
   #waitMsMax: number | undefined
   #waitedMs = 0
   #paceBytes = 0
@@ -68,7 +69,18 @@ export class StreamSource implements AsyncIterable<Buffer> {
     this.#source.resume()
   }
 
+  /** What has failed once has failed for good: asked again, it would look like an end. */
   async #read(): Promise<Buffer | undefined> {
+    if (this.#failure !== undefined) throw this.#failure
+    try {
+      return await this.#readNext()
+    } catch (error) {
+      this.#failure = error as Error
+      throw error
+    }
+  }
+
+  async #readNext(): Promise<Buffer | undefined> {
     // A request must not be destroyed with its body half read: its answer has yet to be sent.
     this.#chunks ??= this.#source.iterator({ destroyOnReturn: false })
     const startedAt = performance.now()
