@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 
 /** A connection on which a test writes and reads what it likes. */
@@ -43,4 +44,13 @@ export function requestHead(
     ([name, value]) => `${name}: ${value}`,
   )
   return [`${method} ${url} HTTP/1.1`, ...lines, '', ''].join('\r\n')
+}
+
+/** Whether the other side, on this machine, still has the connection; a client that does not read cannot tell. */
+export async function isHeld({ socket }: Wire): Promise<boolean> {
+  const hex = (port = 0) => port.toString(16).toUpperCase().padStart(4, '0')
+  const table = await readFile('/proc/net/tcp', 'utf8')
+  const entry = new RegExp(`:${hex(socket.remotePort)} \\w+:${hex(socket.localPort)} (\\w+)`)
+  const [, state] = entry.exec(table) ?? []
+  return state === '01'
 }
