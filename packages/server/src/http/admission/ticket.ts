@@ -12,26 +12,30 @@ type Next = (error?: Error) => void
  */
 export class Ticket implements Waiting {
   readonly key: string
+  /** Where the work of the request is done. */
+  readonly lane: Lane
   readonly #budget: ByteBudget
   #caller: Caller | undefined
-  #lane: Lane | undefined
+  #place: Lane | undefined
   #waitingIn: Lane | undefined
   #next: Next | undefined
   #bytes = 0
   #busy = 0
   #isClosed = false
 
-  constructor(key: string, budget: ByteBudget) {
-    this.key = key
-    this.#budget = budget
+  constructor(options: { key: string; lane: Lane; budget: ByteBudget }) {
+    this.key = options.key
+    this.lane = options.lane
+    this.#budget = options.budget
   }
 
   get caller(): Caller | undefined {
     return this.#caller
   }
 
-  get lane(): Lane | undefined {
-    return this.#lane
+  /** Where the request has a place now. */
+  get place(): Lane | undefined {
+    return this.#place
   }
 
   /** The caller must have counted the request in. */
@@ -47,7 +51,7 @@ export class Ticket implements Waiting {
     }
     const state = lane.enter(this, { isReturning })
     if (state === 'inside') {
-      this.#lane = lane
+      this.#place = lane
       next()
     } else if (state === 'waiting') {
       this.#waitingIn = lane
@@ -59,7 +63,7 @@ export class Ticket implements Waiting {
 
   admit(): void {
     const next = this.#next
-    this.#lane = this.#waitingIn
+    this.#place = this.#waitingIn
     this.#waitingIn = undefined
     this.#next = undefined
     // Not from within the end of another request, which may be one of a thousand that end at once.
@@ -77,9 +81,9 @@ export class Ticket implements Waiting {
 
   /** Makes room for others. */
   leave(): void {
-    const lane = this.#lane
-    this.#lane = undefined
-    lane?.leave()
+    const place = this.#place
+    this.#place = undefined
+    place?.leave()
   }
 
   /** Something that goes on even if the client hangs up. */

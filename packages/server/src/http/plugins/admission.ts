@@ -1,7 +1,13 @@
 import { Transform } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import type {
+  FastifyContextConfig,
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  RouteOptions,
+} from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Principal } from '../../domain/access/principal.js'
 import { ByteBudget } from '../admission/byte-budget.js'
@@ -71,10 +77,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   })
   app.decorateRequest('ticket', undefined)
 
-  const laneOf = (request: FastifyRequest): Lane => {
-    const { lane = 'work' } = request.routeOptions.config
-    return lanes[typeof lane === 'function' ? lane(request) : lane]
-  }
+  const laneOf = (request: FastifyRequest, { lane = 'work' }: FastifyContextConfig): Lane =>
+    lanes[typeof lane === 'function' ? lane(request) : lane]
 
   /** The error to refuse with, when there is one. */
   const startFor = (ticket: Ticket, caller: Caller, reply: FastifyReply): AppError | undefined => {
@@ -97,11 +101,13 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   }
 
   app.addHook('onRequest', (request, reply, done) => {
-    if (ALWAYS_OPEN.has(request.routeOptions.url)) {
+    const { url, config } = request.routeOptions
+    if (ALWAYS_OPEN.has(url)) {
       done()
       return
     }
-    const ticket = new Ticket(keyOf(request.headers.authorization), budget)
+    const lane = laneOf(request, config)
+    const ticket = new Ticket({ key: keyOf(request.headers.authorization), lane, budget })
     const caller = callers.find(ticket.key)
     request.ticket = ticket
     reply.raw.once('close', () => ticket.close())
@@ -111,7 +117,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     } else if (budget.isSpent) {
       done(overloaded())
     } else {
-      ticket.enter(caller === undefined ? lanes.strangers : laneOf(request), done)
+      ticket.enter(caller === undefined ? lanes.strangers : lane, done)
     }
   })
 
@@ -145,8 +151,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
       done()
       return
     }
-    const lane = laneOf(request)
-    if (ticket.lane !== lane || (lane === lanes.work && !raw.complete)) ticket.leave()
+    const { lane } = ticket
+    if (ticket.place !== lane || (lane === lanes.work && !raw.complete)) ticket.leave()
     if (lane !== lanes.work) {
       done()
       return
@@ -162,8 +168,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   })
   app.addHook('preValidation', (request, _reply, done) => {
     const { ticket } = request
-    if (ticket === undefined || ticket.lane !== undefined) done()
-    else ticket.enter(laneOf(request), done, { isReturning: true })
+    if (ticket === undefined || ticket.place !== undefined) done()
+    else ticket.enter(ticket.lane, done, { isReturning: true })
   })
 
   app.addHook('onRoute', (route) => {

@@ -6,10 +6,17 @@ import fastifyPlugin from 'fastify-plugin'
 import { answerClientError } from '../client-errors.js'
 
 /** Something that is on its way between a client and us. */
-interface Transfer {
+export interface Transfer {
   /** Called once in a while. */
   check(elapsedMs: number): 'moving' | 'over' | 'slow'
   cut(): void
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The body, unless it was there at once. */
+    bodyTransfer: Transfer | undefined
+  }
 }
 
 interface Pace {
@@ -108,11 +115,19 @@ export const pacePlugin = fastifyPlugin(
     ).unref()
     app.addHook('onClose', async () => clearInterval(timer))
 
-    // A body that is short is here by now.
+    // A body that is short may be here by now, and those that are read as a whole are here when it is
+    // looked at. What is kept in the set for longer costs the garbage collector more than us.
+    app.decorateRequest('bodyTransfer', undefined)
     app.addHook('preParsing', (request, reply, _payload, done) => {
       if (!request.raw.complete) {
-        transfers.add(new BodyTransfer(request.raw, reply.raw, limits))
+        request.bodyTransfer = new BodyTransfer(request.raw, reply.raw, limits)
+        transfers.add(request.bodyTransfer)
       }
+      done()
+    })
+    app.addHook('preValidation', (request, _reply, done) => {
+      const { bodyTransfer, raw } = request
+      if (bodyTransfer !== undefined && raw.complete) transfers.delete(bodyTransfer)
       done()
     })
     app.addHook('onSend', (_request, reply, payload, done) => {
