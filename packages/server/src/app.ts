@@ -33,9 +33,14 @@ import { version } from './version.js'
 /** Longer than any valid path part, so that an overlong name is named and not just not found. */
 const PATH_PART_LENGTH_MAX = 4096
 
+/** How long a connection is kept for a next request; longer than most proxies keep theirs. */
+const KEEP_ALIVE_MS = 72_000
+/** More does not fit into a timer of Node. */
+const TIMER_MS_MAX = 2 ** 31 - 1
+
 /** The longest that nothing moves on a connection with a request: it waits, is worked on, and is sent. */
 function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limits): number {
-  return requestWaitMs + requestTimeoutMs + stallTimeoutMs
+  return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
 }
 
 /** The whole service, ready to listen or to be injected into. */
@@ -53,6 +58,7 @@ export async function buildApp(
     routerOptions: { maxParamLength: PATH_PART_LENGTH_MAX },
     http: connectionOptions(services.limits),
     connectionTimeout: silenceMsMax(services.limits),
+    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     // While the process ends, requests get the same answer as any other that comes too late.
     return503OnClosing: false,
