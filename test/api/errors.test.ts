@@ -279,6 +279,18 @@ describe('every answer', () => {
     expect(headers).not.toHaveProperty('access-control-allow-origin')
   })
 
+  it('asks browsers to stay with TLS where clients come over TLS, and nowhere else', async () => {
+    const secure = await createTestService({ publicUrl: 'https://data.example.com' })
+    try {
+      const { headers } = await secure.call('GET', '/user')
+      expect(headers['strict-transport-security']).toBe('max-age=31536000')
+    } finally {
+      await secure.close()
+    }
+    const { headers } = await service.call('GET', '/user')
+    expect(headers).not.toHaveProperty('strict-transport-security')
+  })
+
   it('keeps to itself what broke inside', async () => {
     await service.database.query(sql`alter table offshoot.databases rename column color to hue`)
     try {

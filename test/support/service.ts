@@ -9,6 +9,7 @@ import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
 import { Files } from '../../packages/server/src/domain/files/files.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
 import { Sessions } from '../../packages/server/src/domain/records/session.js'
+import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
@@ -52,7 +53,13 @@ export const REGIONS = [
 ]
 
 export async function createTestService(
-  options: { limits?: Partial<Limits>; url?: string; blobs?: BlobStore; publicUrl?: string } = {},
+  options: {
+    limits?: Partial<Limits>
+    keyLimits?: KeyLimits
+    url?: string
+    blobs?: BlobStore
+    publicUrl?: string
+  } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
   const url = options.url ?? own?.url ?? ''
@@ -83,6 +90,7 @@ export async function createTestService(
       regions: REGIONS,
       publicHost: undefined,
       publicUrl: options.publicUrl,
+      keyLimits: options.keyLimits ?? {},
     },
     { logLevel: 'silent' },
   )

@@ -48,9 +48,11 @@ export const ERROR_CODES = {
   limit_reached: [422, 'A limit of the service is reached; the message names it.'],
   idempotency_mismatch: [422, 'The Idempotency-Key was used for a different request.'],
   headers_too_large: [431, 'The request headers are larger than the limit.'],
+  rate_limited: [429, 'The API key makes more requests than it may; nothing was executed.'],
   internal: [500, 'Something broke on our side. The id leads to the log.'],
   starting: [503, 'The server is starting.'],
   draining: [503, 'The server is shutting down.'],
+  overloaded: [503, 'There are more requests than can be served; nothing was executed.'],
   unavailable: [503, 'PostgreSQL cannot be reached or is overloaded.'],
   timeout: [503, 'The request took longer than its limit; nothing was applied.'],
 } as const satisfies Record<string, readonly [number, string]>

@@ -44,6 +44,27 @@ export const LIMITS = {
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
   requestTimeoutMs: 30_000,
+  /** Connections of clients that are open at once; one more is closed at once. */
+  connectionsMax: 5000,
+  /** Requests that are worked on at once; more wait for their turn. */
+  requestsAtOnceMax: 100,
+  /** Requests that wait for their turn; more are refused. */
+  requestsWaitingMax: 1000,
+  /** How long a request waits for its turn; a tenth of that in a queue that does not go away. */
+  requestWaitMs: 5000,
+  /** Streams of records at once, each of which may hold a connection to PostgreSQL. */
+  importsAtOnceMax: 8,
+  /** Files that are sent or received at once. */
+  filesAtOnceMax: 256,
+  /** Bytes of request bodies and large answers in memory; at more, requests are refused. */
+  bufferedBytesMax: 256 * 1024 * 1024,
+  /** Bytes of the request line and all headers. */
+  headersBytesMax: 16 * 1024,
+  headersTimeoutMs: 10_000,
+  /** How long a client may keep the server waiting for the next bytes, or let it wait with them. */
+  stallTimeoutMs: 10_000,
+  /** What a body or an answer has to move at the least, on the average of such a time. */
+  transferBytesPerSecondMin: 1024,
   /** How long an invite can be accepted. */
   inviteDaysMax: 30,
 } as const

@@ -58,11 +58,13 @@ export const KeyScopeSchema = Type.Object(
     databases: Type.Optional(Type.Array(DatabaseNameSchema, { minItems: 1, maxItems: 100 })),
     branches: Type.Optional(Type.Array(BranchPatternSchema, { minItems: 1, maxItems: 100 })),
     access: Type.Optional(Type.Enum(['read', 'write'])),
+    requestsPerSecond: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
+    requestsAtOnce: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
   },
   {
     ...closed,
     title: 'KeyScope',
-    description: 'What a key reaches. What is left out is not limited.',
+    description: 'What a key reaches, and how much of it. What is left out is not limited.',
     examples: [{ databases: ['shop'], branches: ['preview-*'], access: 'write' }],
   },
 )

@@ -1,3 +1,4 @@
+import type { Limits } from '@offshoot/contract/limits'
 import fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { LogLevel } from './config.js'
 import { answerClientError } from './http/client-errors.js'
@@ -5,11 +6,14 @@ import { newRequestId } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
 import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
+import { admissionPlugin } from './http/plugins/admission.js'
 import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
+import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { guardsPlugin } from './http/plugins/guards.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
+import { pacePlugin } from './http/plugins/pace.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
@@ -30,6 +34,16 @@ import { version } from './version.js'
 /** Longer than any valid path part, so that an overlong name is named and not just not found. */
 const PATH_PART_LENGTH_MAX = 4096
 
+/** How long a connection is kept for a next request; longer than most proxies keep theirs. */
+const KEEP_ALIVE_MS = 72_000
+/** More does not fit into a timer of Node. */
+const TIMER_MS_MAX = 2 ** 31 - 1
+
+/** The longest that nothing moves on a connection with a request: it waits, is worked on, and is sent. */
+function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limits): number {
+  return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
+}
+
 /** The whole service, ready to listen or to be injected into. */
 export async function buildApp(
   services: Services,
@@ -43,8 +57,9 @@ export async function buildApp(
     rewriteUrl,
     bodyLimit: services.limits.requestBytesMax,
     routerOptions: { maxParamLength: PATH_PART_LENGTH_MAX },
-    // Of a silent connection; a stream may take longer as long as it moves.
-    connectionTimeout: services.limits.requestTimeoutMs,
+    http: connectionOptions(services.limits),
+    connectionTimeout: silenceMsMax(services.limits),
+    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     // While the process ends, requests get the same answer as any other that comes too late.
     return503OnClosing: false,
@@ -58,6 +73,9 @@ export async function buildApp(
   await app.register(errorsPlugin)
   await app.register(addressPlugin, services)
   await app.register(guardsPlugin, services)
+  await app.register(connectionsPlugin, services)
+  await app.register(pacePlugin, services)
+  await app.register(admissionPlugin, services)
   await app.register(openapiPlugin, { version })
 
   await app.register(healthRoutes(services))

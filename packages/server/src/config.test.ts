@@ -28,6 +28,8 @@ describe('readConfig', () => {
       filesSecret: null,
       logLevel: 'warn',
       poolMax: 20,
+      keyRequestsPerSecond: null,
+      keyRequestsAtOnce: null,
       limits: LIMITS,
     })
   })
@@ -76,6 +78,8 @@ describe('readConfig', () => {
     ['OFFSHOOT_LOG_LEVEL', 'debug', { logLevel: 'debug' }],
     ['OFFSHOOT_POOL_MAX', '2', { poolMax: 2 }],
     ['OFFSHOOT_POOL_MAX', '1000', { poolMax: 1000 }],
+    ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '1', { keyRequestsPerSecond: 1 }],
+    ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000000', { keyRequestsAtOnce: 1_000_000 }],
   ])('reads %s=%s', (name, value, expected) => {
     expect(readConfig({ [name]: value })).toMatchObject(expected)
   })
@@ -108,6 +112,8 @@ describe('readConfig', () => {
     ['OFFSHOOT_LOG_LEVEL', 'loud', 'fatal, error, warn, info, debug, trace, silent'],
     ['OFFSHOOT_POOL_MAX', '1', 'a whole number from 2 to 1000'],
     ['OFFSHOOT_POOL_MAX', '1001', 'a whole number from 2 to 1000'],
+    ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '0', 'a whole number from 1 to 1000000'],
+    ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000001', 'a whole number from 1 to 1000000'],
     ['OFFSHOOT_LIMIT_PAGE_SIZE_MAX', '0', 'a whole number from 1 to'],
     ['OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS', '1000000001', 'a whole number from 1 to 1000000000'],
     ['OFFSHOOT_LIMIT_REQUEST_BYTES_MAX', '64MB', 'a whole number from 1 to'],

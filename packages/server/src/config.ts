@@ -121,6 +121,20 @@ const SETTINGS = {
     allowed: 'a whole number from 2 to 1000',
     parse: (text) => wholeNumber(text ?? '20', 2, 1000),
   }),
+  keyRequestsPerSecond: setting<number | null>({
+    env: 'OFFSHOOT_KEY_REQUESTS_PER_SECOND',
+    help: 'Requests per second that one API key may make at one process.',
+    fallback: 'no limit',
+    allowed: 'a whole number from 1 to 1000000',
+    parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 1_000_000)),
+  }),
+  keyRequestsAtOnce: setting<number | null>({
+    env: 'OFFSHOOT_KEY_REQUESTS_AT_ONCE',
+    help: 'Requests that one API key may have running at once at one process.',
+    fallback: 'no limit',
+    allowed: 'a whole number from 1 to 1000000',
+    parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 1_000_000)),
+  }),
 }
 
 type SettingValues = {
@@ -203,6 +217,17 @@ const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
   pageSizeMax: 'Records on one page of a query.',
   requestBytesMax: 'Bytes of one request body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
+  connectionsMax: 'Connections of clients that are open at once.',
+  requestsAtOnceMax: 'Requests that are worked on at once.',
+  requestsWaitingMax: 'Requests that wait for their turn.',
+  requestWaitMs: 'Milliseconds that a request waits for its turn.',
+  importsAtOnceMax: 'Streams of records at once; never more than half of `OFFSHOOT_POOL_MAX`.',
+  filesAtOnceMax: 'Files that are sent or received at once.',
+  bufferedBytesMax: 'Bytes of request bodies and large answers in memory.',
+  headersBytesMax: 'Bytes of the request line and all headers.',
+  headersTimeoutMs: 'Milliseconds in which the headers of a request must arrive.',
+  stallTimeoutMs: 'Milliseconds that a body or an answer may stand still.',
+  transferBytesPerSecondMin: 'Bytes per second that a body or an answer must move on average.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }

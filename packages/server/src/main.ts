@@ -87,6 +87,10 @@ async function serve(
     regions: config.regions,
     publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
     publicUrl: config.publicUrl ?? undefined,
+    keyLimits: {
+      requestsPerSecond: config.keyRequestsPerSecond ?? undefined,
+      requestsAtOnce: config.keyRequestsAtOnce ?? undefined,
+    },
   }
   const app = await buildApp(services, { logLevel: config.logLevel })
   cleanUps.push(

@@ -76,7 +76,9 @@ function takeOptional(media: Media): boolean {
 
 /** A body, wanted or not, can be refused for what it is, and a change for what others are changing. */
 function addRefusals({ responses }: Operation): void {
-  for (const status of [409, 413, 415]) responses[status] ??= refusalLike(responses[400], status)
+  for (const status of [408, 409, 413, 415]) {
+    responses[status] ??= refusalLike(responses[400], status)
+  }
 }
 
 function refusalLike(

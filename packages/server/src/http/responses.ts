@@ -10,16 +10,18 @@ export const MEANINGS: Readonly<Record<number, string>> = {
   401: 'The API key is missing, malformed, unknown, expired or revoked.',
   403: 'The caller, or the scope of the API key, does not allow this.',
   404: 'What the address names does not exist.',
+  408: 'The request did not arrive in time.',
   409: 'The request contradicts the present state, or others keep changing it.',
   413: 'The request is larger than the limit.',
   415: 'The content type is not one this address reads.',
   416: 'The file has no bytes in the range that was asked for.',
   422: 'The name is taken, or a limit is reached.',
+  429: 'The API key makes more requests than it may; nothing was executed.',
   503: 'The service cannot answer now; try again.',
 }
 
 /** Refusals every protected route can answer with. */
-const ALWAYS = [400, 401, 403, 503] as const
+const ALWAYS = [400, 401, 403, 429, 503] as const
 
 /** The documented refusals of a route. */
 export function refusals(...statuses: readonly (404 | 409 | 413 | 415 | 416 | 422)[]) {

@@ -3,6 +3,7 @@ import type { Region } from '@offshoot/contract/workspaces'
 import type { Sessions } from '../domain/records/session.js'
 import type { Database } from '../postgres/database.js'
 import type { IndexBuilder } from '../rows/index-builder.js'
+import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 
 /** What routes are built on. `main.ts` makes the real ones, tests make their own. */
@@ -17,4 +18,6 @@ export interface Services {
   readonly publicHost: string | undefined
   /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
   readonly publicUrl?: string | undefined
+  /** What one API key may ask of this process; undefined: as much as there is. */
+  readonly keyLimits?: KeyLimits
 }

@@ -58,6 +58,11 @@ export class Database implements Queryable {
     return this.#pool
   }
 
+  /** Connections that are opened at the most. */
+  get poolMax(): number {
+    return this.#options.poolMax
+  }
+
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { text, values } = statement
     return (await this.pool.query<Row>({ text, values })).rows

@@ -24,7 +24,8 @@ export function requireAccess(scope: KeyScope, need: Need): void {
 
 /** For what concerns the user itself: a key for a part must not reach beyond it by making new keys. */
 export function requireUnlimited(scope: KeyScope): void {
-  if (scope.access === 'read' || scope.workspaces || scope.databases || scope.branches) {
+  const isPart = scope.access === 'read' || scope.workspaces || scope.databases || scope.branches
+  if (isPart || scope.requestsPerSecond || scope.requestsAtOnce) {
     throw new AppError('key_scope', 'this API key is limited by its scope and cannot do this')
   }
 }

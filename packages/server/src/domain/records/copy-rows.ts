@@ -9,6 +9,9 @@ const CHUNK_LENGTH = 64 * 1024
 /** What may wait for PostgreSQL before writers have to. */
 const BUFFER_BYTES = 1024 * 1024
 
+/** Takes what is left to send after a failure. */
+const NOWHERE = { stream: { write: () => true }, sendCopyFail: () => undefined }
+
 /** Takes lines of COPY for a heap and passes them on as they come. */
 export class RowCopy {
   readonly #stream: ReturnType<typeof copyFrom>
@@ -21,6 +24,8 @@ export class RowCopy {
     this.#done = finished(this.#stream)
     this.#done.catch((error: Error) => {
       this.#failure = error
+      // The library has let go of its connection, but still tries to hand over what waits for it.
+      Object.assign(this.#stream, { connection: NOWHERE })
     })
   }
 

@@ -1,6 +1,5 @@
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
-import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 
 export interface ParsedLine {
@@ -14,13 +13,13 @@ const NEWLINE = 0x0a
 
 /** Reads newline-delimited JSON; never holds more than one chunk and one unfinished line. */
 export class LineReader {
-  readonly #source: Readable
+  readonly #source: AsyncIterable<Buffer>
   readonly #lineBytesMax: number
   readonly #onChunk: ((chunk: Buffer) => void) | undefined
   #line = 0
 
   constructor(
-    source: Readable,
+    source: AsyncIterable<Buffer>,
     options: { lineBytesMax: number; onChunk?: (chunk: Buffer) => void },
   ) {
     this.#source = source
@@ -54,10 +53,9 @@ export class LineReader {
   }
 
   async *#chunks(): AsyncGenerator<Buffer> {
-    // A request must not be destroyed with its body half read: its answer has yet to be sent.
-    for await (const chunk of this.#source.iterator({ destroyOnReturn: false })) {
-      this.#onChunk?.(chunk as Buffer)
-      yield chunk as Buffer
+    for await (const chunk of this.#source) {
+      this.#onChunk?.(chunk)
+      yield chunk
     }
   }
 

@@ -9,7 +9,8 @@ export class LruMap<Key, Value> {
 
   get(key: Key): Value | undefined {
     const value = this.#entries.get(key)
-    if (value === undefined) return undefined
+    // As long as nothing has to go soon, their order does not matter.
+    if (value === undefined || this.#entries.size * 2 < this.#sizeMax) return value
     this.#entries.delete(key)
     this.#entries.set(key, value)
     return value

@@ -223,8 +223,8 @@ export class Sessions {
   }
 
   /** Lets a request in: its key is valid and the branch is there. From memory, when known. */
-  async admit(request: SessionRequest): Promise<void> {
-    await this.#open(keyOf(request), request)
+  async admit(request: SessionRequest): Promise<Principal> {
+    return (await this.#open(keyOf(request), request)).session.principal
   }
 
   /** Makes sure that an earlier admission still holds. */

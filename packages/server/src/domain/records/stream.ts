@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import type { Readable } from 'node:stream'
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
@@ -12,6 +11,7 @@ import { LineReader, type ParsedLine } from './line-reader.js'
 import { fileWriter, type RecordContext, storeFiles } from './records.js'
 import { openSink, rowsBefore } from './row-sink.js'
 import type { SessionRequest, Sessions, SessionTable } from './session.js'
+import { READ_AHEAD_BYTES, type StreamSource } from './stream-source.js'
 import type { RowInput } from './write-plan.js'
 
 /** Lines that a partial import commits at a time, at the least. */
@@ -20,7 +20,7 @@ const PARTIAL_BATCH_LINES = 2000
 const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
 export interface StreamRequest {
-  readonly source: Readable
+  readonly source: StreamSource
   readonly idempotencyKey: string | undefined
   /** The address, so that a key belongs to one request. */
   readonly url: string
@@ -62,8 +62,7 @@ export async function streamInsert(
   const { database, session, limits } = context
   const { source, idempotencyKey } = request
   const table = session.table(context.tableName)
-  if (source.readableDidRead) {
-    // What was read of a stream cannot be read again.
+  if (source.isUsed) {
     throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
   }
   const hash = createHash('sha256').update(request.url)
@@ -80,6 +79,7 @@ export async function streamInsert(
   }
   const known = await findEarlierAnswer()
   if (known !== undefined) return known
+  await source.readAhead(READ_AHEAD_BYTES)
   await context.sessions.writable(session, table)
   const tally = new Tally()
   const numbers = new LineNumbers()
@@ -88,6 +88,8 @@ export async function streamInsert(
       database,
       session.guard,
       async (transaction) => {
+        // Who holds the gate keeps forks waiting, and those keep everyone waiting.
+        source.hurry(limits.stallTimeoutMs)
         const sink = openSink(session, table, transaction)
         let isOpen = true
         const close = async () => {
@@ -122,7 +124,7 @@ export async function streamInsert(
     )
   } catch (error) {
     // A client that went away needs no answer.
-    if (error instanceof StaleError || source.readableAborted) throw error
+    if (error instanceof StaleError || source.isAborted) throw error
     const answer = await findEarlierAnswer()
     if (answer !== undefined) return answer
     const refusal = describeRefusal(error, [table.codec])

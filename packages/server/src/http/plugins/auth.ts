@@ -14,8 +14,10 @@ declare module 'fastify' {
 export const authPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { database: Database }) => {
     app.decorateRequest('principal')
-    app.addHook('onRequest', async (request) => {
-      request.principal = await authenticate(options.database, request.headers.authorization)
+    app.addHook('onRequest', async (request, reply) => {
+      request.principal = await app.identify(request, reply, () =>
+        authenticate(options.database, request.headers.authorization),
+      )
     })
   },
 )

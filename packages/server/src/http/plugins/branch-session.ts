@@ -37,13 +37,14 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
  */
 export const branchSessionPlugin = fastifyPlugin(
   async (app: FastifyInstance, { database, sessions }: Services) => {
-    app.addHook('onRequest', async (request) => {
+    app.addHook('onRequest', async (request, reply) => {
       const { databaseBranch } = request.params as { databaseBranch?: string }
       if (databaseBranch === undefined || !DATABASE_BRANCH.test(databaseBranch)) {
-        await authenticate(database, request.headers.authorization)
+        const { authorization } = request.headers
+        await app.identify(request, reply, () => authenticate(database, authorization))
         return
       }
-      await sessions.admit(sessionRequest(request, 'read'))
+      await app.identify(request, reply, () => sessions.admit(sessionRequest(request, 'read')))
       request.isUnconfirmed = true
     })
 

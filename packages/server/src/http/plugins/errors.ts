@@ -6,9 +6,6 @@ import { commonHeaders } from '../common-headers.js'
 import { describeValidation } from '../validation.js'
 import { type RouteMap, routeMap } from './route-map.js'
 
-/** Seconds after which a client may try again what could not be served. */
-const RETRY_AFTER_SECONDS = '1'
-
 /** Errors of Fastify itself that are the caller's. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the request body is larger than the limit'],
@@ -43,7 +40,8 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
         new AppError('internal', 'internal error; the id of this answer leads to the log'),
       )
     }
-    if (known.status >= 500) {
+    // Of refusals that keep the service from drowning there would be as many lines as requests.
+    if (known.status >= 500 && known.code !== 'overloaded') {
       request.log.warn({ err: known.cause ?? known, requestId: request.id }, known.message)
     }
     return sendError(request, reply, known)
@@ -106,13 +104,18 @@ function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError
   const body: ErrorBody = { id: request.id, message: error.message, code: error.code }
   Object.assign(body, error.details)
   if (error.errors !== undefined) body.errors = [...error.errors]
+  // What else comes is of no use to anyone.
+  if (error.code === 'request_timeout') reply.header('connection', 'close')
   if (error.code === 'version_conflict') body.status = error.status
-  if (error.status === 503) reply.header('retry-after', RETRY_AFTER_SECONDS)
   return reply.code(statusOf(error, request)).type('application/json').send(body)
 }
 
-/** Clients of the dialect expect to be told that they are not let in, not that nothing is there. */
+/**
+ * Clients of the dialect expect to be told that they are not let in, not that nothing is there. And
+ * there is one status after which they try again by themselves.
+ */
 function statusOf(error: AppError, request: FastifyRequest): number {
+  if (error.code === 'overloaded' && request.isDialect) return ERROR_CODES.rate_limited[0]
   if (error.code === 'workspace_not_found' && request.isDialect) {
     return ERROR_CODES.invalid_api_key[0]
   }

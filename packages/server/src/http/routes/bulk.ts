@@ -5,6 +5,7 @@ import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { bulkInsert } from '../../domain/records/bulk.js'
 import { streamInsert, streamPartially } from '../../domain/records/stream.js'
+import { StreamSource } from '../../domain/records/stream-source.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
@@ -32,7 +33,8 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
       )
     })
 
-  const insertStream = async (request: BulkRequest, source: Readable): Promise<string> => {
+  const insertStream = async (request: BulkRequest, body: Readable): Promise<string> => {
+    const source = new StreamSource(body)
     const { tableName } = request.params
     const { url } = request
     const session = sessionRequest(request, 'write')
@@ -50,8 +52,7 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
             ),
           )
     } finally {
-      // Whatever a refusal has left unread must go, or the connection is of no use any more.
-      source.resume()
+      await source.discard()
     }
   }
 
@@ -80,7 +81,11 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
           querystring: StreamQuerySchema,
           response: { 200: BulkInsertedSchema, ...refusals(404, 409, 413, 415, 422) },
         },
-        config: { documentedBody: BulkInsertSchema },
+        config: {
+          documentedBody: BulkInsertSchema,
+          lane: ({ headers }) =>
+            /^application\/x-ndjson/i.test(headers['content-type'] ?? '') ? 'imports' : 'work',
+        },
       },
       async (request, reply) => {
         const { body } = request as { body: Buffer | Readable | undefined }

@@ -101,6 +101,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
             params,
             response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
           },
+          config: { lane: 'files' },
         },
         async (request, reply) => read(request as unknown as FileRequest, reply),
       )
@@ -115,7 +116,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
             params,
             response: { 200: FileSchema, 201: FileSchema, ...refusals(404, 413) },
           },
-          config: { documentedBody: BytesSchema },
+          config: { documentedBody: BytesSchema, lane: 'files' },
         },
         async (request, reply) => write(request as unknown as FileRequest, reply) as never,
       )
@@ -159,6 +160,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           querystring,
           response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
         },
+        config: { lane: 'files' },
       },
       async (request, reply) => {
         const { accessId } = request.params
@@ -182,7 +184,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           querystring,
           response: { 201: FileSchema, ...refusals(404, 413) },
         },
-        config: { documentedBody: BytesSchema },
+        config: { documentedBody: BytesSchema, lane: 'files' },
       },
       async (request, reply) => {
         const { accessId } = request.params

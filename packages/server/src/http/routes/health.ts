@@ -33,17 +33,14 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
             lifecycle.state === 'starting'
               ? 'the server is starting'
               : 'the server is shutting down'
-          return reply
-            .code(503)
-            .header('retry-after', '1')
-            .send({ status: lifecycle.state, message })
+          return reply.code(503).send({ status: lifecycle.state, message })
         }
-        if (await answers(database.query(sql`select 1`))) {
+        // Apart from the pool: a full one means that there is much to do, not that nothing works.
+        if (await answers(database.queryAside(sql`select 1`))) {
           return { status: 'ready' as const, message: 'requests can be served' }
         }
         return reply
           .code(503)
-          .header('retry-after', '1')
           .send({ status: 'unavailable', message: 'PostgreSQL cannot be reached' })
       },
     )

@@ -1,0 +1,88 @@
+import { describe, expect, it } from 'vitest'
+import { Caller, Callers, keyOf } from './caller.js'
+
+describe('a caller', () => {
+  it.each([1, 2, 3, 7, 10, 1000])(
+    'with %i requests per second can make them all at once, and not one more',
+    (requestsPerSecond) => {
+      const caller = new Caller({ requestsPerSecond })
+      for (let count = 1; count <= requestsPerSecond; count++) {
+        expect(caller.start(5000)).toBeUndefined()
+        expect(caller.allowance(5000).remaining).toBe(requestsPerSecond - count)
+      }
+      expect(caller.start(5000)).toEqual({
+        message: `this API key can make at most ${requestsPerSecond} requests per second`,
+        afterSeconds: 1,
+      })
+      expect(caller.allowance(5000)).toEqual({
+        limit: requestsPerSecond,
+        remaining: 0,
+        resetSeconds: 1,
+      })
+    },
+  )
+
+  it('earns requests back one by one', () => {
+    const caller = new Caller({ requestsPerSecond: 10 })
+    const startAll = (nowMs: number) => {
+      let count = 0
+      while (caller.start(nowMs) === undefined) count++
+      return count
+    }
+    expect(startAll(0)).toBe(10)
+    expect(startAll(99)).toBe(0)
+    expect(startAll(100)).toBe(1)
+    expect(startAll(400)).toBe(3)
+    expect(startAll(60_000)).toBe(10)
+  })
+
+  it('has so many requests running at once, and not one more', () => {
+    const caller = new Caller({ requestsAtOnce: 2 })
+    expect([caller.start(0), caller.start(0)]).toEqual([undefined, undefined])
+    expect(caller.start(0)?.message).toBe(
+      'this API key can have at most 2 requests running at once',
+    )
+    caller.end()
+    expect(caller.start(0)).toBeUndefined()
+    expect(caller.start(0)).toBeDefined()
+  })
+
+  it('that is not limited is never refused', () => {
+    const caller = new Caller({})
+    for (let count = 0; count < 10_000; count++) expect(caller.start(0)).toBeUndefined()
+  })
+})
+
+describe('callers', () => {
+  it('are limited by what is less, the settings or the scope of the key', () => {
+    const callers = new Callers({ requestsPerSecond: 5 })
+    expect(callers.learn('a', {}).allowance(0).limit).toBe(5)
+    expect(callers.learn('b', { requestsPerSecond: 3 }).allowance(0).limit).toBe(3)
+    expect(callers.learn('c', { requestsPerSecond: 9 }).allowance(0).limit).toBe(5)
+  })
+
+  it('are not forgotten because of any number of wrong keys', () => {
+    const callers = new Callers({})
+    const caller = callers.learn('right', {})
+    for (let number = 0; number < 20_000; number++) callers.refuse(`wrong${number}`)
+    expect(callers.find('right')).toBe(caller)
+    expect(callers.isRefused('wrong19999')).toBe(true)
+    expect(callers.isRefused('wrong0')).toBe(false)
+  })
+
+  it('are no longer known once their key is wrong', () => {
+    const callers = new Callers({})
+    callers.learn('key', {})
+    callers.refuse('key')
+    expect(callers.find('key')).toBeUndefined()
+    expect(callers.isRefused('key')).toBe(true)
+  })
+
+  it('are told apart by their key alone', () => {
+    expect(keyOf('Bearer off_key')).toBe('off_key')
+    expect(keyOf('bearer off_key')).toBe('off_key')
+    expect(keyOf(undefined)).toBe('')
+    expect(keyOf(`Bearer ${'x'.repeat(255)}`)).toBe('x'.repeat(255))
+    expect(keyOf(`Bearer ${'x'.repeat(256)}`)).toBe('')
+  })
+})

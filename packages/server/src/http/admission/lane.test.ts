@@ -1,0 +1,103 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { Lane, type Waiting } from './lane.js'
+
+const WAIT_MS = 300
+
+interface Visitor extends Waiting {
+  state: string
+}
+
+function visitor(): Visitor {
+  return {
+    state: '',
+    admit() {
+      this.state = 'admitted'
+    },
+    refuse() {
+      this.state = 'refused'
+    },
+  }
+}
+
+function createLane(atOnceMax: number, waitingMax: number) {
+  const lane = new Lane({ atOnceMax, waitingMax, waitMs: WAIT_MS })
+  const enter = (isReturning = false) => {
+    const guest = visitor()
+    guest.state = lane.enter(guest, { isReturning })
+    return guest
+  }
+  return { lane, enter }
+}
+
+describe('a lane', () => {
+  it('lets in as many as it has room for, and as many wait as it says', () => {
+    const { lane, enter } = createLane(2, 3)
+    const states = Array.from({ length: 7 }, () => enter().state)
+    expect(states).toEqual([
+      ...['inside', 'inside'],
+      ...['waiting', 'waiting', 'waiting'],
+      ...['refused', 'refused'],
+    ])
+    expect(lane).toMatchObject({ inside: 2, waiting: 3, refused: 2 })
+  })
+
+  it('passes a place on to the one that has waited longest', () => {
+    const { lane, enter } = createLane(1, 3)
+    enter()
+    const [first, second] = [enter(), enter()]
+    lane.leave()
+    expect([first.state, second.state]).toEqual(['admitted', 'waiting'])
+    lane.leave()
+    lane.leave()
+    expect(second.state).toBe('admitted')
+    expect(lane).toMatchObject({ inside: 0, waiting: 0 })
+  })
+
+  it('lets those go first that were in before', () => {
+    const { lane, enter } = createLane(1, 3)
+    enter()
+    const [waiting, returning] = [enter(), enter(true)]
+    lane.leave()
+    expect([waiting.state, returning.state]).toEqual(['waiting', 'admitted'])
+  })
+
+  it('has no place for one that no longer waits', () => {
+    const { lane, enter } = createLane(1, 3)
+    enter()
+    const [gone, next] = [enter(), enter()]
+    lane.abandon(gone)
+    lane.leave()
+    expect([gone.state, next.state]).toEqual(['waiting', 'admitted'])
+  })
+
+  it('refuses those that have waited for too long, and none before', async () => {
+    const { lane, enter } = createLane(1, 3)
+    enter()
+    const late = enter()
+    await delay(WAIT_MS / 2)
+    const later = enter()
+    expect(late.state).toBe('waiting')
+    await delay(WAIT_MS / 2 + 100)
+    expect([late.state, later.state]).toEqual(['refused', 'waiting'])
+    expect(lane).toMatchObject({ inside: 1, waiting: 1, refused: 1 })
+  })
+
+  it('has less patience when there has been a queue for long', async () => {
+    const { lane, enter } = createLane(1, 10)
+    enter()
+    for (let round = 0; round < 15; round++) {
+      enter()
+      await delay(WAIT_MS / 6)
+    }
+    const last = enter()
+    await delay(WAIT_MS / 2)
+    expect(last.state).toBe('refused')
+    lane.leave()
+    await delay(WAIT_MS * 1.2)
+    enter()
+    const calm = enter()
+    await delay(WAIT_MS / 2)
+    expect(calm.state).toBe('waiting')
+  })
+})

@@ -1,0 +1,40 @@
+import type { ServerOptions } from 'node:http'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { FastifyInstance } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+
+/** How often Node looks for requests whose headers are late. */
+const CHECK_MS = 1000
+
+/** What a connection may cost before it has brought a request. */
+export function connectionOptions(limits: Limits): ServerOptions {
+  return {
+    headersTimeout: limits.headersTimeoutMs,
+    connectionsCheckingInterval: Math.min(CHECK_MS, limits.headersTimeoutMs),
+    maxHeaderSize: limits.headersBytesMax,
+    // How long a body takes depends on its size; whether it moves is checked instead.
+    requestTimeout: 0,
+    // Node's own answer is empty; ours follows below.
+    requireHostHeader: false,
+  }
+}
+
+/** Bounds the connections, and what is taken for a request. */
+export const connectionsPlugin = fastifyPlugin(
+  async (app: FastifyInstance, { limits }: { limits: Limits }) => {
+    app.server.maxConnections = limits.connectionsMax
+    // Those that are kept for later make room for those that are needed now.
+    app.server.on('drop', () => app.server.closeIdleConnections())
+
+    app.addHook('onRequest', (request, _reply, done) => {
+      const { httpVersionMajor, httpVersionMinor } = request.raw
+      const needsHost = httpVersionMajor === 1 && httpVersionMinor === 1
+      if (needsHost && request.headers.host === undefined) {
+        done(new AppError('invalid_request', 'header [host]: is required'))
+        return
+      }
+      done()
+    })
+  },
+)

@@ -1,0 +1,352 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { createKey } from '../support/people.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { type BranchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+
+const AT_ONCE = 4
+const WAITING = 6
+const WAIT_MS = 400
+
+let service: TestService
+let call: BranchCall
+let port: number
+
+beforeAll(async () => {
+  service = await createTestService({
+    limits: {
+      requestsAtOnceMax: AT_ONCE,
+      requestsWaitingMax: WAITING,
+      requestWaitMs: WAIT_MS,
+      bufferedBytesMax: 1_000_000,
+    },
+  })
+  call = await createTables(service, 'shop', { items: [{ name: 'name', type: 'text' }] })
+  await service.app.listen({ host: '127.0.0.1', port: 0 })
+  port = (service.app.server.address() as AddressInfo).port
+})
+afterAll(() => service.close())
+
+const lanes = () => service.app.admission.lanes
+/** Nothing is held for anyone. */
+const isIdle = () =>
+  Object.values(lanes()).every(({ inside, waiting }) => inside === 0 && waiting === 0) &&
+  service.app.admission.budget.bytes === 0
+
+beforeEach(async () => {
+  await until(async () => isIdle(), 5000)
+})
+
+/** Keeps everything waiting that writes, until it is told to stop. */
+async function holdWrites(): Promise<() => Promise<void>> {
+  const client = await service.database.pool.connect()
+  await client.query('begin')
+  await client.query('lock table offshoot_rows.heap_1 in access exclusive mode')
+  return async () => {
+    await client.query('rollback')
+    client.release()
+  }
+}
+
+const insert = () => call('POST', '/tables/items/data', { body: { name: 'x' } })
+
+async function openSocket(text: string): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1')
+  socket.on('error', () => undefined)
+  await once(socket, 'connect')
+  socket.write(text)
+  return socket
+}
+
+const head = (method: string, url: string, headers = '') =>
+  `${method} ${service.workspace}/db/shop:main${url} HTTP/1.1\r\nhost: x\r\n` +
+  `authorization: Bearer ${service.key}\r\ncontent-type: application/json\r\n${headers}\r\n`
+
+describe('more requests than can be worked on', () => {
+  beforeAll(async () => {
+    expectOk(await insert())
+    const [heap] = await service.database.query<{ id: string }>(sql`
+      select id::text from offshoot.heaps`)
+    expect(heap?.id).toBe('1')
+  })
+
+  it('wait for their turn, up to a limit, and the rest is refused with 503', async () => {
+    const release = await holdWrites()
+    const answers = Array.from({ length: AT_ONCE + WAITING + 3 }, insert)
+    await until(async () => lanes().work.waiting === WAITING)
+    await delay(50)
+    expect(lanes().work).toMatchObject({ inside: AT_ONCE, waiting: WAITING })
+    await release()
+    const statuses = (await Promise.all(answers)).map((answer) => answer.status)
+    expect(statuses.filter((status) => status === 201)).toHaveLength(AT_ONCE + WAITING)
+    expect(statuses.filter((status) => status === 503)).toHaveLength(3)
+  })
+
+  it('are told when to try again, and that nothing has happened', async () => {
+    const before = (await call('POST', '/tables/items/summarize', { body: count })).body
+    const release = await holdWrites()
+    const held = Array.from({ length: AT_ONCE }, insert)
+    const late = Array.from({ length: WAITING }, insert)
+    const startedAt = performance.now()
+    const refused = await Promise.all(late)
+    expect(performance.now() - startedAt).toBeGreaterThan(WAIT_MS * 0.9)
+    expect(performance.now() - startedAt).toBeLessThan(WAIT_MS + 1000)
+    for (const answer of refused) {
+      expect(answer).toMatchObject({
+        status: 503,
+        body: {
+          code: 'overloaded',
+          message:
+            'there are more requests than can be served; nothing was executed, please try again',
+        },
+        headers: { 'retry-after': '1', 'x-ratelimit-reset': '1' },
+      })
+    }
+    await release()
+    for (const answer of await Promise.all(held)) expectOk(answer)
+    const after = (await call('POST', '/tables/items/summarize', { body: count })).body
+    expect(after.summaries[0].total - before.summaries[0].total).toBe(AT_ONCE)
+  })
+
+  it('are refused with 429 where clients try again by themselves after that', async () => {
+    const release = await holdWrites()
+    const held = Array.from({ length: AT_ONCE }, insert)
+    await delay(50)
+    const answer = await call('GET', '/tables/items/data/a', { headers: DIALECT })
+    expect(answer).toMatchObject({
+      status: 429,
+      body: { code: 'overloaded' },
+      headers: { 'retry-after': '1', 'x-ratelimit-reset': '1' },
+    })
+    await release()
+    await Promise.all(held)
+  })
+
+  it('do not keep health from answering', async () => {
+    const release = await holdWrites()
+    const held = Array.from({ length: AT_ONCE + WAITING }, insert)
+    await delay(50)
+    const answer = await service.call('GET', '/health', { key: null })
+    expect(answer).toMatchObject({ status: 200, body: { status: 'ready' } })
+    await release()
+    await Promise.all(held)
+  })
+
+  it('count until their work is done, though the client has hung up', async () => {
+    const release = await holdWrites()
+    const sockets = await Promise.all(
+      Array.from({ length: AT_ONCE }, () =>
+        openSocket(`${head('POST', '/tables/items/data', 'content-length: 2\r\n')}{}`),
+      ),
+    )
+    await until(async () => lanes().work.inside === AT_ONCE)
+    for (const socket of sockets) socket.destroy()
+    await delay(100)
+    expect(lanes().work.inside).toBe(AT_ONCE)
+    await release()
+    await until(async () => isIdle())
+  })
+
+  it('lose their place when the client hangs up while they wait', async () => {
+    const release = await holdWrites()
+    const held = Array.from({ length: AT_ONCE }, insert)
+    await delay(50)
+    const socket = await openSocket(head('GET', '/tables/items/data/a'))
+    await until(async () => lanes().work.waiting === 1)
+    socket.destroy()
+    await until(async () => lanes().work.waiting === 0, WAIT_MS / 2)
+    await release()
+    await Promise.all(held)
+  })
+})
+
+const count = { summaries: { total: { count: '*' } } }
+
+describe('a body', () => {
+  it('that takes its time holds no place', async () => {
+    const body = '{"name":"slow"}'
+    const sockets = await Promise.all(
+      Array.from({ length: 2 * AT_ONCE }, () =>
+        openSocket(
+          `${head('POST', '/tables/items/data', `content-length: ${body.length}\r\n`)}${body.slice(0, 4)}`,
+        ),
+      ),
+    )
+    await delay(200)
+    expect(lanes().work.inside).toBe(0)
+    expectOk(await insert())
+    for (const socket of sockets) {
+      socket.write(body.slice(4))
+      const [answer] = await once(socket, 'data')
+      expect(String(answer)).toMatch(/^HTTP\/1.1 201 /)
+      socket.destroy()
+    }
+  })
+
+  it('is refused when there are too many bytes of others, unless it is alone', async () => {
+    const large = (bytes: number) => `{"name":"${'x'.repeat(bytes - 11)}"}`
+    const alone = await call('POST', '/tables/items/data', { body: large(1_000_000) })
+    expect(alone.status).toBe(201)
+    const length = 'content-length: 600000\r\n'
+    const slow = await openSocket(`${head('POST', '/tables/items/data', length)}{`)
+    await until(async () => service.app.admission.budget.bytes === 600_000)
+    const fits = await call('POST', '/tables/items/data', { body: large(400_000) })
+    expect(fits.status).toBe(201)
+    const refused = await call('POST', '/tables/items/data', { body: large(400_001) })
+    expect(refused).toMatchObject({ status: 503, body: { code: 'overloaded' } })
+    slow.destroy()
+  })
+
+  it('that does not say how long it is counts as it comes', async () => {
+    const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`
+    const socket = await openSocket(
+      head('POST', '/tables/items/data', 'transfer-encoding: chunked\r\n'),
+    )
+    socket.write(chunk('{"name":"'))
+    socket.write(chunk('x'.repeat(600_000)))
+    await until(async () => service.app.admission.budget.bytes > 600_000)
+    const other = await openSocket(
+      head('POST', '/tables/items/data', 'transfer-encoding: chunked\r\n'),
+    )
+    other.write(chunk('x'.repeat(600_000)))
+    const [refusal] = await once(other, 'data')
+    expect(String(refusal)).toMatch(/^HTTP\/1.1 503 [\s\S]*"code":"overloaded"/)
+    other.destroy()
+    socket.write(`${chunk('"}')}0\r\n\r\n`)
+    const [answer] = await once(socket, 'data')
+    expect(String(answer)).toMatch(/^HTTP\/1.1 201 /)
+    socket.destroy()
+  })
+})
+
+describe('wrong keys', () => {
+  it('do not crowd out right ones', async () => {
+    expectOk(await call('GET', '/tables'.replace('/tables', '')))
+    const client = await service.database.pool.connect()
+    await client.query('begin')
+    await client.query('lock table offshoot.users in access exclusive mode')
+    const strangers = Array.from({ length: AT_ONCE + WAITING }, (_, number) =>
+      service.call('GET', '/user', { key: `off_wrong${number}` }),
+    )
+    await until(async () => lanes().strangers.inside > 0)
+    expect((await call('GET', '/tables/items/data/none')).status).toBe(404)
+    await client.query('rollback')
+    client.release()
+    for (const { status } of await Promise.all(strangers)) expect([401, 503]).toContain(status)
+  })
+
+  it('are refused without asking again for a moment', async () => {
+    const answers = [await service.call('GET', '/user', { key: 'off_again' })]
+    const client = await service.database.pool.connect()
+    await client.query('begin')
+    await client.query('lock table offshoot.api_keys in access exclusive mode')
+    answers.push(await service.call('GET', '/user', { key: 'off_again' }))
+    answers.push(await call('GET', '/tables/items/data/a', { key: 'off_again' }))
+    await client.query('rollback')
+    client.release()
+    for (const { status, body } of answers) {
+      expect(status).toBe(401)
+      expect(body).toMatchObject({ message: 'Invalid API key', code: 'invalid_api_key' })
+    }
+  })
+
+  it('do not keep anyone from what needs no key', async () => {
+    const headers = { authorization: 'Bearer off_again' }
+    await service.call('GET', '/user', { key: 'off_again' })
+    expect((await service.call('GET', '/openapi.json', { headers, key: null })).status).toBe(200)
+  })
+})
+
+describe('limits of a key', () => {
+  const read = (key: string) => call('GET', '/tables/items/data/none', { key })
+
+  it('of requests per second hold at their edge, and are told in headers', async () => {
+    const key = await createKey(service, 'three', { fields: { scope: { requestsPerSecond: 3 } } })
+    for (const remaining of ['2', '1', '0']) {
+      expect(await read(key)).toMatchObject({
+        status: 404,
+        headers: {
+          'x-ratelimit-limit': '3',
+          'x-ratelimit-remaining': remaining,
+          'x-ratelimit-reset': '1',
+        },
+      })
+    }
+    const refused = await read(key)
+    expect(refused).toMatchObject({
+      status: 429,
+      headers: {
+        'x-ratelimit-limit': '3',
+        'x-ratelimit-remaining': '0',
+        'x-ratelimit-reset': '1',
+        'retry-after': '1',
+      },
+      body: {
+        code: 'rate_limited',
+        message: 'this API key can make at most 3 requests per second; nothing was executed',
+      },
+    })
+    expect((await read(service.key)).headers).not.toHaveProperty('x-ratelimit-limit')
+    await delay(1000)
+    expect((await read(key)).status).toBe(404)
+  })
+
+  it('of requests at once hold at their edge, and are free again when the client hangs up', async () => {
+    const key = await createKey(service, 'two', { fields: { scope: { requestsAtOnce: 2 } } })
+    expect((await read(key)).status).toBe(404)
+    const text = head('POST', '/tables/items/data', 'content-length: 2\r\n')
+    const open = () => openSocket(`${text.replace(service.key, key)}{`)
+    const sockets = [await open(), await open()]
+    await delay(50)
+    expect(await read(key)).toMatchObject({
+      status: 429,
+      headers: { 'retry-after': '1', 'x-ratelimit-reset': '1' },
+      body: { code: 'rate_limited' },
+    })
+    sockets[0]?.destroy()
+    await until(async () => (await read(key)).status === 404, 2000)
+    sockets[1]?.write('}')
+    await delay(50)
+    sockets[1]?.destroy()
+  })
+
+  it('are part of its scope, which cannot be shaken off by making another key', async () => {
+    const key = await createKey(service, 'some', { fields: { scope: { requestsAtOnce: 50 } } })
+    const answer = await service.call('POST', '/user/keys/more', { key })
+    expect(answer).toMatchObject({ status: 403, body: { code: 'key_scope' } })
+    const { keys } = (await service.call('GET', '/user/keys')).body
+    expect(keys.find(({ name }: { name: string }) => name === 'some').scope).toEqual({
+      requestsAtOnce: 50,
+    })
+  })
+
+  it.each([
+    ['requestsPerSecond', 0],
+    ['requestsPerSecond', 1_000_001],
+    ['requestsPerSecond', 1.5],
+    ['requestsAtOnce', 0],
+    ['requestsAtOnce', '1'],
+  ])('are whole numbers of at least one: %s %s', async (field, value) => {
+    const body = { scope: { [field]: value } }
+    const answer = await service.call('POST', '/user/keys/refused', { body })
+    expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+    expect(answer.body.message).toContain(`field [scope.${field}]`)
+  })
+
+  it('hold for all keys when the settings say so', async () => {
+    const limited = await createTestService({ keyLimits: { requestsPerSecond: 2 } })
+    try {
+      const statuses = []
+      for (let count = 0; count < 3; count++) {
+        statuses.push((await limited.call('GET', '/user')).status)
+      }
+      expect(statuses).toEqual([200, 200, 429])
+    } finally {
+      await limited.close()
+    }
+  })
+})

@@ -1,0 +1,291 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { XataApiClient } from '@xata.io/client'
+import { Pool } from 'undici'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Banner,
+  endAll,
+  type OffshootProcess,
+  request,
+  startOffshoot,
+} from '../support/process.js'
+
+/** `OFFSHOOT_TEST_OVERLOAD_SECONDS` makes it last longer. */
+const SECONDS = Number(process.env.OFFSHOOT_TEST_OVERLOAD_SECONDS ?? 4)
+const TIMES = 10
+const AT_ONCE = 4
+const WAITING = 12
+const WAIT_MS = 500
+const BUFFERED_MIB = 16
+const ROWS = 60_000
+
+let folder: string
+let service: OffshootProcess
+let banner: Banner
+let key: string
+let http: Pool
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-overload-'))
+  service = startOffshoot(folder, {
+    env: {
+      OFFSHOOT_POOL_MAX: '2',
+      OFFSHOOT_LIMIT_REQUESTS_AT_ONCE_MAX: String(AT_ONCE),
+      OFFSHOOT_LIMIT_REQUESTS_WAITING_MAX: String(WAITING),
+      OFFSHOOT_LIMIT_REQUEST_WAIT_MS: String(WAIT_MS),
+      OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_MIB * 1024 * 1024),
+    },
+  })
+  banner = await service.ready()
+  key = banner.key ?? ''
+  http = new Pool(banner.address, { connections: 200, pipelining: 1 })
+  await call('PUT', `/workspaces/${banner.workspaceId}/dbs/shop`, { region: 'local' })
+  const operations = [
+    { addTable: { table: 'items' } },
+    { addColumn: { table: 'items', column: { name: 'name', type: 'text' } } },
+    { addColumn: { table: 'items', column: { name: 'kind', type: 'int' } } },
+  ]
+  await call('POST', '/db/shop:main/schema/update', { operations })
+  for (let from = 0; from < ROWS; from += 10_000) {
+    const records = Array.from({ length: 10_000 }, (_, number) => ({
+      name: `item ${from + number}`,
+      kind: number % 100,
+    }))
+    await call('POST', '/db/shop:main/tables/items/bulk', { records })
+  }
+})
+afterAll(async () => {
+  await http.destroy()
+  await endAll([folder])
+  await rm(folder, { recursive: true, force: true })
+})
+
+async function call(method: string, url: string, body?: unknown, by = key) {
+  const answer = await request(banner.address, method, url, { key: by, body })
+  expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300)
+  return answer.body
+}
+
+interface Outcome {
+  readonly status: number
+  readonly ms: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: string
+}
+
+async function send(method: 'GET' | 'POST', url: string, body?: string): Promise<Outcome> {
+  const startedAt = performance.now()
+  const response = await http.request({
+    method,
+    path: url,
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body }),
+  })
+  const text = await response.body.text()
+  const ms = performance.now() - startedAt
+  return { status: response.statusCode, ms, headers: response.headers, body: text }
+}
+
+/** Something that keeps PostgreSQL at work for some milliseconds. */
+const work = () =>
+  send(
+    'POST',
+    '/db/shop:main/tables/items/summarize',
+    JSON.stringify({
+      columns: ['kind'],
+      summaries: { names: { count: 'name' }, most: { max: 'name' } },
+    }),
+  )
+
+/** So many a second, whether or not the earlier ones have been answered. */
+async function atRate(perSecond: number, seconds: number): Promise<Outcome[]> {
+  const sent: Promise<Outcome>[] = []
+  const startedAt = performance.now()
+  for (;;) {
+    const elapsedMs = performance.now() - startedAt
+    if (elapsedMs > seconds * 1000) return Promise.all(sent)
+    while (sent.length < (elapsedMs * perSecond) / 1000) sent.push(work())
+    await delay(2)
+  }
+}
+
+/** As many a second as are answered one after the other, by as many as are let in. */
+async function capacity(seconds: number): Promise<{ perSecond: number; outcomes: Outcome[] }> {
+  const outcomes: Outcome[] = []
+  const startedAt = performance.now()
+  const client = async () => {
+    while (performance.now() - startedAt < seconds * 1000) outcomes.push(await work())
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, client))
+  return { perSecond: (outcomes.length * 1000) / (performance.now() - startedAt), outcomes }
+}
+
+async function residentMiB(): Promise<number> {
+  const status = await readFile(`/proc/${service.child.pid}/status`, 'utf8')
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
+}
+
+/** Looks at something again and again while something else goes on. */
+async function watching<Seen, Result>(
+  look: () => Promise<Seen>,
+  meanwhile: Promise<Result>,
+): Promise<{ seen: Seen[]; result: Result }> {
+  const seen: Seen[] = []
+  let isOver = false
+  const watch = (async () => {
+    while (!isOver) {
+      seen.push(await look())
+      await delay(50)
+    }
+  })()
+  const result = await meanwhile
+  isOver = true
+  await watch
+  return { seen, result }
+}
+
+const quantile = (values: readonly number[], part: number) =>
+  values.toSorted((left, right) => left - right)[Math.floor((values.length - 1) * part)] ?? 0
+
+const expectRefusals = (outcomes: readonly Outcome[]) => {
+  for (const { headers, body } of outcomes) {
+    expect(headers['retry-after']).toBe('1')
+    expect(headers['x-ratelimit-reset']).toBe('1')
+    expect(JSON.parse(body).code).toBe('overloaded')
+  }
+}
+
+describe(`at ${TIMES} times the load that can be served`, () => {
+  it('what is let in is quick, the rest is refused, health answers, and it recovers', async () => {
+    await capacity(0.5)
+    const { perSecond, outcomes } = await capacity(1.5)
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set([200]))
+    const before = await residentMiB()
+
+    const look = async () => {
+      const startedAt = performance.now()
+      const { status } = await request(banner.address, 'GET', '/health')
+      return { status, ms: performance.now() - startedAt, mib: await residentMiB() }
+    }
+    const load = atRate(TIMES * perSecond, SECONDS)
+    const { seen, result } = await watching(look, load)
+    const served = result.filter(({ status }) => status === 200)
+    const refused = result.filter(({ status }) => status === 503)
+    expect(served.length + refused.length).toBe(result.length)
+    expect(refused.length).toBeGreaterThan(result.length / 2)
+    expectRefusals(refused)
+    // It gets as much done as without the rest.
+    expect(served.length / SECONDS).toBeGreaterThan(perSecond * 0.4)
+    const p99 = quantile(
+      served.map(({ ms }) => ms),
+      0.99,
+    )
+    // It waits for its turn, and is worked on among as many as there are at once.
+    const workMs = (AT_ONCE / perSecond) * 1000
+    expect(p99).toBeLessThan(WAIT_MS + 10 * workMs + 500)
+    expect(seen.map(({ status }) => status).filter((status) => status !== 200)).toEqual([])
+    const healthMs = quantile(
+      seen.map(({ ms }) => ms),
+      0.99,
+    )
+    expect(healthMs).toBeLessThan(1000)
+    const most = Math.max(...seen.map(({ mib }) => mib))
+    expect(most - before).toBeLessThan(150)
+
+    const after = await capacity(1)
+    expect(new Set(after.outcomes.map(({ status }) => status))).toEqual(new Set([200]))
+    expect(after.perSecond).toBeGreaterThan(perSecond * 0.4)
+    console.log(
+      `capacity ${perSecond.toFixed(0)}/s, asked for ${(result.length / SECONDS).toFixed(0)}/s: ` +
+        `served ${(served.length / SECONDS).toFixed(0)}/s, p99 ${p99.toFixed(0)} ms, ` +
+        `refused in ${quantile(
+          refused.map(({ ms }) => ms),
+          0.5,
+        ).toFixed(0)} ms (median), ` +
+        `health p99 ${healthMs.toFixed(0)} ms, memory +${(most - before).toFixed(0)} MiB; ` +
+        `afterwards ${after.perSecond.toFixed(0)}/s`,
+    )
+    // A line now and then, and not one for each.
+    const lines = service.stderr.split('\n').filter((line) => line.includes('overloaded'))
+    expect(lines.length).toBeGreaterThan(0)
+    expect(lines.length).toBeLessThan(SECONDS + 5)
+  })
+
+  it('bodies take no more memory than there is for them', async () => {
+    const records = Array.from({ length: 4000 }, () => ({ name: 'x'.repeat(1000) }))
+    const body = JSON.stringify({ records })
+    const before = await residentMiB()
+    const bodies = Promise.all(
+      Array.from({ length: 60 }, () => send('POST', '/db/shop:main/tables/items/bulk', body)),
+    )
+    const { seen, result } = await watching(residentMiB, bodies)
+    const served = result.filter(({ status }) => status === 200)
+    const refused = result.filter(({ status }) => status === 503)
+    expect(served.length).toBeGreaterThan(0)
+    expect(refused.length).toBeGreaterThan(0)
+    expect(served.length + refused.length).toBe(60)
+    expectRefusals(refused)
+    // All of them would be 240 MiB before anything is made of them.
+    expect(Math.max(...seen) - before).toBeLessThan(180)
+    expect((await send('POST', '/db/shop:main/tables/items/bulk', body)).status).toBe(200)
+  })
+
+  it('clients that hang up at once leave nothing behind', async () => {
+    for (let round = 0; round < 10; round++) {
+      const abort = new AbortController()
+      const sent = Array.from({ length: 40 }, () =>
+        fetch(`${banner.address}/db/shop:main/tables/items/summarize`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ summaries: { most: { max: 'name' } } }),
+          signal: abort.signal,
+        }).catch(() => undefined),
+      )
+      await delay(10)
+      abort.abort()
+      await Promise.all(sent)
+    }
+    await delay(500)
+    const { outcomes } = await capacity(0.5)
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set([200]))
+  })
+})
+
+describe('a key with a limit', () => {
+  it('serves the published client, which tries again after the time it is told', async () => {
+    const limited = await call('POST', '/user/keys/limited', { scope: { requestsPerSecond: 5 } })
+    const { port } = new URL(banner.address)
+    const base = `http://127.0.0.1:${port}`
+    const client = new XataApiClient({
+      apiKey: limited.key,
+      host: { main: base, workspaces: `${base}/{workspaceId}.{region}.xata.sh` },
+    })
+    await call('PUT', '/db/shop:main/tables/items/data/one', { name: 'one' })
+    const startedAt = performance.now()
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, () =>
+        client.records.getRecord({
+          pathParams: {
+            workspace: banner.workspaceId,
+            region: 'local',
+            dbBranchName: 'shop:main',
+            tableName: 'items',
+            recordId: 'one',
+          },
+        }),
+      ),
+    )
+    expect(answers.map(({ name }) => name)).toEqual(Array.from({ length: 12 }, () => 'one'))
+    expect(performance.now() - startedAt).toBeGreaterThan(1000)
+    const statuses = await Promise.all(
+      Array.from({ length: 12 }, async () => {
+        const url = '/db/shop:main/tables/items/data/one'
+        return (await request(banner.address, 'GET', url, { key: limited.key })).status
+      }),
+    )
+    expect(statuses).toContain(429)
+  })
+})
