@@ -160,24 +160,27 @@ describe('a body', () => {
       { 'content-type': 'application/x-ndjson', 'content-length': 100 },
     ],
   ]
-  it.concurrent.each(bodies)('%s that stands still is given up with 408', async (_name, target, headers) => {
-    const [method = '', url = ''] = target.split(' ')
-    const text = requestHead(method, url, {
-      ...authorization(),
-      'content-type': 'application/json',
-      ...headers,
-    })
-    const opened = await wire(headers['transfer-encoding'] ? `${text}1\r\n{\r\n` : `${text}{`)
-    await isServed()
-    const lasted = await opened.closed
-    expect(lasted).toBeGreaterThan(STALL_MS * 0.9)
-    expect(lasted).toBeLessThan(STALL_MS + SLACK_MS)
-    expect(opened.text).toMatch(/^HTTP\/1.1 408 [\s\S]*"code":"request_timeout"/)
-    expect(
-      (await request(banner.address, 'GET', `/db/shop:main/tables/notes/data/slow`, { key }))
-        .status,
-    ).toBe(404)
-  })
+  it.concurrent.each(bodies)(
+    '%s that stands still is given up with 408',
+    async (_name, target, headers) => {
+      const [method = '', url = ''] = target.split(' ')
+      const text = requestHead(method, url, {
+        ...authorization(),
+        'content-type': 'application/json',
+        ...headers,
+      })
+      const opened = await wire(headers['transfer-encoding'] ? `${text}1\r\n{\r\n` : `${text}{`)
+      await isServed()
+      const lasted = await opened.closed
+      expect(lasted).toBeGreaterThan(STALL_MS * 0.9)
+      expect(lasted).toBeLessThan(STALL_MS + SLACK_MS)
+      expect(opened.text).toMatch(/^HTTP\/1.1 408 [\s\S]*"code":"request_timeout"/)
+      expect(
+        (await request(banner.address, 'GET', `/db/shop:main/tables/notes/data/slow`, { key }))
+          .status,
+      ).toBe(404)
+    },
+  )
 
   it.concurrent('that drips byte after byte is given up too', async () => {
     const opened = await wire(
