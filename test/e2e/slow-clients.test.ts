@@ -16,7 +16,7 @@ import { isHeld, openWire, requestHead } from '../support/wire.js'
 const HEADERS_MS = 600
 const STALL_MS = 800
 const BYTES_PER_SECOND = 3_000_000
-const CONNECTIONS = 60
+const CONNECTIONS = 100
 /** Node, and we, look for what is late only so often. */
 const SLACK_MS = 2500
 
@@ -74,7 +74,7 @@ const authorization = () => ({ authorization: `Bearer ${key}` })
 const wire = (text = '') => openWire(banner.address, text)
 
 describe('a connection', () => {
-  it.each([
+  it.concurrent.each([
     ['brings nothing at all', ''],
     ['brings half of a request line', 'GET /us'],
     ['brings half of its headers', 'GET /user HTTP/1.1\r\nhost: x\r\nauthor'],
@@ -90,7 +90,7 @@ describe('a connection', () => {
       expect(wires[0]?.text).toMatch(/^HTTP\/1.1 408 [\s\S]*"code":"request_timeout"/)
   })
 
-  it('that drips a header byte after byte is closed', async () => {
+  it.concurrent('that drips a header byte after byte is closed', async () => {
     const wires = await Promise.all(
       Array.from({ length: 20 }, () => wire('GET /user HTTP/1.1\r\nhost: x\r\nx-slow: ')),
     )
@@ -160,26 +160,29 @@ describe('a body', () => {
       { 'content-type': 'application/x-ndjson', 'content-length': 100 },
     ],
   ]
-  it.each(bodies)('%s that stands still is given up with 408', async (_name, target, headers) => {
-    const [method = '', url = ''] = target.split(' ')
-    const text = requestHead(method, url, {
-      ...authorization(),
-      'content-type': 'application/json',
-      ...headers,
-    })
-    const opened = await wire(headers['transfer-encoding'] ? `${text}1\r\n{\r\n` : `${text}{`)
-    await isServed()
-    const lasted = await opened.closed
-    expect(lasted).toBeGreaterThan(STALL_MS * 0.9)
-    expect(lasted).toBeLessThan(STALL_MS + SLACK_MS)
-    expect(opened.text).toMatch(/^HTTP\/1.1 408 [\s\S]*"code":"request_timeout"/)
-    expect(
-      (await request(banner.address, 'GET', `/db/shop:main/tables/notes/data/slow`, { key }))
-        .status,
-    ).toBe(404)
-  })
+  it.concurrent.each(bodies)(
+    '%s that stands still is given up with 408',
+    async (_name, target, headers) => {
+      const [method = '', url = ''] = target.split(' ')
+      const text = requestHead(method, url, {
+        ...authorization(),
+        'content-type': 'application/json',
+        ...headers,
+      })
+      const opened = await wire(headers['transfer-encoding'] ? `${text}1\r\n{\r\n` : `${text}{`)
+      await isServed()
+      const lasted = await opened.closed
+      expect(lasted).toBeGreaterThan(STALL_MS * 0.9)
+      expect(lasted).toBeLessThan(STALL_MS + SLACK_MS)
+      expect(opened.text).toMatch(/^HTTP\/1.1 408 [\s\S]*"code":"request_timeout"/)
+      expect(
+        (await request(banner.address, 'GET', `/db/shop:main/tables/notes/data/slow`, { key }))
+          .status,
+      ).toBe(404)
+    },
+  )
 
-  it('that drips byte after byte is given up too', async () => {
+  it.concurrent('that drips byte after byte is given up too', async () => {
     const opened = await wire(
       requestHead('PUT', '/db/shop:main/tables/notes/data/slow', {
         ...authorization(),
@@ -193,7 +196,7 @@ describe('a body', () => {
     expect(opened.text).toMatch(/^HTTP\/1.1 408 /)
   })
 
-  it('that nobody wants does not hold its connection', async () => {
+  it.concurrent('that nobody wants does not hold its connection', async () => {
     const opened = await wire(
       `${requestHead('PUT', '/db/shop:main/tables/notes/data/slow', {
         'content-type': 'application/json',
