@@ -42,6 +42,18 @@ export const LIMITS = {
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
   requestTimeoutMs: 30_000,
+  /** Milliseconds that a query, a calculation or the statements of one SQL request may run. */
+  queryTimeoutMs: 20_000,
+  /** Characters of SQL in one request. */
+  sqlLengthMax: 100_000,
+  /** Statements in one batch of SQL. */
+  sqlStatementsMax: 100,
+  /** Parameters of one SQL statement. */
+  sqlParametersMax: 10_000,
+  /** Rows that one SQL statement answers with. */
+  sqlRowsMax: 1000,
+  /** Bytes of JSON that the statements of one SQL request answer with: 16 MiB. */
+  sqlResultBytesMax: 16 * 1024 * 1024,
   /** How long an invite can be accepted. */
   inviteDaysMax: 30,
 } as const

@@ -19,6 +19,7 @@ import { healthRoutes } from './http/routes/health.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
+import { sqlRoutes } from './http/routes/sql.js'
 import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
@@ -78,6 +79,7 @@ export async function buildApp(
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))
+    await dataApp.register(sqlRoutes(services))
   })
   await app.ready()
   return app

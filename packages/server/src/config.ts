@@ -203,6 +203,12 @@ const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
   pageSizeMax: 'Records on one page of a query.',
   requestBytesMax: 'Bytes of one request body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
+  queryTimeoutMs: 'Milliseconds that one query, calculation or SQL request may run.',
+  sqlLengthMax: 'Characters of SQL in one request.',
+  sqlStatementsMax: 'Statements in one batch of SQL.',
+  sqlParametersMax: 'Parameters of one SQL statement.',
+  sqlRowsMax: 'Rows that one SQL statement answers with.',
+  sqlResultBytesMax: 'Bytes of JSON that one SQL request answers with.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }
