@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 export function disconnectSignal(reply: FastifyReply): AbortSignal {
   const controller = new AbortController()
   reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) controller.abort()
+    if (!reply.raw.writableEnded) controller.abort()
   })
   return controller.signal
 }

@@ -12,6 +12,12 @@ export interface Bounds {
   readonly signal?: AbortSignal | undefined
 }
 
+/** Why what runs on a connection is late: its own work, or what it waits for. */
+type Cause = 'work' | 'wait'
+
+/** Between two statements there is nothing to stop; then it takes another attempt. */
+const AGAIN_MS = 100
+
 /**
  * Runs `body` on a connection and has PostgreSQL stop what it does there when the time is up or the
  * caller is gone.
@@ -24,46 +30,56 @@ export async function runBounded<Result>(
   if (bounds === undefined) return body()
   const { timeoutMs, signal } = bounds
   if (signal?.aborted) throw new AppError('timeout', 'the caller is gone')
-  let cancelling: Promise<unknown> | undefined
-  let isLate = false
-  const cancel = () => {
-    const { processID } = client as unknown as { processID: number }
-    cancelling ??= database
-      .queryAside(sql`select pg_cancel_backend(${processID}::integer)`)
-      .catch(() => undefined)
+  const { processID } = client as unknown as { processID: number }
+  let isOver = false
+  let first: Promise<Cause> | undefined
+  let last: Promise<Cause> | undefined
+  const stop = async (): Promise<void> => {
+    last = stopBackend(database, processID)
+    first ??= last
+    await last
+    if (!isOver) timer = setTimeout(stop, AGAIN_MS)
   }
-  const timer = setTimeout(() => {
-    isLate = true
-    cancel()
-  }, timeoutMs)
-  signal?.addEventListener('abort', cancel, { once: true })
+  let timer = setTimeout(stop, timeoutMs)
+  const onAbort = () => {
+    clearTimeout(timer)
+    void stop()
+  }
+  signal?.addEventListener('abort', onAbort, { once: true })
   try {
     return await body()
   } catch (error) {
-    if (isLate && codeOf(error) === QUERY_CANCELED) throw tooLate(database, bounds, error)
-    throw error
+    if (first === undefined || codeOf(error) !== QUERY_CANCELED) throw error
+    throw tooLate(await first, timeoutMs, error)
   } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', cancel)
+    isOver = true
+    signal?.removeEventListener('abort', onAbort)
     // Whoever gets the connection next must not be stopped in our place.
-    await cancelling
+    await last
+    clearTimeout(timer)
   }
 }
 
-/** What took too long on a server that was free is too much to ask; otherwise the server is. */
-function tooLate(database: Database, { timeoutMs }: Bounds, cause: unknown): AppError {
-  if (database.isCrowded) {
-    return new AppError(
-      'timeout',
-      `the server is busy: the query took longer than ${timeoutMs} ms`,
-      {
-        cause,
-      },
-    )
-  }
-  return new AppError(
-    'query_too_costly',
-    `the query is too costly: it was stopped after ${timeoutMs} ms`,
-    { cause },
-  )
+async function stopBackend(database: Database, processId: number): Promise<Cause> {
+  // With all connections in use, whatever runs takes its time.
+  const isCrowded = database.isCrowded
+  const stopped = await database
+    .queryAside<{ isWaiting: boolean }>(sql`
+      select wait_event_type is not distinct from 'Lock' as "isWaiting", pg_cancel_backend(pid)
+      from pg_stat_activity
+      where pid = ${processId}`)
+    .catch(() => [])
+  return isCrowded || stopped[0]?.isWaiting ? 'wait' : 'work'
+}
+
+function tooLate(cause: Cause, timeoutMs: number, error: unknown): AppError {
+  return cause === 'wait'
+    ? new AppError('timeout', `the server is busy: the query was stopped after ${timeoutMs} ms`, {
+        cause: error,
+      })
+    : new AppError(
+        'query_too_costly',
+        `the query is too costly: it was stopped after ${timeoutMs} ms`,
+        { cause: error },
+      )
 }

@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Database } from './database.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, type Sql, sql } from './sql.js'
@@ -21,6 +22,8 @@ export function hasReader(database: Database): Promise<boolean> {
   if (found === undefined) {
     found = prepare(database)
     known.set(database, found)
+    // That PostgreSQL could not be asked says nothing about the next time.
+    found.catch(() => known.delete(database))
   }
   return found
 }
@@ -35,7 +38,8 @@ async function prepare(database: Database): Promise<boolean> {
       readOnly: true,
     })
     return true
-  } catch {
+  } catch (error) {
+    if (error instanceof AppError) throw error
     return false
   }
 }

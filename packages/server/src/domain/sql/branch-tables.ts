@@ -29,8 +29,12 @@ export interface TargetColumn {
   put(record: Record<string, unknown>, value: unknown): void
 }
 
+export interface WritableTables extends SqlTables {
+  find(name: string): BranchTable | undefined
+}
+
 /** The tables of a session's branch. */
-export class BranchTables implements SqlTables {
+export class BranchTables implements WritableTables {
   readonly #session: Session
   readonly #found = new Map<string, BranchTable>()
 

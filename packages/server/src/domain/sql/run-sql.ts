@@ -54,14 +54,18 @@ export async function runSql(
     if (plan.kind !== 'select') await sessions.writable(session, plan.table.table)
   }
   const reader = await hasReader(context.database)
+  const fail = (error: unknown, index: number): never => {
+    throw statements.length === 1 ? error : inBatch(error, index)
+  }
   const body = async (transaction: OpenTransaction) => {
     const evaluator = new Evaluator(transaction, {
       hasReader: reader,
       resultBytesMax: context.limits.sqlResultBytesMax,
     })
     const results: string[] = []
-    for (const statement of prepared) {
-      results.push(await runOne(context, { transaction, evaluator, statement, responseType }))
+    for (const [index, statement] of prepared.entries()) {
+      const run = { transaction, evaluator, statement, responseType }
+      results.push(await runOne(context, run).catch((error) => fail(error, index)))
     }
     return results
   }

@@ -1,7 +1,7 @@
 import type { Node } from 'libpg-query'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { slot } from '../../postgres/statement.js'
-import type { BranchTable, BranchTables, TargetColumn } from './branch-tables.js'
+import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { ExpressionWriter } from './expression-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
 import { parseSql, SyntaxFault } from './parser.js'
@@ -82,7 +82,7 @@ function describeSyntax({ message, position }: SyntaxFault, text: string, count:
 /** Writes a statement anew, for the tables of a branch. */
 export function planStatement(
   { text, node }: ParsedStatement,
-  { tables, parameterCount }: { tables: BranchTables; parameterCount: number },
+  { tables, parameterCount }: { tables: WritableTables; parameterCount: number },
 ): StatementPlan {
   const planner = new Planner(text, tables, parameterCount)
   try {
@@ -101,10 +101,10 @@ const RETURNED_POSITION = ident('returned position')
 
 class Planner {
   readonly #writer: QueryWriter
-  readonly #tables: BranchTables
+  readonly #tables: WritableTables
   readonly #parameterCount: number
 
-  constructor(text: string, tables: BranchTables, parameterCount: number) {
+  constructor(text: string, tables: WritableTables, parameterCount: number) {
     this.#writer = new QueryWriter(text, tables)
     this.#tables = tables
     this.#parameterCount = parameterCount
