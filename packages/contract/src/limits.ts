@@ -44,8 +44,8 @@ export const LIMITS = {
   requestTimeoutMs: 30_000,
   /** Milliseconds that a query, a calculation or the statements of one SQL request may run. */
   queryTimeoutMs: 20_000,
-  /** Characters of SQL in one request. */
-  sqlLengthMax: 100_000,
+  /** Characters of SQL in one request; they are parsed in one go, while others wait. */
+  sqlLengthMax: 50_000,
   /** Statements in one batch of SQL. */
   sqlStatementsMax: 100,
   /** Parameters of one SQL statement. */
