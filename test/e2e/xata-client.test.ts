@@ -510,6 +510,68 @@ describe('queries', () => {
   })
 })
 
+describe('SQL', () => {
+  it('is a template, whose values are parameters', async () => {
+    const { records, columns, warning } = await xata.sql<{ id: string; name: string }>`
+      SELECT * FROM teams WHERE id = ${'fruits'}`
+    expect(warning).toBeUndefined()
+    expect(records).toMatchObject([{ id: 'fruits', name: 'Team fruits', 'xata.version': 0 }])
+    expect(columns).toEqual([
+      { name: 'id', type: 'text' },
+      { name: 'name', type: 'text' },
+      { name: 'labels', type: '_text' },
+      { name: 'index', type: 'int8' },
+      { name: 'rating', type: 'float8' },
+      { name: 'founded', type: 'timestamptz' },
+      { name: 'email', type: 'text' },
+      { name: 'config', type: 'jsonb' },
+      { name: 'owner', type: 'text' },
+      { name: 'xata.version', type: 'int4' },
+      { name: 'xata.createdAt', type: 'timestamptz' },
+      { name: 'xata.updatedAt', type: 'timestamptz' },
+    ])
+    const found =
+      await xata.sql`SELECT count(*) FROM users WHERE id = ANY(${['user-01', 'user-02']})`
+    expect(found.records).toEqual([{ count: 2 }])
+  })
+
+  it('writes', async () => {
+    const { records, warning } = await xata.sql<{ id: string; name: string }>({
+      statement: `INSERT INTO teams (name, labels, config, index) VALUES ($1, $2, $3, $4) RETURNING *`,
+      params: ['Team ships 2', ['a', 'b'], { deep: [1] }, 7],
+    })
+    expect(warning).toBeUndefined()
+    expect(records).toHaveLength(1)
+    const id = records[0]?.id ?? ''
+    const team = await xata.db.teams.read(id)
+    expect(team).toMatchObject({ name: 'Team ships 2', labels: ['a', 'b'], index: 7 })
+    await xata.sql`UPDATE teams SET name = ${'Team boats'}, index = index + 1 WHERE id = ${id}`
+    expect(await xata.db.teams.read(id)).toMatchObject({ name: 'Team boats', index: 8 })
+    await xata.sql`DELETE FROM teams WHERE id = ${id}`
+    expect(await xata.db.teams.read(id)).toBeNull()
+  })
+
+  it('runs in batches and in rows', async () => {
+    const { results } = await xata.sql.batch({
+      statements: [
+        { statement: "SELECT name FROM teams WHERE id = 'fruits'" },
+        { statement: 'SELECT $1::int + 1', params: [1] },
+      ],
+      responseType: 'array',
+    })
+    expect(results).toMatchObject([{ rows: [['Team fruits']] }, { rows: [[2]] }])
+  })
+
+  it('refuses what is no parameter, in the words of the client', async () => {
+    await expect(xata.sql`SELECT * FROM teams ORDER BY name ${'ASC'}`).rejects.toThrow(
+      'invalid SQL: unused parameters: used 0 of 1 parameters',
+    )
+    const { records } = await xata.sql({ statement: 'SELECT * FROM teams ORDER BY name ASC' })
+    expect(records).toHaveLength(3)
+    await expect(xata.sql`SELECT * FROM pg_class`).rejects.toThrow('table [pg_class] not found')
+  })
+})
+
 describe('a client without generated types', () => {
   it('reads the schema of the branch', async () => {
     const plain = new Base({ databaseURL, apiKey, branch: 'main' })

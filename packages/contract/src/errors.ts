@@ -10,6 +10,8 @@ export const ERROR_CODES = {
   invalid_schema: [400, 'A schema edit cannot be applied; the message says why.'],
   invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
   transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
+  invalid_sql: [400, 'A SQL statement cannot be run; the message says why.'],
+  query_too_costly: [400, 'The query takes more time, memory or answer than it may.'],
   invalid_api_key: [401, 'The API key is missing, malformed, unknown, expired or revoked.'],
   forbidden: [403, 'The caller may not do this.'],
   key_scope: [403, 'The scope of the API key does not allow this.'],

@@ -65,6 +65,18 @@ export const LIMITS = {
   stallTimeoutMs: 10_000,
   /** What a body or an answer has to move at the least, on the average of such a time. */
   transferBytesPerSecondMin: 1024,
+  /** Milliseconds that a query, a calculation or the statements of one SQL request may run. */
+  queryTimeoutMs: 20_000,
+  /** Characters of SQL in one request; they are parsed in one go, while others wait. */
+  sqlLengthMax: 50_000,
+  /** Statements in one batch of SQL. */
+  sqlStatementsMax: 100,
+  /** Parameters of one SQL statement. */
+  sqlParametersMax: 10_000,
+  /** Rows that one SQL statement answers with. */
+  sqlRowsMax: 1000,
+  /** Bytes of JSON that the statements of one SQL request answer with: 16 MiB. */
+  sqlResultBytesMax: 16 * 1024 * 1024,
   /** How long an invite can be accepted. */
   inviteDaysMax: 30,
 } as const

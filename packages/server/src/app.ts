@@ -24,6 +24,7 @@ import { indexRoutes } from './http/routes/indexes.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
+import { sqlRoutes } from './http/routes/sql.js'
 import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
@@ -98,6 +99,7 @@ export async function buildApp(
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))
+    await dataApp.register(sqlRoutes(services))
   })
   await app.ready()
   return app

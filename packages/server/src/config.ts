@@ -228,6 +228,12 @@ const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
   headersTimeoutMs: 'Milliseconds in which the headers of a request must arrive.',
   stallTimeoutMs: 'Milliseconds that a body or an answer may stand still.',
   transferBytesPerSecondMin: 'Bytes per second that a body or an answer must move on average.',
+  queryTimeoutMs: 'Milliseconds that one query, calculation or SQL request may run.',
+  sqlLengthMax: 'Characters of SQL in one request.',
+  sqlStatementsMax: 'Statements in one batch of SQL.',
+  sqlParametersMax: 'Parameters of one SQL statement.',
+  sqlRowsMax: 'Rows that one SQL statement answers with.',
+  sqlResultBytesMax: 'Bytes of JSON that one SQL request answers with.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }

@@ -63,6 +63,11 @@ export class Database implements Queryable {
     return this.#options.poolMax
   }
 
+  /** Requests wait for a connection, because all of them are in use. */
+  get isCrowded(): boolean {
+    return (this.#pool?.waitingCount ?? 0) > 0
+  }
+
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { text, values } = statement
     return (await this.pool.query<Row>({ text, values })).rows

@@ -23,7 +23,7 @@ export const UNIQUE_VIOLATION = '23505'
 const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK = '40P01'
-const QUERY_CANCELED = '57014'
+export const QUERY_CANCELED = '57014'
 const LOCK_NOT_AVAILABLE = '55P03'
 
 /** Failures that a new attempt of the whole transaction can get past. */

@@ -53,6 +53,25 @@ describe('runPipeline', () => {
     ])
   })
 
+  it('runs a call without a name, and describes one instead of running it', async () => {
+    const before = await preparedCount()
+    const text = 'select 1::bigint as n, null::text[] as "t t" from (select 1/0) never'
+    const rows = await runPipeline(client, [
+      { ...call(text), isUnnamed: true, describes: true },
+      { ...call('select 2'), isUnnamed: true },
+      { ...call('select'), isUnnamed: true, describes: true },
+    ])
+    expect(rows).toEqual([
+      [
+        ['n', '20'],
+        ['t t', '1009'],
+      ],
+      [['2']],
+      [],
+    ])
+    expect(await preparedCount()).toBe(before)
+  })
+
   it('of no calls gives nothing', async () => {
     expect(await runPipeline(client, [])).toEqual([])
   })

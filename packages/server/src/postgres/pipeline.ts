@@ -15,6 +15,7 @@ interface Connection {
   execute(message: { portal: string; rows: number }): void
   sendCopyFromChunk(chunk: Buffer): void
   endCopyFrom(): void
+  describe(message: { type: 'S'; name: string }): void
   close(message: { type: 'S'; name: string }): void
   sync(): void
 }
@@ -22,6 +23,13 @@ interface Connection {
 interface DataRowMessage {
   readonly fields: (string | null)[]
 }
+
+interface RowDescriptionMessage {
+  readonly fields: readonly { readonly name: string; readonly dataTypeID: number }[]
+}
+
+/** The next statement without a name takes its place. */
+const UNNAMED = ''
 
 /** Statements a connection keeps prepared; beyond that the one longest unused is dropped. */
 export const PREPARED_MAX = 500
@@ -105,8 +113,13 @@ class Pipeline {
     preparedOf.set(connection, prepared)
     connection.stream.cork()
     try {
-      for (const { statement, values, input } of this.#calls) {
-        const name = prepared.use(connection, statement.text, this.#sent)
+      for (const { statement, values, input, isUnnamed, describes } of this.#calls) {
+        const name = isUnnamed ? UNNAMED : prepared.use(connection, statement.text, this.#sent)
+        if (isUnnamed) connection.parse({ name, text: statement.text, types: [] })
+        if (describes) {
+          connection.describe({ type: 'S', name })
+          continue
+        }
         const { slots } = statement
         const parameters = new Array<string | null>(slots.length)
         for (let index = 0; index < slots.length; index++) {
@@ -127,8 +140,9 @@ class Pipeline {
     }
   }
 
-  handleRowDescription(): void {
-    // Nobody asked for one.
+  /** Comes only where it was asked for. */
+  handleRowDescription({ fields }: RowDescriptionMessage): void {
+    this.#rows.push(fields.map(({ name, dataTypeID }) => [name, String(dataTypeID)]))
   }
 
   handleCopyInResponse(): void {

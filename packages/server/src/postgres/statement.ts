@@ -27,6 +27,29 @@ export function compileStatement(template: Sql): Statement {
   return { text: template.text, slots }
 }
 
+/**
+ * The same for a template in which slots repeat: each has one number, so that PostgreSQL sees the
+ * same expression where the same is written.
+ */
+export function compileSharing(template: Sql): Statement {
+  const slots: (number | string)[] = []
+  const numbers = new Map<number, number>()
+  let text = template.strings[0] ?? ''
+  for (const [index, value] of template.values.entries()) {
+    const position = value instanceof Slot ? value.position : undefined
+    if (position === undefined && typeof value !== 'number') {
+      throw new Error('a compiled statement takes slots and numbers, not other values')
+    }
+    let number = position === undefined ? undefined : numbers.get(position)
+    if (number === undefined) {
+      number = slots.push(position ?? String(value))
+      if (position !== undefined) numbers.set(position, number)
+    }
+    text += `$${number}${template.strings[index + 1] ?? ''}`
+  }
+  return { text, slots }
+}
+
 /** A value in PostgreSQL's text form. */
 export type Parameter = string | null
 
@@ -36,6 +59,10 @@ export interface Call {
   readonly values: readonly Parameter[]
   /** What a `copy ... from stdin` reads. */
   readonly input?: string
+  /** Runs once, so it takes no place among the prepared statements. */
+  readonly isUnnamed?: boolean
+  /** Is not run: its rows are the columns it would have, each with its name and the oid of its type. */
+  readonly describes?: boolean
 }
 
 /** The rows of one call, each a list of texts. */

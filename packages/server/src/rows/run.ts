@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
+import { type Bounds, runBounded } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
 import { codeOf, isRetryable, toAppError } from '../postgres/failures.js'
 import { runPipeline } from '../postgres/pipeline.js'
@@ -20,6 +21,7 @@ import { GUARD_FAILED, type Guard, guardCall } from './guard.js'
 export class StaleError extends Error {}
 
 const BEGIN = compileStatement(sql`begin isolation level serializable`)
+const BEGIN_SNAPSHOT = compileStatement(sql`begin isolation level repeatable read read only`)
 const COMMIT = compileStatement(sql`commit`)
 const NO_TIMEOUT = compileStatement(sql`set local statement_timeout = 0`)
 
@@ -56,11 +58,13 @@ export async function runReads(
   database: Database,
   guard: Guard,
   calls: readonly Call[],
+  bounds?: Bounds,
 ): Promise<TextRows[]> {
   const client = await database.pool.connect()
   let broken: Error | undefined
   try {
-    const [, ...rows] = await runPipeline(client, [guardCall(guard), ...calls])
+    const run = () => runPipeline(client, [guardCall(guard), ...calls])
+    const [, ...rows] = await runBounded({ database, client, bounds }, run)
     guard.passed = true
     return rows
   } catch (error) {
@@ -235,11 +239,23 @@ export function runSteps<Result>(
   database: Database,
   guard: Guard,
   body: (transaction: OpenTransaction, first: readonly TextRows[]) => Promise<Result>,
-  options: { first?: readonly Call[]; isLong?: boolean; isOnce?: boolean } = {},
+  options: {
+    first?: readonly Call[]
+    isLong?: boolean
+    isOnce?: boolean
+    bounds?: Bounds | undefined
+  } = {},
 ): Promise<Result> {
+  let endsAt: number | undefined
   const attempt = async () => {
     const client = await database.pool.connect()
-    return finishing(client, guard, async () => {
+    // All attempts together have the time of one.
+    endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
+    const bounds = options.bounds && {
+      ...options.bounds,
+      timeoutMs: Math.max(1, Math.round(endsAt - performance.now())),
+    }
+    const run = async (): Promise<Result> => {
       const opening = [
         plain(BEGIN),
         enterGateCall(guard.layout.gate),
@@ -252,11 +268,35 @@ export function runSteps<Result>(
       const result = await body(transaction, rows.slice(opening.length))
       await runPipeline(client, [plain(COMMIT)])
       return result
-    })
+    }
+    return finishing(client, guard, () => runBounded({ database, client, bounds }, run))
   }
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retrying(attempt)
+}
+
+/** Runs reads in several steps, all as of one moment. What `body` throws ends them. */
+export async function runSnapshot<Result>(
+  database: Database,
+  guard: Guard,
+  body: (transaction: OpenTransaction) => Promise<Result>,
+  bounds?: Bounds,
+): Promise<Result> {
+  const client = await database.pool.connect()
+  const run = async (): Promise<Result> => {
+    await runPipeline(client, [plain(BEGIN_SNAPSHOT), guardCall(guard)])
+    guard.passed = true
+    const transaction = { client, run: (calls: readonly Call[]) => runPipeline(client, calls) }
+    const result = await body(transaction)
+    await runPipeline(client, [plain(COMMIT)])
+    return result
+  }
+  try {
+    return await finishing(client, guard, () => runBounded({ database, client, bounds }, run))
+  } catch (error) {
+    throw toAppError(error)
+  }
 }
 
 async function retrying<Result>(attempt: () => Promise<Result>): Promise<Result> {

@@ -1,3 +1,4 @@
+import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
@@ -100,11 +101,12 @@ const OUT_OF_RANGE = '22003'
 
 /** Runs a statement that calculates: a sum can be larger than any number there is. */
 export async function runCalculation(
-  { database, session }: { database: Database; session: Session },
+  context: { database: Database; session: Session; bounds?: Bounds },
   call: Call,
 ): Promise<TextRows> {
+  const { database, session, bounds } = context
   try {
-    const [rows = []] = await runReads(database, session.guard, [call])
+    const [rows = []] = await runReads(database, session.guard, [call], bounds)
     return rows
   } catch (error) {
     if (codeOf(error) === OUT_OF_RANGE) throw queryFault('the result is out of range')

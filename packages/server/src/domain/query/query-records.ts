@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
@@ -28,6 +29,7 @@ export interface QueryContext {
   readonly session: Session
   readonly tableName: string
   readonly limits: Limits
+  readonly bounds?: Bounds
 }
 
 /** A page of the records that meet a filter, as JSON text. */
@@ -116,8 +118,9 @@ function requireDistinct(reverseLinks: readonly ReverseLink[]): void {
 
 type Row = readonly (string | null)[]
 
-async function run({ database, session }: QueryContext, plan: QueryPlan): Promise<Row[]> {
-  const [rows = []] = await runReads(database, session.guard, [querySql(plan)])
+async function run(context: QueryContext, plan: QueryPlan): Promise<Row[]> {
+  const { database, session, bounds } = context
+  const [rows = []] = await runReads(database, session.guard, [querySql(plan)], bounds)
   return [...rows]
 }
 

@@ -9,6 +9,7 @@ import { LruMap } from './lru-map.js'
 /** A schema with what reading and writing its tables takes, compiled when first needed. */
 export interface CompiledSchema {
   readonly id: string
+  readonly tableNames: readonly string[]
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
   /** The table that has a file column. */
@@ -64,6 +65,7 @@ function compileSchema(
   }
   return {
     id,
+    tableNames: document.tables.map((table) => table.name),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
     tableByFileColumn: (columnId) =>

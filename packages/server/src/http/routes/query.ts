@@ -7,12 +7,13 @@ import {
 } from '@offshoot/contract/aggregation'
 import { QueryRequestSchema, QueryResultSchema } from '@offshoot/contract/query'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { aggregateRecords } from '../../domain/query/aggregate.js'
 import type { QueryRequest } from '../../domain/query/page.js'
 import { type QueryContext, queryRecords } from '../../domain/query/query-records.js'
 import { summarizeRecords } from '../../domain/query/summarize.js'
+import { disconnectSignal } from '../disconnect.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
@@ -26,10 +27,15 @@ type TableRequest = FastifyRequest<{ Params: { databaseBranch: string; tableName
  * POST   /db/:databaseBranch/tables/:tableName/aggregate
  */
 export function queryRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
-  const run = (request: TableRequest, operation: (context: QueryContext) => Promise<string>) => {
+  const run = (
+    request: TableRequest,
+    reply: FastifyReply,
+    operation: (context: QueryContext) => Promise<string>,
+  ) => {
     const { tableName } = request.params
+    const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
     return sessions.run(sessionRequest(request, 'read'), (session) =>
-      operation({ database, session, tableName, limits }),
+      operation({ database, session, tableName, limits, bounds }),
     )
   }
 
@@ -50,7 +56,7 @@ export function queryRoutes({ database, sessions, limits }: Services): FastifyPl
       },
       async (request, reply) => {
         const body = (request.body ?? {}) as QueryRequest
-        return sendJson(reply, await run(request, (context) => queryRecords(context, body)))
+        return sendJson(reply, await run(request, reply, (context) => queryRecords(context, body)))
       },
     )
 
@@ -67,7 +73,10 @@ export function queryRoutes({ database, sessions, limits }: Services): FastifyPl
       },
       async (request, reply) => {
         const body = request.body ?? {}
-        return sendJson(reply, await run(request, (context) => summarizeRecords(context, body)))
+        return sendJson(
+          reply,
+          await run(request, reply, (context) => summarizeRecords(context, body)),
+        )
       },
     )
 
@@ -84,7 +93,10 @@ export function queryRoutes({ database, sessions, limits }: Services): FastifyPl
       },
       async (request, reply) => {
         const body = request.body ?? {}
-        return sendJson(reply, await run(request, (context) => aggregateRecords(context, body)))
+        return sendJson(
+          reply,
+          await run(request, reply, (context) => aggregateRecords(context, body)),
+        )
       },
     )
   }

@@ -1,0 +1,484 @@
+import type { Node } from 'libpg-query'
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { slot } from '../../postgres/statement.js'
+import {
+  COLLATIONS,
+  DEFINED_ROW_FUNCTIONS,
+  FUNCTIONS,
+  OPERATORS,
+  SIZED_FUNCTIONS,
+  TYPES,
+} from './allowed.js'
+import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
+import { findColumnOf, type Scope } from './scope.js'
+import { sqlFault } from './sql-fault.js'
+
+/** What expressions need of the statement around them. */
+export interface StatementContext {
+  /** Where a byte of the statement is, as callers count: in characters, from 1. */
+  positionOf(location: number | undefined): number | undefined
+  useParameter(number: number): void
+  /** A parameter stands where only a constant can. */
+  misplaceParameter(number: number, location: number | undefined): void
+  /** Writes a query inside of an expression. */
+  subquery(node: Node | undefined, scope: Scope): Sql
+}
+
+type Writers = {
+  readonly [Kind in NodeKind]?: (writer: ExpressionWriter, content: NodeOf<Kind>) => Sql
+}
+
+const list = (expressions: readonly Sql[]): Sql =>
+  expressions.length === 0 ? empty : join(expressions, ', ')
+
+/** Writes the expressions of a query as SQL of our own. What it has no way to write is refused. */
+export class ExpressionWriter {
+  constructor(
+    readonly context: StatementContext,
+    readonly scope: Scope,
+  ) {}
+
+  write(node: Node | undefined): Sql {
+    if (node === undefined) throw sqlFault('an expression is missing')
+    const kind = kindOf(node)
+    const write = WRITERS[kind] as ((writer: this, content: unknown) => Sql) | undefined
+    if (write === undefined) {
+      const { location } = (contentOf(node, kind) ?? {}) as { location?: number }
+      throw this.fault(`${describeKind(kind)} is not supported`, location)
+    }
+    return write(this, contentOf(node, kind))
+  }
+
+  writeAll(nodes: readonly Node[] | undefined): Sql[] {
+    return (nodes ?? []).map((node) => this.write(node))
+  }
+
+  /** What a list of ORDER BY says. */
+  writeOrder(nodes: readonly Node[] | undefined): Sql {
+    return list(
+      (nodes ?? []).map((node) => {
+        const sort = contentOf(node, 'SortBy')
+        if (sort === undefined) throw sqlFault('ORDER BY: a part is not supported')
+        requireKnown(sort, 'ORDER BY', ['node', 'sortby_dir', 'sortby_nulls', 'location'])
+        const direction = pick(SORT_DIRECTIONS, sort.sortby_dir)
+        return sql`${this.write(sort.node)}${direction}${pick(SORT_NULLS, sort.sortby_nulls)}`
+      }),
+    )
+  }
+
+  writeWindow(window: NodeOf<'WindowDef'>): Sql {
+    const { refname, partitionClause = [], orderClause = [] } = window
+    const parts: Sql[] = []
+    if (refname !== undefined) parts.push(ident(refname))
+    if (partitionClause.length > 0) {
+      parts.push(sql`partition by ${list(this.writeAll(partitionClause))}`)
+    }
+    if (orderClause.length > 0) parts.push(sql`order by ${this.writeOrder(orderClause)}`)
+    parts.push(...this.#writeFrame(window))
+    return sql`(${parts.length === 0 ? empty : join(parts, ' ')})`
+  }
+
+  #writeFrame({ frameOptions = 0, startOffset, endOffset }: NodeOf<'WindowDef'>): Sql[] {
+    if ((frameOptions & FRAME.isGiven) === 0) return []
+    const unit = FRAME_UNITS.find(([bit]) => (frameOptions & bit) !== 0)?.[1] ?? sql`range`
+    const bound = (bounds: typeof FRAME_STARTS, offset: Node | undefined): Sql => {
+      const found = bounds.find(([bit]) => (frameOptions & bit) !== 0)
+      if (found === undefined) throw sqlFault('a window frame is not supported')
+      const [, words, hasOffset] = found
+      return hasOffset ? sql`${this.write(offset)} ${words}` : words
+    }
+    const start = bound(FRAME_STARTS, startOffset)
+    const extent =
+      (frameOptions & FRAME.isBetween) === 0
+        ? start
+        : sql`between ${start} and ${bound(FRAME_ENDS, endOffset)}`
+    const excluded = FRAME_EXCLUSIONS.find(([bit]) => (frameOptions & bit) !== 0)?.[1] ?? empty
+    return [sql`${unit} ${extent}${excluded}`]
+  }
+
+  fault(message: string, location: number | undefined) {
+    return sqlFault(message, this.context.positionOf(location))
+  }
+
+  writeType(type: NodeOf<'TypeName'> | undefined): Sql {
+    if (type === undefined) throw sqlFault('a type is missing')
+    requireKnown(type, 'a type', ['names', 'typemod', 'typmods', 'arrayBounds', 'location'])
+    const name = catalogueName(type.names)
+    if (name === undefined || !TYPES.has(name)) {
+      throw this.fault(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
+    }
+    const modifiers = (type.typmods ?? []).map(
+      (node) => contentOf(node, 'A_Const')?.ival?.ival ?? 0,
+    )
+    if (name === 'interval' && modifiers.length > 0) {
+      throw this.fault('fields of an interval are not supported', type.location)
+    }
+    const sizes = modifiers.length === 0 ? '' : `(${modifiers.map(Number).join(',')})`
+    const dimensions = '[]'.repeat(type.arrayBounds?.length ?? 0)
+    return sql`pg_catalog.${ident(name)}${raw(sizes)}${raw(dimensions)}`
+  }
+}
+
+const SORT_DIRECTIONS: Readonly<Record<string, Sql>> = {
+  SORTBY_DEFAULT: empty,
+  SORTBY_ASC: sql` asc`,
+  SORTBY_DESC: sql` desc`,
+}
+const SORT_NULLS: Readonly<Record<string, Sql>> = {
+  SORTBY_NULLS_DEFAULT: empty,
+  SORTBY_NULLS_FIRST: sql` nulls first`,
+  SORTBY_NULLS_LAST: sql` nulls last`,
+}
+
+/** Bits of `frameOptions`, as PostgreSQL defines them. */
+const FRAME = { isGiven: 0x1, isBetween: 0x10 } as const
+const FRAME_UNITS: readonly (readonly [bit: number, words: Sql])[] = [
+  [0x2, sql`range`],
+  [0x4, sql`rows`],
+  [0x8, sql`groups`],
+]
+type FrameBound = readonly [bit: number, words: Sql, hasOffset: boolean]
+const FRAME_STARTS: readonly FrameBound[] = [
+  [0x20, sql`unbounded preceding`, false],
+  [0x80, sql`unbounded following`, false],
+  [0x200, sql`current row`, false],
+  [0x800, sql`preceding`, true],
+  [0x2000, sql`following`, true],
+]
+const FRAME_ENDS: readonly FrameBound[] = [
+  [0x40, sql`unbounded preceding`, false],
+  [0x100, sql`unbounded following`, false],
+  [0x400, sql`current row`, false],
+  [0x1000, sql`preceding`, true],
+  [0x4000, sql`following`, true],
+]
+const FRAME_EXCLUSIONS: readonly (readonly [bit: number, words: Sql])[] = [
+  [0x8000, sql` exclude current row`],
+  [0x10000, sql` exclude group`],
+  [0x20000, sql` exclude ties`],
+]
+
+function pick(choices: Readonly<Record<string, Sql>>, name: string | undefined): Sql {
+  const found = name === undefined ? empty : choices[name]
+  if (found === undefined) throw sqlFault(`[${name}] is not supported`)
+  return found
+}
+
+/** `ColumnRef` becomes `column ref`, which is as much as can be said of any kind. */
+function describeKind(kind: string): string {
+  return kind
+    .replace(/^A_/, '')
+    .replace(/([a-z])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+}
+
+/** A name without a schema, or with the one that all of it is in. */
+export function catalogueName(nodes: readonly Node[] | undefined): string | undefined {
+  const names = namesOf(nodes)
+  if (names.length === 1) return names[0]
+  return names.length === 2 && names[0] === 'pg_catalog' ? names[1] : undefined
+}
+
+function operatorOf(names: readonly Node[] | undefined): Sql {
+  const name = catalogueName(names)
+  if (name === undefined || !OPERATORS.has(name)) {
+    throw sqlFault(`operator [${namesOf(names).join('.')}] is not supported`)
+  }
+  return raw(name)
+}
+
+function writeConstant(writer: ExpressionWriter, constant: NodeOf<'A_Const'>): Sql {
+  if (constant.isnull) return sql`null`
+  if (constant.sval !== undefined) return literal(constant.sval.sval ?? '')
+  if (constant.boolval !== undefined) return constant.boolval.boolval ? sql`true` : sql`false`
+  const number = constant.fval?.fval ?? (constant.ival && String(constant.ival.ival ?? 0))
+  // Digits only, which stand for themselves in SQL.
+  if (number === undefined || !/^-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(number)) {
+    throw writer.fault('a constant of this form is not supported', constant.location)
+  }
+  return number.startsWith('-') ? sql`(${raw(number)})` : raw(number)
+}
+
+/** Both forms of the interface know the metadata of a record by a name of their own. */
+const METADATA_NAME = /^(?:xata|service)\.(version|createdAt|updatedAt)$/i
+
+/** The other name of a metadata column. */
+export function otherMetadataName(name: string): string | undefined {
+  const field = METADATA_NAME.exec(name)?.[1]
+  if (field === undefined) return undefined
+  return name.startsWith('xata') ? `service.${field}` : `xata.${field}`
+}
+
+function writeColumn(
+  writer: ExpressionWriter,
+  { fields = [], location }: NodeOf<'ColumnRef'>,
+): Sql {
+  const { scope } = writer
+  const names = namesOf(fields)
+  const [first, second] = names
+  if (fields.length === 1 && first !== undefined) {
+    const column = findEither(first, (name) => scope.findColumn(name))
+    if (column !== undefined) return ident(column)
+    const relation = scope.findRelation(first)
+    if (relation !== undefined) return ident(relation.alias)
+    throw writer.fault(`column "${first}" does not exist`, location)
+  }
+  if (fields.length !== 2 || first === undefined) {
+    throw writer.fault(`column "${names.join('.')}" does not exist`, location)
+  }
+  const relation = scope.findRelation(first)
+  if (relation === undefined) {
+    throw writer.fault(`missing FROM-clause entry for table "${first}"`, location)
+  }
+  // All of a row, as an argument.
+  if (second === undefined) return sql`${ident(relation.alias)}.*`
+  const column = findEither(second, (name) => findColumnOf(relation, name))
+  if (column === undefined) throw writer.fault(`column ${first}.${second} does not exist`, location)
+  return sql`${ident(relation.alias)}.${ident(column)}`
+}
+
+function findEither(name: string, find: (name: string) => string | undefined): string | undefined {
+  const other = otherMetadataName(name)
+  return find(name) ?? (other === undefined ? undefined : find(other))
+}
+
+function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sql {
+  requireKnown(content, 'an operation', [
+    'kind',
+    'name',
+    'lexpr',
+    'rexpr',
+    'location',
+    'rexpr_list_start',
+    'rexpr_list_end',
+  ])
+  const { kind, name, lexpr, rexpr } = content
+  const left = () => writer.write(lexpr)
+  const right = () => writer.write(rexpr)
+  const items = () => writer.writeAll(contentOf(rexpr, 'List')?.items)
+  switch (kind) {
+    case 'AEXPR_OP':
+    case 'AEXPR_LIKE':
+    case 'AEXPR_ILIKE': {
+      const operator = operatorOf(name)
+      return lexpr === undefined
+        ? sql`(${operator} ${right()})`
+        : sql`(${left()} ${operator} ${right()})`
+    }
+    case 'AEXPR_SIMILAR':
+      return sql`(${left()} ${operatorOf(name)} ${right()})`
+    case 'AEXPR_OP_ANY':
+      return sql`(${left()} ${operatorOf(name)} any (${right()}))`
+    case 'AEXPR_OP_ALL':
+      return sql`(${left()} ${operatorOf(name)} all (${right()}))`
+    case 'AEXPR_DISTINCT':
+      return sql`(${left()} is distinct from ${right()})`
+    case 'AEXPR_NOT_DISTINCT':
+      return sql`(${left()} is not distinct from ${right()})`
+    case 'AEXPR_NULLIF':
+      return sql`nullif(${left()}, ${right()})`
+    case 'AEXPR_IN': {
+      const isIn = catalogueName(name) === '='
+      return isIn
+        ? sql`(${left()} in (${list(items())}))`
+        : sql`(${left()} not in (${list(items())}))`
+    }
+    case 'AEXPR_BETWEEN':
+    case 'AEXPR_NOT_BETWEEN':
+    case 'AEXPR_BETWEEN_SYM':
+    case 'AEXPR_NOT_BETWEEN_SYM': {
+      const [low = empty, high = empty] = items()
+      return sql`(${left()} ${BETWEEN[kind]} ${low} and ${high})`
+    }
+    default:
+      throw writer.fault('an operation of this form is not supported', content.location)
+  }
+}
+
+const BETWEEN = {
+  AEXPR_BETWEEN: sql`between`,
+  AEXPR_NOT_BETWEEN: sql`not between`,
+  AEXPR_BETWEEN_SYM: sql`between symmetric`,
+  AEXPR_NOT_BETWEEN_SYM: sql`not between symmetric`,
+} as const
+
+function writeLogic(writer: ExpressionWriter, { boolop, args }: NodeOf<'BoolExpr'>): Sql {
+  const parts = writer.writeAll(args)
+  if (boolop === 'NOT_EXPR') return sql`(not ${parts[0] ?? empty})`
+  return sql`(${join(parts, boolop === 'AND_EXPR' ? ' and ' : ' or ')})`
+}
+
+const BOOLEAN_TESTS: Readonly<Record<string, Sql>> = {
+  IS_TRUE: sql`is true`,
+  IS_NOT_TRUE: sql`is not true`,
+  IS_FALSE: sql`is false`,
+  IS_NOT_FALSE: sql`is not false`,
+  IS_UNKNOWN: sql`is unknown`,
+  IS_NOT_UNKNOWN: sql`is not unknown`,
+}
+
+function writeCase(writer: ExpressionWriter, { arg, args, defresult }: NodeOf<'CaseExpr'>): Sql {
+  const subject = arg === undefined ? empty : sql` ${writer.write(arg)}`
+  const branches = (args ?? []).map((node) => {
+    const branch = contentOf(node, 'CaseWhen')
+    return sql` when ${writer.write(branch?.expr)} then ${writer.write(branch?.result)}`
+  })
+  const otherwise = defresult === undefined ? empty : sql` else ${writer.write(defresult)}`
+  return sql`(case${subject}${join(branches, '')}${otherwise} end)`
+}
+
+const FUNCTION_PARTS = [
+  'funcname',
+  'args',
+  'agg_order',
+  'agg_filter',
+  'over',
+  'agg_within_group',
+  'agg_star',
+  'agg_distinct',
+  'funcformat',
+  'location',
+]
+
+/** The name of a function that may be called. */
+export function functionName(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): string {
+  const name = catalogueName(call.funcname)
+  const isDefined = name !== undefined && DEFINED_ROW_FUNCTIONS.has(name)
+  if (name === undefined || !(FUNCTIONS.has(name) || isDefined)) {
+    const shown = namesOf(call.funcname).join('.')
+    throw writer.fault(`function [${shown}] is not supported`, call.location)
+  }
+  return name
+}
+
+export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
+  requireKnown(call, 'a function call', FUNCTION_PARTS)
+  const name = functionName(writer, call)
+  requireSize(writer, name, call)
+  const order = call.agg_order ?? []
+  const isWithin = call.agg_within_group === true
+  const inside = [
+    call.agg_distinct ? sql`distinct ` : empty,
+    call.agg_star ? sql`*` : list(writer.writeAll(call.args)),
+    order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order)}` : empty,
+  ]
+  const after = [
+    isWithin ? sql` within group (order by ${writer.writeOrder(order)})` : empty,
+    call.agg_filter === undefined ? empty : sql` filter (where ${writer.write(call.agg_filter)})`,
+    call.over === undefined ? empty : sql` over ${writeOver(writer, call.over)}`,
+  ]
+  return sql`pg_catalog.${ident(name)}(${join(inside, '')})${join(after, '')}`
+}
+
+function writeOver(writer: ExpressionWriter, window: NodeOf<'WindowDef'>): Sql {
+  return window.name === undefined ? writer.writeWindow(window) : ident(window.name)
+}
+
+function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncCall'>): void {
+  const sized = SIZED_FUNCTIONS.get(name)
+  if (sized === undefined) return
+  const constant = contentOf(call.args?.[sized.argument], 'A_Const')
+  const size = constant?.ival === undefined ? undefined : (constant.ival.ival ?? 0)
+  if (size === undefined || size > sized.max) {
+    const message = `function [${name}]: the size must be written as a number up to ${sized.max}`
+    throw writer.fault(message, call.location)
+  }
+}
+
+function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
+  requireKnown(link, 'a subquery', ['subLinkType', 'testexpr', 'operName', 'subselect', 'location'])
+  const query = writer.context.subquery(link.subselect, writer.scope)
+  const test = () => writer.write(link.testexpr)
+  switch (link.subLinkType) {
+    case 'EXISTS_SUBLINK':
+      return sql`(exists (${query}))`
+    case 'EXPR_SUBLINK':
+      return sql`(${query})`
+    case 'ARRAY_SUBLINK':
+      return sql`array(${query})`
+    case 'ANY_SUBLINK':
+      // IN has no operator of its own.
+      return link.operName === undefined
+        ? sql`(${test()} in (${query}))`
+        : sql`(${test()} ${operatorOf(link.operName)} any (${query}))`
+    case 'ALL_SUBLINK':
+      return sql`(${test()} ${operatorOf(link.operName)} all (${query}))`
+    default:
+      throw writer.fault('a subquery of this form is not supported', link.location)
+  }
+}
+
+/** Elements of arrays and documents; a field would be a function as well. */
+function writeElement(writer: ExpressionWriter, content: NodeOf<'A_Indirection'>): Sql {
+  const indices = (content.indirection ?? []).map((node) => {
+    const index = contentOf(node, 'A_Indices')
+    if (index === undefined) {
+      throw sqlFault('(expression).field is not supported; name the column by its table')
+    }
+    const upper = index.uidx === undefined ? empty : writer.write(index.uidx)
+    if (!index.is_slice) return sql`[${upper}]`
+    return sql`[${index.lidx === undefined ? empty : writer.write(index.lidx)}:${upper}]`
+  })
+  return sql`(${writer.write(content.arg)})${join(indices, '')}`
+}
+
+const TIME_VALUES: Readonly<Record<string, Sql>> = {
+  SVFOP_CURRENT_DATE: sql`current_date`,
+  SVFOP_CURRENT_TIME: sql`current_time`,
+  SVFOP_CURRENT_TIMESTAMP: sql`current_timestamp`,
+  SVFOP_LOCALTIME: sql`localtime`,
+  SVFOP_LOCALTIMESTAMP: sql`localtimestamp`,
+}
+
+const WRITERS: Writers = {
+  A_Const: writeConstant,
+  ColumnRef: writeColumn,
+  A_Expr: writeOperation,
+  BoolExpr: writeLogic,
+  CaseExpr: writeCase,
+  FuncCall: writeCall,
+  SubLink: writeSubquery,
+  A_Indirection: writeElement,
+  ParamRef(writer, { number, location }) {
+    if (number === undefined || number < 1) throw writer.fault('there is no parameter $0', location)
+    writer.context.useParameter(number)
+    return sql`${slot(number - 1)}`
+  },
+  NullTest: (writer, { arg, nulltesttype }) =>
+    nulltesttype === 'IS_NULL'
+      ? sql`(${writer.write(arg)} is null)`
+      : sql`(${writer.write(arg)} is not null)`,
+  BooleanTest: (writer, { arg, booltesttype }) =>
+    sql`(${writer.write(arg)} ${pick(BOOLEAN_TESTS, booltesttype)})`,
+  CoalesceExpr: (writer, { args }) => sql`coalesce(${list(writer.writeAll(args))})`,
+  MinMaxExpr: (writer, { op, args }) =>
+    op === 'IS_GREATEST'
+      ? sql`greatest(${list(writer.writeAll(args))})`
+      : sql`least(${list(writer.writeAll(args))})`,
+  TypeCast(writer, { arg, typeName }) {
+    const parameter = contentOf(arg, 'ParamRef')
+    // The parser also takes a parameter for the constant of `date '2026-01-31'`. PostgreSQL does not.
+    if ((parameter?.location ?? 0) > (typeName?.location ?? 0)) {
+      writer.context.misplaceParameter(parameter?.number ?? 0, parameter?.location)
+      return sql`null`
+    }
+    return sql`cast(${writer.write(arg)} as ${writer.writeType(typeName)})`
+  },
+  A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAll(elements))}]`,
+  RowExpr: (writer, { args }) => sql`row(${list(writer.writeAll(args))})`,
+  NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.write(arg)}`,
+  GroupingFunc: (writer, { args }) => sql`grouping(${list(writer.writeAll(args))})`,
+  CollateClause(writer, { arg, collname, location }) {
+    const name = catalogueName(collname)
+    if (name === undefined || !COLLATIONS.has(name)) {
+      throw writer.fault(`collation [${namesOf(collname).join('.')}] is not supported`, location)
+    }
+    return sql`(${writer.write(arg)} collate pg_catalog.${ident(name)})`
+  },
+  SQLValueFunction(writer, { op = '', location }) {
+    const value = TIME_VALUES[op]
+    const name = op.replace('SVFOP_', '').toLowerCase()
+    if (value === undefined) throw writer.fault(`[${name}] is not supported`, location)
+    return value
+  },
+}

@@ -1,0 +1,59 @@
+import type { Node } from 'libpg-query'
+import { catalogueName, otherMetadataName } from './expression-sql.js'
+import { contentOf, kindOf, namesOf } from './nodes.js'
+import type { Scope } from './scope.js'
+
+const UNNAMED = '?column?'
+
+/** What PostgreSQL calls a column of a result that is given no name. */
+export function outputName(node: Node | undefined, scope: Scope): string {
+  return nameOf(node, scope) ?? UNNAMED
+}
+
+const FIXED_NAMES: Readonly<Record<string, string>> = {
+  CoalesceExpr: 'coalesce',
+  A_ArrayExpr: 'array',
+  RowExpr: 'row',
+  GroupingFunc: 'grouping',
+}
+
+function nameOf(node: Node | undefined, scope: Scope): string | undefined {
+  if (node === undefined) return undefined
+  const column = contentOf(node, 'ColumnRef')
+  if (column !== undefined) return columnName(namesOf(column.fields).at(-1), scope)
+  const call = contentOf(node, 'FuncCall')
+  if (call !== undefined) return catalogueName(call.funcname)
+  const cast = contentOf(node, 'TypeCast')
+  if (cast !== undefined) return nameOf(cast.arg, scope) ?? namesOf(cast.typeName?.names).at(-1)
+  const choice = contentOf(node, 'CaseExpr')
+  if (choice !== undefined) return nameOf(choice.defresult, scope) ?? 'case'
+  const element = contentOf(node, 'A_Indirection')
+  if (element !== undefined) return nameOf(element.arg, scope)
+  const collated = contentOf(node, 'CollateClause')
+  if (collated !== undefined) return nameOf(collated.arg, scope)
+  if (contentOf(node, 'A_Expr')?.kind === 'AEXPR_NULLIF') return 'nullif'
+  const extreme = contentOf(node, 'MinMaxExpr')
+  if (extreme !== undefined) return extreme.op === 'IS_GREATEST' ? 'greatest' : 'least'
+  const time = contentOf(node, 'SQLValueFunction')
+  if (time !== undefined) return time.op?.replace('SVFOP_', '').toLowerCase()
+  return contentOf(node, 'SubLink') === undefined ? FIXED_NAMES[kindOf(node)] : subqueryName(node)
+}
+
+/** As the table spells it, but by the name that was asked for. */
+function columnName(name: string | undefined, scope: Scope): string | undefined {
+  if (name === undefined || otherMetadataName(name) !== undefined) return name
+  return scope.findColumn(name) ?? name
+}
+
+function subqueryName(node: Node): string | undefined {
+  const link = contentOf(node, 'SubLink')
+  if (link?.subLinkType === 'EXISTS_SUBLINK') return 'exists'
+  if (link?.subLinkType === 'ARRAY_SUBLINK') return 'array'
+  if (link?.subLinkType !== 'EXPR_SUBLINK') return undefined
+  const [target] = contentOf(link.subselect, 'SelectStmt')?.targetList ?? []
+  const first = contentOf(target, 'ResTarget')
+  // Names inside of it are those of tables that are not known here.
+  return first?.name ?? (first && nameOf(first.val, NOTHING))
+}
+
+const NOTHING = { findColumn: () => undefined } as unknown as Scope

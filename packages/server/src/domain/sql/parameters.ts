@@ -1,0 +1,33 @@
+import type { Parameter } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { checkText } from '../../rows/columns/text-types.js'
+import { sqlFault } from './sql-fault.js'
+
+/** Parameters as PostgreSQL reads them: arrays as its arrays, objects as JSON. */
+export function encodeParameters(values: readonly unknown[]): Parameter[] {
+  return values.map((value, index) => {
+    const text = textOf(value)
+    const fault = text === null ? undefined : checkText(text)
+    if (fault !== undefined) throw sqlFault(`parameter $${index + 1}: ${fault.message}`)
+    return text
+  })
+}
+
+function textOf(value: unknown): Parameter {
+  if (value === null || value === undefined) return null
+  if (typeof value === 'string') return value
+  if (Array.isArray(value)) {
+    return value.some((item) => Array.isArray(item))
+      ? nested(value)
+      : arrayLiteral(value.map(textOf))
+  }
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}
+
+/** Inner arrays stand as they are; everything else is quoted. */
+function nested(values: readonly unknown[]): string {
+  const parts = values.map((value) =>
+    Array.isArray(value) ? textOf(value) : arrayLiteral([textOf(value)]).slice(1, -1),
+  )
+  return `{${parts.join(',')}}`
+}

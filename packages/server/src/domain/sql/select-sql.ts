@@ -1,0 +1,551 @@
+import type { Node, SelectStmt } from 'libpg-query'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
+import {
+  ExpressionWriter,
+  functionName,
+  type StatementContext,
+  writeCall,
+} from './expression-sql.js'
+import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
+import { outputName } from './output-name.js'
+import { Aliases, findName, type Relation, Scope } from './scope.js'
+import { sqlFault, unusedParameters } from './sql-fault.js'
+
+/** A table of the branch, as a statement sees it. */
+export interface SqlTable {
+  readonly name: string
+  readonly columns: readonly string[]
+  /** Its rows on the branch, as a query. */
+  readonly rows: Sql
+}
+
+/** The only relations that there are. */
+export interface SqlTables {
+  /** By its name, or else by the one that differs in case alone. */
+  find(name: string): SqlTable | undefined
+}
+
+/** Tables, subqueries and functions that one statement can draw on. */
+export const RELATIONS_MAX = 100
+
+export interface WrittenQuery {
+  readonly text: Sql
+  /** The names of its columns. */
+  readonly columns: readonly string[]
+}
+
+const LEFT_OUT: Sql = empty
+
+/** Writes a query as SQL of our own, with the tables of the branch for the names in it. */
+export class QueryWriter implements StatementContext {
+  readonly #statement: string
+  readonly #tables: SqlTables
+  readonly #aliases = new Aliases()
+  readonly #parameters = new Set<number>()
+  #misplaced: { number: number; position: number | undefined } | undefined
+  #relationCount = 0
+
+  constructor(statement: string, tables: SqlTables) {
+    this.#statement = statement
+    this.#tables = tables
+  }
+
+  useParameter(number: number): void {
+    this.#parameters.add(number)
+  }
+
+  misplaceParameter(number: number, location: number | undefined): void {
+    this.#misplaced ??= { number, position: this.positionOf(location) }
+  }
+
+  /** Every parameter is used, and where it can be. */
+  requireParameters(count: number): void {
+    const used = this.#parameters
+    const missing = Math.max(0, ...used)
+    if (missing > count) {
+      throw sqlFault(`missing parameters: $${missing} is used, but there are ${count} parameters`)
+    }
+    if (used.size < count) throw unusedParameters(used.size, count)
+    if (this.#misplaced === undefined) return
+    const { number, position } = this.#misplaced
+    throw sqlFault(`syntax error at or near "$${number}"`, position)
+  }
+
+  positionOf(location: number | undefined): number | undefined {
+    if (location === undefined) return undefined
+    return Buffer.from(this.#statement).subarray(0, location).toString().length + 1
+  }
+
+  subquery(node: Node | undefined, scope: Scope): Sql {
+    return this.#query(node, scope).text
+  }
+
+  /** A query in a place where nothing but a query may stand. */
+  #query(node: Node | undefined, scope: Scope): WrittenQuery {
+    const query = contentOf(node, 'SelectStmt')
+    if (query === undefined) throw sqlFault('only SELECT can stand inside of a statement')
+    return this.select(query, scope)
+  }
+
+  select(query: SelectStmt, outer: Scope | undefined, onFirst?: OnFirst): WrittenQuery {
+    requireKnown(query, 'SELECT', SELECT_PARTS)
+    const scope = new Scope(outer)
+    const named = this.writeWith(query.withClause, scope)
+    const body =
+      query.op === undefined || query.op === 'SETOP_NONE'
+        ? this.#plainSelect(query, scope)
+        : this.#combination(query, scope, onFirst)
+    const end = this.#ending(query, scope)
+    return { text: sql`${named}${body.text}${end}`, columns: body.columns }
+  }
+
+  /** UNION and the like. Of a recursive query, the first part tells the columns of the whole. */
+  #combination(query: SelectStmt, scope: Scope, onFirst?: OnFirst): WrittenQuery {
+    if (query.larg === undefined || query.rarg === undefined) throw sqlFault('a query is missing')
+    const first = this.select(query.larg, scope, onFirst)
+    onFirst?.(first.columns)
+    const second = this.select(query.rarg, scope)
+    const operator = SET_OPERATIONS[query.op ?? '']
+    if (operator === undefined) throw sqlFault(`[${query.op}] is not supported`)
+    const all = query.all ? sql` all` : LEFT_OUT
+    scope.outputs = first.columns
+    return { text: sql`(${first.text}) ${operator}${all} (${second.text})`, columns: first.columns }
+  }
+
+  #plainSelect(query: SelectStmt, scope: Scope): WrittenQuery {
+    if (query.valuesLists !== undefined) return this.#values(query.valuesLists, scope)
+    const from = this.writeFrom(query.fromClause, scope)
+    const writer = new ExpressionWriter(this, scope)
+    const targets = this.writeTargets(query.targetList, scope)
+    const where =
+      query.whereClause === undefined ? LEFT_OUT : sql` where ${writer.write(query.whereClause)}`
+    const windows = this.#windows(query, writer)
+    const distinct = this.#distinct(query, writer)
+    scope.outputs = targets.columns
+    const group = this.#grouping(query, writer)
+    const having =
+      query.havingClause === undefined ? LEFT_OUT : sql` having ${writer.write(query.havingClause)}`
+    return {
+      text: sql`select ${distinct}${targets.text}${from}${where}${group}${having}${windows}`,
+      columns: targets.columns,
+    }
+  }
+
+  #values(lists: readonly Node[], scope: Scope): WrittenQuery {
+    const writer = new ExpressionWriter(this, scope)
+    const rows = lists.map((node) => writer.writeAll(contentOf(node, 'List')?.items))
+    const columns = (rows[0] ?? []).map((_, index) => `column${index + 1}`)
+    scope.outputs = columns
+    return {
+      text: sql`values ${join(
+        rows.map((row) => sql`(${join(row, ', ')})`),
+        ', ',
+      )}`,
+      columns,
+    }
+  }
+
+  /** A list of SELECT or RETURNING. Every column is given the name that PostgreSQL would give it. */
+  writeTargets(
+    nodes: readonly Node[] | undefined,
+    scope: Scope,
+    star: (relations: readonly Relation[]) => Sql = () => sql`*`,
+  ): WrittenQuery {
+    const writer = new ExpressionWriter(this, scope)
+    const columns: string[] = []
+    const parts = (nodes ?? []).map((node) => {
+      const target = contentOf(node, 'ResTarget')
+      if (target === undefined) throw sqlFault('a column is missing')
+      const { fields = [], location } = contentOf(target.val, 'ColumnRef') ?? {}
+      if (contentOf(fields.at(-1), 'A_Star') === undefined) {
+        const name = target.name ?? outputName(target.val, scope)
+        columns.push(name)
+        return sql`${writer.write(target.val)} as ${ident(name)}`
+      }
+      if (fields.length === 1) {
+        columns.push(...scope.star)
+        return star(scope.relations)
+      }
+      const [name = ''] = namesOf(fields)
+      const relation = fields.length === 2 ? scope.findRelation(name) : undefined
+      if (relation === undefined) {
+        throw writer.fault(`missing FROM-clause entry for table "${name}"`, location)
+      }
+      columns.push(...relation.columns)
+      return sql`${ident(relation.alias)}.*`
+    })
+    return { text: parts.length === 0 ? empty : join(parts, ', '), columns }
+  }
+
+  #distinct({ distinctClause }: SelectStmt, writer: ExpressionWriter): Sql {
+    if (distinctClause === undefined) return LEFT_OUT
+    const expressions = distinctClause.filter((node) => Object.keys(node).length > 0)
+    if (expressions.length === 0) return sql`distinct `
+    return sql`distinct on (${join(writer.writeAll(expressions), ', ')}) `
+  }
+
+  #grouping({ groupClause = [], groupDistinct }: SelectStmt, writer: ExpressionWriter): Sql {
+    if (groupClause.length === 0) return LEFT_OUT
+    const distinct = groupDistinct ? sql`distinct ` : LEFT_OUT
+    const sets = groupClause.map((node) => this.#groupingSet(node, writer))
+    return sql` group by ${distinct}${join(sets, ', ')}`
+  }
+
+  #groupingSet(node: Node, writer: ExpressionWriter): Sql {
+    const set = contentOf(node, 'GroupingSet')
+    if (set === undefined) return writer.write(node)
+    const content = (set.content ?? []).map((inner) => this.#groupingSet(inner, writer))
+    const items = content.length === 0 ? empty : join(content, ', ')
+    const kind = GROUPING_SETS[set.kind ?? '']
+    if (kind === undefined) throw writer.fault('GROUP BY: a part is not supported', set.location)
+    return sql`${kind}(${items})`
+  }
+
+  #windows({ windowClause = [] }: SelectStmt, writer: ExpressionWriter): Sql {
+    if (windowClause.length === 0) return LEFT_OUT
+    const windows = windowClause.map((node) => {
+      const window = contentOf(node, 'WindowDef')
+      if (window?.name === undefined) throw sqlFault('a window has no name')
+      return sql`${ident(window.name)} as ${writer.writeWindow(window)}`
+    })
+    return sql` window ${join(windows, ', ')}`
+  }
+
+  #ending(
+    { sortClause = [], limitCount, limitOffset, limitOption }: SelectStmt,
+    scope: Scope,
+  ): Sql {
+    const writer = new ExpressionWriter(this, scope)
+    const order =
+      sortClause.length === 0 ? LEFT_OUT : sql` order by ${writer.writeOrder(sortClause)}`
+    const offset = limitOffset === undefined ? LEFT_OUT : sql` offset ${writer.write(limitOffset)}`
+    if (limitCount === undefined) return sql`${order}${offset}`
+    const count = writer.write(limitCount)
+    const limit =
+      limitOption === 'LIMIT_OPTION_WITH_TIES'
+        ? sql` fetch first (${count}) rows with ties`
+        : sql` limit ${count}`
+    return sql`${order}${offset}${limit}`
+  }
+
+  /** `with ...`; the names become known to the scope. */
+  writeWith(clause: NodeOf<'WithClause'> | undefined, scope: Scope): Sql {
+    if (clause === undefined) return LEFT_OUT
+    const isRecursive = clause.recursive === true
+    const parts = (clause.ctes ?? []).map((node) => {
+      const query = contentOf(node, 'CommonTableExpr')
+      if (query === undefined) throw sqlFault('WITH: a query is missing')
+      requireKnown(query, 'WITH', WITH_PARTS)
+      return this.#namedQuery(query, scope, isRecursive)
+    })
+    const recursive = isRecursive ? sql`recursive ` : LEFT_OUT
+    return sql`with ${recursive}${join(parts, ', ')} `
+  }
+
+  #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
+    const name = query.ctename ?? ''
+    const given = namesOf(query.aliascolnames).map((column) => column ?? '')
+    const known = { name, alias: this.#aliases.take(name), columns: given }
+    const columnsOf = (own: readonly string[]) => [...given, ...own.slice(given.length)]
+    const inner = contentOf(query.ctequery, 'SelectStmt')
+    if (inner === undefined) throw sqlFault(`WITH [${name}]: only SELECT is supported`)
+    // Of a recursive query the name is known inside of it, with the columns of its first part.
+    if (isRecursive) scope.queries.push(known)
+    const written = this.select(inner, scope, (columns) => {
+      if (isRecursive) known.columns = columnsOf(columns)
+    })
+    known.columns = columnsOf(written.columns)
+    if (!isRecursive) scope.queries.push(known)
+    const columns =
+      given.length === 0
+        ? LEFT_OUT
+        : sql`(${join(
+            given.map((column) => ident(column)),
+            ', ',
+          )})`
+    // NOT MATERIALIZED is a wish; followed, queries that double each other would never end.
+    const kept = query.ctematerialized === 'CTEMaterializeAlways' ? sql` materialized` : LEFT_OUT
+    return sql`${ident(known.alias)}${columns} as${kept} (${written.text})`
+  }
+
+  /** ` from ...`; the relations become known to the scope. */
+  writeFrom(nodes: readonly Node[] | undefined, scope: Scope): Sql {
+    if (nodes === undefined || nodes.length === 0) return LEFT_OUT
+    return sql` from ${this.writeRelations(nodes, scope)}`
+  }
+
+  writeRelations(nodes: readonly Node[], scope: Scope): Sql {
+    const items = nodes.map((node) => {
+      const item = this.#relation(node, scope)
+      scope.star.push(...item.columns)
+      return item.text
+    })
+    return join(items, ', ')
+  }
+
+  #relation(node: Node, scope: Scope): WrittenQuery {
+    const named = contentOf(node, 'RangeVar')
+    if (named !== undefined) return this.#named(named, scope)
+    const subquery = contentOf(node, 'RangeSubselect')
+    if (subquery !== undefined) return this.#subselect(subquery, scope)
+    const calls = contentOf(node, 'RangeFunction')
+    if (calls !== undefined) return this.#rowFunction(calls, scope)
+    const joined = contentOf(node, 'JoinExpr')
+    if (joined !== undefined) return this.#join(joined, scope)
+    throw sqlFault(`FROM: ${kindOf(node)} is not supported`)
+  }
+
+  #countRelation(): void {
+    this.#relationCount++
+    if (this.#relationCount > RELATIONS_MAX) {
+      throw sqlFault(`a statement can draw on at most ${RELATIONS_MAX} tables and subqueries`)
+    }
+  }
+
+  /** Makes a relation known under its name, and returns what to call it. */
+  #introduce(
+    scope: Scope,
+    options: { name: string; columns: readonly string[]; given?: readonly string[] },
+  ): { relation: Relation; alias: Sql } {
+    this.#countRelation()
+    const { name, given = [] } = options
+    if (given.length > options.columns.length) {
+      throw sqlFault(
+        `table "${name}" has ${options.columns.length} columns available but ${given.length} columns specified`,
+      )
+    }
+    if (scope.relations.some((other) => other.name === name)) {
+      throw sqlFault(`table name "${name}" specified more than once`)
+    }
+    const columns = [...given, ...options.columns.slice(given.length)]
+    const relation = { name, alias: this.#aliases.take(name), columns }
+    scope.relations.push(relation)
+    const renamed =
+      given.length === 0
+        ? LEFT_OUT
+        : sql`(${join(
+            given.map((column) => ident(column)),
+            ', ',
+          )})`
+    return { relation, alias: sql`${ident(relation.alias)}${renamed}` }
+  }
+
+  /** A query of a WITH clause, or a table of the branch. */
+  #named(node: NodeOf<'RangeVar'>, scope: Scope): WrittenQuery {
+    const { name, given } = aliasOf(node.alias)
+    const query = isPlainName(node) ? scope.findQuery(node.relname ?? '') : undefined
+    if (query !== undefined) {
+      const own = { name: name ?? query.name, columns: query.columns, given }
+      const { relation, alias } = this.#introduce(scope, own)
+      return { text: sql`${ident(query.alias)} as ${alias}`, columns: relation.columns }
+    }
+    const table = this.table(node)
+    const { relation, alias } = this.#introduce(scope, {
+      name: name ?? table.name,
+      columns: table.columns,
+      given,
+    })
+    return { text: sql`(${table.rows}) as ${alias}`, columns: relation.columns }
+  }
+
+  /** The table that a name stands for. There are none but those of the branch. */
+  table(node: NodeOf<'RangeVar'>): SqlTable {
+    requireKnown(node, 'a table', RANGE_PARTS)
+    const { relname = '', location } = node
+    if (!isPlainName(node)) {
+      const shown = [node.catalogname, node.schemaname, relname].filter(Boolean).join('.')
+      throw sqlFault(`table [${shown}] not found`, this.positionOf(location))
+    }
+    const table = this.#tables.find(relname)
+    if (table === undefined) {
+      throw sqlFault(`table [${relname}] not found`, this.positionOf(location))
+    }
+    return table
+  }
+
+  /** Introduces the table that a statement writes to, under the name it has there. */
+  target(node: NodeOf<'RangeVar'>, scope: Scope): { table: SqlTable; alias: Sql; text: Sql } {
+    const table = this.table(node)
+    const { name, given } = aliasOf(node.alias)
+    if (given.length > 0) throw sqlFault('columns of the table cannot be renamed here')
+    const { relation, alias } = this.#introduce(scope, {
+      name: name ?? table.name,
+      columns: table.columns,
+    })
+    scope.star.push(...relation.columns)
+    return { table, alias, text: sql`(${table.rows}) as ${alias}` }
+  }
+
+  #subselect({ lateral, subquery, alias }: NodeOf<'RangeSubselect'>, scope: Scope): WrittenQuery {
+    // Without LATERAL, it sees what is around the query but not what is beside it.
+    const query = this.#query(subquery, lateral ? scope : withoutRelations(scope))
+    const { name, given } = aliasOf(alias)
+    const own = { name: name ?? 'subquery', columns: query.columns, given }
+    const { relation, alias: written } = this.#introduce(scope, own)
+    const before = lateral ? sql`lateral ` : LEFT_OUT
+    return { text: sql`${before}(${query.text}) as ${written}`, columns: relation.columns }
+  }
+
+  #rowFunction(node: NodeOf<'RangeFunction'>, scope: Scope): WrittenQuery {
+    requireKnown(node, 'a function in FROM', FUNCTION_PARTS)
+    const [first, ...others] = node.functions ?? []
+    const call = contentOf(contentOf(first, 'List')?.items?.[0], 'FuncCall')
+    if (call === undefined || others.length > 0) throw sqlFault('FROM: one function can stand here')
+    const writer = new ExpressionWriter(this, scope)
+    const name = functionName(writer, call)
+    const text = writeCall(writer, call)
+    const { name: aliasName = name, given } = aliasOf(node.alias)
+    if (DEFINED_ROW_FUNCTIONS.has(name)) {
+      return this.#definedRows(node, { text, aliasName, scope, writer })
+    }
+    if ((node.coldeflist ?? []).length > 0) {
+      throw sqlFault(`function [${name}] does not take a list of columns`)
+    }
+    const known = ROW_FUNCTIONS.get(name) ?? []
+    const count = name === 'unnest' ? (call.args?.length ?? 1) : 1
+    const own = known.length > 0 ? known : new Array<string>(count).fill(aliasName)
+    const columns = node.ordinality ? [...own, 'ordinality'] : own
+    const all = [...given, ...columns.slice(given.length)]
+    if (given.length > columns.length) {
+      throw sqlFault(`function [${name}] has ${columns.length} columns, not ${given.length}`)
+    }
+    const { alias } = this.#introduce(scope, { name: aliasName, columns: all, given: all })
+    const ordinality = node.ordinality ? sql` with ordinality` : LEFT_OUT
+    return { text: sql`${text}${ordinality} as ${alias}`, columns: all }
+  }
+
+  #definedRows(
+    node: NodeOf<'RangeFunction'>,
+    options: { text: Sql; aliasName: string; scope: Scope; writer: ExpressionWriter },
+  ): WrittenQuery {
+    const definitions = (node.coldeflist ?? []).map((each) => contentOf(each, 'ColumnDef'))
+    if (definitions.length === 0 || node.ordinality) {
+      throw sqlFault('a function of this kind needs a list of columns with their types')
+    }
+    const columns = definitions.map((definition) => definition?.colname ?? '')
+    const { relation } = this.#introduce(options.scope, { name: options.aliasName, columns })
+    const list = definitions.map(
+      (definition) =>
+        sql`${ident(definition?.colname ?? '')} ${options.writer.writeType(definition?.typeName)}`,
+    )
+    return {
+      text: sql`${options.text} as ${ident(relation.alias)}(${join(list, ', ')})`,
+      columns,
+    }
+  }
+
+  #join(node: NodeOf<'JoinExpr'>, scope: Scope): WrittenQuery {
+    requireKnown(node, 'JOIN', JOIN_PARTS)
+    const kind = JOINS[node.jointype ?? '']
+    if (kind === undefined || node.larg === undefined || node.rarg === undefined) {
+      throw sqlFault(`JOIN: [${node.jointype}] is not supported`)
+    }
+    const left = this.#relation(node.larg, scope)
+    const right = this.#relation(node.rarg, scope)
+    const using = namesOf(node.usingClause).map((name = '') => {
+      return findName(left.columns, name, (column) => column) ?? name
+    })
+    const shared = node.isNatural
+      ? left.columns.filter((column) => right.columns.includes(column))
+      : using
+    const rest = [...left.columns, ...right.columns].filter((column) => !shared.includes(column))
+    const natural = node.isNatural ? sql`natural ` : LEFT_OUT
+    const isCross = node.quals === undefined && using.length === 0 && !node.isNatural
+    const words = isCross ? sql`cross join` : sql`${natural}${kind}`
+    return {
+      text: sql`(${left.text} ${words} ${right.text}${this.#joinCondition(node, using, scope)})`,
+      columns: [...shared, ...rest],
+    }
+  }
+
+  #joinCondition(node: NodeOf<'JoinExpr'>, using: readonly string[], scope: Scope): Sql {
+    if (node.quals !== undefined) {
+      return sql` on ${new ExpressionWriter(this, scope).write(node.quals)}`
+    }
+    if (using.length === 0) return LEFT_OUT
+    return sql` using (${join(
+      using.map((column) => ident(column)),
+      ', ',
+    )})`
+  }
+}
+
+type OnFirst = (columns: readonly string[]) => void
+
+const SELECT_PARTS = [
+  'distinctClause',
+  'targetList',
+  'fromClause',
+  'whereClause',
+  'groupClause',
+  'groupDistinct',
+  'havingClause',
+  'windowClause',
+  'valuesLists',
+  'sortClause',
+  'limitOffset',
+  'limitCount',
+  'limitOption',
+  'withClause',
+  'op',
+  'all',
+  'larg',
+  'rarg',
+]
+const WITH_PARTS = ['ctename', 'aliascolnames', 'ctematerialized', 'ctequery', 'location']
+const RANGE_PARTS = [
+  'catalogname',
+  'schemaname',
+  'relname',
+  'inh',
+  'relpersistence',
+  'alias',
+  'location',
+]
+const FUNCTION_PARTS = ['lateral', 'ordinality', 'functions', 'alias', 'coldeflist']
+const JOIN_PARTS = ['jointype', 'isNatural', 'larg', 'rarg', 'usingClause', 'quals', 'rtindex']
+
+const SET_OPERATIONS: Readonly<Record<string, Sql>> = {
+  SETOP_UNION: sql`union`,
+  SETOP_INTERSECT: sql`intersect`,
+  SETOP_EXCEPT: sql`except`,
+}
+const GROUPING_SETS: Readonly<Record<string, Sql>> = {
+  GROUPING_SET_EMPTY: empty,
+  GROUPING_SET_SIMPLE: empty,
+  GROUPING_SET_ROLLUP: sql`rollup `,
+  GROUPING_SET_CUBE: sql`cube `,
+  GROUPING_SET_SETS: sql`grouping sets `,
+}
+const JOINS: Readonly<Record<string, Sql>> = {
+  JOIN_INNER: sql`join`,
+  JOIN_LEFT: sql`left join`,
+  JOIN_RIGHT: sql`right join`,
+  JOIN_FULL: sql`full join`,
+}
+
+/** Without a schema, and not `only` or temporary. */
+function isPlainName({
+  catalogname,
+  schemaname,
+  inh,
+  relpersistence,
+}: NodeOf<'RangeVar'>): boolean {
+  const hasSchema = catalogname !== undefined || schemaname !== undefined
+  return !hasSchema && inh === true && (relpersistence ?? 'p') === 'p'
+}
+
+function aliasOf(alias: NodeOf<'Alias'> | undefined): {
+  name: string | undefined
+  given: readonly string[]
+} {
+  return { name: alias?.aliasname, given: namesOf(alias?.colnames).map((name) => name ?? '') }
+}
+
+/** What a query in FROM sees of the one it stands in. */
+function withoutRelations(scope: Scope): Scope {
+  const seen = new Scope(scope.outer)
+  seen.queries.push(...scope.queries)
+  return seen
+}

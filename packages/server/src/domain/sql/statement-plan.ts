@@ -1,0 +1,324 @@
+import type { Node } from 'libpg-query'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { slot } from '../../postgres/statement.js'
+import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
+import { ExpressionWriter } from './expression-sql.js'
+import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
+import { parseSql, SyntaxFault } from './parser.js'
+import { Scope } from './scope.js'
+import { QueryWriter, type WrittenQuery } from './select-sql.js'
+import { sqlFault, unusedParameters } from './sql-fault.js'
+
+/** A statement that PostgreSQL's grammar takes, and that is of a kind that can be run. */
+export interface ParsedStatement {
+  readonly text: string
+  readonly node: Node
+  readonly isWrite: boolean
+}
+
+/** What a statement reads, and what is written afterwards. */
+export type StatementPlan =
+  | { readonly kind: 'select'; readonly query: Sql }
+  | ({ readonly kind: 'insert'; readonly values: InsertValues } & WritePlan)
+  | ({
+      readonly kind: 'update'
+      /** Columns that are set, in the order of their values behind the id. */
+      readonly columns: readonly TargetColumn[]
+      /** A row of JSON texts for each record: its id and the new values. */
+      readonly rows: Sql
+    } & WritePlan)
+  | ({ readonly kind: 'delete'; readonly rows: Sql } & WritePlan)
+
+interface WritePlan {
+  readonly table: BranchTable
+  /** A query for the written records, whose ids are the value of the slot behind the parameters. */
+  readonly returning: Sql | undefined
+}
+
+export interface InsertValues {
+  readonly columns: readonly TargetColumn[]
+  /** A row of JSON texts for each record; none for one that has nothing but defaults. */
+  readonly rows: Sql | undefined
+  /** Which values are the default of their column, by row and column. */
+  isDefault(row: number, column: number): boolean
+}
+
+const KINDS: Readonly<Partial<Record<NodeKind, { isWrite: boolean }>>> = {
+  SelectStmt: { isWrite: false },
+  InsertStmt: { isWrite: true },
+  UpdateStmt: { isWrite: true },
+  DeleteStmt: { isWrite: true },
+}
+
+export async function parseStatement(
+  text: string,
+  parameterCount: number,
+): Promise<ParsedStatement> {
+  const nodes = await parseSql(text).catch((error: unknown) => {
+    throw error instanceof SyntaxFault ? describeSyntax(error, text, parameterCount) : error
+  })
+  const [node, ...others] = nodes
+  if (node === undefined) throw sqlFault('the statement is empty')
+  if (others.length > 0) throw sqlFault('only one statement can be run at a time')
+  const kind = KINDS[kindOf(node)]
+  if (kind === undefined) {
+    const words = kindOf(node)
+      .replace(/Stmt$/, '')
+      .replace(/([a-z])([A-Z])/g, '$1 $2')
+    throw sqlFault(
+      `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
+    )
+  }
+  return { text, node, isWrite: kind.isWrite }
+}
+
+/** A parameter where none can stand is not used for anything. */
+function describeSyntax({ message, position }: SyntaxFault, text: string, count: number) {
+  if (count === 0 || !/ at or near "\$\d+"$/.test(message)) return sqlFault(message, position)
+  const before = new Set(text.slice(0, position - 1).match(/\$\d+/g))
+  return unusedParameters(Math.min(before.size, count - 1), count)
+}
+
+/** Writes a statement anew, for the tables of a branch. */
+export function planStatement(
+  { text, node }: ParsedStatement,
+  { tables, parameterCount }: { tables: WritableTables; parameterCount: number },
+): StatementPlan {
+  const planner = new Planner(text, tables, parameterCount)
+  try {
+    return planner.plan(node)
+  } catch (error) {
+    if (error instanceof RangeError) throw sqlFault('the statement is nested too deeply')
+    throw error
+  }
+}
+
+/** Columns of what a statement reads before it writes. */
+const SOURCE = sql`source`
+const RETURNED = ident('returned ids')
+const RETURNED_ID = ident('returned id')
+const RETURNED_POSITION = ident('returned position')
+
+class Planner {
+  readonly #writer: QueryWriter
+  readonly #tables: WritableTables
+  readonly #parameterCount: number
+
+  constructor(text: string, tables: WritableTables, parameterCount: number) {
+    this.#writer = new QueryWriter(text, tables)
+    this.#tables = tables
+    this.#parameterCount = parameterCount
+  }
+
+  plan(node: Node): StatementPlan {
+    const plan = this.#plan(node)
+    this.#writer.requireParameters(this.#parameterCount)
+    return plan
+  }
+
+  #plan(node: Node): StatementPlan {
+    const select = contentOf(node, 'SelectStmt')
+    if (select !== undefined) {
+      return { kind: 'select', query: this.#writer.select(select, undefined).text }
+    }
+    const insert = contentOf(node, 'InsertStmt')
+    if (insert !== undefined) return this.#insert(insert)
+    const update = contentOf(node, 'UpdateStmt')
+    if (update !== undefined) return this.#update(update)
+    const remove = contentOf(node, 'DeleteStmt')
+    if (remove !== undefined) return this.#delete(remove)
+    throw sqlFault(`${kindOf(node)} is not supported`)
+  }
+
+  #tableOf(relation: NodeOf<'RangeVar'> | undefined): BranchTable {
+    if (relation === undefined) throw sqlFault('a table is missing')
+    const { name } = this.#writer.table(relation)
+    const table = this.#tables.find(name)
+    if (table === undefined) throw sqlFault(`table [${name}] not found`)
+    return table
+  }
+
+  #insert(statement: NodeOf<'InsertStmt'>): StatementPlan {
+    if (statement.onConflictClause !== undefined) {
+      throw sqlFault('ON CONFLICT is not supported: use a transaction with upsert')
+    }
+    requireKnown(statement, 'INSERT', [
+      'relation',
+      'cols',
+      'selectStmt',
+      'returningClause',
+      'withClause',
+      'override',
+    ])
+    const { override = 'OVERRIDING_NOT_SET' } = statement
+    if (override !== 'OVERRIDING_NOT_SET') throw sqlFault('OVERRIDING is not supported')
+    const table = this.#tableOf(statement.relation)
+    const values = this.#insertValues(statement, table)
+    const returning = this.#returning(statement)
+    return { kind: 'insert', table, values, returning }
+  }
+
+  #insertValues(statement: NodeOf<'InsertStmt'>, table: BranchTable): InsertValues {
+    const given = this.#insertColumns(statement, table)
+    const source = contentOf(statement.selectStmt, 'SelectStmt')
+    if (source === undefined) {
+      return { columns: [], rows: undefined, isDefault: () => false }
+    }
+    const scope = new Scope(undefined)
+    const named = this.#writer.writeWith(statement.withClause, scope)
+    const defaults = new Set<string>()
+    const query = this.#writer.select(withoutDefaults(source, defaults), scope)
+    const columns = given ?? table.targets.slice(0, query.columns.length)
+    requireSameLength(columns, query)
+    const names = columns.map((_, index) => ident(`value ${index}`))
+    const texts = columns.map((column, index) =>
+      column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`),
+    )
+    return {
+      columns,
+      rows: sql`
+        ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
+        from (${query.text}) as ${SOURCE}(${join(names, ', ')})`,
+      isDefault: (row, column) => defaults.has(`${row} ${column}`),
+    }
+  }
+
+  #insertColumns(
+    { cols }: NodeOf<'InsertStmt'>,
+    table: BranchTable,
+  ): readonly TargetColumn[] | undefined {
+    if (cols === undefined) return undefined
+    const columns = cols.map((node) => this.#target(node, table))
+    requireDistinct(columns)
+    return columns
+  }
+
+  #target(node: Node, table: BranchTable): TargetColumn {
+    const { name = '', indirection } = contentOf(node, 'ResTarget') ?? {}
+    if (indirection !== undefined)
+      throw sqlFault(`column [${name}]: only a whole column can be set`)
+    return table.target(name)
+  }
+
+  #update(statement: NodeOf<'UpdateStmt'>): StatementPlan {
+    requireKnown(statement, 'UPDATE', [
+      'relation',
+      'targetList',
+      'whereClause',
+      'fromClause',
+      'returningClause',
+      'withClause',
+    ])
+    const table = this.#tableOf(statement.relation)
+    const { id, scope, from, named, where } = this.#written(statement, statement.fromClause)
+    const writer = new ExpressionWriter(this.#writer, scope)
+    const columns: TargetColumn[] = []
+    const values = (statement.targetList ?? []).map((node) => {
+      const target = contentOf(node, 'ResTarget')
+      const column = this.#target(node, table)
+      if (column.name === 'id') throw sqlFault('column [id]: cannot be changed')
+      if (column.isNested) {
+        throw sqlFault(`column [${column.name}]: is part of an object and cannot be set alone`)
+      }
+      columns.push(column)
+      return column.valueOf(writer.write(target?.val))
+    })
+    requireDistinct(columns)
+    const texts = join([sql`to_json(${id})`, ...values], ', ')
+    return {
+      kind: 'update',
+      table,
+      columns,
+      rows: sql`${named}select to_json(array[${texts}]::json[])::text as row${from}${where}`,
+      returning: this.#returning(statement),
+    }
+  }
+
+  #delete(statement: NodeOf<'DeleteStmt'>): StatementPlan {
+    requireKnown(statement, 'DELETE', [
+      'relation',
+      'usingClause',
+      'whereClause',
+      'returningClause',
+      'withClause',
+    ])
+    const table = this.#tableOf(statement.relation)
+    const { id, from, named, where } = this.#written(statement, statement.usingClause)
+    return {
+      kind: 'delete',
+      table,
+      rows: sql`${named}select to_json(array[to_json(${id})])::text as row${from}${where}`,
+      returning: this.#returning(statement),
+    }
+  }
+
+  /** The parts that UPDATE and DELETE share: the table, what is beside it, and which rows. */
+  #written(
+    { relation, withClause, whereClause }: NodeOf<'UpdateStmt'> | NodeOf<'DeleteStmt'>,
+    others: readonly Node[] | undefined,
+  ) {
+    if (relation === undefined) throw sqlFault('a table is missing')
+    const scope = new Scope(undefined)
+    const named = this.#writer.writeWith(withClause, scope)
+    const target = this.#writer.target(relation, scope)
+    const beside =
+      others === undefined || others.length === 0
+        ? empty
+        : sql`, ${this.#writer.writeRelations(others, scope)}`
+    const where =
+      whereClause === undefined
+        ? empty
+        : sql` where ${new ExpressionWriter(this.#writer, scope).write(whereClause)}`
+    const from = sql` from ${target.text}${beside}`
+    return { scope, named, from, where, id: sql`${target.alias}.id` }
+  }
+
+  /** The records that were written, in that order. */
+  #returning({
+    relation,
+    returningClause,
+  }: Pick<NodeOf<'UpdateStmt'>, 'relation' | 'returningClause'>): Sql | undefined {
+    if (returningClause === undefined || relation === undefined) return undefined
+    requireKnown(returningClause, 'RETURNING', ['exprs'])
+    const scope = new Scope(undefined)
+    const target = this.#writer.target(relation, scope)
+    const star = () => sql`${target.alias}.*`
+    const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
+    return sql`
+      select ${targets.text}
+      from unnest(${slot(this.#parameterCount)}::text[])
+        with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
+      join ${target.text} on ${target.alias}.id = ${RETURNED}.${RETURNED_ID}
+      order by ${RETURNED}.${RETURNED_POSITION}`
+  }
+}
+
+/** DEFAULT stands where an expression would; null takes its place, and it is noted where it was. */
+function withoutDefaults(query: NodeOf<'SelectStmt'>, defaults: Set<string>): NodeOf<'SelectStmt'> {
+  if (query.valuesLists === undefined) return query
+  const valuesLists = query.valuesLists.map((node, row): Node => {
+    const items = (contentOf(node, 'List')?.items ?? []).map((item, column): Node => {
+      if (contentOf(item, 'SetToDefault') === undefined) return item
+      defaults.add(`${row} ${column}`)
+      return { A_Const: { isnull: true } }
+    })
+    return { List: { items } }
+  })
+  return { ...query, valuesLists }
+}
+
+function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery): void {
+  const [targets, expressions] = [columns.length, query.columns.length]
+  if (targets === expressions) return
+  throw sqlFault(
+    targets > expressions
+      ? 'INSERT has more target columns than expressions'
+      : 'INSERT has more expressions than target columns',
+  )
+}
+
+function requireDistinct(columns: readonly TargetColumn[]): void {
+  const names = columns.map(({ name }) => name)
+  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  if (repeated !== undefined) throw sqlFault(`column [${repeated}] is set more than once`)
+}

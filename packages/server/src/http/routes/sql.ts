@@ -1,0 +1,76 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { BranchParamsSchema } from '@offshoot/contract/branches'
+import {
+  SqlBatchRequestSchema,
+  SqlBatchResultSchema,
+  type SqlRequest,
+  SqlRequestSchema,
+  SqlResultSchema,
+  type SqlStatement,
+} from '@offshoot/contract/sql'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { runSql } from '../../domain/sql/run-sql.js'
+import { disconnectSignal } from '../disconnect.js'
+import { sessionRequest } from '../plugins/branch-session.js'
+import { refusals } from '../responses.js'
+import type { Services } from '../services.js'
+import { sendJson } from './records.js'
+
+/**
+ * POST   /db/:databaseBranch/sql
+ * POST   /db/:databaseBranch/sql/batch
+ */
+export function sqlRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
+  const run = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
+  ) => {
+    const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
+    // Whether a statement writes is known when it is read, and the key is asked then.
+    return sessions.run(sessionRequest(request, 'read'), (session) =>
+      runSql({ database, sessions, session, limits, bounds }, asked),
+    )
+  }
+
+  return async (app) => {
+    const tags = ['SQL']
+
+    app.post(
+      '/db/:databaseBranch/sql',
+      {
+        schema: {
+          tags,
+          summary: 'Run a SQL statement on a branch',
+          params: BranchParamsSchema,
+          body: SqlRequestSchema,
+          response: { 200: SqlResultSchema, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        const { statement, params, responseType } = request.body
+        const statements = [{ statement, params: params ?? null }]
+        const [result = ''] = await run(request, reply, { statements, responseType })
+        return sendJson(reply, result)
+      },
+    )
+
+    app.post(
+      '/db/:databaseBranch/sql/batch',
+      {
+        schema: {
+          tags,
+          summary: 'Run SQL statements on a branch, all or none',
+          params: BranchParamsSchema,
+          body: SqlBatchRequestSchema,
+          response: { 200: SqlBatchResultSchema, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        const { statements, responseType } = request.body
+        const results = await run(request, reply, { statements, responseType })
+        return sendJson(reply, `{"results":[${results.join(',')}]}`)
+      },
+    )
+  }
+}

@@ -1,0 +1,85 @@
+import { AppError } from '@offshoot/contract/errors'
+import type pg from 'pg'
+import type { Database } from './database.js'
+import { codeOf, QUERY_CANCELED } from './failures.js'
+import { sql } from './sql.js'
+
+/** How far what a request asks of PostgreSQL may go. */
+export interface Bounds {
+  /** From when it has a connection. */
+  readonly timeoutMs: number
+  /** Nobody waits for the answer any more. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Why what runs on a connection is late: its own work, or what it waits for. */
+type Cause = 'work' | 'wait'
+
+/** Between two statements there is nothing to stop; then it takes another attempt. */
+const AGAIN_MS = 100
+
+/**
+ * Runs `body` on a connection and has PostgreSQL stop what it does there when the time is up or the
+ * caller is gone.
+ */
+export async function runBounded<Result>(
+  options: { database: Database; client: pg.PoolClient; bounds: Bounds | undefined },
+  body: () => Promise<Result>,
+): Promise<Result> {
+  const { database, client, bounds } = options
+  if (bounds === undefined) return body()
+  const { timeoutMs, signal } = bounds
+  if (signal?.aborted) throw new AppError('timeout', 'the caller is gone')
+  const { processID } = client as unknown as { processID: number }
+  let isOver = false
+  let first: Promise<Cause> | undefined
+  let last: Promise<Cause> | undefined
+  const stop = async (): Promise<void> => {
+    last = stopBackend(database, processID)
+    first ??= last
+    await last
+    if (!isOver) timer = setTimeout(stop, AGAIN_MS)
+  }
+  let timer = setTimeout(stop, timeoutMs)
+  const onAbort = () => {
+    clearTimeout(timer)
+    void stop()
+  }
+  signal?.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await body()
+  } catch (error) {
+    if (first === undefined || codeOf(error) !== QUERY_CANCELED) throw error
+    throw tooLate(await first, timeoutMs, error)
+  } finally {
+    isOver = true
+    signal?.removeEventListener('abort', onAbort)
+    // Whoever gets the connection next must not be stopped in our place.
+    await last
+    clearTimeout(timer)
+  }
+}
+
+async function stopBackend(database: Database, processId: number): Promise<Cause> {
+  // With all connections in use, whatever runs takes its time.
+  const isCrowded = database.isCrowded
+  const stopped = await database
+    .queryAside<{ isWaiting: boolean }>(sql`
+      select wait_event_type is not distinct from 'Lock' as "isWaiting", pg_cancel_backend(pid)
+      from pg_stat_activity
+      where pid = ${processId}`)
+    .catch(() => [])
+  return isCrowded || stopped[0]?.isWaiting ? 'wait' : 'work'
+}
+
+function tooLate(cause: Cause, timeoutMs: number, error: unknown): AppError {
+  return cause === 'wait'
+    ? new AppError('timeout', `the server is busy: the query was stopped after ${timeoutMs} ms`, {
+        cause: error,
+      })
+    : new AppError(
+        'query_too_costly',
+        `the query is too costly: it was stopped after ${timeoutMs} ms`,
+        { cause: error },
+      )
+}

@@ -1,0 +1,72 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from './database.js'
+import { runTransaction, type Transaction } from './run-transaction.js'
+import { ident, type Sql, sql } from './sql.js'
+
+/*
+ * A role that can read rows and nothing else: no keys, no users, no files of the server. Statements
+ * that callers write run as it, so that even one that should not have been let through finds nothing.
+ * Not every server lets us have it; then what keeps statements in is their translation alone.
+ */
+
+const READER = 'offshoot_reader'
+
+export const BECOME_READER: Sql = sql`set local role ${ident(READER)}`
+export const BECOME_SELF: Sql = sql`set local role none`
+
+const known = new WeakMap<Database, Promise<boolean>>()
+
+/** Whether there is such a role that we can become. Makes it when it can. */
+export function hasReader(database: Database): Promise<boolean> {
+  let found = known.get(database)
+  if (found === undefined) {
+    found = prepare(database)
+    known.set(database, found)
+    // That PostgreSQL could not be asked says nothing about the next time.
+    found.catch(() => known.delete(database))
+  }
+  return found
+}
+
+/** Made at the same moment in another database of the server, or by another process. */
+const RETRIED = new Set(['23505', '42710', 'XX000'])
+
+async function prepare(database: Database): Promise<boolean> {
+  try {
+    await runTransaction(database, grant, { isolation: 'read committed', retried: RETRIED })
+    await runTransaction(database, (transaction) => transaction.query(BECOME_READER), {
+      readOnly: true,
+    })
+    return true
+  } catch (error) {
+    if (error instanceof AppError) throw error
+    return false
+  }
+}
+
+async function grant(transaction: Transaction): Promise<void> {
+  const reader = ident(READER)
+  // One process at a time: the same rights granted twice at once are refused.
+  await transaction.query(sql`select pg_advisory_xact_lock(hashtext(${READER}))`)
+  const [state] = await transaction.query<{ exists: boolean; isMember: boolean; reads: boolean }>(
+    sql`
+      select exists (select from pg_roles where rolname = ${READER}) as exists,
+        exists (
+          select from pg_roles where rolname = ${READER} and pg_has_role(oid, 'member')
+        ) as "isMember",
+        exists (
+          select from pg_default_acl a
+          join pg_namespace n on n.oid = a.defaclnamespace
+          where n.nspname = 'offshoot_rows' and a.defaclrole = current_user::regrole
+            and array_to_string(a.defaclacl, ',') like ${`%${READER}=r/%`}
+        ) as reads`,
+  )
+  if (!state?.exists) await transaction.query(sql`create role ${reader} nologin`)
+  if (!state?.isMember) await transaction.query(sql`grant ${reader} to current_user`)
+  if (state?.reads) return
+  await transaction.query(sql`grant usage on schema offshoot_rows to ${reader}`)
+  // What is made later first: nothing can come between the two.
+  await transaction.query(sql`
+    alter default privileges in schema offshoot_rows grant select on tables to ${reader}`)
+  await transaction.query(sql`grant select on all tables in schema offshoot_rows to ${reader}`)
+}
