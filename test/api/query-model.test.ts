@@ -56,6 +56,7 @@ const row = (id: string) =>
         { k: true },
         { k: null },
         { k: { l: 'ab' } },
+        { k: ['a', 'ab'] },
         [],
       ),
     },
@@ -279,6 +280,10 @@ function holds(value: unknown, predicate: unknown): Truth {
 function compare(operator: string, value: unknown, operand: unknown): Truth {
   if (operand === null) return operator === '$is' ? value === null : value !== null
   if (value === null) return undefined
+  if (typeof value === 'object') {
+    // A list or an object in a document is searched as its text, but is neither more nor less.
+    return RANGE.includes(operator) ? undefined : compare(operator, documentText(value), operand)
+  }
   const isTime = typeof operand === 'string' && /^\d{4}-.*T/.test(operand)
   const [left, right] = isTime ? [Date.parse(String(value)), Date.parse(operand)] : [value, operand]
   if (typeof left !== typeof right) return undefined
@@ -309,6 +314,16 @@ function compare(operator: string, value: unknown, operand: unknown): Truth {
     default:
       return toRegExp(part, operator === '$iPattern').test(text)
   }
+}
+
+/** JSON as PostgreSQL writes it. */
+function documentText(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(documentText).join(', ')}]`
+  const members = Object.entries(value).map(
+    ([key, inner]) => `${JSON.stringify(key)}: ${documentText(inner)}`,
+  )
+  return `{${members.join(', ')}}`
 }
 
 function toRegExp(pattern: string, ignoreCase: boolean): RegExp {
