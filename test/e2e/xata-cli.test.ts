@@ -175,6 +175,17 @@ describe('the published command line', () => {
     expect((await api('GET', '/db/shop:main')).schema).toMatchObject(SCHEMA)
   })
 
+  it('dumps a schema without its indexes, and uploads it without losing them', async () => {
+    const asked = await api('PUT', '/db/shop:main/tables/people/columns/age/index')
+    expect(asked).toMatchObject({ column: 'age' })
+    await xata('schema', 'dump', ...on('shop', 'main'), '-f', 'dumped.json')
+    expect(await readFile(path.join(app, 'dumped.json'), 'utf8')).not.toContain('"index')
+    const uploaded = await xata('schema', 'upload', 'dumped.json', ...on('shop', 'main'), '--yes')
+    expect(uploaded).toContain('Schema is up to date')
+    const { indexes } = await api('GET', '/db/shop:main/tables/people/indexes')
+    expect(indexes).toContainEqual(asked)
+  })
+
   it('generates a client that works with the database', async () => {
     expect(await xata('codegen', ...on('shop', 'main'), '-o', 'xata.js')).toContain('Generated')
     const generated = await readFile(path.join(app, 'xata.js'), 'utf8')
