@@ -24,6 +24,7 @@ import { indexRoutes } from './http/routes/indexes.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
+import { searchRoutes } from './http/routes/search.js'
 import { sqlRoutes } from './http/routes/sql.js'
 import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
@@ -96,6 +97,7 @@ export async function buildApp(
     await dataApp.register(branchSessionPlugin, services)
     await dataApp.register(recordRoutes(services))
     await dataApp.register(queryRoutes(services))
+    await dataApp.register(searchRoutes(services))
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(fileRoutes(services))
     await dataApp.register(transactionRoutes(services))

@@ -19,6 +19,7 @@ import { acquireDataLock } from './postgres/embedded/data-lock.js'
 import { isUnreachable } from './postgres/failures.js'
 import { migrate } from './postgres/migrate.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
+import { findVectorExtension } from './postgres/vector-extension.js'
 import { IndexBuilder } from './rows/index-builder.js'
 import { startMessage } from './start-message.js'
 import { version } from './version.js'
@@ -103,6 +104,7 @@ async function serve(
   await files.blobs.prepare()
   const postgres = await connectPostgres(config, { app, database, stops })
   await migrate(database)
+  await findVectorExtension(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey

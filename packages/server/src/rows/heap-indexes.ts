@@ -1,7 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../postgres/database.js'
 import { codeOf } from '../postgres/failures.js'
-import { ident, type Sql, sql } from '../postgres/sql.js'
+import { ident, raw, type Sql, sql } from '../postgres/sql.js'
+import { installedExtension, type VectorExtension } from '../postgres/vector-extension.js'
 import { heapName, indexName, pastName } from './layout.js'
 import type { StoredColumn } from './stored-schema.js'
 
@@ -46,15 +47,71 @@ export function indexedTables({ heapId, column }: HeapColumn): IndexedTable[] {
   }))
 }
 
+/** pgvector indexes no longer ones. */
+export const INDEXED_DIMENSION_MAX = 2000
+
+/** Why a column cannot have an index, whatever is in it. */
+export class UnindexableError extends Error {}
+
+/**
+ * The index of a vector is one of its neighbours, by angle, and only on the heap: what a branch
+ * inherits is compared one by one.
+ */
+function vectorIndex(
+  { schema }: VectorExtension,
+  { heapId, column }: { heapId: string; column: StoredColumn },
+): IndexedTable {
+  const name = indexName('heap', heapId, column.id)
+  const operators = sql`${ident(schema)}.vector_cosine_ops`
+  return {
+    name,
+    definition: sql`${ident(name)} on ${heapName(heapId)}
+      using hnsw ((${indexedVector(sql`${ident(`c${column.id}`)}`, schema, column)}) ${operators})`,
+  }
+}
+
+/** A vector in the form that its index has it. */
+export function indexedVector(value: Sql, schema: string, { vector }: StoredColumn): Sql {
+  return sql`${value}::${ident(schema)}.vector(${raw(String(vector?.dimension ?? 0))})`
+}
+
+/** pgvector, without which, or for longer vectors, there is no index. */
+export async function getVectorIndexing(
+  database: Queryable,
+  { vector }: StoredColumn,
+): Promise<VectorExtension> {
+  if ((vector?.dimension ?? 0) > INDEXED_DIMENSION_MAX) {
+    throw new UnindexableError(`it has more than ${INDEXED_DIMENSION_MAX} numbers`)
+  }
+  const extension = await installedExtension(database)
+  if (extension === undefined) throw new UnindexableError('PostgreSQL has no extension [vector]')
+  return extension
+}
+
+/** The indexes that a column has when it wants one. */
+export async function listIndexedTables(
+  database: Queryable,
+  target: { heapId: string; column: StoredColumn },
+): Promise<IndexedTable[]> {
+  if (target.column.type !== 'vector') return indexedTables(target)
+  return [vectorIndex(await getVectorIndexing(database, target.column), target)]
+}
+
 /** Of a heap that is new and empty. */
 export async function createIndexes(
   transaction: Queryable,
   { heapId, column }: { heapId: string; column: StoredColumn },
 ): Promise<void> {
   if (!wantsIndex(column)) return
-  for (const { definition } of indexedTables({ heapId, column })) {
+  // Nobody asks for it here: where it is not possible any more, records are found without it.
+  const tables = await listIndexedTables(transaction, { heapId, column }).catch(unlessUnindexable)
+  for (const { definition } of tables ?? []) {
     await transaction.query(sql`create index ${definition}`)
   }
+}
+
+function unlessUnindexable(error: unknown): undefined {
+  if (!(error instanceof UnindexableError)) throw error
 }
 
 /** Gives a heap the index of a column, if the column wants one. Must run alone behind the gate. */
@@ -67,13 +124,16 @@ export async function requestIndex(
     select pg_relation_size(${`offshoot_rows.heap_${heapId}`}::regclass)
       + pg_relation_size(${`offshoot_rows.past_${heapId}`}::regclass)
       <= ${AT_ONCE_BYTES_MAX} as "isSmall"`)
+  const tables = await listIndexedTables(transaction, { heapId, column }).catch((error) => {
+    throw error instanceof UnindexableError ? unindexable(column, error.message) : error
+  })
   if (size?.isSmall !== true) return insertWork(transaction, { heapId, column })
   await deleteWork(transaction, { heapId, column })
-  for (const { name, definition } of indexedTables({ heapId, column })) {
+  for (const { name, definition } of tables) {
     // Whoever was interrupted may have left one behind that is not valid.
     await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
     await transaction.query(sql`create index ${definition}`).catch((error: unknown) => {
-      throw codeOf(error) === TOO_LONG ? tooLong(column) : error
+      throw codeOf(error) === TOO_LONG ? unindexable(column, TOO_LONG_REASON) : error
     })
   }
 }
@@ -105,8 +165,8 @@ async function deleteWork(transaction: Queryable, { heapId, column }: HeapColumn
     where heap_id = ${heapId} and column_id = ${column.id}`)
 }
 
-function tooLong({ name }: { readonly name: string }): AppError {
-  return new AppError('invalid_schema', `column [${name}]: cannot be indexed: ${TOO_LONG_REASON}`)
+function unindexable({ name }: { readonly name: string }, reason: string): AppError {
+  return new AppError('invalid_schema', `column [${name}]: cannot be indexed: ${reason}`)
 }
 
 export const TOO_LONG_REASON = 'a value is longer than 2400 bytes'

@@ -5,8 +5,10 @@ import { physicalShapes } from './heap-ddl.js'
 import {
   type HeapColumn,
   indexedTables,
+  listIndexedTables,
   TOO_LONG,
   TOO_LONG_REASON,
+  UnindexableError,
   wantsIndex,
 } from './heap-indexes.js'
 import type { StoredColumn, StoredSchema } from './stored-schema.js'
@@ -114,7 +116,7 @@ async function finishWork(connection: Queryable, work: Work): Promise<void> {
     await bringInLine(connection, work)
   } catch (error) {
     const code = codeOf(error) ?? ''
-    failure = LASTING.get(code) ?? null
+    failure = error instanceof UnindexableError ? error.message : (LASTING.get(code) ?? null)
     // A heap that is gone takes its work along.
     if (failure === null && code !== UNDEFINED_TABLE) throw error
     if (failure !== null) await dropAll(connection, work)
@@ -135,7 +137,8 @@ async function finishWork(connection: Queryable, work: Work): Promise<void> {
 async function bringInLine(connection: Queryable, work: Work): Promise<void> {
   const column = await findColumn(connection, work)
   if (column === undefined || !wantsIndex(column)) return dropAll(connection, work)
-  for (const { name, definition } of indexedTables(work)) {
+  const { heapId } = work
+  for (const { name, definition } of await listIndexedTables(connection, { heapId, column })) {
     if (await isValid(connection, name)) continue
     // One that was interrupted is of no use, and `create index` would find its name taken.
     await dropIndex(connection, name)

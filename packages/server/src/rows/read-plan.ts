@@ -235,6 +235,13 @@ export function writeRecord(plan: ReadPlan, row: Row, form: MetadataForm): strin
   return `{${writeMembers(plan, row, form, { id: true, metadata: true })}}`
 }
 
+/** The same with more members of its metadata, `"score":1.5`. */
+export function writeFound(plan: ReadPlan, row: Row, form: MetadataForm, more: string): string {
+  const members = writeMembers(plan, row, form, { id: true, metadata: false })
+  const metadata = writeMetadata(row, plan.offset, form)
+  return `{${members},${metadata.slice(0, -1)},${more}}}`
+}
+
 /** Only what was asked for, as `get` in a transaction answers. */
 export function writeSelection(plan: ReadPlan, row: Row, form: MetadataForm): string {
   const { wantsId, wantsMetadata } = plan

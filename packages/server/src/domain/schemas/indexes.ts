@@ -2,9 +2,10 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
+import { findVectorExtension } from '../../postgres/vector-extension.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { physicalShapes } from '../../rows/heap-ddl.js'
-import { wantsIndex } from '../../rows/heap-indexes.js'
+import { getVectorIndexing, UnindexableError, wantsIndex } from '../../rows/heap-indexes.js'
 import { findIndexStates } from '../../rows/index-state.js'
 import { findLayout, type Layout } from '../../rows/layout.js'
 import { applySchemaChanges } from '../../rows/schema-changes.js'
@@ -68,11 +69,13 @@ export async function addIndex(
   { access, limits }: EditContext,
   target: Target,
 ): Promise<Index> {
+  // Vectors need it; creating it is no part of an edit.
+  await findVectorExtension(database)
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const layout = await getLayout(transaction, access)
     const found = getColumn(head.schema, target)
-    requireIndexable(found)
+    await requireIndexable(transaction, found)
     const [index] = await findIndexes(transaction, layout, [found])
     if (index !== undefined && index.state !== 'failed') return index
     requireRoom(found, limits)
@@ -184,12 +187,19 @@ function getColumn(schema: StoredSchema, target: Target): FoundColumn {
   return found
 }
 
-function requireIndexable({ table, column, path }: FoundColumn): void {
-  if (COLUMN_TYPE_ENTRIES[column.type].allows.index) return
-  throw new AppError(
-    'invalid_schema',
-    `table [${table.name}]: column [${path}]: a column of type [${column.type}] cannot be indexed`,
-  )
+async function requireIndexable(
+  database: Queryable,
+  { table, column, path }: FoundColumn,
+): Promise<void> {
+  const fault = (message: string) =>
+    new AppError('invalid_schema', `table [${table.name}]: column [${path}]: ${message}`)
+  if (!COLUMN_TYPE_ENTRIES[column.type].allows.index) {
+    throw fault(`a column of type [${column.type}] cannot be indexed`)
+  }
+  if (column.type !== 'vector') return
+  await getVectorIndexing(database, column).catch((error) => {
+    throw error instanceof UnindexableError ? fault(`cannot be indexed: ${error.message}`) : error
+  })
 }
 
 function requireRoom({ table, column }: FoundColumn, { indexesPerTableMax }: Limits): void {

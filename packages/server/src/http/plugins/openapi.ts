@@ -59,6 +59,7 @@ export const openapiPlugin = fastifyPlugin(
           { name: 'Git mapping' },
           { name: 'Schema' },
           { name: 'Records' },
+          { name: 'Search' },
           { name: 'SQL' },
           { name: 'Files' },
           { name: 'User' },

@@ -19,7 +19,7 @@ test.each<[ColumnType, string, boolean, boolean, boolean, boolean]>([
   ['link', 'text collate "C"', T, T, f, f],
   ['object', 'boolean', f, f, f, f],
   ['datetime', 'timestamptz', T, T, T, T],
-  ['vector', 'real[]', f, f, f, f],
+  ['vector', 'real[]', f, T, f, f],
   ['file', 'jsonb', f, f, f, f],
   ['file[]', 'jsonb', f, f, f, f],
   ['json', 'jsonb', f, f, T, T],

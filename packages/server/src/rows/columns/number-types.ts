@@ -90,7 +90,7 @@ function singleText(value: number, single: number): string {
 
 export const vectorType: ColumnTypeEntry = {
   sqlType: 'real[]',
-  allows: { unique: false, index: false, notNull: false, defaultValue: false },
+  allows: { unique: false, index: true, notNull: false, defaultValue: false },
   select: selectArray,
   compile(column) {
     const dimension = column.vector?.dimension

@@ -1,0 +1,205 @@
+import { literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
+import type { Field, FieldResolver, FieldType } from '../query/field.js'
+import { type Filter, parseFilter } from '../query/filter.js'
+import { type Expressions, filterSql } from '../query/filter-sql.js'
+import type { Parameters } from '../query/parameters.js'
+import { queryFault } from '../query/query-fault.js'
+
+/** What is added to the score of a record for a value that it has. */
+export type Booster = { readonly ifMatches: Filter | undefined } & (
+  | { readonly kind: 'value'; readonly isValue: Filter; readonly factor: number }
+  | {
+      readonly kind: 'numeric'
+      readonly field: Field
+      readonly factor: number
+      readonly modifier: Modifier
+    }
+  | {
+      readonly kind: 'date'
+      readonly field: Field
+      /** The text of a time; undefined: now. */
+      readonly origin: string | undefined
+      readonly scaleSeconds: number
+      readonly decay: number
+      readonly factor: number
+    }
+)
+
+export const MODIFIERS = [
+  'none',
+  'log',
+  'log1p',
+  'ln',
+  'ln1p',
+  'square',
+  'sqrt',
+  'reciprocal',
+] as const
+export type Modifier = (typeof MODIFIERS)[number]
+
+/** A booster as the request has it; its shape was checked. */
+export interface BoosterRequest {
+  readonly valueBooster?: {
+    readonly column: string
+    readonly value: string | number | boolean
+    readonly factor: number
+    readonly modifier?: Modifier
+    readonly ifMatchesFilter?: unknown
+  }
+  readonly numericBooster?: {
+    readonly column: string
+    readonly factor: number
+    readonly modifier?: Modifier
+    readonly ifMatchesFilter?: unknown
+  }
+  readonly dateBooster?: {
+    readonly column: string
+    readonly origin?: string
+    readonly scale: string
+    readonly decay: number
+    readonly factor?: number
+    readonly ifMatchesFilter?: unknown
+  }
+}
+
+const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
+const DATES: ReadonlySet<FieldType> = new Set(['datetime'])
+/** The JSON type of the values that a field is compared with. */
+const VALUES: ReadonlyMap<FieldType, string> = new Map([
+  ['text', 'string'],
+  ['list', 'string'],
+  ['int', 'number'],
+  ['float', 'number'],
+  ['bool', 'boolean'],
+])
+const UNIT_SECONDS: Readonly<Record<string, number>> = {
+  d: 86_400,
+  h: 3600,
+  m: 60,
+  s: 1,
+  ms: 0.001,
+}
+
+export function parseBooster(resolve: FieldResolver, request: BoosterRequest): Booster {
+  const { valueBooster, numericBooster, dateBooster } = request
+  if (valueBooster !== undefined) return parseValue(resolve, valueBooster)
+  if (numericBooster !== undefined) {
+    const { column, factor, modifier = 'none' } = numericBooster
+    const field = typed(resolve, column, NUMBERS)
+    return {
+      kind: 'numeric',
+      field,
+      factor,
+      modifier,
+      ifMatches: condition(resolve, numericBooster),
+    }
+  }
+  if (dateBooster !== undefined) return parseDate(resolve, dateBooster)
+  throw queryFault('boosters: expected one of valueBooster, numericBooster, dateBooster')
+}
+
+function parseValue(
+  resolve: FieldResolver,
+  request: NonNullable<BoosterRequest['valueBooster']>,
+): Booster {
+  const { column, value, factor } = request
+  const field = typed(resolve, column, new Set(VALUES.keys()))
+  const expected = VALUES.get(field.type)
+  if (typeof value !== expected) {
+    throw queryFault(`boosters: column [${column}]: [value] must be of type ${expected}`)
+  }
+  const isValue = parseFilter(resolve, { [column]: { $is: value } })
+  return { kind: 'value', isValue, factor, ifMatches: condition(resolve, request) }
+}
+
+function parseDate(
+  resolve: FieldResolver,
+  request: NonNullable<BoosterRequest['dateBooster']>,
+): Booster {
+  const { column, origin, scale, decay, factor = 1 } = request
+  const field = typed(resolve, column, DATES)
+  const fault = (message: string) => queryFault(`boosters: column [${column}]: ${message}`)
+  const [, digits = '', unit = ''] = /^(\d{1,9})(ms|[smhd])$/.exec(scale) ?? []
+  const scaleSeconds = Number(digits) * (UNIT_SECONDS[unit] ?? 0)
+  if (scaleSeconds === 0) {
+    throw fault('[scale] must be a number above 0 with d, h, m, s or ms, such as 5d')
+  }
+  if (!(decay > 0 && decay < 1)) throw fault('[decay] must be between 0 and 1')
+  const time = origin === undefined || origin === 'now' ? undefined : encodeDatetime(origin)
+  if (time instanceof Fault) throw fault(`[origin]: ${time.message}`)
+  const ifMatches = condition(resolve, request)
+  return { kind: 'date', field, origin: time, scaleSeconds, decay, factor, ifMatches }
+}
+
+function condition(
+  resolve: FieldResolver,
+  { ifMatchesFilter }: { readonly ifMatchesFilter?: unknown },
+): Filter | undefined {
+  return ifMatchesFilter === undefined ? undefined : parseFilter(resolve, ifMatchesFilter)
+}
+
+function typed(resolve: FieldResolver, column: string, types: ReadonlySet<FieldType>): Field {
+  const field = resolve(column)
+  if (types.has(field.type)) return field
+  throw queryFault(`boosters: column [${column}]: cannot be of type [${field.type}]`)
+}
+
+/** Below this a number would be too small for PostgreSQL, which calls that an error. */
+const EXPONENT_MIN = -700
+
+/** What a booster adds; nothing where there is no value, or the modifier has none for it. */
+export function boosterSql(booster: Booster, fields: Expressions, parameters: Parameters): Sql {
+  const added = addedSql(booster, fields, parameters)
+  const { ifMatches } = booster
+  if (ifMatches === undefined) return sql`coalesce(${added}, 0)`
+  const isMet = filterSql(ifMatches, fields, parameters)
+  return sql`coalesce(case when ${isMet} then ${added} end, 0)`
+}
+
+function addedSql(booster: Booster, fields: Expressions, parameters: Parameters): Sql {
+  switch (booster.kind) {
+    case 'value': {
+      const isValue = filterSql(booster.isValue, fields, parameters)
+      return sql`case when ${isValue} then ${number(booster.factor)} end`
+    }
+    case 'numeric': {
+      const value = sql`(${fields.expression(booster.field)} * ${number(booster.factor)})`
+      return modified(booster.modifier, value)
+    }
+    case 'date': {
+      const { origin, scaleSeconds, decay, factor } = booster
+      const time = origin === undefined ? sql`now()` : sql`${literal(origin)}::timestamptz`
+      const distance = sql`abs(extract(epoch from ${fields.expression(booster.field)} - ${time}))`
+      const rate = number(Math.log(decay) / scaleSeconds)
+      const least = raw(String(EXPONENT_MIN))
+      return sql`${number(factor)} * exp(greatest(${least}, ${distance}::double precision * ${rate}))`
+    }
+  }
+}
+
+function modified(modifier: Modifier, value: Sql): Sql {
+  switch (modifier) {
+    case 'none':
+      return value
+    case 'log':
+      return sql`case when ${value} > 0 then log(${value}) end`
+    case 'log1p':
+      return sql`case when ${value} > -1 then log(1 + ${value}) end`
+    case 'ln':
+      return sql`case when ${value} > 0 then ln(${value}) end`
+    case 'ln1p':
+      return sql`case when ${value} > -1 then ln(1 + ${value}) end`
+    case 'square':
+      return sql`${value} * ${value}`
+    case 'sqrt':
+      return sql`case when ${value} >= 0 then sqrt(${value}) end`
+    case 'reciprocal':
+      return sql`case when ${value} <> 0 then 1 / ${value} end`
+  }
+}
+
+function number(value: number): Sql {
+  return sql`${literal(String(value))}::double precision`
+}

@@ -1,0 +1,79 @@
+import type { SimilarityFunction } from '@offshoot/contract/search'
+import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { VectorExtension } from '../../postgres/vector-extension.js'
+
+/** Up to this many components a sum is written out, which is several times as fast as a loop. */
+const WRITTEN_OUT_MAX = 2048
+
+/** Two vectors, each an array of double precision under a name. */
+interface Vectors {
+  readonly own: Sql
+  readonly query: Sql
+  /** The length of the second, in the sense of geometry. */
+  readonly queryLength: Sql
+  readonly dimension: number
+}
+
+/**
+ * How near two vectors are, the higher the nearer: 1 + cosine, or 1 / (1 + distance). A vector of
+ * zeros has no direction, which is taken for a right angle.
+ */
+export function arraySimilarity(similarity: SimilarityFunction, vectors: Vectors): Sql {
+  switch (similarity) {
+    case 'cosineSimilarity': {
+      const product = sumSql(vectors, (own, query) => `${own} * ${query}`)
+      const ownLength = sumSql(vectors, (own) => `${own} * ${own}`)
+      return sql`1 + coalesce(${product} / nullif(sqrt(${ownLength}) * ${vectors.queryLength}, 0), 0)`
+    }
+    case 'l1':
+      return sql`1 / (1 + ${sumSql(vectors, (own, query) => `abs(${own} - ${query})`)})`
+    case 'l2': {
+      const squares = sumSql(vectors, (own, query) => `(${own} - ${query}) * (${own} - ${query})`)
+      return sql`1 / (1 + sqrt(${squares}))`
+    }
+  }
+}
+
+/** The sum of an expression over all components. */
+function sumSql(
+  { own, query, dimension }: Vectors,
+  expression: (own: string, query: string) => string,
+): Sql {
+  if (dimension > WRITTEN_OUT_MAX) {
+    return sql`(
+      select sum(${raw(expression('c.own', 'c.query'))})
+      from (select unnest(${own}) as own, unnest(${query}) as query) c
+    )`
+  }
+  // Halved again and again, because PostgreSQL goes into an expression as deep as it is nested.
+  function add(from: number, to: number): string {
+    if (to - from === 1) return expression(`${own.text}[${to}]`, `${query.text}[${to}]`)
+    const middle = Math.floor((from + to) / 2)
+    return `(${add(from, middle)} + ${add(middle, to)})`
+  }
+  return raw(add(0, dimension))
+}
+
+const FUNCTIONS: Readonly<Record<SimilarityFunction, string>> = {
+  cosineSimilarity: 'cosine_distance',
+  l1: 'l1_distance',
+  l2: 'l2_distance',
+}
+
+/** The same by pgvector. Its functions, unlike its operators, never look into an index. */
+export function extensionSimilarity(
+  similarity: SimilarityFunction,
+  { schema }: VectorExtension,
+  vectors: { readonly own: Sql; readonly query: Sql },
+): Sql {
+  const type = sql`${ident(schema)}.vector`
+  const distance = sql`${ident(schema)}.${ident(FUNCTIONS[similarity])}(
+    ${vectors.own}::${type}, ${vectors.query}::${type})`
+  return similarityOf(similarity, distance)
+}
+
+export function similarityOf(similarity: SimilarityFunction, distance: Sql): Sql {
+  // The distance of a vector of zeros is no number.
+  if (similarity === 'cosineSimilarity') return sql`(2 - coalesce(nullif(${distance}, 'NaN'), 1))`
+  return sql`(1 / (1 + ${distance}))`
+}

@@ -1,0 +1,86 @@
+import type { SearchColumn } from './search-plan.js'
+
+/** Around what was found, until it is written. */
+export const MARK_START = '\u0001'
+export const MARK_END = '\u0002'
+
+/** Parts of a column that are shown. */
+export const FRAGMENTS_MAX = 5
+
+/** A part of a text, and whether there is more before and after it. */
+export type Part = readonly [text: string, isCutBefore: boolean, isCutAfter: boolean]
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#x27;',
+}
+
+/** The text of a part with what was found between tags; undefined when it was cut out. */
+export function writeFragment(
+  [text, isCutBefore, isCutAfter]: Part,
+  options: { encodeHTML: boolean },
+): string | undefined {
+  const whole = trimEnd(isCutBefore ? trimStart(text) : text, isCutAfter)
+  if (!whole.includes(MARK_START)) return undefined
+  const encoded = options.encodeHTML
+    ? whole.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character)
+    : whole
+  return encoded.replaceAll(MARK_START, '<em>').replaceAll(MARK_END, '</em>')
+}
+
+/** A part that starts in the midst of a word starts with the next one. */
+function trimStart(text: string): string {
+  const mark = text.indexOf(MARK_START)
+  const end = text.indexOf(MARK_END)
+  // The rest of a word whose mark belongs to the part before.
+  if (end >= 0 && end < mark) return text.slice(end + 1).trimStart()
+  const space = text.search(/\s/)
+  return space >= 0 && space < mark ? text.slice(space).trimStart() : text
+}
+
+function trimEnd(text: string, isCut: boolean): string {
+  if (!isCut) return text
+  const start = text.lastIndexOf(MARK_START)
+  const end = text.lastIndexOf(MARK_END)
+  if (start > end) return end < 0 ? `${text}${MARK_END}` : text.slice(0, start).trimEnd()
+  const rest = text.slice(end + 1)
+  const space = rest.search(/\s\S*$/)
+  return space < 0 ? text : `${text.slice(0, end + 1)}${rest.slice(0, space)}`
+}
+
+type Tree = Map<string, string | Tree>
+
+/** `{"title":["..<em>word</em>.."]}`; columns of objects are inside of those. */
+export function writeHighlight(
+  columns: readonly SearchColumn[],
+  parts: readonly (readonly Part[] | null)[],
+  options: { encodeHTML: boolean },
+): string {
+  const tree: Tree = new Map()
+  for (const [index, { path }] of columns.entries()) {
+    const fragments = (parts[index] ?? []).flatMap((part) => writeFragment(part, options) ?? [])
+    if (fragments.length > 0) put(tree, path, JSON.stringify(fragments))
+  }
+  return writeTree(tree)
+}
+
+function put(tree: Tree, [key = '', ...rest]: readonly string[], value: string): void {
+  if (rest.length === 0) {
+    tree.set(key, value)
+    return
+  }
+  const known = tree.get(key)
+  const inner: Tree = known instanceof Map ? known : new Map()
+  tree.set(key, inner)
+  put(inner, rest, value)
+}
+
+function writeTree(tree: Tree): string {
+  const members = [...tree].map(([key, value]) => {
+    return `${JSON.stringify(key)}:${typeof value === 'string' ? value : writeTree(value)}`
+  })
+  return `{${members.join(',')}}`
+}

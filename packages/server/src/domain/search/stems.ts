@@ -1,0 +1,23 @@
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { LruMap } from '../records/lru-map.js'
+
+const STEMS_MAX = 10_000
+/** Stems never change. A word that has none, such as `the`, is kept too. */
+const known = new LruMap<string, string>(STEMS_MAX)
+
+/** The English stems of words in lower case, by word; without those that have none. */
+export async function findStems(
+  database: Queryable,
+  words: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const unknown = words.filter((word) => known.get(word) === undefined)
+  if (unknown.length > 0) {
+    const rows = await database.query<{ word: string; stem: string | null }>(sql`
+      select w.word, (ts_lexize('pg_catalog.english_stem', w.word))[1] as stem
+      from unnest(${unknown}::text[]) as w (word)`)
+    for (const { word, stem } of rows) known.set(word, stem ?? '')
+  }
+  const stems = words.map((word) => [word, known.get(word) ?? ''] as const)
+  return new Map(stems.filter(([, stem]) => stem !== ''))
+}
