@@ -238,7 +238,7 @@ describe('offshoot start', () => {
 
   it('takes the key of the settings instead of the one it made', async () => {
     const given = 'my_own_key_1234'
-    const env = { OFFSHOOT_API_KEY: given, OFFSHOOT_LOG_LEVEL: 'debug' }
+    const env = { OFFSHOOT_API_KEY: given, OFFSHOOT_LOG_LEVEL: 'info' }
     service = startOffshoot(dataDir, { env })
     banner = await service.ready()
     laterStarts.push(banner.seconds)
@@ -301,7 +301,10 @@ describe.concurrent('settings that are wrong', () => {
 
   it('are named when PostgreSQL is not where they say, without the password', async () => {
     const service = startOffshoot(newDataDir('no-postgres'), {
-      env: { OFFSHOOT_DATABASE_URL: 'postgresql://me:hunter2@127.0.0.1:1/none' },
+      env: {
+        OFFSHOOT_DATABASE_URL: 'postgresql://me:hunter2@127.0.0.1:1/none',
+        OFFSHOOT_DATABASE_WAIT_SECONDS: '0',
+      },
     })
     expect(await service.ended).toEqual({ code: 1, signal: null })
     expect(service.stderr).toMatch(

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { LIMITS, type Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, InjectOptions } from 'fastify'
-import { buildApp } from '../../packages/server/src/app.js'
+import { type AppOptions, buildApp } from '../../packages/server/src/app.js'
 import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
 import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
 import { Files } from '../../packages/server/src/domain/files/files.js'
@@ -11,7 +11,7 @@ import { prepareFirstStart } from '../../packages/server/src/domain/first-start.
 import { Sessions } from '../../packages/server/src/domain/records/session.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
-import { Database } from '../../packages/server/src/postgres/database.js'
+import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { IndexBuilder } from '../../packages/server/src/rows/index-builder.js'
 import { createTestDatabase } from './database.js'
@@ -59,6 +59,8 @@ export async function createTestService(
     url?: string
     blobs?: BlobStore
     publicUrl?: string
+    app?: Partial<AppOptions>
+    tracing?: StatementTracing
   } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
@@ -67,6 +69,7 @@ export async function createTestService(
     poolMax: 10,
     statementTimeoutMs: 20_000,
     onIdleError: () => undefined,
+    tracing: options.tracing,
   })
   database.connect({ url })
   await migrate(database)
@@ -92,7 +95,7 @@ export async function createTestService(
       publicUrl: options.publicUrl,
       keyLimits: options.keyLimits ?? {},
     },
-    { logLevel: 'silent' },
+    { logLevel: 'silent', ...options.app },
   )
   return {
     app,

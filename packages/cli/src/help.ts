@@ -9,6 +9,8 @@ export function help(): string {
     '',
     'Usage',
     '  offshoot start        start the service',
+    '  offshoot backup       write everything to one file, while the service goes on',
+    '  offshoot restore      fill an empty instance from such a file',
     '  offshoot --version    print the version',
     '  offshoot --help       print this',
     '',

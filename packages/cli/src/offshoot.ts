@@ -4,6 +4,8 @@ import { help } from './help.js'
 /** One entry per command; each resolves with the exit code. What a command needs is loaded for it. */
 const COMMANDS: Readonly<Record<string, (args: readonly string[]) => Promise<number>>> = {
   start: async (args) => (await import('./start.js')).start(args),
+  backup: async (args) => (await import('./backup.js')).backup(args),
+  restore: async (args) => (await import('./restore.js')).restore(args),
 }
 
 export async function run(args: readonly string[]): Promise<number> {

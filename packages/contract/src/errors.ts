@@ -13,6 +13,7 @@ export const ERROR_CODES = {
   invalid_sql: [400, 'A SQL statement cannot be run; the message says why.'],
   query_too_costly: [400, 'The query takes more time, memory or answer than it may.'],
   invalid_api_key: [401, 'The API key is missing, malformed, unknown, expired or revoked.'],
+  invalid_metrics_token: [401, 'The token for `/metrics` is missing or wrong.'],
   forbidden: [403, 'The caller may not do this.'],
   key_scope: [403, 'The scope of the API key does not allow this.'],
   invalid_link: [403, 'The link to a file is private, changed, expired or of no file at all.'],

@@ -1,8 +1,9 @@
 import type { Limits } from '@offshoot/contract/limits'
 import fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { LogLevel } from './config.js'
+import { admissionMetrics } from './http/admission/admission-metrics.js'
 import { answerClientError } from './http/client-errors.js'
-import { newRequestId } from './http/common-headers.js'
+import { requestIdFrom } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
 import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
@@ -12,8 +13,11 @@ import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { guardsPlugin } from './http/plugins/guards.js'
+import { metricsPlugin } from './http/plugins/metrics.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
 import { pacePlugin } from './http/plugins/pace.js'
+import { requestLogPlugin } from './http/plugins/request-log.js'
+import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
@@ -21,6 +25,7 @@ import { databaseRoutes } from './http/routes/databases.js'
 import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
 import { indexRoutes } from './http/routes/indexes.js'
+import { type MetricsAccess, metricsRoutes } from './http/routes/metrics.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
@@ -31,6 +36,9 @@ import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
 import type { Services } from './http/services.js'
 import { buildValidator } from './http/validation.js'
+import { type LogStream, toLoggedError } from './telemetry/log.js'
+import { Metrics } from './telemetry/metrics.js'
+import type { Tracer } from './telemetry/tracer.js'
 import { version } from './version.js'
 
 /** Longer than any valid path part, so that an overlong name is named and not just not found. */
@@ -46,15 +54,33 @@ function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limit
   return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
 }
 
+export interface AppOptions {
+  readonly logLevel: LogLevel
+  readonly logStream?: LogStream
+  /** The header whose ids of requests are taken over. */
+  readonly requestIdHeader?: string | null
+  /** null: nothing is counted. */
+  readonly metrics?: Metrics | null
+  /** Who may read the metrics; null: nobody, here. */
+  readonly metricsAccess?: MetricsAccess | null
+  readonly tracer?: Tracer | undefined
+}
+
 /** The whole service, ready to listen or to be injected into. */
-export async function buildApp(
-  services: Services,
-  options: { logLevel: LogLevel },
-): Promise<FastifyInstance> {
+export async function buildApp(services: Services, options: AppOptions): Promise<FastifyInstance> {
+  const { logLevel, logStream = process.stderr, tracer } = options
+  const { metrics = new Metrics(), metricsAccess = { token: null } } = options
   const app = fastify({
-    logger: { level: options.logLevel, stream: process.stderr },
-    logController: new LogController({ disableRequestLogging: true }),
-    genReqId: newRequestId,
+    logger: {
+      level: logLevel,
+      stream: logStream,
+      serializers: { err: (error) => toLoggedError(error) },
+    },
+    logController: new LogController({
+      disableRequestLogging: true,
+      requestIdLogLabel: 'requestId',
+    }),
+    genReqId: requestIdFrom(options.requestIdHeader ?? null),
     requestIdHeader: false,
     rewriteUrl,
     bodyLimit: services.limits.requestBytesMax,
@@ -72,15 +98,23 @@ export async function buildApp(
   readJsonBodies(app)
   decorateOrigin(app, services.publicUrl)
 
+  if (tracer !== undefined) await app.register(tracingPlugin, { tracer })
+  if (metrics !== null) await app.register(metricsPlugin, { metrics })
+  await app.register(requestLogPlugin)
   await app.register(errorsPlugin)
   await app.register(addressPlugin, services)
   await app.register(guardsPlugin, services)
   await app.register(connectionsPlugin, services)
   await app.register(pacePlugin, services)
   await app.register(admissionPlugin, services)
+  if (metrics !== null) metrics.add(...admissionMetrics(app.admission))
+  if (tracer !== undefined) await app.register(resumeTracingPlugin, { tracer })
   await app.register(openapiPlugin, { version })
 
   await app.register(healthRoutes(services))
+  if (metrics !== null && metricsAccess !== null) {
+    await app.register(metricsRoutes(metrics, metricsAccess))
+  }
   await app.register(fileLinkRoutes(services))
   await app.register(async (protectedApp) => {
     await protectedApp.register(authPlugin, services)

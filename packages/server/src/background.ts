@@ -5,7 +5,8 @@ import { COLLECT_TIMES, checkBlobs, collectBlob } from './domain/files/collect.j
 import { renewLinkKeys } from './domain/files/links.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
-import { collectAnswers, collectHeap } from './rows/collect.js'
+import { collectAnswers, collectHeap, countSweeps } from './rows/collect.js'
+import { sweepsPending } from './telemetry/events.js'
 
 /** How often the process looks for work that nobody waits for. */
 const PAUSE_MS = 5_000
@@ -38,6 +39,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     }
     await sessions.flushUses()
   }
+  sweepsPending.set(await countSweeps(database))
 }
 
 /** Runs rounds until told to stop; resolves when the last one is over. */

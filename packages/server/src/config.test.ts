@@ -27,6 +27,16 @@ describe('readConfig', () => {
       filesKeyId: null,
       filesSecret: null,
       logLevel: 'warn',
+      requestIdHeader: null,
+      metrics: true,
+      metricsToken: null,
+      metricsPort: null,
+      tracesEndpoint: null,
+      telemetryEndpoint: null,
+      telemetryHeaders: {},
+      serviceName: 'offshoot',
+      traceSampleRatio: 1,
+      databaseWaitSeconds: 60,
       poolMax: 20,
       keyRequestsPerSecond: null,
       keyRequestsAtOnce: null,
@@ -80,6 +90,20 @@ describe('readConfig', () => {
     ['OFFSHOOT_POOL_MAX', '1000', { poolMax: 1000 }],
     ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '1', { keyRequestsPerSecond: 1 }],
     ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000000', { keyRequestsAtOnce: 1_000_000 }],
+    ['OFFSHOOT_REQUEST_ID_HEADER', 'X-Edge-Id', { requestIdHeader: 'X-Edge-Id' }],
+    ['OFFSHOOT_METRICS', 'off', { metrics: false }],
+    ['OFFSHOOT_METRICS_TOKEN', '12345678', { metricsToken: '12345678' }],
+    ['OFFSHOOT_METRICS_PORT', '9100', { metricsPort: 9100 }],
+    ['OFFSHOOT_DATABASE_WAIT_SECONDS', '0', { databaseWaitSeconds: 0 }],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://c:4318/', { telemetryEndpoint: 'http://c:4318' }],
+    ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'https://c/x', { tracesEndpoint: 'https://c/x' }],
+    [
+      'OTEL_EXPORTER_OTLP_HEADERS',
+      'api-key=a%20b, x.y = 1=2',
+      { telemetryHeaders: { 'api-key': 'a b', 'x.y': '1=2' } },
+    ],
+    ['OTEL_SERVICE_NAME', 'mine', { serviceName: 'mine' }],
+    ['OTEL_TRACES_SAMPLER_ARG', '0.25', { traceSampleRatio: 0.25 }],
   ])('reads %s=%s', (name, value, expected) => {
     expect(readConfig({ [name]: value })).toMatchObject(expected)
   })
@@ -114,6 +138,14 @@ describe('readConfig', () => {
     ['OFFSHOOT_POOL_MAX', '1001', 'a whole number from 2 to 1000'],
     ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '0', 'a whole number from 1 to 1000000'],
     ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000001', 'a whole number from 1 to 1000000'],
+    ['OFFSHOOT_REQUEST_ID_HEADER', 'a b', 'the name of a header'],
+    ['OFFSHOOT_METRICS', 'yes', 'on, off'],
+    ['OFFSHOOT_METRICS_TOKEN', 'short', 'at least 8 characters without spaces'],
+    ['OFFSHOOT_METRICS_PORT', '0', 'a whole number from 1 to 65535'],
+    ['OFFSHOOT_DATABASE_WAIT_SECONDS', '86401', 'a whole number from 0 to 86400'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'localhost:4317', 'an http or https address'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'secret', 'a list such as api-key=secret'],
+    ['OTEL_TRACES_SAMPLER_ARG', '1.1', 'a number from 0 to 1'],
     ['OFFSHOOT_LIMIT_PAGE_SIZE_MAX', '0', 'a whole number from 1 to'],
     ['OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS', '1000000001', 'a whole number from 1 to 1000000000'],
     ['OFFSHOOT_LIMIT_REQUEST_BYTES_MAX', '64MB', 'a whole number from 1 to'],
@@ -165,7 +197,7 @@ describe('settingsTable', () => {
     const rows = settingsTable()
     expect(new Set(rows.map((row) => row.env)).size).toBe(rows.length)
     for (const row of rows) {
-      expect(row.env).toMatch(/^OFFSHOOT_[A-Z0-9_]+$/)
+      expect(row.env).toMatch(/^(OFFSHOOT|OTEL)_[A-Z0-9_]+$/)
       expect(row.help).toMatch(/^[A-Z0-9].*\.$/)
       expect(row.fallback).not.toBe('')
       expect(row.allowed).not.toBe('')

@@ -109,10 +109,84 @@ const SETTINGS = {
   }),
   logLevel: setting<LogLevel>({
     env: 'OFFSHOOT_LOG_LEVEL',
-    help: 'How much is written to standard error. `debug` has a line for each request.',
+    help: 'How much is written to standard error. `info` has a line for each request.',
     fallback: 'warn',
     allowed: LOG_LEVELS.join(', '),
     parse: (text) => LOG_LEVELS.find((level) => level === (text ?? 'warn')),
+  }),
+  requestIdHeader: setting<string | null>({
+    env: 'OFFSHOOT_REQUEST_ID_HEADER',
+    help: 'Header in which a proxy sends an id for each request; it is used in answers and logs.',
+    fallback: 'none; every request gets a new id',
+    allowed: 'the name of a header, such as x-request-id',
+    parse: (text) =>
+      text === undefined ? null : /^[A-Za-z0-9-]{1,64}$/.test(text) ? text : undefined,
+  }),
+  metrics: setting<boolean>({
+    env: 'OFFSHOOT_METRICS',
+    help: 'Whether the process counts what it does, for `/metrics`.',
+    fallback: 'on',
+    allowed: 'on, off',
+    parse: (text = 'on') => (text === 'on' ? true : text === 'off' ? false : undefined),
+  }),
+  metricsToken: setting<string | null>({
+    env: 'OFFSHOOT_METRICS_TOKEN',
+    help: 'Bearer token that `/metrics` asks for.',
+    fallback: 'none; everyone who reaches the port can read it',
+    allowed: 'at least 8 characters without spaces',
+    secret: true,
+    parse: (text) => (text === undefined ? null : /^\S{8,255}$/.test(text) ? text : undefined),
+  }),
+  metricsPort: setting<number | null>({
+    env: 'OFFSHOOT_METRICS_PORT',
+    help: 'A port of its own for `/metrics`, on the same address.',
+    fallback: 'the port of the service',
+    allowed: 'a whole number from 1 to 65535',
+    parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 65535)),
+  }),
+  tracesEndpoint: setting<string | null>({
+    env: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    help: 'Where traces are sent by OTLP over HTTP, with the path.',
+    fallback: '`/v1/traces` at OTEL_EXPORTER_OTLP_ENDPOINT',
+    allowed: 'an http or https address',
+    parse: (text) => (text === undefined ? null : parseHttpUrl(text)),
+  }),
+  telemetryEndpoint: setting<string | null>({
+    env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    help: 'A collector of OpenTelemetry. Requests are traced when it is set.',
+    fallback: 'none; nothing is traced',
+    allowed: 'an http or https address, such as http://localhost:4318',
+    parse: (text) => (text === undefined ? null : parseHttpUrl(text)),
+  }),
+  telemetryHeaders: setting<Readonly<Record<string, string>>>({
+    env: 'OTEL_EXPORTER_OTLP_HEADERS',
+    help: 'Headers for the collector.',
+    fallback: 'none',
+    allowed: 'a list such as api-key=secret,other=value',
+    secret: true,
+    parse: (text = '') => parseHeaders(text),
+  }),
+  serviceName: setting<string>({
+    env: 'OTEL_SERVICE_NAME',
+    help: 'What traces call this service.',
+    fallback: 'offshoot',
+    allowed: '1 to 255 characters',
+    parse: (text = 'offshoot') => (text.length <= 255 ? text : undefined),
+  }),
+  traceSampleRatio: setting<number>({
+    env: 'OTEL_TRACES_SAMPLER_ARG',
+    help: 'The part of requests that are traced, of those that bring no `traceparent`.',
+    fallback: '1',
+    allowed: 'a number from 0 to 1',
+    parse: (text = '1') =>
+      /^(0|1|[01]?\.\d+)$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
+  }),
+  databaseWaitSeconds: setting<number>({
+    env: 'OFFSHOOT_DATABASE_WAIT_SECONDS',
+    help: 'How long a start waits for the PostgreSQL of OFFSHOOT_DATABASE_URL to come up.',
+    fallback: '60',
+    allowed: 'a whole number from 0 to 86400',
+    parse: (text = '60') => wholeNumber(text, 0, 86_400),
   }),
   poolMax: setting({
     env: 'OFFSHOOT_POOL_MAX',
@@ -296,6 +370,26 @@ function parseS3Address(text: string): S3Address | undefined {
   if (endpoint === undefined || !/^[a-z0-9-]+$/i.test(region)) return undefined
   if (!/^[\w./-]*$/.test(prefix)) return undefined
   return { bucket, prefix: prefix === '' ? '' : `${prefix}/`, endpoint, region }
+}
+
+function parseHttpUrl(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  return url !== undefined && /^https?:$/.test(url.protocol) ? text.replace(/\/+$/, '') : undefined
+}
+
+/** Values are percent-encoded, as OpenTelemetry has it. */
+function parseHeaders(text: string): Readonly<Record<string, string>> | undefined {
+  const headers: Record<string, string> = {}
+  for (const part of text.split(',').filter((entry) => entry.trim() !== '')) {
+    const [, name, value = ''] = /^\s*([\w.-]+)\s*=\s*(\S.*?)\s*$/.exec(part) ?? []
+    if (name === undefined) return undefined
+    try {
+      headers[name] = decodeURIComponent(value)
+    } catch {
+      return undefined
+    }
+  }
+  return headers
 }
 
 function parseOrigin(text: string): string | undefined {

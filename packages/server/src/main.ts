@@ -1,27 +1,32 @@
 import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
 import { startBackground } from './background.js'
-import type { BlobStore } from './blobs/blob-store.js'
-import { LocalStore } from './blobs/local-store.js'
-import { S3Store } from './blobs/s3-store.js'
 import { type Config, ConfigError, readConfig } from './config.js'
+import { createBlobStore } from './create-blob-store.js'
 import { Files } from './domain/files/files.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { Sessions } from './domain/records/session.js'
 import { Lifecycle } from './http/lifecycle.js'
+import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { Database } from './postgres/database.js'
 import { acquireDataLock } from './postgres/embedded/data-lock.js'
 import { isUnreachable } from './postgres/failures.js'
 import { migrate } from './postgres/migrate.js'
+import { poolMetrics } from './postgres/pool-metrics.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
 import { findVectorExtension } from './postgres/vector-extension.js'
+import { waitForPostgres } from './postgres/wait-for-postgres.js'
 import { IndexBuilder } from './rows/index-builder.js'
 import { startMessage } from './start-message.js'
+import type { Tracing } from './start-tracing.js'
+import { EVENTS } from './telemetry/events.js'
+import { logStream } from './telemetry/log.js'
+import { counterOf, Metrics } from './telemetry/metrics.js'
+import { processMetrics } from './telemetry/process-metrics.js'
 import { version } from './version.js'
 
 /** How long requests that are running may go on after the process was asked to stop. */
@@ -71,10 +76,15 @@ async function serve(
   })
 
   const lifecycle = new Lifecycle()
+  const tracing = await loadTracing(config, (error) => {
+    app.log.warn({ err: error }, 'traces could not be sent')
+  })
+  if (tracing !== undefined) cleanUps.push(() => tracing.stop())
   const database = new Database({
     poolMax: config.poolMax,
     statementTimeoutMs: config.limits.requestTimeoutMs,
     onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
+    tracing,
   })
   const files = new Files(database, createBlobStore(config), config.limits)
   const services: Services = {
@@ -93,16 +103,32 @@ async function serve(
       requestsAtOnce: config.keyRequestsAtOnce ?? undefined,
     },
   }
-  const app = await buildApp(services, { logLevel: config.logLevel })
+  const metrics = config.metrics ? createMetrics({ database, tracing, cleanUps }) : null
+  const metricsAccess = { token: config.metricsToken }
+  const app = await buildApp(services, {
+    logLevel: config.logLevel,
+    logStream: logStream(process.stderr),
+    requestIdHeader: config.requestIdHeader,
+    metrics,
+    metricsAccess: config.metricsPort === null ? metricsAccess : null,
+    tracer: tracing?.tracer,
+  })
   cleanUps.push(
     () => database.close(),
     () => close(app),
   )
+  endOnFault(app)
+  if (metrics !== null && config.metricsPort !== null) {
+    const { host, metricsPort: port } = config
+    const server = await listenForMetrics(metrics, { ...metricsAccess, host, port })
+    cleanUps.push(() => server.close())
+  }
   // Listening first means that a load balancer is told "starting" and not "connection refused".
   await app.listen({ host: config.host, port: config.port })
 
   await files.blobs.prepare()
-  const postgres = await connectPostgres(config, { app, database, stops })
+  const postgres = await connectPostgres(config, { app, database, stops, stopping })
+  if (postgres === undefined) return
   await migrate(database)
   await findVectorExtension(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
@@ -133,14 +159,72 @@ async function serve(
   lifecycle.enter('draining')
 }
 
-/** Connects to the configured PostgreSQL, or to the embedded one. Returns how to call it. */
+/** What nobody has caught must not be printed whole: it may hold what somebody has stored. */
+function endOnFault(app: FastifyInstance): void {
+  process.on('uncaughtException', (error) => {
+    app.log.fatal({ err: error }, 'the process ends because of a fault')
+    process.exit(1)
+  })
+}
+
+/** Nothing of it is loaded unless there is a collector to send traces to. */
+async function loadTracing(
+  config: Config,
+  onError: (error: unknown) => void,
+): Promise<Tracing | undefined> {
+  const { telemetryEndpoint, tracesEndpoint } = config
+  const url = tracesEndpoint ?? (telemetryEndpoint && `${telemetryEndpoint}/v1/traces`)
+  if (url === null) return undefined
+  const { startTracing } = await import('./start-tracing.js')
+  return startTracing(config, { url, onError })
+}
+
+function createMetrics(context: {
+  database: Database
+  tracing: Tracing | undefined
+  cleanUps: (() => Promise<void>)[]
+}): Metrics {
+  const { database, tracing, cleanUps } = context
+  const ofProcess = processMetrics(version)
+  cleanUps.push(async () => ofProcess.stop())
+  const metrics = new Metrics()
+  metrics.add(...ofProcess.families, ...poolMetrics(database), ...EVENTS)
+  if (tracing !== undefined) {
+    const help = 'Spans that no collector has got.'
+    metrics.add(counterOf('offshoot_spans_dropped_total', help, () => tracing.dropped))
+  }
+  return metrics
+}
+
+/**
+ * Connects to the configured PostgreSQL, or to the embedded one. Returns how to call it, or nothing when
+ * the process was asked to stop before there was one.
+ */
 async function connectPostgres(
   config: Config,
-  context: { app: FastifyInstance; database: Database; stops: (() => Promise<void>)[] },
-): Promise<string> {
-  const { app, database, stops } = context
+  context: {
+    app: FastifyInstance
+    database: Database
+    stops: (() => Promise<void>)[]
+    stopping: Promise<void>
+  },
+): Promise<string | undefined> {
+  const { app, database, stops, stopping } = context
   if (config.databaseUrl !== null) {
     database.connect({ url: config.databaseUrl })
+    const stopped = new AbortController()
+    void stopping.then(() => stopped.abort())
+    try {
+      await waitForPostgres(database, {
+        waitMs: config.databaseWaitSeconds * 1000,
+        signal: stopped.signal,
+        onWait: (details) =>
+          app.log.warn(details, 'waiting for the PostgreSQL of OFFSHOOT_DATABASE_URL'),
+      })
+    } catch (error) {
+      if (stopped.signal.aborted) return undefined
+      throw error
+    }
     return 'PostgreSQL at OFFSHOOT_DATABASE_URL'
   }
   const postgres = await superviseEmbedded({
@@ -150,18 +234,6 @@ async function connectPostgres(
   })
   stops.push(() => postgres.stop())
   return `embedded PostgreSQL ${postgres.version}`
-}
-
-/** The configured store of file content, or a folder beside the data. */
-function createBlobStore(config: Config): BlobStore {
-  const folder = path.join(config.dataDir, 'files')
-  if (config.files === null) return new LocalStore(folder)
-  return new S3Store({
-    ...config.files,
-    keyId: config.filesKeyId ?? '',
-    secret: config.filesSecret ?? '',
-    spoolFolder: path.join(folder, 'incoming'),
-  })
 }
 
 /** Lets running requests finish, up to a limit. */

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
+import type { Span } from '../telemetry/tracer.js'
 import type { Sql } from './sql.js'
 
 /** Where and how to connect: a URL, or the parts that the embedded server hands out. */
@@ -23,6 +24,30 @@ const IDLE_TIMEOUT_MS = 60_000
 /** Connections for statements that run beside a transaction. None is opened before it is needed. */
 const SIDE_POOL_MAX = 2
 
+export interface DatabaseOptions {
+  readonly poolMax: number
+  /** Zero: a statement takes as long as it takes. */
+  readonly statementTimeoutMs: number
+  onIdleError(error: Error): void
+  /** Follows what is asked of PostgreSQL, when requests are traced. */
+  readonly tracing?: StatementTracing | undefined
+}
+
+export interface StatementTracing {
+  /** Sees every connection before it is used. */
+  watch(client: pg.ClientBase): void
+  startCall(name: string): Span | undefined
+}
+
+/** How the connections are used at the moment. */
+export interface PoolState {
+  readonly open: number
+  readonly inUse: number
+  /** Requests that wait for a connection. */
+  readonly waiting: number
+  readonly max: number
+}
+
 /**
  * The service's connections to PostgreSQL. It can be connected late and more than once, because the
  * server listens before PostgreSQL is up and an embedded PostgreSQL that died comes back elsewhere.
@@ -32,13 +57,9 @@ export class Database implements Queryable {
   #sidePool: pg.Pool | undefined
   #connection: Connection | undefined
   readonly #long = new Set<pg.Client>()
-  readonly #options: { poolMax: number; statementTimeoutMs: number; onIdleError(e: Error): void }
+  readonly #options: DatabaseOptions
 
-  constructor(options: {
-    poolMax: number
-    statementTimeoutMs: number
-    onIdleError(error: Error): void
-  }) {
+  constructor(options: DatabaseOptions) {
     this.#options = options
   }
 
@@ -49,6 +70,16 @@ export class Database implements Queryable {
     this.#pool = createPool(connection, this.#options)
     this.#sidePool = createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
     for (const pool of previous) pool?.end().catch(() => undefined)
+  }
+
+  get poolState(): PoolState {
+    const { totalCount = 0, idleCount = 0, waitingCount = 0 } = this.#pool ?? {}
+    return {
+      open: totalCount,
+      inUse: totalCount - idleCount,
+      waiting: waitingCount,
+      max: this.#options.poolMax,
+    }
   }
 
   get pool(): pg.Pool {
@@ -66,6 +97,11 @@ export class Database implements Queryable {
   /** Requests wait for a connection, because all of them are in use. */
   get isCrowded(): boolean {
     return (this.#pool?.waitingCount ?? 0) > 0
+  }
+
+  /** A span for something that is asked together with others; undefined: it is not traced. */
+  startCall(name: string): Span | undefined {
+    return this.#options.tracing?.startCall(name)
   }
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
@@ -118,14 +154,15 @@ export class Database implements Queryable {
     this.#sidePool = undefined
     this.#connection = undefined
     for (const client of this.#long) await client.end()
-    for (const pool of pools) await pool?.end()
+    for (const pool of pools) {
+      // PostgreSQL may be stopped before it has seen the last of them go.
+      pool?.off('error', this.#options.onIdleError).on('error', () => undefined)
+      await pool?.end()
+    }
   }
 }
 
-function createPool(
-  connection: Connection,
-  options: { poolMax: number; statementTimeoutMs: number; onIdleError(error: Error): void },
-): pg.Pool {
+function createPool(connection: Connection, options: DatabaseOptions): pg.Pool {
   const pool = new pg.Pool({
     ...clientConfig(connection, options),
     max: options.poolMax,
@@ -136,6 +173,7 @@ function createPool(
   // The same for one that breaks between two statements of a transaction; the next one fails by itself.
   pool.on('connect', (client) => {
     client.on('error', () => undefined)
+    options.tracing?.watch(client)
   })
   return pool
 }

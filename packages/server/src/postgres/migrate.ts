@@ -1,14 +1,18 @@
-import type { Database } from './database.js'
+import type { Database, Queryable } from './database.js'
 import { catalogue } from './migrations/001-catalogue.js'
 import { branching } from './migrations/002-branching.js'
 import { files } from './migrations/003-files.js'
 import { indexes } from './migrations/004-indexes.js'
-import { runTransaction } from './run-transaction.js'
-import { sql } from './sql.js'
+import { runTransaction, type Transaction } from './run-transaction.js'
+import { ident, join, sql } from './sql.js'
 
-interface Migration {
+/** A migration that a catalogue has. */
+export interface AppliedMigration {
   readonly number: number
   readonly name: string
+}
+
+interface Migration extends AppliedMigration {
   readonly statements: string
 }
 
@@ -24,6 +28,13 @@ const MIGRATIONS: readonly Migration[] = [
 const LOCK_KEY = 6_001_001
 const POSTGRES_VERSION_MIN = 150_000
 
+const CREATE_MIGRATIONS = sql`
+  create table if not exists offshoot.catalogue_migrations (
+    number integer primary key,
+    name text not null,
+    applied_at timestamptz not null default now()
+  )`
+
 export class MigrateError extends Error {}
 
 /** Brings the catalogue to this version. Safe when several processes start at once. */
@@ -33,23 +44,10 @@ export async function migrate(database: Database): Promise<void> {
     database,
     async (transaction) => {
       await transaction.query(sql`select pg_advisory_xact_lock(${LOCK_KEY})`)
+      await requireWhole(transaction)
       await transaction.query(sql`create schema if not exists offshoot`)
-      await transaction.query(sql`
-        create table if not exists offshoot.catalogue_migrations (
-          number integer primary key,
-          name text not null,
-          applied_at timestamptz not null default now()
-        )`)
-      const applied = await transaction.query<{ number: number; name: string }>(sql`
-        select number, name
-        from offshoot.catalogue_migrations
-        order by number`)
-      for (const migration of pending(applied)) {
-        await transaction.client.query(migration.statements)
-        await transaction.query(sql`
-          insert into offshoot.catalogue_migrations (number, name)
-          values (${migration.number}, ${migration.name})`)
-      }
+      await transaction.query(CREATE_MIGRATIONS)
+      await apply(transaction, pending(await listAppliedMigrations(transaction)))
     },
     // The lock must be waited for before the snapshot is taken, or the second starter would not see
     // what the first one did.
@@ -57,7 +55,23 @@ export async function migrate(database: Database): Promise<void> {
   )
 }
 
-function pending(applied: readonly { number: number; name: string }[]): readonly Migration[] {
+async function apply(transaction: Transaction, migrations: readonly Migration[]): Promise<void> {
+  for (const migration of migrations) {
+    await transaction.client.query(migration.statements)
+    await transaction.query(sql`
+      insert into offshoot.catalogue_migrations (number, name)
+      values (${migration.number}, ${migration.name})`)
+  }
+}
+
+export async function listAppliedMigrations(database: Queryable): Promise<AppliedMigration[]> {
+  return database.query<AppliedMigration>(sql`
+    select number, name
+    from offshoot.catalogue_migrations
+    order by number`)
+}
+
+function pending(applied: readonly AppliedMigration[]): readonly Migration[] {
   for (const [position, row] of applied.entries()) {
     const known = MIGRATIONS[position]
     if (known === undefined) {
@@ -72,6 +86,52 @@ function pending(applied: readonly { number: number; name: string }[]): readonly
     }
   }
   return MIGRATIONS.slice(applied.length)
+}
+
+/** What a restore that did not finish leaves behind, so that nobody takes the rest for all. */
+export const UNFINISHED_RESTORE = 'unfinished_restore'
+
+async function requireWhole(transaction: Transaction): Promise<void> {
+  const [row] = await transaction.query<{ isUnfinished: boolean }>(sql`
+    select to_regclass(${`offshoot.${UNFINISHED_RESTORE}`}) is not null as "isUnfinished"`)
+  if (row?.isUnfinished !== true) return
+  throw new MigrateError(
+    'a restore into this database has not finished: wait for it, or run offshoot restore again',
+  )
+}
+
+/**
+ * Makes an empty catalogue of an earlier time, as it was after these migrations; it is marked as
+ * unfinished. The rows that migrations bring along are left out.
+ */
+export async function createCatalogue(
+  database: Database,
+  migrations: readonly AppliedMigration[],
+): Promise<void> {
+  await requireVersion(database)
+  const later = pending(migrations)
+  await runTransaction(
+    database,
+    async (transaction) => {
+      await transaction.query(sql`select pg_advisory_xact_lock(${LOCK_KEY})`)
+      await transaction.query(sql`create schema offshoot`)
+      await transaction.query(sql`create table offshoot.${ident(UNFINISHED_RESTORE)} ()`)
+      await transaction.query(CREATE_MIGRATIONS)
+      await apply(
+        transaction,
+        MIGRATIONS.filter((migration) => !later.includes(migration)),
+      )
+      const tables = await transaction.query<{ name: string }>(sql`
+        select tablename as name
+        from pg_tables
+        where schemaname = 'offshoot'
+          and tablename !~ '^(gate_[0-9]+|catalogue_migrations|unfinished_restore)$'`)
+      if (tables.length === 0) return
+      const names = tables.map(({ name }) => sql`offshoot.${ident(name)}`)
+      await transaction.query(sql`truncate ${join(names, ', ')}`)
+    },
+    { isolation: 'read committed' },
+  )
 }
 
 async function requireVersion(database: Database): Promise<void> {

@@ -108,6 +108,11 @@ class Pipeline {
     this.#settle = settle
   }
 
+  /** For whoever follows what is asked of PostgreSQL. */
+  get statements(): readonly string[] {
+    return this.#calls.map((call) => call.statement.text)
+  }
+
   submit(connection: Connection): void {
     const prepared = preparedOf.get(connection) ?? new PreparedStatements()
     preparedOf.set(connection, prepared)

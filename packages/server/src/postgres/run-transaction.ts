@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
+import { retries } from '../telemetry/events.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError } from './failures.js'
 import type { Sql } from './sql.js'
@@ -44,6 +45,7 @@ export async function runTransaction<Result>(
     } catch (error) {
       const canRetry = isRetryable(error) || options.retried?.has(codeOf(error) ?? '')
       if (!canRetry || attempt === ATTEMPTS_MAX) throw toAppError(error)
+      retries.add()
       await delay(backoffMs(attempt))
     }
   }

@@ -1,8 +1,10 @@
 import type { Database, Queryable } from '../postgres/database.js'
 import { runTransaction } from '../postgres/run-transaction.js'
 import { sql } from '../postgres/sql.js'
+import { collected } from '../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
 import { pastName } from './layout.js'
+import { mayRemoveStorage } from './storage-hold.js'
 
 /*
  * Storage that nothing reads any more goes in the background, in small steps, each a transaction of
@@ -14,9 +16,10 @@ const STEP_ROWS = 1000
 
 /** Drops one heap whose branch is gone. Says whether there may be more. */
 export async function collectHeap(database: Database): Promise<boolean> {
-  return runTransaction(
+  const isDropped = await runTransaction(
     database,
     async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return false
       const [heap] = await transaction.query<{ id: string }>(sql`
         select h.id
         from offshoot.heaps h
@@ -29,6 +32,8 @@ export async function collectHeap(database: Database): Promise<boolean> {
     },
     { isolation: 'read committed' },
   )
+  if (isDropped) collected.add('heap')
+  return isDropped
 }
 
 /** Drops one heap that its branch does not have any more, if there is no fork that might read it. */
@@ -54,11 +59,11 @@ export async function dropUnusedHeap(transaction: Queryable, branchId: string): 
   return true
 }
 
-/** Deletes some versions that no fork of a branch can see. Says whether there may be more. */
+/** Deletes some versions that no fork of a branch can see. Says how many; none: there are no more. */
 export async function deleteUnseenVersions(
   transaction: Queryable,
   branchId: string,
-): Promise<boolean> {
+): Promise<number> {
   // A reset takes the heaps to another branch, and then the forks that read them. It waits for this
   // step, or this step would find the heaps without their readers.
   const heaps = await transaction.query<{ id: string }>(sql`
@@ -83,9 +88,20 @@ export async function deleteUnseenVersions(
         limit ${STEP_ROWS}
       ))
       returning 1`)
-    if (deleted.length > 0) return true
+    if (deleted.length > 0) return deleted.length
   }
-  return false
+  return 0
+}
+
+/** More than this many branches to look at are as good as any other number. */
+const PENDING_MAX = 100_000
+
+/** How many branches are still to be looked at. */
+export async function countSweeps(database: Queryable): Promise<number> {
+  const [row] = await database.query<{ count: number }>(sql`
+    select count(*)::integer as count
+    from (select from offshoot.sweeps limit ${PENDING_MAX}) sweeps`)
+  return row?.count ?? 0
 }
 
 /** Deletes answers that are too old to be asked for again. */
@@ -103,5 +119,6 @@ export async function collectAnswers(
       for update skip locked
     ))
     returning 1`)
+  collected.add('answer', deleted.length)
   return deleted.length > 0
 }

@@ -1,5 +1,5 @@
 import type { Queryable } from '../postgres/database.js'
-import { ident, sql } from '../postgres/sql.js'
+import { ident, join, sql } from '../postgres/sql.js'
 
 /**
  * Forks and schema edits exclude writers of their branch for a moment; writers do not exclude each
@@ -18,6 +18,15 @@ export async function enterGate(
       ? sql`lock table offshoot.${gate} in exclusive mode`
       : sql`lock table offshoot.${gate} in row share mode`,
   )
+}
+
+/** As many as the catalogue has. */
+const GATES = 64
+
+/** Keeps forks and schema edits of every branch out for a moment; writers go on. */
+export async function enterAllGates(transaction: Queryable): Promise<void> {
+  const gates = Array.from({ length: GATES }, (_, gate) => sql`offshoot.${ident(gateName(gate))}`)
+  await transaction.query(sql`lock table ${join(gates, ', ')} in row share mode`)
 }
 
 export function gateName(gate: number): string {

@@ -4,6 +4,7 @@ import type { PhysicalColumn } from './columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './columns/column-types.js'
 import { createIndexes, releaseIndex, requestIndex } from './heap-indexes.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
+import { mayRemoveStorage } from './storage-hold.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
@@ -153,7 +154,13 @@ export async function dropColumnRules(
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
 }
 
+/** Drops a heap, or leaves it to the collector when its tables must stay for now. */
 export async function dropHeap(transaction: Queryable, heapId: string): Promise<void> {
+  if (!(await mayRemoveStorage(transaction))) {
+    await transaction.query(sql`
+      update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
+    return
+  }
   await transaction.query(sql`drop table if exists ${heapName(heapId)}, ${pastName(heapId)}`)
   await transaction.query(sql`delete from offshoot.heaps where id = ${heapId}`)
 }

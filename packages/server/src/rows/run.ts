@@ -13,6 +13,7 @@ import {
   type Statement,
   type TextRows,
 } from '../postgres/statement.js'
+import { retries } from '../telemetry/events.js'
 import { gateName } from './gate.js'
 import { ApartError, Gathering } from './gathering.js'
 import { GUARD_FAILED, type Guard, guardCall } from './guard.js'
@@ -100,7 +101,8 @@ export function runGuardedRead(
   guard: Guard,
   call: Call,
 ): Promise<Row | undefined> {
-  return gathered(gatheredReads, database, readTogether).add(guard.layout.branchId, { guard, call })
+  const reads = gathered(gatheredReads, database, readTogether)
+  return traced(database, 'read', reads.add(guard.layout.branchId, { guard, call }))
 }
 
 /** The same for a write of one row. */
@@ -122,10 +124,24 @@ export function runGuardedInsert(
   guard: Guard,
   call: Call,
 ): Promise<Row | undefined> {
-  return gathered(gatheredInserts, database, writeTogether).add(guard.layout.branchId, {
-    guard,
-    call,
-  })
+  const inserts = gathered(gatheredInserts, database, writeTogether)
+  return traced(database, 'insert', inserts.add(guard.layout.branchId, { guard, call }))
+}
+
+/** The round trip that several share belongs to the first of them; each has waited for it. */
+function traced<Result>(
+  database: Database,
+  name: string,
+  result: Promise<Result>,
+): Promise<Result> {
+  const span = database.startCall(`shared ${name}`)
+  if (span === undefined) return result
+  const attributes = { 'db.system.name': 'postgresql' }
+  result.then(
+    () => span.end({ attributes, hasFailed: false }),
+    () => span.end({ attributes, hasFailed: true }),
+  )
+  return result
 }
 
 type RunTogether = (
@@ -305,6 +321,7 @@ async function retrying<Result>(attempt: () => Promise<Result>): Promise<Result>
       return await attempt()
     } catch (error) {
       if (!isRetryable(error) || count === ATTEMPTS_MAX) throw toAppError(error)
+      retries.add()
       await delay(backoffMs(count))
     }
   }

@@ -55,8 +55,10 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
 export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
   const layout = await findLayout(database, branchId, { hidden: true })
   const origin = await findOrigin(database, branchId)
-  if (layout === undefined || origin?.forkSchema == null) {
-    throw new Error('a fork must have what it started with')
+  if (layout === undefined || origin === undefined) throw new Error('a fork must be there')
+  // Of forks that the first version of the catalogue made, it may not be known.
+  if (origin.forkSchema === null) {
+    throw new AppError('no_source', 'it is not known what the branch had when it was forked')
   }
   return { layout: { ...layout, levels: layout.levels.slice(1) }, schema: origin.forkSchema }
 }

@@ -5,6 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { closeEpoch } from '../../rows/fork.js'
 import { enterGate } from '../../rows/gate.js'
 import { EMPTY_SCHEMA } from '../../rows/stored-schema.js'
+import { forks } from '../../telemetry/events.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { newBranchId, newMigrationId } from '../ids.js'
@@ -76,6 +77,7 @@ export async function createBranch(
     },
     FORK_ISOLATION,
   )
+  forks.add()
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
 

@@ -3,6 +3,7 @@ import type { ResolvedBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { forks } from '../../telemetry/events.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { FORK_ISOLATION, forkBranch, planFork } from './create-branch.js'
@@ -27,7 +28,7 @@ export async function resolveOrCreate(
   const { databaseId } = access
   const found = await findForGitBranch(database, access, gitBranch)
   if (found !== undefined) return found
-  return runTransaction(
+  const resolved = await runTransaction(
     database,
     async (transaction) => {
       // Whoever asks for the same git branch at the same time waits here, and then finds the branch.
@@ -44,6 +45,8 @@ export async function resolveOrCreate(
     },
     FORK_ISOLATION,
   )
+  if (resolved.reason.code === 'BRANCH_CREATED') forks.add()
+  return resolved
 }
 
 async function createGitBranch(

@@ -1,5 +1,6 @@
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { collected } from '../../telemetry/events.js'
 import { deleteBranch } from './delete-branch.js'
 import { listExpiredBranches } from './queries.js'
 
@@ -20,6 +21,7 @@ export async function deleteExpiredBranches(database: Database): Promise<number>
       // A lock may be had a moment after someone changed the row; what counts is how it is then.
       { isolation: 'read committed' },
     )
+    collected.add('branch', count)
     total += count
     if (count < BATCH) return total
   }

@@ -17,6 +17,7 @@ import {
 import { applySchemaChanges, UnfillableColumnError } from '../../rows/schema-changes.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { compileTableStatements } from '../../rows/table-statements.js'
+import { merges } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { newMigrationId } from '../ids.js'
@@ -65,7 +66,7 @@ export async function mergeBranches(
   }
   const gates = await listGates(database, [from, into])
   try {
-    return await runTransaction(
+    const merged = await runTransaction(
       database,
       async (transaction) => {
         await lockBranches(transaction, [from, into], gates)
@@ -76,6 +77,8 @@ export async function mergeBranches(
       // The gates keep everyone else out; what they let in before must be seen.
       { isolation: 'read committed' },
     )
+    merges.add()
+    return merged
   } catch (error) {
     if (error instanceof DryRun) return error.result
     throw error

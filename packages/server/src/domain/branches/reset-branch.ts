@@ -4,6 +4,7 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { closeEpoch, type ForkSource } from '../../rows/fork.js'
+import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { newBranchId } from '../ids.js'
@@ -46,6 +47,7 @@ export async function resetBranch(
     },
     { isolation: 'read committed' },
   )
+  forks.add()
   return { databaseName: access.databaseName, branchName, status: 'completed' }
 }
 

@@ -4,6 +4,8 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { mentionedContents } from '../../rows/heap-ddl.js'
 import { heapName, pastName } from '../../rows/layout.js'
+import { mayRemoveStorage } from '../../rows/storage-hold.js'
+import { collected } from '../../telemetry/events.js'
 
 /*
  * Content goes when no row of any branch, present or past, has mentioned it for a while. It is looked
@@ -63,9 +65,10 @@ export async function collectBlob(
   { database, blobs }: { database: Database; blobs: BlobStore },
   { graceSeconds }: CollectTimes,
 ): Promise<boolean> {
-  return runTransaction(
+  const outcome = await runTransaction(
     database,
     async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return 'none'
       // Whoever puts the same content from here on waits, and then finds it gone.
       const [blob] = await transaction.query<{ sha256: string }>(sql`
         select encode(sha256, 'hex') as sha256
@@ -74,7 +77,7 @@ export async function collectBlob(
         order by unused_since
         limit 1
         for update skip locked`)
-      if (blob === undefined) return false
+      if (blob === undefined) return 'none'
       const { sha256 } = blob
       const used = await findMentioned(transaction, [sha256])
       if (used.has(sha256)) {
@@ -82,19 +85,21 @@ export async function collectBlob(
           update offshoot.blobs
           set checked_at = now(), unused_since = null
           where sha256 = decode(${sha256}, 'hex')`)
-        return true
+        return 'kept'
       }
       await blobs.delete(sha256)
       await transaction.query(sql`
         delete from offshoot.blobs where sha256 = decode(${sha256}, 'hex')`)
-      return true
+      return 'removed'
     },
     { isolation: 'read committed' },
   )
+  if (outcome === 'removed') collected.add('blob')
+  return outcome !== 'none'
 }
 
 /** Which of the contents a row of any branch mentions, present or past. */
-async function findMentioned(
+export async function findMentioned(
   transaction: Queryable,
   hashes: readonly string[],
 ): Promise<Set<string>> {

@@ -33,7 +33,7 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const known = toKnownError(error)
     if (known === undefined) {
-      request.log.error({ err: error, requestId: request.id }, 'request failed')
+      request.log.error({ err: error, ...placeOf(request) }, 'request failed')
       return sendError(
         request,
         reply,
@@ -42,13 +42,20 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
     }
     // Of refusals that keep the service from drowning there would be as many lines as requests.
     if (known.status >= 500 && known.code !== 'overloaded') {
-      request.log.warn({ err: known.cause ?? known, requestId: request.id }, known.message)
+      request.log.warn(
+        { err: known.cause ?? known, code: known.code, ...placeOf(request) },
+        known.message,
+      )
     }
     return sendError(request, reply, known)
   })
 
   app.setNotFoundHandler((request, reply) => answerNotFound(request, reply, routes))
 })
+
+function placeOf(request: FastifyRequest): { method: string; route: string | null } {
+  return { method: request.method, route: request.routeOptions.url ?? null }
+}
 
 /** Answers paths that the router cannot even read; no hook runs for them. */
 export function answerBadPath(
@@ -101,6 +108,7 @@ function answerNotFound(
 }
 
 function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
+  request.errorCode = error.code
   const body: ErrorBody = { id: request.id, message: error.message, code: error.code }
   Object.assign(body, error.details)
   if (error.errors !== undefined) body.errors = [...error.errors]

@@ -7,6 +7,13 @@ import type { Lifecycle } from '../lifecycle.js'
 /** Where clients come over TLS, browsers never try without it: for a year, counted from each answer. */
 const STRICT_TRANSPORT = 'max-age=31536000'
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Also while the process starts or stops; the route explains that itself. */
+    isAlwaysServed?: boolean
+  }
+}
+
 /** What every answer carries, and what no request passes while the process is not in service. */
 export const guardsPlugin = fastifyPlugin(
   async (
@@ -18,8 +25,7 @@ export const guardsPlugin = fastifyPlugin(
       reply.headers(commonHeaders(request.id))
       if (isSecure) reply.header('strict-transport-security', STRICT_TRANSPORT)
       const { state } = options.lifecycle
-      // The health route explains this state itself.
-      if (state === 'ready' || request.routeOptions.url === '/health') return
+      if (state === 'ready' || request.routeOptions.config.isAlwaysServed) return
       throw state === 'starting'
         ? new AppError('starting', 'the server is starting')
         : new AppError('draining', 'the server is shutting down')
@@ -28,18 +34,6 @@ export const guardsPlugin = fastifyPlugin(
       // A connection that is kept would keep the process from ending.
       if (options.lifecycle.state === 'draining') reply.header('connection', 'close')
       done()
-    })
-    app.addHook('onResponse', async (request, reply) => {
-      request.log.debug(
-        {
-          requestId: request.id,
-          method: request.method,
-          route: request.routeOptions.url,
-          status: reply.statusCode,
-          durationMs: Math.round(reply.elapsedTime * 100) / 100,
-        },
-        'request',
-      )
     })
   },
 )

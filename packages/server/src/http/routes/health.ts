@@ -20,6 +20,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
     app.get(
       '/health',
       {
+        config: { isAlwaysServed: true },
         schema: {
           tags: ['Health'],
           summary: 'Whether requests can be served',

@@ -4,7 +4,7 @@ import { totalmem } from 'node:os'
 const mebibyte = 1024 * 1024
 
 /** The settings which do not depend on where the server runs. */
-const fixedSettings = {
+export const fixedSettings = {
   // Only the private socket leads to this server.
   listen_addresses: '',
   port: '5432',

@@ -11,6 +11,26 @@ alter table offshoot.branches
   add column expires_at timestamptz,
   -- Moves the expiry ahead with each use; null: the expiry stays where it is.
   add column ttl_seconds integer;
+-- Forks from before this: what they started with is what one of both sides still has, unless both have
+-- edited it since; then it is not known.
+update offshoot.branches b
+set fork_schema_id = case
+  when b.last_migration_id = b.started_from ->> 'migrationID' then b.schema_id
+  else (
+    select p.schema_id
+    from offshoot.branches p
+    where p.id = b.started_from ->> 'dbBranchID'
+      and p.last_migration_id = b.started_from ->> 'migrationID'
+  )
+end
+where b.started_from is not null;
+update offshoot.branches b
+set fork_stamp = o.stamp
+from (
+  select id, nextval('offshoot.stamps') as stamp
+  from (select id from offshoot.branches order by created_at, id) made
+) o
+where o.id = b.id;
 create index branches_hidden on offshoot.branches (database_id) where deleted_at is not null;
 create index branches_fork_schema on offshoot.branches (fork_schema_id);
 create index branches_expiry on offshoot.branches (expires_at)

@@ -1,0 +1,31 @@
+import { parseArgs } from 'node:util'
+import { runRestore } from '@offshoot/server/backup'
+import { refuse, show } from './usage.js'
+
+const USAGE = `Usage: offshoot restore FILE
+
+Fills an empty instance from a backup; - is standard input. Which instance it is, the settings say,
+as for offshoot start, and its service must not run yet. Everything that the backup holds is checked;
+if something is wrong with it, the instance is left empty.
+`
+
+/** `offshoot restore`: an instance from a backup. */
+export async function restore(args: readonly string[]): Promise<number> {
+  let files: readonly string[]
+  try {
+    const parsed = parseArgs({
+      args: [...args],
+      options: { help: { type: 'boolean', short: 'h' } },
+      allowPositionals: true,
+    })
+    if (parsed.values.help) return show(USAGE)
+    files = parsed.positionals
+  } catch (error) {
+    return refuse('restore', error, USAGE)
+  }
+  const [input, ...others] = files
+  if (input === undefined || others.length > 0) {
+    return refuse('restore', new Error('one FILE is needed'), USAGE)
+  }
+  return runRestore({ input })
+}

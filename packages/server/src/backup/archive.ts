@@ -1,0 +1,113 @@
+import type { Static } from 'typebox'
+import { Type } from 'typebox'
+
+/*
+ * A backup is a tar archive:
+ *
+ *   backup.json                                what it is of, and how it was made
+ *   tables/{schema}.{table}/definition.json    how to make the table
+ *   tables/{schema}.{table}/{number}           its rows, in PostgreSQL's text form, cut into parts
+ *   files/{sha256}                             the content of a file
+ *   manifest.json                              how much there is of everything, with hashes
+ *
+ * in this order. The manifest comes last, because a backup is made in one pass; an archive without
+ * one is not complete.
+ */
+
+export const FORMAT = 1
+export const HEADER_NAME = 'backup.json'
+export const MANIFEST_NAME = 'manifest.json'
+
+/** Rows are kept in memory until there are this many bytes of them: a tar says the size first. */
+export const PART_BYTES = 4 * 1024 * 1024
+
+/** More than any definition or manifest has; what is larger is none. */
+export const DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
+
+const strict = { additionalProperties: false } as const
+
+export const HeaderSchema = Type.Object(
+  {
+    format: Type.Integer(),
+    offshoot: Type.String(),
+    postgres: Type.String(),
+    createdAt: Type.String(),
+    /** The migrations of the catalogue, in order. */
+    catalogue: Type.Array(Type.Object({ number: Type.Integer(), name: Type.String() }, strict)),
+    sequences: Type.Array(
+      Type.Object(
+        {
+          schema: Type.String(),
+          name: Type.String(),
+          value: Type.String(),
+          isCalled: Type.Boolean(),
+        },
+        strict,
+      ),
+    ),
+  },
+  strict,
+)
+export type Header = Static<typeof HeaderSchema>
+
+const ColumnDefinitionSchema = Type.Object(
+  {
+    name: Type.String(),
+    type: Type.String({
+      pattern: '^[a-z][a-z0-9_ ]*(\\(\\d+(,\\d+)?\\))?( with(out)? time zone)?(\\[\\])*$',
+    }),
+    collation: Type.Union([Type.String(), Type.Null()]),
+    notNull: Type.Boolean(),
+    /** As PostgreSQL writes it. */
+    fallback: Type.Union([Type.String(), Type.Null()]),
+  },
+  strict,
+)
+
+export const TableDefinitionSchema = Type.Object(
+  {
+    schema: Type.String(),
+    name: Type.String(),
+    columns: Type.Array(ColumnDefinitionSchema),
+    options: Type.Array(Type.String({ pattern: '^[a-z_.]+=[a-z0-9_.+-]+$' })),
+    /** As PostgreSQL writes them. */
+    constraints: Type.Array(
+      Type.Object({ name: Type.String(), definition: Type.String() }, strict),
+    ),
+    indexes: Type.Array(Type.String()),
+  },
+  strict,
+)
+export type TableDefinition = Static<typeof TableDefinitionSchema>
+
+export const ManifestSchema = Type.Object(
+  {
+    /** Of `backup.json`. */
+    header: Type.String(),
+    tables: Type.Array(
+      Type.Object(
+        {
+          name: Type.String(),
+          rows: Type.Integer(),
+          /** Of the definition and all rows. */
+          sha256: Type.String(),
+        },
+        strict,
+      ),
+    ),
+    files: Type.Object({ count: Type.Integer(), bytes: Type.Integer() }, strict),
+  },
+  strict,
+)
+export type Manifest = Static<typeof ManifestSchema>
+
+export const tableName = ({ schema, name }: { schema: string; name: string }): string =>
+  `${schema}.${name}`
+
+/** What has been done so far, for whoever waits. */
+export interface Progress {
+  readonly tables: number
+  readonly rows: number
+  readonly files: number
+  readonly bytes: number
+}

@@ -1,0 +1,97 @@
+import type { Queryable } from '../postgres/database.js'
+import { sql } from '../postgres/sql.js'
+import type { Header, TableDefinition } from './archive.js'
+
+/** The schemas that hold everything: the catalogue first, then the rows that it describes. */
+export const SCHEMAS = ['offshoot', 'offshoot_rows'] as const
+
+/**
+ * Every table as PostgreSQL itself describes it, so that nothing has to be known here of what heaps
+ * are made of, in this version or an earlier one. Those that others refer to come first. The gates
+ * hold nothing.
+ */
+export async function listTables(transaction: Queryable): Promise<TableDefinition[]> {
+  const tables = await transaction.query<
+    TableDefinition & { oid: string; references: string[] }
+  >(sql`
+    select t.oid::text as oid, n.nspname as schema, t.relname as name,
+      coalesce(t.reloptions, '{}') as options,
+      (
+        select json_agg(json_build_object(
+          'name', a.attname,
+          'type', format_type(a.atttypid, a.atttypmod),
+          'collation', case when a.attcollation <> y.typcollation then l.collname end,
+          'notNull', a.attnotnull,
+          'fallback', pg_get_expr(d.adbin, d.adrelid)
+        ) order by a.attnum)
+        from pg_attribute a
+        join pg_type y on y.oid = a.atttypid
+        left join pg_collation l on l.oid = a.attcollation
+        left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+        where a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
+      ) as columns,
+      coalesce((
+        select json_agg(json_build_object(
+          'name', c.conname, 'definition', pg_get_constraintdef(c.oid)) order by c.conname)
+        from pg_constraint c
+        where c.conrelid = t.oid and c.contype in ('p', 'u', 'c', 'x')
+      ), '[]') as constraints,
+      coalesce((
+        select json_agg(pg_get_indexdef(i.indexrelid) order by i.indexrelid)
+        from pg_index i
+        where i.indrelid = t.oid and i.indisvalid
+          and not exists (select from pg_constraint c where c.conindid = i.indexrelid)
+      ), '[]') as indexes,
+      array(
+        select c.confrelid::text
+        from pg_constraint c
+        where c.conrelid = t.oid and c.contype = 'f' and c.confrelid <> t.oid
+      ) as references
+    from pg_class t
+    join pg_namespace n on n.oid = t.relnamespace
+    where n.nspname = any(${SCHEMAS}) and t.relkind = 'r'
+      and not (n.nspname = 'offshoot' and t.relname ~ '^(gate_[0-9]+|catalogue_migrations)$')
+    order by array_position(${SCHEMAS}, n.nspname::text), t.oid`)
+  return inOrderOfReferences(tables).map(
+    ({ oid: _oid, references: _references, ...definition }) => definition,
+  )
+}
+
+function inOrderOfReferences<Table extends { oid: string; references: readonly string[] }>(
+  tables: readonly Table[],
+): Table[] {
+  const byOid = new Map(tables.map((table) => [table.oid, table]))
+  const ordered = new Set<Table>()
+  const visit = (table: Table): void => {
+    for (const oid of table.references) {
+      const other = byOid.get(oid)
+      if (other !== undefined && !ordered.has(other)) visit(other)
+    }
+    ordered.add(table)
+  }
+  for (const table of tables) visit(table)
+  return [...ordered]
+}
+
+/** Anything else would be left out of a backup without a word. */
+export async function findUnknownRelation(transaction: Queryable): Promise<string | undefined> {
+  const [row] = await transaction.query<{ name: string }>(sql`
+    select t.oid::regclass::text as name
+    from pg_class t
+    join pg_namespace n on n.oid = t.relnamespace
+    where n.nspname = any(${SCHEMAS})
+      and (t.relkind not in ('r', 'i', 'S', 't')
+        or (t.relkind = 'S' and n.nspname <> 'offshoot'))
+    limit 1`)
+  return row?.name
+}
+
+/** Numbers that were handed out after the snapshot are skipped, as after a crash. */
+export async function listSequences(transaction: Queryable): Promise<Header['sequences']> {
+  return transaction.query<Header['sequences'][number]>(sql`
+    select schemaname as schema, sequencename as name,
+      coalesce(last_value, start_value)::text as value, last_value is not null as "isCalled"
+    from pg_sequences
+    where schemaname = 'offshoot'
+    order by sequencename`)
+}

@@ -1,0 +1,85 @@
+import type { BlobStore } from '../blobs/blob-store.js'
+import type { Config } from '../config.js'
+import { createBlobStore } from '../create-blob-store.js'
+import { type Connection, Database } from '../postgres/database.js'
+import { acquireDataLock, type DataLock, DataLockError } from '../postgres/embedded/data-lock.js'
+import { startEmbedded } from '../postgres/embedded/embedded.js'
+import { findRunning, hasCluster } from '../postgres/embedded/running.js'
+import { BackupError } from './errors.js'
+
+/** What a backup is made of, or restored into. */
+export interface Instance {
+  readonly database: Database
+  readonly blobs: BlobStore
+  close(): Promise<void>
+}
+
+/** One that holds, one that keeps the moment, one for the gates, one to read, and one to spare. */
+const CONNECTIONS = 5
+
+/** An instance as it is, whether its service runs or not. */
+export async function openInstance(config: Config): Promise<Instance> {
+  const { databaseUrl, dataDir } = config
+  if (databaseUrl !== null) return connect(config, { url: databaseUrl }, async () => undefined)
+  if (!(await hasCluster(dataDir))) {
+    throw new BackupError(
+      `there is no instance in [${dataDir}]: set OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL as for its service`,
+    )
+  }
+  let lock: DataLock
+  try {
+    lock = await acquireDataLock(dataDir)
+  } catch (error) {
+    // A folder that cannot be locked for another reason has that as its cause.
+    if (!(error instanceof DataLockError) || error.cause !== undefined) throw error
+    const running = await findRunning(dataDir)
+    if (running === undefined) {
+      throw new BackupError(`the service in [${dataDir}] is just starting or stopping: try again`)
+    }
+    return connect(config, running, async () => undefined)
+  }
+  return startStopped(config, lock)
+}
+
+/** A place for a new instance; no service may run there. */
+export async function openEmptyInstance(config: Config): Promise<Instance> {
+  const lock = await acquireDataLock(config.dataDir)
+  const { databaseUrl } = config
+  const instance =
+    databaseUrl === null
+      ? await startStopped(config, lock)
+      : connect(config, { url: databaseUrl }, () => lock.release())
+  await instance.blobs.prepare()
+  return instance
+}
+
+async function startStopped(config: Config, lock: DataLock): Promise<Instance> {
+  try {
+    const postgres = await startEmbedded({ dataDir: config.dataDir, log: () => undefined })
+    return connect(config, postgres.connection, async () => {
+      await postgres.stop()
+      await lock.release()
+    })
+  } catch (error) {
+    await lock.release()
+    throw error
+  }
+}
+
+function connect(config: Config, connection: Connection, onClose: () => Promise<void>): Instance {
+  const database = new Database({
+    poolMax: CONNECTIONS,
+    // It takes as long as it takes.
+    statementTimeoutMs: 0,
+    onIdleError: () => undefined,
+  })
+  database.connect(connection)
+  return {
+    database,
+    blobs: createBlobStore(config),
+    async close() {
+      await database.close()
+      await onClose()
+    },
+  }
+}

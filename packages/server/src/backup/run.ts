@@ -1,0 +1,240 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createReadStream } from 'node:fs'
+import { open, rename, rm, stat } from 'node:fs/promises'
+import path from 'node:path'
+import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { constants, createGunzip, createGzip } from 'node:zlib'
+import { type Config, ConfigError, readConfig } from '../config.js'
+import { syncFolder } from '../postgres/embedded/files.js'
+import { isUnreachable } from '../postgres/failures.js'
+import type { Progress } from './archive.js'
+import { createBackup } from './create-backup.js'
+import { BackupError } from './errors.js'
+import { type Instance, openEmptyInstance, openInstance } from './instance.js'
+import { restoreBackup } from './restore-backup.js'
+
+/** Standard input or output instead of a file. */
+const STANDARD = '-'
+const PROGRESS_EVERY_MS = 2_000
+const GZIP_MAGIC = [0x1f, 0x8b]
+
+/** `offshoot backup`: resolves with the exit code. */
+export function runBackup(options: { output: string }): Promise<number> {
+  return run('backup', async (config, signal) => {
+    const output = await openOutput(options.output)
+    try {
+      const instance = await openInstance(config)
+      const done = await closing(instance, () =>
+        createBackup({
+          ...instance,
+          sink(chunk) {
+            if (signal.aborted) throw new BackupError('it was interrupted')
+            return output.write(chunk)
+          },
+          onProgress: reporter('backup'),
+        }),
+      )
+      await output.keep()
+      return done
+    } catch (error) {
+      await output.discard()
+      throw error
+    }
+  })
+}
+
+/** `offshoot restore`: resolves with the exit code. */
+export function runRestore(options: { input: string }): Promise<number> {
+  return run('restore', async (config, signal) => {
+    const input = options.input === STANDARD ? process.stdin : await openInput(options.input)
+    try {
+      const instance = await openEmptyInstance(config)
+      return await closing(instance, () =>
+        restoreBackup({
+          ...instance,
+          source: decompressed(input, signal),
+          onProgress: reporter('restore'),
+        }),
+      )
+    } finally {
+      input.destroy()
+    }
+  })
+}
+
+async function run(
+  command: string,
+  action: (config: Config, signal: AbortSignal) => Promise<Progress>,
+): Promise<number> {
+  const stopping = new AbortController()
+  const stop = () => stopping.abort()
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, stop)
+  try {
+    const done = await action(readConfig(process.env), stopping.signal)
+    process.stderr.write(`offshoot ${command}: done: ${describe(done)}\n`)
+    return 0
+  } catch (error) {
+    process.stderr.write(`offshoot ${command}: ${explain(error)}\n`)
+    return 1
+  } finally {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.off(signal, stop)
+  }
+}
+
+async function closing<Result>(instance: Instance, body: () => Promise<Result>): Promise<Result> {
+  try {
+    return await body()
+  } finally {
+    await instance.close()
+  }
+}
+
+function explain(error: unknown): string {
+  const message = (error as Error).message || String((error as { code?: string }).code ?? error)
+  if (error instanceof ConfigError) return `the settings are wrong\n${message.replace(/^/gm, '  ')}`
+  if (error instanceof BackupError) return message
+  if (isUnreachable((error as Error).cause ?? error)) {
+    return `PostgreSQL cannot be reached: ${((error as Error).cause as Error | undefined)?.message || message}`
+  }
+  return message
+}
+
+function describe({ tables, rows, files, bytes }: Progress): string {
+  return `${tables} tables with ${rows} rows, ${files} files of ${(bytes / 1e6).toFixed(1)} MB`
+}
+
+/** Says where it is, every now and then. */
+function reporter(command: string): (progress: Progress) => void {
+  let last = performance.now()
+  return (progress) => {
+    if (performance.now() - last < PROGRESS_EVERY_MS) return
+    last = performance.now()
+    process.stderr.write(`offshoot ${command}: ${describe(progress)} so far\n`)
+  }
+}
+
+interface Output {
+  write(chunk: Buffer): Promise<void>
+  /** Resolves when everything is on disk under its name. */
+  keep(): Promise<void>
+  discard(): Promise<void>
+}
+
+/** A file appears under its name only when it is complete. Compressed, unless it is named `.tar`. */
+async function openOutput(name: string): Promise<Output> {
+  if (name === STANDARD) {
+    return through(createCompressor(), {
+      write: (chunk) => writeTo(process.stdout, chunk),
+      keep: noop,
+      discard: noop,
+    })
+  }
+  if (await stat(name).catch(() => undefined)) {
+    throw new BackupError(`[${name}] is there already: choose another name`)
+  }
+  const temporary = `${name}.${randomBytes(4).toString('hex')}.part`
+  const handle = await open(temporary, 'wx', 0o600)
+  return through(name.endsWith('.tar') ? new PassThrough() : createCompressor(), {
+    write: (chunk) => handle.writeFile(chunk),
+    async keep() {
+      await handle.sync()
+      await handle.close()
+      await rename(temporary, name)
+      await syncFolder(path.dirname(path.resolve(name)))
+    },
+    async discard() {
+      await handle.close()
+      await rm(temporary, { force: true })
+    },
+  })
+}
+
+const noop = async () => undefined
+
+/** Much faster than at the usual level, and the result is little larger. */
+function createCompressor(): Duplex {
+  return createGzip({ level: constants.Z_BEST_SPEED })
+}
+
+function through(
+  stream: Duplex,
+  target: {
+    write(chunk: Buffer): Promise<void>
+    keep(): Promise<void>
+    discard(): Promise<void>
+  },
+): Output {
+  const done = pipeline(stream, async (chunks: AsyncIterable<Buffer>) => {
+    for await (const chunk of chunks) await target.write(chunk)
+  })
+  // Whoever writes next is told, and `keep` as well.
+  done.catch(() => undefined)
+  return {
+    write: (chunk) => writeTo(stream, chunk),
+    async keep() {
+      stream.end()
+      await done
+      await target.keep()
+    },
+    async discard() {
+      stream.destroy()
+      await done.catch(() => undefined)
+      await target.discard()
+    },
+  }
+}
+
+/** Resolves when there is room for more. */
+async function writeTo(stream: Writable, chunk: Buffer): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    stream.write(chunk, (error) => (error ? reject(error) : resolve()))
+  })
+}
+
+async function openInput(name: string): Promise<Readable> {
+  const stream = createReadStream(name)
+  try {
+    await once(stream, 'open')
+  } catch (error) {
+    throw new BackupError(`[${name}] cannot be read: ${(error as NodeJS.ErrnoException).code}`)
+  }
+  return stream
+}
+
+/** The archive itself, whether it is compressed or not. */
+async function* decompressed(input: Readable, signal: AbortSignal): AsyncGenerator<Buffer> {
+  const chunks = input[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  let first = Buffer.alloc(0)
+  while (first.length < GZIP_MAGIC.length) {
+    const next = await chunks.next()
+    if (next.done === true) break
+    first = Buffer.concat([first, next.value])
+  }
+  const all = interruptible(first, chunks, signal)
+  const isCompressed = GZIP_MAGIC.every((byte, position) => first[position] === byte)
+  if (!isCompressed) {
+    yield* all
+    return
+  }
+  const gunzip = createGunzip()
+  const done = pipeline(all, gunzip)
+  done.catch(() => undefined)
+  yield* gunzip as AsyncIterable<Buffer>
+  await done
+}
+
+async function* interruptible(
+  first: Buffer,
+  chunks: AsyncIterator<Buffer>,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  yield first
+  for (;;) {
+    const next = await chunks.next()
+    if (next.done === true) return
+    if (signal.aborted) throw new BackupError('it was interrupted')
+    yield next.value
+  }
+}

@@ -1,0 +1,51 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AppError } from '@offshoot/contract/errors'
+import { Type } from 'typebox'
+import { METRICS_TYPE, type Metrics } from '../../telemetry/metrics.js'
+import { refusals } from '../responses.js'
+
+export interface MetricsAccess {
+  /** What has to be sent as a bearer token; null: nothing. */
+  readonly token: string | null
+}
+
+/** GET /metrics */
+export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyPluginAsyncTypebox {
+  return async (app) => {
+    app.get(
+      '/metrics',
+      {
+        config: { isAlwaysServed: true },
+        schema: {
+          tags: ['Health'],
+          summary: 'Numbers about the process, for Prometheus',
+          security: [],
+          response: {
+            200: {
+              description: 'In the text format of Prometheus.',
+              content: { 'text/plain': { schema: Type.String() } },
+            },
+            401: refusals()[401] ?? {},
+          },
+        },
+      },
+      async (request, reply) => {
+        if (!mayRead(request.headers.authorization, access)) {
+          throw new AppError(
+            'invalid_metrics_token',
+            'the token of OFFSHOOT_METRICS_TOKEN is needed',
+          )
+        }
+        return reply.header('content-type', METRICS_TYPE).send(metrics.render())
+      },
+    )
+  }
+}
+
+/** The same time whatever is sent. */
+export function mayRead(authorization: string | undefined, { token }: MetricsAccess): boolean {
+  if (token === null) return true
+  const digest = (text: string) => createHash('sha256').update(text).digest()
+  return timingSafeEqual(digest(authorization ?? ''), digest(`Bearer ${token}`))
+}

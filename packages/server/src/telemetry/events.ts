@@ -1,0 +1,31 @@
+import { Counter, KindCounter, Level } from './metrics.js'
+
+/*
+ * What happens deep inside, counted where it happens. The counts belong to the process: several
+ * services in one process, as tests have, share them.
+ */
+
+export const retries = new Counter(
+  'offshoot_transaction_retries_total',
+  'Transactions that were run again because of what others did at the same time.',
+)
+
+export const forks = new Counter('offshoot_forks_total', 'Branches that were made or reset.')
+
+export const merges = new Counter(
+  'offshoot_merges_total',
+  'Branches that were merged into another one, dry runs left out.',
+)
+
+export const collected = new KindCounter(
+  'offshoot_collected_total',
+  'What was removed because nobody could read it any more.',
+  ['heap', 'branch', 'version', 'blob', 'answer'],
+)
+
+export const sweepsPending = new Level(
+  'offshoot_sweeps_pending',
+  'Branches that the collector has yet to look at, when it last had its turn.',
+)
+
+export const EVENTS = [retries, forks, merges, collected, sweepsPending] as const

@@ -1,0 +1,174 @@
+/*
+ * Numbers about the process, in the text form that Prometheus reads. Counting happens on the path of
+ * every request, so a count is a field that is added to; text is made only when someone asks for it.
+ */
+
+export interface Sample {
+  /** Follows the name of the family, as `_sum` does. */
+  readonly suffix?: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+/** All samples of one name. */
+export interface Family {
+  readonly name: string
+  readonly help: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  samples(): Iterable<Sample>
+}
+
+/** Something that only ever happens more often. */
+export class Counter implements Family {
+  readonly type = 'counter'
+  #count = 0
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+  ) {}
+
+  add(count = 1): void {
+    this.#count += count
+  }
+
+  *samples(): Iterable<Sample> {
+    yield { value: this.#count }
+  }
+}
+
+/** The same for several kinds of one thing; each kind is shown from the start. */
+export class KindCounter<Kind extends string> implements Family {
+  readonly type = 'counter'
+  readonly #counts: Map<Kind, number>
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+    kinds: readonly Kind[],
+  ) {
+    this.#counts = new Map(kinds.map((kind) => [kind, 0]))
+  }
+
+  add(kind: Kind, count = 1): void {
+    this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + count)
+  }
+
+  *samples(): Iterable<Sample> {
+    for (const [kind, value] of this.#counts) yield { labels: { kind }, value }
+  }
+}
+
+/** A number that goes up and down, as of the last time that someone has looked. */
+export class Level implements Family {
+  readonly type = 'gauge'
+  #value = 0
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+  ) {}
+
+  set(value: number): void {
+    this.#value = value
+  }
+
+  *samples(): Iterable<Sample> {
+    yield { value: this.#value }
+  }
+}
+
+/** What is looked up at the moment someone asks. */
+export function gauge(name: string, help: string, read: () => number | readonly Sample[]): Family {
+  return readFamily('gauge', { name, help, read })
+}
+
+/** A count that something else keeps. */
+export function counterOf(
+  name: string,
+  help: string,
+  read: () => number | readonly Sample[],
+): Family {
+  return readFamily('counter', { name, help, read })
+}
+
+function readFamily(
+  type: 'gauge' | 'counter',
+  options: { name: string; help: string; read: () => number | readonly Sample[] },
+): Family {
+  const { name, help, read } = options
+  return {
+    name,
+    help,
+    type,
+    samples() {
+      const value = read()
+      return typeof value === 'number' ? [{ value }] : value
+    },
+  }
+}
+
+/** Upper ends of the classes of durations, in seconds. */
+export const DURATION_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+] as const
+
+/** How long something took, each time. */
+export class Durations {
+  /** The last class has no upper end. */
+  readonly #counts = new Float64Array(DURATION_BUCKETS.length + 1)
+  #sum = 0
+
+  add(seconds: number): void {
+    let position = 0
+    while (position < DURATION_BUCKETS.length && seconds > (DURATION_BUCKETS[position] ?? 0)) {
+      position++
+    }
+    this.#counts[position] = (this.#counts[position] ?? 0) + 1
+    this.#sum += seconds
+  }
+
+  *samples(labels: Readonly<Record<string, string>>): Iterable<Sample> {
+    let total = 0
+    for (const [position, count] of this.#counts.entries()) {
+      total += count
+      const le = String(DURATION_BUCKETS[position] ?? '+Inf')
+      yield { suffix: '_bucket', labels: { ...labels, le }, value: total }
+    }
+    yield { suffix: '_sum', labels, value: this.#sum }
+    yield { suffix: '_count', labels, value: total }
+  }
+}
+
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
+/** Everything that one process has to say about itself. */
+export class Metrics {
+  readonly #families: Family[] = []
+
+  add(...families: readonly Family[]): void {
+    this.#families.push(...families)
+  }
+
+  render(): string {
+    return this.#families.map(renderFamily).join('')
+  }
+}
+
+function renderFamily(family: Family): string {
+  const { name, help, type } = family
+  let text = `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`
+  for (const { suffix = '', labels, value } of family.samples()) {
+    text += `${name}${suffix}${renderLabels(labels)} ${value}\n`
+  }
+  return text
+}
+
+function renderLabels(labels: Readonly<Record<string, string>> = {}): string {
+  const parts = Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`)
+  return parts.length === 0 ? '' : `{${parts.join(',')}}`
+}
+
+function escapeLabel(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"')
+}

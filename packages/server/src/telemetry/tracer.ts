@@ -1,0 +1,90 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { randomBytes } from 'node:crypto'
+
+/** Numbers that OpenTelemetry gives to the kinds of spans. */
+const SERVER = 2
+const CLIENT = 3
+
+export type Attributes = Readonly<Record<string, string | number>>
+
+/** A span that has ended. */
+export interface EndedSpan {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId: string | undefined
+  readonly name: string
+  readonly kind: number
+  /** Milliseconds since 1970, with fractions. */
+  readonly startedAt: number
+  readonly endedAt: number
+  readonly attributes: Attributes
+  readonly hasFailed: boolean
+}
+
+export interface Span {
+  readonly traceId: string
+  readonly spanId: string
+  /** Ends it once; a second time does nothing. */
+  end(result: { name?: string; attributes: Attributes; hasFailed: boolean }): void
+}
+
+/** `00-{trace}-{parent}-{flags}` of W3C Trace Context; later versions may add to it. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
+const SAMPLED = 1
+
+/** Follows requests and what they ask of PostgreSQL, and hands every span over when it ends. */
+export class Tracer {
+  readonly #current = new AsyncLocalStorage<Span | undefined>()
+  readonly #onEnd: (span: EndedSpan) => void
+  readonly #sampleRatio: number
+
+  constructor(options: { sampleRatio: number; onEnd(span: EndedSpan): void }) {
+    this.#sampleRatio = options.sampleRatio
+    this.#onEnd = options.onEnd
+  }
+
+  /** undefined: the request is not followed. Whoever sent it may have decided that. */
+  startRequest(traceparent: unknown): Span | undefined {
+    const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null
+    const [, traceId = '', parentSpanId = '', flags = ''] = match ?? []
+    if (match !== null && /[^0]/.test(traceId) && /[^0]/.test(parentSpanId)) {
+      if ((Number.parseInt(flags, 16) & SAMPLED) === 0) return undefined
+      return this.#start({ traceId, parentSpanId, name: 'request', kind: SERVER })
+    }
+    if (Math.random() >= this.#sampleRatio) return undefined
+    const newId = randomBytes(16).toString('hex')
+    return this.#start({ traceId: newId, parentSpanId: undefined, name: 'request', kind: SERVER })
+  }
+
+  /** A span of something that is asked of another, within the request that is followed now. */
+  startCall(name: string): Span | undefined {
+    const parent = this.#current.getStore()
+    if (parent === undefined) return undefined
+    const { traceId, spanId: parentSpanId } = parent
+    return this.#start({ traceId, parentSpanId, name, kind: CLIENT })
+  }
+
+  /** Everything that happens because of the body belongs to the span. */
+  run(span: Span | undefined, body: () => void): void {
+    this.#current.run(span, body)
+  }
+
+  #start(options: Pick<EndedSpan, 'traceId' | 'parentSpanId' | 'name' | 'kind'>): Span {
+    const spanId = randomBytes(8).toString('hex')
+    const startedAt = now()
+    let isOver = false
+    return {
+      traceId: options.traceId,
+      spanId,
+      end: ({ name = options.name, attributes, hasFailed }) => {
+        if (isOver) return
+        isOver = true
+        this.#onEnd({ ...options, spanId, name, startedAt, endedAt: now(), attributes, hasFailed })
+      },
+    }
+  }
+}
+
+function now(): number {
+  return performance.timeOrigin + performance.now()
+}

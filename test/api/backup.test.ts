@@ -1,0 +1,560 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { createBackup } from '../../packages/server/src/backup/create-backup.js'
+import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'
+import { TarWriter } from '../../packages/server/src/backup/tar.js'
+import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
+import { Database } from '../../packages/server/src/postgres/database.js'
+import {
+  createCatalogue,
+  listAppliedMigrations,
+  migrate,
+} from '../../packages/server/src/postgres/migrate.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestDatabase } from '../support/database.js'
+import { createKey, createUser } from '../support/people.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
+
+const PHOTO = randomBytes(300_000)
+
+let service: TestService
+/** Nobody writes to it while a backup is made, so it must come back as it is. */
+let still: TestBranches
+let scopedKey: string
+let folder: string
+const cleanUps: (() => Promise<void>)[] = []
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-backup-'))
+  service = await createTestService()
+  await fillStill()
+  scopedKey = await createKey(service, 'scoped', { fields: { scope: { branches: ['dev*'] } } })
+  await createUser(service, 'second')
+})
+afterAll(async () => {
+  for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  await service.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+/** Forks of forks, a merge, deleted branches with readers, schema history, files, rules and names. */
+async function fillStill(): Promise<void> {
+  still = await TestBranches.create(service, 'still', {
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'email', type: 'email', unique: true },
+      { name: 'tags', type: 'multiple' },
+      { name: 'extra', type: 'json' },
+      { name: 'place', type: 'vector', vector: { dimension: 3 } },
+      { name: 'photo', type: 'file' },
+      { name: 'address', type: 'object', columns: [{ name: 'street', type: 'string' }] },
+    ],
+    orders: [{ name: 'buyer', type: 'link', link: { table: 'people' } }],
+  })
+  const people = Array.from({ length: 200 }, (_, number) => ({
+    id: `p${number}`,
+    name: `It's "${number}"\t\n\\N \\ é 😀`,
+    email: `p${number}@example.com`,
+    tags: ['a', `t,"${number}`],
+    extra: { number, nothing: null },
+    place: [number, 0.1, -1],
+    address: { street: `Road ${number}` },
+  }))
+  await still.bulk('main', 'people', people)
+  await still.put('main', 'orders', 'o1', { buyer: 'p1' })
+  await still.patch('main', 'people', 'p1', { photo: fileOf(PHOTO) })
+  await still.fork('dev')
+  await still.patch('dev', 'people', 'p2', { name: 'dev', photo: fileOf(Buffer.from('of dev')) })
+  await still.remove('dev', 'people', 'p3')
+  await still.fork('deep', 'dev')
+  await still.edit('deep', {
+    addColumn: {
+      table: 'people',
+      column: { name: 'nick', type: 'string', notNull: true, defaultValue: 'none' },
+    },
+  })
+  await still.edit('deep', { removeTable: { table: 'orders' } })
+  await still.patch('deep', 'people', 'p4', { nick: 'deep' })
+  await still.patch('main', 'people', 'p2', { name: 'main' })
+  await still.remove('main', 'people', 'p5')
+  await still.fork('done')
+  await still.patch('done', 'people', 'p6', { name: 'merged' })
+  await still.merge('done')
+  await still.patch('done', 'people', 'p7', { name: 'after the merge' })
+  await still.fork('middle')
+  await still.patch('middle', 'people', 'p8', { name: 'middle' })
+  await still.fork('leaf', 'middle')
+  await still.delete('middle')
+  await still.fork('bare', 'main', { data: false })
+  const git = { gitBranch: 'feature/dev', serviceBranch: 'dev' }
+  const dbs = `${service.workspace}/dbs/still`
+  expectOk(await service.call('POST', `${dbs}/gitBranches`, { body: git }))
+}
+
+function fileOf(content: Buffer) {
+  return { name: 'a.bin', base64Content: content.toString('base64') }
+}
+
+/** Everything that the API shows of a database. */
+async function readEverything(branches: TestBranches) {
+  const { service: via, database } = branches
+  const dbs = `${via.workspace}/dbs/${database}`
+  const list = expectOk(await via.call('GET', dbs)).body
+  const everything: Record<string, unknown> = {
+    list,
+    git: expectOk(await via.call('GET', `${dbs}/gitBranches`)).body,
+  }
+  for (const { name } of list.branches) {
+    const details = expectOk(await branches.call(name, 'GET', '')).body
+    everything[name] = details
+    everything[`${name} history`] = expectOk(
+      await branches.call(name, 'POST', '/schema/history', {}),
+    ).body
+    const diff = await branches.call(name, 'GET', '/diff')
+    everything[`${name} diff`] = diff.status === 200 ? diff.body : diff.body.code
+    for (const table of details.schema.tables) {
+      const body = { columns: ['*'], sort: { id: 'asc' }, page: { size: 1000 } }
+      const page = expectOk(await branches.call(name, 'POST', `/tables/${table.name}/query`, body))
+      everything[`${name}/${table.name}`] = page.body.records
+    }
+  }
+  return everything
+}
+
+async function photoOf(branches: TestBranches, branch: string, id: string): Promise<Buffer> {
+  const columns = '?columns=photo.base64Content'
+  const { body } = expectOk(
+    await branches.call(branch, 'GET', `/tables/people/data/${id}${columns}`),
+  )
+  return Buffer.from(body.photo.base64Content, 'base64')
+}
+
+function connect(url: string): Database {
+  const database = new Database({
+    poolMax: 5,
+    statementTimeoutMs: 0,
+    onIdleError: () => undefined,
+  })
+  database.connect({ url })
+  cleanUps.push(() => database.close())
+  return database
+}
+
+async function backUp(from: TestService): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  await createBackup({
+    database: connect(from.url),
+    blobs: from.files.blobs,
+    // Copied, as any stream would: the memory of a chunk is used again.
+    sink: async (chunk) => void chunks.push(Buffer.from(chunk)),
+    onProgress: () => undefined,
+  })
+  return Buffer.concat(chunks)
+}
+
+async function* inChunks(archive: Buffer): AsyncGenerator<Buffer> {
+  for (let start = 0; start < archive.length; start += 10_000) {
+    yield archive.subarray(start, start + 10_000)
+  }
+}
+
+/** A place to restore into. */
+async function newPlace() {
+  const own = await createTestDatabase()
+  cleanUps.push(() => own.close())
+  const database = connect(own.url)
+  const blobs = new LocalStore(await mkdtemp(path.join(folder, 'files-')))
+  await blobs.prepare()
+  return {
+    url: own.url,
+    database,
+    blobs,
+    restore: (archive: Buffer) =>
+      restoreBackup({ database, blobs, source: inChunks(archive), onProgress: () => undefined }),
+    /** The service on what was restored, used with the keys of the one that was backed up. */
+    async start(): Promise<TestService> {
+      const started = await createTestService({ url: own.url, blobs })
+      expect(started.key).toBe('')
+      cleanUps.push(() => started.close())
+      return {
+        ...started,
+        key: service.key,
+        call: (method, url, options) => started.call(method, url, { key: service.key, ...options }),
+      }
+    },
+  }
+}
+
+async function expectEmpty(place: Awaited<ReturnType<typeof newPlace>>): Promise<void> {
+  const schemas = await place.database.query(sql`
+    select nspname from pg_namespace where nspname like 'offshoot%'`)
+  expect(schemas).toEqual([])
+  for await (const name of place.blobs.list()) expect.unreachable(`content ${name} is left`)
+}
+
+/** How every table, column, rule and index is defined. */
+async function physicalShape(database: Database) {
+  return database.query(sql`
+    select t.oid::regclass::text as table,
+      array(
+        select format('%s %s %s %s', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+          pg_get_expr(d.adbin, d.adrelid))
+        from pg_attribute a
+        left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+        where a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
+        order by a.attname
+      ) as columns,
+      array(
+        select pg_get_indexdef(i.indexrelid) from pg_index i where i.indrelid = t.oid order by 1
+      ) as indexes,
+      array(
+        select pg_get_constraintdef(c.oid) from pg_constraint c where c.conrelid = t.oid order by 1
+      ) as constraints
+    from pg_class t
+    join pg_namespace n on n.oid = t.relnamespace
+    where n.nspname like 'offshoot%' and t.relkind = 'r'
+    order by 1`)
+}
+
+describe('a backup, restored into an empty instance', () => {
+  it('has everything as it was, and all of it works', async () => {
+    const place = await newPlace()
+    await place.restore(await backUp(service))
+    expect(await physicalShape(place.database)).toEqual(await physicalShape(service.database))
+    const restored = new TestBranches(await place.start(), 'still')
+    expect(await readEverything(restored)).toEqual(await readEverything(still))
+    expect(await photoOf(restored, 'main', 'p1')).toEqual(PHOTO)
+    expect((await photoOf(restored, 'deep', 'p2')).toString()).toBe('of dev')
+
+    // Keys, their scopes and users.
+    const read = (branch: string) =>
+      restored.call(branch, 'GET', '/tables/people/data/p1', undefined, { key: scopedKey })
+    expect((await read('dev')).status).toBe(200)
+    expect((await read('main')).status).toBe(404)
+
+    // What is done from here on comes out the same on both sides.
+    for (const branches of [still, restored]) {
+      await branches.patch('leaf', 'people', 'p9', { name: 'leaf' })
+      expect((await branches.merging('dev')).body).toMatchObject({ conflictCount: 1 })
+      expect(await branches.merge('done')).toMatchObject({ merged: true })
+      expect(await branches.merge('dev', { strategy: 'theirs' })).toMatchObject({ merged: true })
+      expect(await branches.merge('deep', { into: 'dev' })).toMatchObject({ merged: true })
+      const taken = await branches.call('leaf', 'POST', '/tables/people/data', {
+        email: 'p11@example.com',
+      })
+      expect(taken.status).toBe(400)
+      await branches.fork('newest', 'deep')
+      await branches.delete('deep')
+      await runBackground(branches.service)
+    }
+    const rows = (everything: Record<string, unknown>) =>
+      Object.entries(everything)
+        .filter(([name]) => name.includes('/') || name.endsWith('diff'))
+        .map(([name, value]) => [name, withoutTimes(value)])
+    expect(rows(await readEverything(restored))).toEqual(rows(await readEverything(still)))
+  })
+
+  it('is of one moment, while everything is written to, forked, edited and dropped', async () => {
+    const load = await startLoad()
+    await until(async () => load.pairs() > 20 && load.forks() > 2)
+    const before = { pairs: load.pairs() }
+    const archive = await backUp(service)
+    const after = { pairs: load.pairs() }
+    await load.stop()
+    const place = await newPlace()
+    await place.restore(archive)
+    const restored = await place.start()
+    const busy = new TestBranches(restored, 'busy')
+    const { branches } = expectOk(await restored.call('GET', `${restored.workspace}/dbs/busy`)).body
+    expect(branches.length).toBeGreaterThan(2)
+    let newest = 0
+    for (const { name } of branches) {
+      // Both are written in one transaction: a branch that has one of two states is torn.
+      const { left, right } = {
+        left: (await busy.record(name, 'lefts', 'pair'))?.number,
+        right: (await busy.record(name, 'rights', 'pair'))?.number,
+      }
+      expect(left, name).toBe(right)
+      if (name === 'main') newest = left
+      const file = await busy.record(name, 'lefts', 'file')
+      if (file === undefined) continue
+      const content = await busy.call(name, 'GET', '/tables/lefts/data/file/column/blob/file')
+      expect(content.body, name).toBe(`content ${file.number}`)
+    }
+    expect(newest).toBeGreaterThanOrEqual(before.pairs)
+    expect(newest).toBeLessThanOrEqual(after.pairs + 1)
+    await busy.put('main', 'lefts', 'new', { number: 1 })
+  })
+
+  it('is upgraded when it comes from an earlier version', async () => {
+    const old = await createTestDatabase()
+    cleanUps.push(() => old.close())
+    await old.pool.query(
+      await readFile(new URL('../fixtures/catalogue-001.sql', import.meta.url), 'utf8'),
+    )
+    const archive = await backUp({ ...service, url: old.url })
+    const place = await newPlace()
+    await place.restore(archive)
+    expect(await listAppliedMigrations(place.database)).toEqual(
+      await listAppliedMigrations(service.database),
+    )
+    const started = await place.start()
+    const shop = new TestBranches(
+      { ...started, key: 'off_fixture_of_the_first_catalogue_0000000000001' },
+      'shop',
+    )
+    expect(await shop.record('deep', 'people', 'p1')).toMatchObject({ nick: 'deepest' })
+    await shop.merge('dev', { strategy: 'theirs' })
+    expect(await shop.record('main', 'people', 'p2')).toMatchObject({ name: 'Changed on dev' })
+  })
+})
+
+/** Times, and ids in links, of what the two sides have done each on its own. */
+function withoutTimes(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value), (key, entry) =>
+    ['createdAt', 'updatedAt', 'cursor', 'url'].includes(key) ? 'varies' : entry,
+  )
+}
+
+/** Leaves others some time. */
+const PAUSE_MS = 20
+
+/** Writes of every kind to a database of their own, until told to stop. */
+async function startLoad() {
+  const busy = await TestBranches.create(service, 'busy', {
+    lefts: [
+      { name: 'number', type: 'int' },
+      { name: 'blob', type: 'file' },
+    ],
+    rights: [{ name: 'number', type: 'int' }],
+  })
+  let isOver = false
+  let pairs = 0
+  let forks = 0
+  const forever = async (step: (count: number) => Promise<unknown>, pauseMs = 0) => {
+    for (let count = 1; !isOver; count++) {
+      await step(count)
+      await delay(pauseMs)
+    }
+  }
+  /** A branch that is forked and edited all the time may refuse a write; then nothing was done. */
+  const write = async (path: string, body: unknown, method = 'POST') => {
+    const answer = await busy.call('main', method, path, body)
+    if (answer.body.code === 'retry_limit') return false
+    expectOk(answer)
+    return true
+  }
+  const pair = (number: number) =>
+    ['lefts', 'rights'].map((table) => ({ insert: { table, record: { id: 'pair', number } } }))
+  expectOk(await busy.call('main', 'POST', '/transaction', { operations: pair(0) }))
+  const loops = [
+    forever(async (number) => {
+      if (await write('/transaction', { operations: pair(number) })) pairs = number
+    }),
+    forever(async (count) => {
+      await busy.fork(`fork-${count}`)
+      await busy.put(`fork-${count}`, 'rights', 'own', { number: count })
+      if (count > 4) await busy.delete(`fork-${count - 4}`)
+      forks = count
+    }, PAUSE_MS),
+    forever(async (number) => {
+      const blob = { name: 'f.txt', mediaType: 'text/plain' }
+      const base64Content = Buffer.from(`content ${number}`).toString('base64')
+      const record = { number, blob: { ...blob, base64Content } }
+      await write('/tables/lefts/data/file', record, 'PUT')
+    }),
+    forever(async (count) => {
+      await busy.edit('main', { addTable: { table: `t${count}` } })
+      await busy.edit('main', { removeTable: { table: `t${count}` } })
+    }, PAUSE_MS),
+    forever(async () => runBackground(service)),
+  ]
+  return {
+    pairs: () => pairs,
+    forks: () => forks,
+    async stop() {
+      isOver = true
+      await Promise.all(loops)
+    },
+  }
+}
+
+describe('while a backup is made', () => {
+  it('nothing that it will need is removed for good, and everything can be edited', async () => {
+    const branches = await TestBranches.create(service, 'held', {
+      short: [{ name: 'name', type: 'string' }],
+    })
+    await branches.put('main', 'short', 'one', { name: 'kept' })
+    await runBackground(service)
+    let resume = () => undefined as unknown
+    const paused = new Promise((resolve) => {
+      resume = () => resolve(undefined)
+    })
+    let isWaiting = false
+    const chunks: Buffer[] = []
+    const database = connect(service.url)
+    const running = createBackup({
+      database,
+      blobs: service.files.blobs,
+      async sink(chunk) {
+        chunks.push(Buffer.from(chunk))
+        isWaiting = true
+        await paused
+      },
+      onProgress: () => undefined,
+    })
+    await until(async () => isWaiting)
+    const countTables = async () => {
+      const [row] = await service.database.query<{ count: number }>(sql`
+        select count(*)::integer as count from pg_tables where schemaname = 'offshoot_rows'`)
+      return row?.count ?? 0
+    }
+    const before = await countTables()
+    await branches.edit('main', { removeTable: { table: 'short' } })
+    await branches.edit('main', { addTable: { table: 'other' } })
+    await runBackground(service)
+    expect(await countTables()).toBe(before + 2)
+    const second = createBackup({
+      database,
+      blobs: service.files.blobs,
+      sink: async () => undefined,
+      onProgress: () => undefined,
+      holdTimeoutMs: 50,
+    })
+    await expect(second).rejects.toThrow('another backup of this instance is running')
+    resume()
+    await running
+    await runBackground(service)
+    expect(await countTables()).toBe(before)
+    const place = await newPlace()
+    await place.restore(Buffer.concat(chunks))
+    const restored = new TestBranches(await place.start(), 'held')
+    expect(await restored.record('main', 'short', 'one')).toMatchObject({ name: 'kept' })
+  })
+
+  it('content that is missing from the store is reported, if a record mentions it', async () => {
+    const one = await createTestService()
+    cleanUps.push(() => one.close())
+    const branches = await TestBranches.create(one, 'lost', {
+      people: [{ name: 'photo', type: 'file' }],
+    })
+    await branches.put('main', 'people', 'one', { photo: fileOf(Buffer.from('lost')) })
+    // An upload that was never finished is no loss.
+    await one.database.query(sql`
+      insert into offshoot.blobs (sha256, size) values (sha256('never'::bytea), 5)`)
+    await backUp(one)
+    for await (const sha256 of one.files.blobs.list()) await one.files.blobs.delete(sha256)
+    await expect(backUp(one)).rejects.toThrow(/content \[[0-9a-f]{64}\] of a file is missing/)
+  })
+})
+
+describe('an archive that is not as it was written', () => {
+  let archive: Buffer
+  beforeAll(async () => {
+    archive = await backUp(service)
+  })
+
+  const damage = (at: number) => {
+    const copy = Buffer.from(archive)
+    copy.writeUInt8(copy.readUInt8(at) ^ 1, at)
+    return copy
+  }
+  /** Right behind some text, that has to be there. */
+  const behind = (text: string, from = 0) => {
+    const at = archive.indexOf(text, from)
+    expect(at, text).toBeGreaterThan(0)
+    return at + text.length
+  }
+
+  it.each([
+    ['cut in the middle', () => archive.subarray(0, archive.length / 2)],
+    ['cut before its manifest', () => archive.subarray(0, archive.lastIndexOf('manifest.json'))],
+    ['empty', () => Buffer.alloc(0)],
+    ['something else', () => Buffer.from('x'.repeat(2000))],
+    ['altered in its head', () => damage(behind('"createdAt": "202'))],
+    ['altered in a definition', () => damage(behind('"name":"heap_'))],
+    ['altered in a row', () => damage(behind('p100@example.co', behind('"name":"heap_')))],
+    ['altered in a file', () => damage(archive.indexOf(PHOTO.subarray(1000, 1020)))],
+    ['altered in its manifest', () => damage(behind('"sha256":"', behind('"header":"')))],
+    ['without one of its files', () => cut(archive, /^files\//)],
+    ['without a table', () => cut(archive, /^tables\/offshoot\.git_branches\//)],
+    ['without a part of a table', () => cut(archive, /^tables\/offshoot\.users\/0+1$/)],
+  ])('is refused when it is %s, and nothing is left of it', async (_name, make) => {
+    const place = await newPlace()
+    await expect(place.restore(make())).rejects.toThrow(/^the archive cannot be used: /)
+    await expectEmpty(place)
+  })
+
+  it('is refused when it is of a version that is not known', async () => {
+    const chunks: Buffer[] = []
+    const tar = new TarWriter(async (chunk) => void chunks.push(chunk))
+    const header = {
+      offshoot: '9.9.9',
+      postgres: '18.4',
+      createdAt: '',
+      catalogue: [{ number: 1, name: 'from-the-future' }],
+      sequences: [],
+    }
+    const restore = async (format: number) => {
+      chunks.length = 0
+      await tar.add('backup.json', Buffer.from(JSON.stringify({ ...header, format })))
+      await tar.end()
+      const place = await newPlace()
+      await expectEmpty(place)
+      return place.restore(Buffer.concat(chunks)).finally(() => expectEmpty(place))
+    }
+    await expect(restore(2)).rejects.toThrow('the archive has format 2')
+    await expect(restore(1)).rejects.toThrow('has migration 1 [from-the-future]')
+  })
+})
+
+/** The archive without some of its entries. */
+function cut(archive: Buffer, names: RegExp): Buffer {
+  const kept: Buffer[] = []
+  for (let at = 0; at < archive.length; ) {
+    const name = archive.toString('latin1', at, at + 100).replace(/\0.*$/s, '')
+    const size = Number.parseInt(archive.toString('latin1', at + 124, at + 135), 8) || 0
+    const end = at + 512 + Math.ceil(size / 512) * 512
+    if (!names.test(name)) kept.push(archive.subarray(at, end))
+    at = end
+  }
+  return Buffer.concat(kept)
+}
+
+describe('an instance', () => {
+  it('is not restored into when it is not empty', async () => {
+    const archive = await backUp(service)
+    const other = await createTestService()
+    cleanUps.push(() => other.close())
+    const restoring = restoreBackup({
+      database: connect(other.url),
+      blobs: other.files.blobs,
+      source: inChunks(archive),
+      onProgress: () => undefined,
+    })
+    await expect(restoring).rejects.toThrow('the instance is not empty')
+    expect((await other.call('GET', '/user')).status).toBe(200)
+  })
+
+  it('of which a restore was interrupted does not start, and can be restored again', async () => {
+    const archive = await backUp(service)
+    const place = await newPlace()
+    // What a process leaves behind that was killed in the middle.
+    await createCatalogue(place.database, await listAppliedMigrations(service.database))
+    await place.database.query(sql`create table offshoot_rows.${ident('heap_1')} (id text)`)
+    await expect(migrate(place.database)).rejects.toThrow(
+      'a restore into this database has not finished',
+    )
+    await place.restore(archive)
+    const restored = new TestBranches(await place.start(), 'still')
+    expect(await restored.record('main', 'people', 'p1')).toBeDefined()
+  })
+})

@@ -1,0 +1,173 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createReadStream, createWriteStream } from 'node:fs'
+import {
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Banner,
+  endAll,
+  type OffshootProcess,
+  PROGRAM,
+  postgresProcesses,
+  request,
+  runOffshoot,
+  startOffshoot,
+} from '../support/process.js'
+
+let folder: string
+let source: string
+let service: OffshootProcess
+let banner: Banner
+const dataDirs: string[] = []
+
+function newDataDir(name: string): string {
+  const dataDir = path.join(folder, name)
+  dataDirs.push(dataDir)
+  return dataDir
+}
+
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-backup-')))
+  source = newDataDir('source')
+  service = startOffshoot(source)
+  banner = await service.ready()
+  const call = (method: string, url: string, body: unknown) => {
+    return request(banner.address, method, url, { key: banner.key, body })
+  }
+  const shop = `/${banner.workspaceId}.local/db/shop:main`
+  await call('PUT', `/workspaces/${banner.workspaceId}/dbs/shop`, { region: 'local' })
+  const operations = [
+    { addTable: { table: 'people' } },
+    { addColumn: { table: 'people', column: { name: 'photo', type: 'file' } } },
+  ]
+  await call('POST', `${shop}/schema/apply`, { edits: { operations } })
+  const photo = { name: 'a.txt', mediaType: 'text/plain', base64Content: 'aGVsbG8=' }
+  const { status } = await call('PUT', `${shop}/tables/people/data/one`, { photo })
+  expect(status).toBe(201)
+})
+afterAll(async () => {
+  await service?.end('SIGTERM')
+  await endAll(dataDirs)
+  await rm(folder, { recursive: true, force: true })
+})
+
+async function run(dataDir: string, ...args: string[]) {
+  const command = runOffshoot(args, { cwd: folder, env: { OFFSHOOT_DATA_DIR: dataDir } })
+  const { code } = await command.ended
+  return { code, stdout: command.stdout, stderr: command.stderr }
+}
+
+/** The same with standard input or output in a file, as in a shell. */
+async function runWith(
+  dataDir: string,
+  args: string[],
+  files: { input?: string; output?: string },
+): Promise<number | null> {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    env: { PATH: process.env.PATH, OFFSHOOT_DATA_DIR: dataDir },
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
+  const ended = once(child, 'close')
+  const { input, output } = files
+  await Promise.all([
+    input === undefined ? child.stdin.end() : pipeline(createReadStream(input), child.stdin),
+    output === undefined ? undefined : pipeline(child.stdout, createWriteStream(output)),
+  ])
+  return (await ended)[0]
+}
+
+async function expectWhole(dataDir: string): Promise<void> {
+  const restored = startOffshoot(dataDir)
+  const { address, workspaceId, text } = await restored.ready()
+  expect(workspaceId).toBe(banner.workspaceId)
+  expect(text).not.toContain('shown this once')
+  const url = `/${workspaceId}.local/db/shop:main/tables/people/data/one?columns=photo.base64Content`
+  const { status, body } = await request(address, 'GET', url, { key: banner.key })
+  expect(status).toBe(200)
+  expect(body.photo.base64Content).toBe('aGVsbG8=')
+  await restored.end('SIGTERM')
+}
+
+describe('offshoot backup and offshoot restore', () => {
+  it('move an instance that runs to another folder', async () => {
+    const made = await run(source, 'backup', '--output', 'one.tar.gz')
+    expect(made).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: expect.stringMatching(/^offshoot backup: done: \d+ tables with \d+ rows, 1 files/),
+    })
+    expect((await stat(path.join(folder, 'one.tar.gz'))).mode & 0o777).toBe(0o600)
+    const target = newDataDir('target')
+    const restored = await run(target, 'restore', 'one.tar.gz')
+    expect(restored).toMatchObject({ code: 0, stdout: '' })
+    expect(restored.stderr).toBe(made.stderr.replace('backup', 'restore'))
+    expect(await postgresProcesses(target)).toEqual([])
+    await expectWhole(target)
+    // Once it has something in it, nothing else goes there.
+    const again = await run(target, 'restore', 'one.tar.gz')
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining('is not empty') })
+  })
+
+  it('read and write standard streams, also of an instance that is stopped', async () => {
+    const target = newDataDir('piped')
+    const file = path.join(folder, 'piped.tar.gz')
+    expect(await runWith(source, ['backup', '--output', '-'], { output: file })).toBe(0)
+    expect(await runWith(target, ['restore', '-'], { input: file })).toBe(0)
+    const plain = await run(target, 'backup', '--output', 'plain.tar')
+    expect(plain).toMatchObject({ code: 0 })
+    expect(await postgresProcesses(target)).toEqual([])
+    const text = await readFile(path.join(folder, 'plain.tar'), 'latin1')
+    expect(text.startsWith('backup.json')).toBe(true)
+    expect(text).not.toContain(banner.key)
+  })
+
+  it('leave nothing of an archive that is cut short, and the place can be used again', async () => {
+    await run(source, 'backup', '--output', 'cut.tar.gz')
+    const file = path.join(folder, 'cut.tar.gz')
+    const whole = await readFile(file)
+    await truncate(file, whole.length - 100)
+    const target = newDataDir('cut')
+    const refused = await run(target, 'restore', 'cut.tar.gz')
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toMatch(
+      /^offshoot restore: the archive cannot be used: it is .*short\n$/,
+    )
+    await writeFile(file, whole)
+    expect(await run(target, 'restore', 'cut.tar.gz')).toMatchObject({ code: 0 })
+  })
+
+  it('say what is wrong, and do nothing', async () => {
+    const nowhere = newDataDir('nowhere')
+    const cases: [string, string[], number, string][] = [
+      [nowhere, ['backup', '--output', 'never.tar'], 1, 'there is no instance in'],
+      [source, ['backup', '--output', 'one.tar.gz'], 1, 'is there already'],
+      [source, ['backup', '--output', 'no/such/folder/a.tar'], 1, 'ENOENT'],
+      [source, ['backup', '--outptu', 'a.tar'], 2, "Unknown option '--outptu'"],
+      [source, ['restore', 'one.tar.gz'], 1, 'is in use by another offshoot'],
+      [nowhere, ['restore', 'missing.tar'], 1, '[missing.tar] cannot be read: ENOENT'],
+      [nowhere, ['restore'], 2, 'one FILE is needed'],
+    ]
+    for (const [dataDir, args, code, message] of cases) {
+      const ended = await run(dataDir, ...args)
+      expect(ended, args.join(' ')).toMatchObject({ code, stdout: '' })
+      expect(ended.stderr, args.join(' ')).toContain(message)
+      expect(ended.stderr).not.toMatch(/\n\s+at /)
+    }
+    await expect(stat(nowhere)).rejects.toThrow('ENOENT')
+    expect((await readdir(folder)).filter((name) => /never|\.part$/.test(name))).toEqual([])
+    expect(await run(source, 'backup', '--help')).toMatchObject({ code: 0, stderr: '' })
+    expect(await run(source, 'restore', '--help')).toMatchObject({ code: 0, stderr: '' })
+  })
+})
