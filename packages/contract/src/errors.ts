@@ -57,6 +57,7 @@ export const ERROR_CODES = {
   draining: [503, 'The server is shutting down.'],
   overloaded: [503, 'There are more requests than can be served; nothing was executed.'],
   unavailable: [503, 'PostgreSQL cannot be reached or is overloaded.'],
+  storage_full: [503, 'There is no space left on a disk; nothing was applied.'],
   timeout: [503, 'The request took longer than its limit; nothing was applied.'],
 } as const satisfies Record<string, readonly [number, string]>
 

@@ -8,9 +8,6 @@ import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, countSweeps } from './rows/collect.js'
 import { sweepsPending } from './telemetry/events.js'
 
-/** How often the process looks for work that nobody waits for. */
-const PAUSE_MS = 5_000
-
 /** Steps of one kind in a row; then the others get their turn, and requests a breath. */
 const STEPS_MAX = 100
 
@@ -45,17 +42,17 @@ export async function runBackground(services: BackgroundServices): Promise<void>
 /** Runs rounds until told to stop; resolves when the last one is over. */
 export function startBackground(
   services: BackgroundServices,
-  log: { warn(details: object, line: string): void },
+  options: { pauseMs: number; log: { warn(details: object, line: string): void } },
 ): { stop(): Promise<void> } {
   const stopping = new AbortController()
   const running = (async () => {
     while (!stopping.signal.aborted) {
       try {
-        await delay(PAUSE_MS, undefined, { signal: stopping.signal, ref: false })
+        await delay(options.pauseMs, undefined, { signal: stopping.signal, ref: false })
         await runBackground(services)
       } catch (error) {
         // PostgreSQL may be away; the next round finds out.
-        if (!stopping.signal.aborted) log.warn({ err: error }, 'background work failed')
+        if (!stopping.signal.aborted) options.log.warn({ err: error }, 'background work failed')
       }
     }
   })()

@@ -40,6 +40,7 @@ describe('readConfig', () => {
       poolMax: 20,
       keyRequestsPerSecond: null,
       keyRequestsAtOnce: null,
+      backgroundPauseMs: 5000,
       limits: LIMITS,
     })
   })

@@ -209,6 +209,13 @@ const SETTINGS = {
     allowed: 'a whole number from 1 to 1000000',
     parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 1_000_000)),
   }),
+  backgroundPauseMs: setting({
+    env: 'OFFSHOOT_BACKGROUND_PAUSE_MS',
+    help: 'Milliseconds between two rounds of background work.',
+    fallback: '5000',
+    allowed: 'a whole number from 10 to 3600000',
+    parse: (text) => wholeNumber(text ?? '5000', 10, 3_600_000),
+  }),
 }
 
 type SettingValues = {

@@ -135,7 +135,10 @@ async function serve(
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey
   if (key !== null) await writeKeyFile(config.dataDir, key)
-  const background = startBackground(services, app.log)
+  const background = startBackground(services, {
+    pauseMs: config.backgroundPauseMs,
+    log: app.log,
+  })
   cleanUps.push(() => background.stop())
   lifecycle.enter('ready')
 

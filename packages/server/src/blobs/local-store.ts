@@ -8,7 +8,7 @@ import {
   type ReceivedBlob,
   requireSha256,
 } from './blob-store.js'
-import { Spool } from './spool.js'
+import { Spool, toStorageFull } from './spool.js'
 
 /** Read at a time; more makes no difference, less does. */
 const READ_BYTES = 256 * 1024
@@ -17,6 +17,8 @@ const READ_BYTES = 256 * 1024
 export class LocalStore implements BlobStore {
   readonly #folder: string
   readonly #spool: Spool
+  /** The folders whose own names are on disk, or on their way there. */
+  readonly #synced = new Map<string, Promise<void>>()
 
   constructor(folder: string) {
     this.#folder = folder
@@ -35,6 +37,8 @@ export class LocalStore implements BlobStore {
       await options.claim?.({ sha256, size })
       await this.#keep(spooled.path, this.#pathOf(sha256))
       return { sha256, size, head }
+    } catch (error) {
+      throw toStorageFull(error)
     } finally {
       await rm(spooled.path, { force: true })
     }
@@ -50,9 +54,12 @@ export class LocalStore implements BlobStore {
     }
   }
 
+  /** What another request has put a moment ago may be here and not yet on disk. */
   async has(sha256: string): Promise<boolean> {
+    const file = this.#pathOf(sha256)
     try {
-      await access(this.#pathOf(sha256))
+      await access(file)
+      await this.#syncName(file)
       return true
     } catch (error) {
       if (isMissing(error)) return false
@@ -81,15 +88,26 @@ export class LocalStore implements BlobStore {
     return path.join(this.#folder, name.slice(0, 2), name.slice(2, 4), name)
   }
 
-  /** The name itself must be on disk too, and so must those of the folders on the way. */
   async #keep(from: string, to: string): Promise<void> {
-    const folder = path.dirname(to)
-    const isNew = (await mkdir(folder, { recursive: true, mode: 0o700 })) !== undefined
+    await mkdir(path.dirname(to), { recursive: true, mode: 0o700 })
     await rename(from, to)
-    await syncFolder(folder)
-    if (!isNew) return
-    await syncFolder(path.dirname(folder))
-    await syncFolder(this.#folder)
+    await this.#syncName(to)
+  }
+
+  /** The name itself must be on disk too, and so must those of the folders on the way. */
+  async #syncName(file: string): Promise<void> {
+    const folder = path.dirname(file)
+    await Promise.all([syncFolder(folder), this.#syncParents(folder)])
+  }
+
+  /** Folders are never removed, so once is enough; who comes meanwhile waits too. */
+  #syncParents(folder: string): Promise<void> {
+    const known = this.#synced.get(folder)
+    if (known !== undefined) return known
+    const syncing = syncFolder(path.dirname(folder)).then(() => syncFolder(this.#folder))
+    this.#synced.set(folder, syncing)
+    syncing.catch(() => this.#synced.delete(folder))
+    return syncing
   }
 }
 

@@ -4,6 +4,7 @@ import http from 'node:http'
 import https from 'node:https'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { AppError } from '@offshoot/contract/errors'
 import { AwsClient } from 'aws4fetch'
 import {
   type Blob,
@@ -29,6 +30,9 @@ export interface S3Options {
 
 /** A store that is silent for this long will not answer any more. */
 const SILENCE_MS = 30_000
+/** All of what is asked can be asked again. Of many connections that were kept, all may be closed. */
+const ATTEMPTS_MAX = 5
+const CLOSED_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE'])
 const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
 /** Any store that speaks S3's protocol, addressed by path. */
@@ -113,23 +117,14 @@ export class S3Store implements BlobStore {
     const response = await this.#send('PUT', this.#nameOf(sha256), {
       headers: { 'content-length': String(size) },
       sha256,
-      body: createReadStream(file),
+      body: () => createReadStream(file),
     })
     response.resume()
     await expectStatus(response, [200])
   }
 
   /** The hash of the body is signed, so that the store finds out when something else arrives. */
-  async #send(
-    method: string,
-    name: string,
-    options: {
-      headers?: Record<string, string>
-      query?: string
-      sha256?: string
-      body?: Readable
-    } = {},
-  ): Promise<http.IncomingMessage> {
+  async #send(method: string, name: string, options: SendOptions = {}) {
     const { endpoint, bucket } = this.#options
     const url = new URL(`${endpoint}/${bucket}${name}`)
     if (options.query !== undefined) url.search = options.query
@@ -137,22 +132,56 @@ export class S3Store implements BlobStore {
       method,
       headers: { ...options.headers, 'x-amz-content-sha256': options.sha256 ?? EMPTY_SHA256 },
     })
+    const headers = { ...Object.fromEntries(signed.headers), ...options.headers }
+    for (let count = 1; ; count++) {
+      try {
+        return await this.#attempt(url, { method, headers, body: options.body })
+      } catch (error) {
+        const isStale = error instanceof StaleConnectionError && count < ATTEMPTS_MAX
+        if (!isStale) throw unreachable(error)
+      }
+    }
+  }
+
+  #attempt(
+    url: URL,
+    options: { method: string; headers: Record<string, string>; body: SendOptions['body'] },
+  ): Promise<http.IncomingMessage> {
+    const { method, headers } = options
     const { request } = url.protocol === 'https:' ? https : http
     return new Promise((resolve, reject) => {
-      const outgoing = request(url, {
-        method,
-        agent: this.#agent,
-        timeout: SILENCE_MS,
-        headers: { ...Object.fromEntries(signed.headers), ...options.headers },
-      })
+      const outgoing = request(url, { method, headers, agent: this.#agent, timeout: SILENCE_MS })
+      const fail = (error: NodeJS.ErrnoException) => {
+        const isStale = outgoing.reusedSocket && CLOSED_CODES.has(error.code ?? '')
+        reject(isStale ? new StaleConnectionError(error) : error)
+      }
       outgoing.on('response', resolve)
-      outgoing.on('error', reject)
+      outgoing.on('error', fail)
       outgoing.on('timeout', () => outgoing.destroy(new Error('the file store does not answer')))
       if (options.body === undefined) outgoing.end()
       // A store that refuses answers before it has read everything.
-      else pipeline(options.body, outgoing).catch(reject)
+      else pipeline(options.body(), outgoing).catch(fail)
     })
   }
+}
+
+interface SendOptions {
+  readonly headers?: Record<string, string>
+  readonly query?: string
+  readonly sha256?: string
+  /** Called again for another attempt. */
+  readonly body?: () => Readable
+}
+
+/** A connection that was kept failed before there was an answer; most likely it had been closed. */
+class StaleConnectionError extends Error {
+  constructor(cause: Error) {
+    super(cause.message, { cause })
+  }
+}
+
+function unreachable(cause: unknown): AppError {
+  return new AppError('unavailable', 'the file store cannot be reached', { cause })
 }
 
 async function expectStatus(
@@ -162,7 +191,7 @@ async function expectStatus(
   const { statusCode = 0 } = response
   if (statuses.includes(statusCode)) return response
   response.resume()
-  throw new Error(`the file store answered with status ${statusCode}`)
+  throw unreachable(new Error(`the file store answered with status ${statusCode}`))
 }
 
 /** Some stores send more than was asked for: they take a part that ends with byte 0 for all. */

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, open, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
+import { AppError } from '@offshoot/contract/errors'
 import { BlobTooLargeError, type ReceivedBlob } from './blob-store.js'
 
 /** Enough to find the size of an image behind what cameras put in front of it. */
@@ -30,7 +31,9 @@ export class Spool {
   /** Takes everything in, in constant memory. Leaves nothing when it fails. */
   async receive(source: AsyncIterable<Buffer>, bytesMax: number): Promise<SpooledBlob> {
     const file = path.join(this.folder, randomUUID())
-    const handle = await open(file, 'wx', 0o600)
+    const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
+      throw toStorageFull(error)
+    })
     const hash = createHash('sha256')
     const heads: Buffer[] = []
     let size = 0
@@ -72,9 +75,18 @@ export class Spool {
       await Promise.allSettled([writing, syncing])
       await handle.close().catch(() => undefined)
       await rm(file, { force: true })
-      throw error
+      throw toStorageFull(error)
     }
   }
+}
+
+const NO_SPACE_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT'])
+
+/** The public form of a disk that is full; anything else is returned as it is. */
+export function toStorageFull(error: unknown): unknown {
+  const { code = '' } = error as NodeJS.ErrnoException
+  if (!NO_SPACE_CODES.has(code)) return error
+  return new AppError('storage_full', 'there is no space left to keep the file', { cause: error })
 }
 
 /** One system call may take less than it is given. */

@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import { pipeline, Readable, Transform } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { ByteRange } from '../blobs/blob-store.js'
@@ -59,12 +59,36 @@ export async function sendFile(
     throw new AppError('range_not_satisfiable', `the file has only ${size} bytes`)
   }
   reply.header('content-type', mediaType)
-  reply.header('content-length', range === undefined ? size : range.end - range.start + 1)
+  const length = range === undefined ? size : range.end - range.start + 1
+  reply.header('content-length', length)
   if (range !== undefined) {
     reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${size}`)
   }
   // Only the header is wanted; opening the content would be for nothing.
-  return reply.send(request.method === 'HEAD' ? Readable.from([]) : await open(range))
+  return reply.send(
+    request.method === 'HEAD' ? Readable.from([]) : wholeContent(await open(range), length),
+  )
+}
+
+/**
+ * Content that is shorter than announced, as after a disk has failed, must break the connection, or
+ * the caller would wait for the rest.
+ */
+function wholeContent(source: Readable, length: number): Readable {
+  let missing = length
+  const counted = new Transform({
+    highWaterMark: source.readableHighWaterMark,
+    transform(chunk: Buffer, _encoding, done) {
+      missing -= chunk.length
+      done(null, chunk)
+    },
+    flush(done) {
+      done(missing === 0 ? null : new Error(`the content lacks ${missing} bytes`))
+    },
+  })
+  // Whatever goes wrong ends both, and shows in what is sent.
+  pipeline(source, counted, () => undefined)
+  return counted
 }
 
 function matches(header: string | undefined, etag: string): boolean {

@@ -1,7 +1,10 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
 import type { Span } from '../telemetry/tracer.js'
+import { codeOf } from './failures.js'
 import type { Sql } from './sql.js'
+
+const INVALID_PARAMETER_VALUE = '22023'
 
 /** Where and how to connect: a URL, or the parts that the embedded server hands out. */
 export type Connection =
@@ -21,6 +24,13 @@ export interface Queryable {
 
 const CONNECT_TIMEOUT_MS = 5_000
 const IDLE_TIMEOUT_MS = 60_000
+/**
+ * How often PostgreSQL makes sure, while it works or waits for us, that we are still there. What a
+ * process was doing or waiting for must not outlive it: others may wait behind it.
+ */
+const CLIENT_CHECK_MS = 1_000
+/** A machine that has gone without a word is noticed after about half a minute. */
+const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
 /** Connections for statements that run beside a transaction. None is opened before it is needed. */
 const SIDE_POOL_MAX = 2
 
@@ -167,6 +177,7 @@ function createPool(connection: Connection, options: DatabaseOptions): pg.Pool {
     ...clientConfig(connection, options),
     max: options.poolMax,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
+    onConnect: watchClient,
   })
   // Without a listener an idle connection that breaks would end the process.
   pool.on('error', options.onIdleError)
@@ -188,6 +199,7 @@ function clientConfig(
     application_name: 'offshoot',
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
     // Times are read and written as text in UTC; the session must not depend on the server's locale.
     options: [
       '-c TimeZone=UTC',
@@ -196,7 +208,19 @@ function clientConfig(
       '-c extra_float_digits=1',
       '-c client_min_messages=error',
       `-c statement_timeout=${statementTimeoutMs}`,
+      `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,
+      `-c tcp_keepalives_interval=${KEEPALIVE.intervalSeconds}`,
+      `-c tcp_keepalives_count=${KEEPALIVE.count}`,
       `-c idle_in_transaction_session_timeout=${2 * statementTimeoutMs}`,
     ].join(' '),
   }
+}
+
+/** Not every platform that PostgreSQL runs on can do this, so it is no condition of connecting. */
+async function watchClient(client: pg.ClientBase): Promise<void> {
+  await client
+    .query(`set client_connection_check_interval = ${CLIENT_CHECK_MS}`)
+    .catch((error: unknown) => {
+      if (codeOf(error) !== INVALID_PARAMETER_VALUE) throw error
+    })
 }

@@ -11,7 +11,7 @@ describe('toAppError', () => {
     ['a socket that is not there', coded('ENOENT'), 'unavailable', 503],
     ['a connection that broke', coded('08006'), 'unavailable', 503],
     ['too many connections', coded('53300'), 'unavailable', 503],
-    ['a full disk', coded('53100'), 'unavailable', 503],
+    ['a full disk', coded('53100'), 'storage_full', 503],
     ['a server that is shutting down', coded('57P01'), 'unavailable', 503],
     ['a server that is starting', coded('57P03'), 'unavailable', 503],
     ['a server that only reads', coded('25006'), 'unavailable', 503],
@@ -25,6 +25,7 @@ describe('toAppError', () => {
     ['a conflict that never ended', coded('40001'), 'retry_limit', 409],
     ['a deadlock that never ended', coded('40P01'), 'retry_limit', 409],
     ['a statement that took too long', coded('57014'), 'timeout', 503],
+    ['a transaction that stood still for too long', coded('25P03'), 'timeout', 503],
     ['a lock that took too long', coded('55P03'), 'timeout', 503],
     [
       'a workspace that has gone',

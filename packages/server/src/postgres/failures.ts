@@ -24,7 +24,9 @@ const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK = '40P01'
 export const QUERY_CANCELED = '57014'
+const IDLE_IN_TRANSACTION = '25P03'
 const LOCK_NOT_AVAILABLE = '55P03'
+const DISK_FULL = '53100'
 
 /** Failures that a new attempt of the whole transaction can get past. */
 export function isRetryable(error: unknown): boolean {
@@ -75,6 +77,13 @@ function toGoneError(error: unknown): AppError | undefined {
 /** The public form of a failure of PostgreSQL itself; anything else is returned as it is. */
 export function toAppError(error: unknown): unknown {
   if (error instanceof AppError) return error
+  if (codeOf(error) === DISK_FULL) {
+    return new AppError(
+      'storage_full',
+      'there is no space left on the disk of the database; nothing was applied',
+      { cause: error },
+    )
+  }
   if (isUnreachable(error)) {
     return new AppError('unavailable', 'the database cannot be reached', { cause: error })
   }
@@ -86,7 +95,7 @@ export function toAppError(error: unknown): unknown {
     )
   }
   const code = codeOf(error)
-  if (code === QUERY_CANCELED) {
+  if (code === QUERY_CANCELED || code === IDLE_IN_TRANSACTION) {
     return new AppError('timeout', 'the request took longer than its limit; nothing was applied', {
       cause: error,
     })
