@@ -6,3 +6,12 @@ export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.ran
 
 /** Enough for so many steps on a machine that is busy. */
 export const STEPS_TIMEOUT_MS = 30_000 + STEPS * 1000
+
+/** How often a service is killed; `OFFSHOOT_TEST_ROUNDS` asks for more. */
+export const ROUNDS = Number(process.env.OFFSHOOT_TEST_ROUNDS ?? 20)
+
+/** How often PostgreSQL goes away in each of several ways. */
+export const AWAY_ROUNDS = Math.ceil(ROUNDS / 10)
+
+/** Enough for so many rounds on a machine that is busy. */
+export const ROUNDS_TIMEOUT_MS = 60_000 + ROUNDS * 15_000

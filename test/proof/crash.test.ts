@@ -1,0 +1,104 @@
+import { readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../support/process.js'
+import {
+  BACKEND_KILLED,
+  EVERYTHING_KILLED,
+  type Fault,
+  POSTGRES_KILLED,
+  SERVICE_KILLED,
+  START_KILLED,
+} from '../support/proof/faults.js'
+import { Proof } from '../support/proof/proof.js'
+import { createProofDatabase, makeProofFolder, ProofService } from '../support/proof/service.js'
+import { Round } from '../support/proof/writer.js'
+import { ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
+
+const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
+  [3, SERVICE_KILLED],
+  [3, EVERYTHING_KILLED],
+  [1, START_KILLED],
+  [5, POSTGRES_KILLED],
+  [5, BACKEND_KILLED],
+]
+
+/** How often days pass between two rounds, so that content nobody mentions is removed. */
+const DAYS_PASS = 0.3
+
+let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let service: ProofService
+
+beforeAll(async () => {
+  folder = await makeProofFolder()
+  service = new ProofService(folder.path, { OFFSHOOT_BACKGROUND_PAUSE_MS: '100' })
+  await service.start()
+  await createProofDatabase(service, service.workspaceId)
+})
+afterAll(() => folder.remove())
+
+/** Nothing is happening meanwhile, so this is what it looks like after some days. */
+async function letDaysPass(): Promise<void> {
+  await service.sql(`
+    update offshoot.blobs
+    set put_at = put_at - interval '3 days',
+      checked_at = checked_at - interval '3 days',
+      unused_since = unused_since - interval '3 days'`)
+}
+
+/** Everything that is stored is known, so that what nobody needs any more can be removed. */
+async function findLeaks(): Promise<string[]> {
+  const tables = await service.sql(`
+    select c.relname as name
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'offshoot_rows' and c.relkind = 'r'
+      and substring(c.relname from '\\d+$')::bigint not in (select id from offshoot.heaps)`)
+  const blobs = await service.sql(`select encode(sha256, 'hex') as name from offshoot.blobs`)
+  const known = new Set(blobs.map(({ name }) => name))
+  const files = await readdir(path.join(folder.path, 'files'), {
+    recursive: true,
+    withFileTypes: true,
+  })
+  const unknown = files.filter((entry) => entry.isFile() && !known.has(entry.name))
+  return [...tables, ...unknown].map(({ name }) => String(name))
+}
+
+describe(`a service that is killed again and again (seed ${SEED})`, () => {
+  const proof = new Proof(SEED)
+
+  it('has everything it acknowledged, and nothing by halves', {
+    timeout: ROUNDS_TIMEOUT_MS,
+  }, async () => {
+    for (let number = 0; number < ROUNDS; number++) {
+      const fault = proof.random.weighted(FAULTS)
+      const round = new Round(service, fault)
+      if (proof.random.chance(DAYS_PASS)) await letDaysPass()
+      const faults = await proof.play([round], {
+        check: service,
+        async happen() {
+          await proof.randomMoment(round)
+          await fault.strike(service, proof.random)
+        },
+      })
+      expect(faults, `round ${number}, ${fault.name}, seed ${SEED}`).toEqual([])
+    }
+    console.log(`killed: ${proof.summary()}`)
+    expect(proof.acknowledged).toBeGreaterThan(ROUNDS)
+    expect(proof.unknown).toBeGreaterThan(ROUNDS)
+  })
+
+  it('has nothing that is forgotten, and removes what nobody needs', async () => {
+    await until(async () => (await findLeaks()).length === 0)
+    await until(async () => (await service.sql('select from offshoot.sweeps')).length === 0)
+    for (let count = 0; count < 2; count++) {
+      await letDaysPass()
+      const due = `
+        select from offshoot.blobs
+        where checked_at < now() - interval '2 days' or unused_since < now() - interval '2 days'`
+      await until(async () => (await service.sql(due)).length === 0)
+    }
+    const round = new Round(service, { mayVanish: false })
+    expect(await proof.play([round], { check: service, happen: async () => undefined })).toEqual([])
+    expect(await service.kill('SIGTERM')).toBeUndefined()
+  })
+})

@@ -1,0 +1,182 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtemp, open, readdir, realpath, rm, statfs } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { endAll, until } from '../support/process.js'
+import { checkLedger } from '../support/proof/check.js'
+import { Proof } from '../support/proof/proof.js'
+import { createProofDatabase, DATABASE, ProofService } from '../support/proof/service.js'
+import { Round } from '../support/proof/writer.js'
+import { SEED } from '../support/random.js'
+
+const run = promisify(execFile)
+
+/** A new cluster takes about 60 MB. */
+const DISK_MB = 256
+
+/** A disk in memory of its own; undefined when that is not permitted here. */
+async function mountDisk(): Promise<string | undefined> {
+  const folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-proof-disk-')))
+  try {
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MB}m`, 'tmpfs', folder])
+    return folder
+  } catch {
+    await rm(folder, { recursive: true })
+    return undefined
+  }
+}
+
+const disk = await mountDisk()
+if (disk === undefined) {
+  console.warn('skipped: what happens when the disk is full; mounting a small one is not permitted')
+}
+
+describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})`, () => {
+  const folder = disk ?? ''
+  const dataDir = path.join(folder, 'data')
+  const ballast = path.join(folder, 'ballast')
+  const service = new ProofService(dataDir, { OFFSHOOT_BACKGROUND_PAUSE_MS: '200' })
+  const proof = new Proof(SEED)
+  const items = `/db/${DATABASE}:main/tables/items`
+
+  beforeAll(async () => {
+    await service.start()
+    await createProofDatabase(service, service.workspaceId)
+  })
+  afterAll(async () => {
+    await endAll([dataDir])
+    await until(async () => (await service.postgres()).length === 0)
+    await run('umount', ['-l', folder])
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  /** Takes the space of the disk, but for so many bytes. */
+  async function fill(leftBytes: number): Promise<void> {
+    const { bavail, bsize } = await statfs(folder)
+    const bytes = Math.max(0, bavail * bsize - leftBytes)
+    const file = await open(ballast, 'a')
+    const block = Buffer.alloc(64 * 1024)
+    for (let written = 0; written < bytes; written += block.length) {
+      const part = block.subarray(0, Math.min(block.length, bytes - written))
+      await file.write(part).catch(() => undefined)
+    }
+    await file.close()
+  }
+
+  const free = () => rm(ballast, { force: true })
+
+  const upload = (content: Buffer) =>
+    service.send('PUT', `/db/${DATABASE}:main/tables/files/data/disk-0/column/content/file`, {
+      body: content,
+      headers: { 'content-type': 'application/octet-stream' },
+    })
+
+  it('refuses a file with a clear answer, and leaves nothing of it behind', async () => {
+    const url = `/db/${DATABASE}:main/tables/files/data/disk-0`
+    expect((await service.send('PUT', url, { body: { label: 'a' } })).status).toBe(201)
+    const content = Buffer.alloc(8 * 1024 * 1024, 'x')
+    await fill(4 * 1024 * 1024)
+    const refused = await upload(content)
+    expect(refused.status).toBe(503)
+    expect(refused.body).toMatchObject({
+      code: 'storage_full',
+      message: 'there is no space left to keep the file',
+    })
+    expect(refused.headers['retry-after']).toBeDefined()
+    expect(await readdir(path.join(dataDir, 'files', 'incoming'))).toEqual([])
+    const record = await service.send('GET', url)
+    expect(record.body.content).toBeUndefined()
+    await free()
+    expect((await upload(content)).status).toBe(201)
+    const { bytes } = await service.send('GET', `${url}/column/content/file`)
+    const hash = (value: Buffer) => createHash('sha256').update(value).digest('hex')
+    expect(hash(bytes)).toBe(hash(content))
+    expect((await service.send('DELETE', url)).status).toBe(204)
+  })
+
+  it('refuses writes with a clear answer while reads go on, if there is space for the log', async () => {
+    // The log has a segment of its own to go on with; only the tables cannot grow.
+    await service.sql('select pg_switch_wal(); checkpoint')
+    await fill(0)
+    const records = Array.from({ length: 2000 }, (_, n) => ({
+      id: `disk-${n}`,
+      value: n,
+      payload: 'x'.repeat(500),
+    }))
+    const refused = await service.send('POST', `${items}/bulk`, { body: { records } })
+    expect(refused.status).toBe(503)
+    expect(refused.body).toMatchObject({
+      code: 'storage_full',
+      message: 'there is no space left on the disk of the database; nothing was applied',
+    })
+    expect(refused.headers['retry-after']).toBeDefined()
+    expect((await service.send('GET', `${items}/data/total`)).status).toBe(200)
+    await free()
+    const accepted = await service.send('POST', `${items}/bulk`, { body: { records } })
+    expect(accepted.status).toBe(200)
+    const operations = records.slice(0, 1000).map(({ id }) => ({ delete: { table: 'items', id } }))
+    const others = records.slice(1000).map(({ id }) => ({ delete: { table: 'items', id } }))
+    for (const part of [operations, others]) {
+      const deleted = await service.send('POST', `/db/${DATABASE}:main/transaction`, {
+        body: { operations: part },
+      })
+      expect(deleted.status).toBe(200)
+    }
+  })
+
+  it.each([
+    { space: 'tables', codes: ['storage_full'] },
+    { space: 'log', codes: ['storage_full', 'unavailable'] },
+  ])(
+    'loses nothing when there is no more space for the $space, and goes on when there is',
+    { timeout: 120_000 },
+    async ({ space, codes }) => {
+      const round = new Round(service, { mayVanish: false })
+      const faults = await proof.play([round], {
+        check: service,
+        async happen() {
+          await until(async () => round.acknowledged > 50)
+          // A new segment is more than the log needs while only the tables cannot grow.
+          await service.sql('select pg_switch_wal()')
+          await until(async () => round.acknowledged > 60)
+          await fill(0)
+          await until(async () => (round.codes.get('storage_full') ?? 0) > 10)
+          if (space === 'log') await endLog()
+          await free()
+          await service.untilReady()
+          const before = round.acknowledged
+          await until(async () => round.acknowledged > before + 20)
+        },
+      })
+      expect(faults, `seed ${SEED}`).toEqual([])
+      expect(service.isRunning).toBe(true)
+      expect([...round.codes.keys()].sort()).toEqual(codes)
+      console.log(
+        `no space for the ${space}: seed ${SEED}, ${round.acknowledged} acknowledged changes ` +
+          `checked, ${round.unknown} with unknown outcome`,
+      )
+    },
+  )
+
+  /** PostgreSQL stops when its log cannot go on, and does not start for as long as that is so. */
+  async function endLog(): Promise<void> {
+    await until(async () => {
+      // Some segments may have been made beforehand.
+      const use = `select pg_logical_emit_message(false, '', 'x'), pg_switch_wal()`
+      await service.sql(use).catch(() => undefined)
+      return service.log.includes('the embedded PostgreSQL did not start')
+    })
+    expect((await service.send('GET', '/health')).status).toBe(503)
+    expect((await service.send('GET', `${items}/data/total`)).body.code).toBe('unavailable')
+  }
+
+  it('has all of it after a restart', async () => {
+    await service.kill()
+    await service.start()
+    expect(await checkLedger(service, proof.ledger)).toEqual([])
+    await service.kill('SIGTERM')
+  })
+})

@@ -1,0 +1,182 @@
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import pg from 'pg'
+import S3rver from 's3rver'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type EmbeddedPostgres,
+  startEmbedded,
+} from '../../packages/server/src/postgres/embedded/embedded.js'
+import { until } from '../support/process.js'
+import { Proof } from '../support/proof/proof.js'
+import {
+  createProofDatabase,
+  DATABASE,
+  makeProofFolder,
+  ProofService,
+} from '../support/proof/service.js'
+import { Round } from '../support/proof/writer.js'
+import { AWAY_ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
+
+/** Far less than what any limit of the service would allow to wait. */
+const STUCK_MS = 5_000
+
+const ITEMS = `/db/${DATABASE}:main/tables/items`
+
+let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let postgres: EmbeddedPostgres
+let store: S3rver
+let storePort: number
+let killed: ProofService
+let survivor: ProofService
+
+beforeAll(async () => {
+  folder = await makeProofFolder()
+  postgres = await startEmbedded({ dataDir: folder.path, log: () => undefined })
+  store = new S3rver({
+    directory: path.join(folder.path, 's3'),
+    port: 0,
+    silent: true,
+    configureBuckets: [{ name: 'files', configs: [] }],
+  })
+  storePort = (await store.run()).port
+  killed = newService('killed')
+  survivor = newService('survivor')
+  await killed.start()
+  await survivor.start()
+  await createProofDatabase(survivor, survivor.workspaceId)
+})
+afterAll(async () => {
+  await killed.kill()
+  await survivor.kill()
+  await postgres.stop()
+  await store.close()
+  await folder.remove()
+})
+
+/** A service that is known by its name in PostgreSQL. Both have one store for the content of files. */
+function newService(name: string): ProofService {
+  const { user, password, host, port, database } = postgres.connection
+  const url =
+    `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}` +
+    `?host=${encodeURIComponent(host)}&application_name=${name}`
+  return new ProofService(path.join(folder.path, name), {
+    OFFSHOOT_DATABASE_URL: url,
+    OFFSHOOT_FILES: `s3://files?endpoint=http://127.0.0.1:${storePort}`,
+    OFFSHOOT_FILES_KEY_ID: 'S3RVER',
+    OFFSHOOT_FILES_SECRET: 'S3RVER',
+    OFFSHOOT_BACKGROUND_PAUSE_MS: '200',
+    // A stream may stand still for as long as a busy machine takes for what happens meanwhile.
+    OFFSHOOT_LIMIT_STALL_TIMEOUT_MS: '30000',
+  })
+}
+
+async function count(query: string): Promise<number> {
+  const client = new pg.Client({ ...postgres.connection, ssl: false })
+  await client.connect()
+  try {
+    const { rows } = await client.query<{ count: string }>(query)
+    return Number(rows[0]?.count)
+  } finally {
+    await client.end()
+  }
+}
+
+/** What the killed service has sent may still be carried out, for as long as it takes. */
+const connectionsOfKilled = () =>
+  count(`select count(*) from pg_stat_activity where application_name = 'killed'`)
+
+const waitingOf = (name: string) =>
+  count(`
+    select count(*)
+    from pg_locks l join pg_stat_activity a using (pid)
+    where not l.granted and a.application_name = '${name}'`)
+
+/** More than a service reads of a stream before it begins its transaction. */
+const AHEAD = Array.from({ length: 3 }, () => 'x'.repeat(600_000))
+
+/** An open transaction that holds the gate of the branch, until it is finished. */
+function openStream(service: ProofService, id: string) {
+  const body = new PassThrough()
+  body.on('error', () => undefined)
+  for (const [index, payload] of AHEAD.entries()) {
+    body.write(`${JSON.stringify({ id: `${id}-${index}`, payload })}\n`)
+  }
+  const headers = { 'content-type': 'application/x-ndjson' }
+  const reply = service.send('POST', `${ITEMS}/bulk`, { body, headers })
+  return {
+    ids: AHEAD.map((_, index) => `${id}-${index}`),
+    finish() {
+      body.end()
+      return reply
+    },
+  }
+}
+
+const holdersOf = (name: string) =>
+  count(`
+    select count(*)
+    from pg_locks l join pg_stat_activity a using (pid) join pg_class c on c.oid = l.relation
+    where l.granted and a.application_name = '${name}' and c.relname like 'gate%'`)
+
+describe(`two services on one PostgreSQL, one of which is killed (seed ${SEED})`, () => {
+  it('frees at once what the killed one held', async () => {
+    const stream = openStream(killed, 'never-there')
+    await until(async () => (await holdersOf('killed')) > 0)
+    await killed.kill()
+    const startedAt = performance.now()
+    const forked = await survivor.send('PUT', `/db/${DATABASE}:freed`, { body: { from: 'main' } })
+    expect(forked.status).toBe(201)
+    expect(performance.now() - startedAt).toBeLessThan(STUCK_MS)
+    expect((await stream.finish()).status).toBe(0)
+    expect((await survivor.send('GET', `${ITEMS}/data/never-there-0`)).status).toBe(404)
+    expect((await survivor.send('DELETE', `/db/${DATABASE}:freed`)).status).toBe(200)
+    await killed.start()
+  })
+
+  it('lets nobody wait behind what the killed one was waiting for', async () => {
+    const stream = openStream(survivor, 'passing')
+    await until(async () => (await holdersOf('survivor')) > 0)
+    const fork = killed.send('PUT', `/db/${DATABASE}:never`, { body: { from: 'main' } })
+    await until(async () => (await waitingOf('killed')) > 0)
+    await killed.kill()
+    expect((await fork).status).toBe(0)
+    const startedAt = performance.now()
+    const written = await survivor.send('PUT', `${ITEMS}/data/behind`, { body: { value: 2 } })
+    expect(written.status).toBe(201)
+    expect(performance.now() - startedAt).toBeLessThan(STUCK_MS)
+    expect((await stream.finish()).status).toBe(200)
+    for (const id of [...stream.ids, 'behind']) {
+      expect((await survivor.send('DELETE', `${ITEMS}/data/${id}`)).status).toBe(204)
+    }
+    expect((await survivor.send('GET', `/db/${DATABASE}:never`)).status).toBe(404)
+    await killed.start()
+  })
+
+  it('has everything both acknowledged, and the other one never fails', {
+    timeout: ROUNDS_TIMEOUT_MS,
+  }, async () => {
+    const proof = new Proof(SEED)
+    for (let number = 0; number < 2 * AWAY_ROUNDS; number++) {
+      const rounds = [
+        new Round(killed, { mayVanish: true }),
+        new Round(survivor, { mayVanish: false }),
+      ] as const
+      const faults = await proof.play(rounds, {
+        check: survivor,
+        async happen() {
+          await proof.randomMoment(rounds[0])
+          await killed.kill()
+          const before = rounds[1].acknowledged
+          await until(async () => rounds[1].acknowledged >= before + 20)
+          await until(async () => (await connectionsOfKilled()) === 0)
+        },
+      })
+      expect(faults, `seed ${SEED}`).toEqual([])
+      expect(rounds[1].unknown).toBe(0)
+      expect(rounds[1].slowestMs).toBeLessThan(2 * STUCK_MS)
+      await killed.start()
+    }
+    console.log(`one of two killed: ${proof.summary()}`)
+  })
+})

@@ -1,0 +1,239 @@
+import type { Branch, BranchState, Changes, Inherited, Row } from './ledger.js'
+import { apply, writerOf } from './ledger.js'
+import { DATABASE } from './service.js'
+import { newRow, type Outcome, type Round, valuesOf, Writer } from './writer.js'
+
+/** Branches whose state is not known, before a writer waits for the next check. */
+const PENDING_MAX = 5
+
+/** Someone who makes and changes branches of its own. */
+abstract class BranchWriter extends Writer {
+  #branches = 0
+
+  protected newName(): string {
+    return `${this.name}-${this.#branches++}`
+  }
+
+  /** Its branches whose state is known. */
+  protected branches(): Branch[] {
+    return [...this.ledger.branches.values()].filter(
+      (branch) => branch.name.startsWith(`${this.name}-`) && branch.pending === undefined,
+    )
+  }
+
+  protected async changeBranch(
+    round: Round,
+    branch: Branch,
+    request: { method: string; path: string; body?: unknown; state: BranchState | undefined },
+  ): Promise<Outcome> {
+    const { method, path, body, state } = request
+    branch.pending = { state }
+    this.ledger.branches.set(branch.name, branch)
+    const url = `/db/${DATABASE}:${branch.name}${path}`
+    const reply = await round.send(method, url, body === undefined ? {} : { body })
+    const outcome = round.judge(reply, `${method} a branch ${path}`)
+    if (outcome === 'unknown') return outcome
+    branch.pending = undefined
+    if (outcome === 'done') branch.state = state
+    if (branch.state === undefined) this.ledger.branches.delete(branch.name)
+    return outcome
+  }
+
+  /** Makes a branch; it has what its source has at a moment from now on to the answer. */
+  protected async fork(round: Round, name: string, source?: Branch): Promise<Outcome> {
+    const branch: Branch = { name, state: undefined, pending: undefined }
+    const inherited = source?.state?.inherited ?? thisMoment()
+    const state = {
+      inherited,
+      own: source?.state?.own ?? new Map(),
+      hasVersions: source?.state?.hasVersions ?? true,
+    }
+    const from = source?.name ?? 'main'
+    const outcome = await this.changeBranch(round, branch, {
+      method: 'PUT',
+      path: '',
+      body: { from },
+      state,
+    })
+    if (source === undefined && outcome === 'done') inherited.until = performance.now()
+    return outcome
+  }
+
+  protected delete(round: Round, branch: Branch): Promise<Outcome> {
+    return this.changeBranch(round, branch, { method: 'DELETE', path: '', state: undefined })
+  }
+
+  /** Changes records of a branch as one transaction. */
+  protected async changeOwn(round: Round, branch: Branch, changes: Changes): Promise<Outcome> {
+    const { state } = branch
+    if (state === undefined) return 'refused'
+    const operations = [...changes].map(([key, row]) => {
+      const [table = '', id = ''] = key.split('/')
+      return row === undefined
+        ? { delete: { table, id, failIfMissing: true } }
+        : { insert: { table, record: { id, ...valuesOf(row) } } }
+    })
+    const own = new Map([...state.own, ...changes])
+    return this.changeBranch(round, branch, {
+      method: 'POST',
+      path: '/transaction',
+      body: { operations },
+      state: { ...state, own },
+    })
+  }
+
+  protected newRows(count: number): Map<string, Row> {
+    return new Map(
+      Array.from({ length: count }, () => {
+        const values = { value: this.random.below(1_000_000), payload: this.payload() }
+        return [`items/${this.newId()}`, newRow(values)]
+      }),
+    )
+  }
+
+  /** What became of a branch shows at the next check; until then others are used. */
+  protected override async lookAgain(round: Round): Promise<boolean> {
+    const isPending = (branch: Branch) => branch.pending !== undefined
+    const pending = [...this.ledger.branches.values()].filter(isPending).length
+    return pending < PENDING_MAX && super.lookAgain(round)
+  }
+}
+
+function thisMoment(): Inherited {
+  return { from: performance.now(), until: Number.POSITIVE_INFINITY, seen: undefined }
+}
+
+const FORKS_MAX = 4
+
+/** Forks the first branch and forks of it, changes some of them, and deletes them. */
+export class Forker extends BranchWriter {
+  protected async step(round: Round): Promise<Outcome> {
+    const branches = this.branches()
+    if (branches.length === 0) return this.fork(round, this.newName())
+    const branch = this.random.pick(branches)
+    if (branches.length >= FORKS_MAX) return this.#useOrDelete(round, branch)
+    return this.random.weighted<() => Promise<Outcome>>([
+      [3, () => this.fork(round, this.newName())],
+      [1, () => this.fork(round, this.newName(), branch)],
+      [3, () => this.#useOrDelete(round, branch)],
+    ])()
+  }
+
+  #useOrDelete(round: Round, branch: Branch): Promise<Outcome> {
+    if (this.random.chance(0.4)) return this.delete(round, branch)
+    return this.changeOwn(round, branch, this.#changesOf(branch))
+  }
+
+  /** New records, and once it is known what the branch inherits, changes of that too. */
+  #changesOf({ state }: Branch): Changes {
+    const changes: Map<string, Row | undefined> = this.newRows(1 + this.random.below(20))
+    const seen = state?.inherited.seen
+    if (state === undefined || seen === undefined) return changes
+    const keys = [...apply(seen.rows, state.own).keys()].filter(isChangeable)
+    for (const key of this.random.some(keys, 0.02)) {
+      const row = state.own.get(key) ?? seen.rows.get(key)
+      const version = (row?.version ?? 0) + 1
+      changes.set(
+        key,
+        this.random.chance(0.5) ? undefined : newRow({ value: this.random.below(100) }, version),
+      )
+    }
+    return changes
+  }
+}
+
+/** Records whose ids the service has made are known by another name here. */
+function isChangeable(key: string): boolean {
+  return key.startsWith('items/') && !writerOf(key).startsWith('create')
+}
+
+const MERGED_ROWS_MAX = 200
+
+/** Makes a branch, changes records on it, merges it into the first one, and deletes it. */
+export class Merger extends BranchWriter {
+  merges = 0
+
+  protected async step(round: Round): Promise<Outcome> {
+    for (const left of this.branches()) {
+      const outcome = await this.delete(round, left)
+      if (outcome !== 'done') return outcome
+    }
+    const name = this.newName()
+    const forked = await this.fork(round, name)
+    const branch = this.ledger.branches.get(name)
+    if (forked !== 'done' || branch === undefined) return forked
+    const changes = this.#changes()
+    const changed = await this.changeOwn(round, branch, changes)
+    if (changed !== 'done') return changed
+    const merged = await this.#merge(round, name, changes)
+    return merged === 'done' ? this.delete(round, branch) : merged
+  }
+
+  #merge(round: Round, name: string, changes: Changes): Promise<Outcome> {
+    const act = this.line.begin(changes)
+    const url = `/db/${DATABASE}:${name}/merge`
+    return round.send('POST', url, { body: {} }).then((reply) => {
+      const outcome = round.judge(reply, 'POST a branch /merge')
+      this.close(act, outcome)
+      if (outcome === 'done') this.merges++
+      return outcome
+    })
+  }
+
+  #changes(): Changes {
+    const { rows } = this.line
+    const changes: Map<string, Row | undefined> = this.newRows(1 + this.random.below(40))
+    const old = [...rows.keys()].sort()
+    for (const key of old.slice(0, Math.max(0, old.length - MERGED_ROWS_MAX))) {
+      changes.set(key, undefined)
+    }
+    for (const key of this.random.some(old.slice(-MERGED_ROWS_MAX), 0.1)) {
+      const row = rows.get(key)
+      const version = (row?.version ?? 0) + 1
+      // A value that stays the same would be no change to a merge.
+      const value = (valuesOf(row).value as number) + 1 + this.random.below(100)
+      changes.set(key, newRow({ value }, version))
+    }
+    return changes
+  }
+}
+
+/** Has one branch for long, which it changes, and which follows the first one by pulls and resets. */
+export class Follower extends BranchWriter {
+  pulls = 0
+  resets = 0
+
+  protected async step(round: Round): Promise<Outcome> {
+    const name = `${this.name}-branch`
+    const branch = this.ledger.branches.get(name)
+    if (branch === undefined) return this.fork(round, name)
+    if (branch.pending !== undefined) return 'unknown'
+    return this.random.weighted<() => Promise<Outcome>>([
+      [6, () => this.changeOwn(round, branch, this.newRows(1 + this.random.below(30)))],
+      [3, () => this.#follow(round, branch, 'pull')],
+      [1, () => this.#follow(round, branch, 'reset')],
+    ])()
+  }
+
+  async #follow(round: Round, branch: Branch, way: 'pull' | 'reset'): Promise<Outcome> {
+    const inherited = thisMoment()
+    const own: Changes = way === 'pull' ? (branch.state?.own ?? new Map()) : new Map()
+    const outcome = await this.changeBranch(round, branch, {
+      method: 'POST',
+      path: `/${way}`,
+      ...(way === 'pull' ? { body: {} } : {}),
+      state: { inherited, own, hasVersions: way === 'reset' },
+    })
+    if (outcome === 'done') {
+      inherited.until = performance.now()
+      if (way === 'pull') this.pulls++
+      else this.resets++
+    }
+    return outcome
+  }
+
+  /** There is but one branch, which has to be looked at first. */
+  protected override async lookAgain(): Promise<boolean> {
+    return false
+  }
+}

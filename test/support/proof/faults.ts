@@ -1,0 +1,101 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Random } from '../seeded-random.js'
+import type { ProofService } from './service.js'
+
+/** Something that happens to a service with its embedded PostgreSQL. It ends when all is over. */
+export interface Fault {
+  readonly name: string
+  /** Whether the service itself goes down. */
+  readonly mayVanish: boolean
+  strike(service: ProofService, random: Random): Promise<void>
+}
+
+/** The service is killed and leaves its PostgreSQL behind. */
+export const SERVICE_KILLED: Fault = {
+  name: 'the service is killed',
+  mayVanish: true,
+  async strike(service) {
+    await service.kill()
+    await service.start()
+  },
+}
+
+/** As when the machine loses its power: everything at once. */
+export const EVERYTHING_KILLED: Fault = {
+  name: 'the service and its PostgreSQL are killed',
+  mayVanish: true,
+  async strike(service) {
+    const killed = service.kill()
+    for (const pid of await service.postgres()) kill(pid, 'SIGKILL')
+    await killed
+    await service.start()
+  },
+}
+
+export const START_KILLED: Fault = {
+  name: 'the service is killed, and again while it starts',
+  mayVanish: true,
+  async strike(service, random) {
+    await service.kill()
+    service.launch()
+    await delay(random.below(1500))
+    await service.kill()
+    await service.start()
+  },
+}
+
+export const POSTGRES_KILLED: Fault = postgresFault('PostgreSQL is killed', async (service) => {
+  const [postmaster = 0] = await service.postgres()
+  kill(postmaster, 'SIGKILL')
+})
+
+/** The others end too, because what they share may be spoilt, and PostgreSQL recovers. */
+export const BACKEND_KILLED: Fault = postgresFault(
+  'a process of PostgreSQL is killed',
+  async (service, random) => {
+    const [, ...others] = await service.postgres()
+    if (others.length > 0) kill(random.pick(others), 'SIGKILL')
+  },
+)
+
+export const IMMEDIATE_RESTART: Fault = postgresFault('PostgreSQL is aborted', async (service) => {
+  const [postmaster = 0] = await service.postgres()
+  kill(postmaster, 'SIGQUIT')
+})
+
+export const FAST_RESTART: Fault = postgresFault('PostgreSQL is stopped', async (service) => {
+  const [postmaster = 0] = await service.postgres()
+  kill(postmaster, 'SIGINT')
+})
+
+export const CONNECTIONS_CUT: Fault = postgresFault('all connections are cut', async (service) => {
+  await service.sql(`
+    select pg_terminate_backend(pid)
+    from pg_stat_activity
+    where application_name = 'offshoot' and pid <> pg_backend_pid()`)
+})
+
+/** The service stays, and has to get over it by itself. */
+function postgresFault(
+  name: string,
+  strike: (service: ProofService, random: Random) => Promise<void>,
+): Fault {
+  return {
+    name,
+    mayVanish: false,
+    async strike(service, random) {
+      await strike(service, random)
+      // Whoever asks at once may still be told that all is well.
+      await delay(100)
+      await service.untilReady()
+    },
+  }
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch {
+    // It has ended by itself meanwhile.
+  }
+}

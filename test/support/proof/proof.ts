@@ -1,0 +1,119 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { Random } from '../seeded-random.js'
+import { Follower, Forker, Merger } from './branch-writers.js'
+import { checkLedger } from './check.js'
+import { Ledger } from './ledger.js'
+import type { Endpoint } from './service.js'
+import type { Round, Writer } from './writer.js'
+import {
+  BulkWriter,
+  CreateWriter,
+  FileWriter,
+  Observer,
+  RecordWriter,
+  StreamWriter,
+  TransferWriter,
+} from './writers.js'
+
+/** Changes that are acknowledged before something happens, at the most. */
+const ACKNOWLEDGED_MAX = 300
+/** Where everything is slow there are fewer. */
+const MOMENT_MAX_MS = 1000
+
+/** A ledger with one writer for everything that can be asked of a service. */
+export class Proof {
+  readonly ledger = new Ledger()
+  readonly random: Random
+  readonly bulk: BulkWriter
+  readonly merger: Merger
+  readonly follower: Follower
+  readonly writers: readonly Writer[]
+  readonly observer: Observer
+  acknowledged = 0
+  unknown = 0
+  rounds = 0
+
+  constructor(
+    readonly seed: number,
+    /** Which of the writers there are; all unless said otherwise. */
+    options: { only?: readonly string[] } = {},
+  ) {
+    this.random = new Random(seed)
+    const { ledger } = this
+    let number = 0
+    const random = () => new Random(seed + ++number * 7919)
+    const transfers = ['transfer1', 'transfer2'].map(
+      (name) => new TransferWriter(name, ledger, random()),
+    )
+    this.bulk = new BulkWriter('bulk', ledger, random())
+    this.merger = new Merger('merger', ledger, random())
+    this.follower = new Follower('follower', ledger, random())
+    this.observer = new Observer(transfers)
+    const writers: readonly Writer[] = [
+      ...transfers,
+      this.bulk,
+      this.merger,
+      this.follower,
+      new StreamWriter('stream', ledger, random()),
+      new RecordWriter('record', ledger, random()),
+      ...['create1', 'create2', 'create3', 'create4'].map(
+        (name) => new CreateWriter(name, ledger, random()),
+      ),
+      new FileWriter('file1', ledger, random()),
+      new FileWriter('file2', ledger, random()),
+      new Forker('forker', ledger, random()),
+    ]
+    const { only } = options
+    this.writers = writers.filter(({ name }) => only === undefined || only.includes(name))
+  }
+
+  /**
+   * Writes with all writers, shared out to rounds, while something happens, and compares everything
+   * with the ledger. `happen` resolves when the service can be asked again. Returns what is wrong.
+   */
+  async play(
+    rounds: readonly Round[],
+    options: { happen(): Promise<void>; check: Endpoint },
+  ): Promise<string[]> {
+    const running = [...this.writers, this.observer].map((writer, index) =>
+      writer.run(must(rounds[index % rounds.length])),
+    )
+    try {
+      await options.happen()
+    } finally {
+      for (const round of rounds) round.isOver = true
+      await Promise.all(running)
+    }
+    this.rounds++
+    for (const { acknowledged, unknown } of rounds) {
+      this.acknowledged += acknowledged
+      this.unknown += unknown
+    }
+    const faults = rounds.flatMap((round) => round.faults)
+    return [...faults, ...(await checkLedger(options.check, this.ledger))]
+  }
+
+  /** What was done, for the record. */
+  summary(): string {
+    const { merger, follower, bulk, observer } = this
+    return (
+      `seed ${this.seed}, ${this.rounds} rounds, ${this.acknowledged} acknowledged changes checked ` +
+      `(${merger.merges} merges, ${follower.pulls} pulls, ${follower.resets} resets), ` +
+      `${this.unknown} without an answer (${bulk.repeated} sent again), ` +
+      `${observer.reads} reads of several records as of one moment`
+    )
+  }
+
+  /** Waits for a moment that cannot be told beforehand, in the middle of work. */
+  async randomMoment(round: Round): Promise<void> {
+    const acknowledged = this.random.below(ACKNOWLEDGED_MAX)
+    const latest = performance.now() + MOMENT_MAX_MS
+    while (round.acknowledged < acknowledged && performance.now() < latest) await delay(1)
+    await delay(this.random.below(20))
+  }
+}
+
+function must<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw new Error('there must be a round')
+  return value
+}

@@ -1,0 +1,201 @@
+import { mkdtemp, readFile, realpath, rm, statfs } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import pg from 'pg'
+import { Agent, request } from 'undici'
+import {
+  endAll,
+  type OffshootProcess,
+  postgresProcesses,
+  startOffshoot,
+  until,
+} from '../process.js'
+
+export interface Reply {
+  /** 0: there was no answer. */
+  readonly status: number
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  readonly body: any
+  readonly bytes: Buffer
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+}
+
+export interface SendOptions {
+  /** JSON, or with a content type of its own bytes or a stream. */
+  readonly body?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** A service that can be asked. */
+export interface Endpoint {
+  send(method: string, path: string, options?: SendOptions): Promise<Reply>
+}
+
+export const KEY = 'off_proof_key_0123456789'
+export const DATABASE = 'proof'
+
+const NO_ANSWER: Reply = { status: 0, body: undefined, bytes: Buffer.alloc(0), headers: {} }
+
+/** Longer than anything here takes, shorter than a test waits: what hangs is found. */
+const ANSWER_TIMEOUT_MS = 60_000
+
+/** The built service as a process, which can be killed and started again on its data folder. */
+export class ProofService implements Endpoint {
+  #process: OffshootProcess | undefined
+  #agent = new Agent()
+  #address = ''
+  workspaceId = ''
+
+  constructor(
+    readonly dataDir: string,
+    readonly env: Readonly<Record<string, string>> = {},
+  ) {}
+
+  async start(): Promise<void> {
+    this.launch()
+    const banner = await this.#running.ready()
+    this.#address = banner.address
+    this.workspaceId = banner.workspaceId
+    this.#agent = new Agent()
+  }
+
+  /** Starts it without waiting until it is ready. */
+  launch(): void {
+    const env = { OFFSHOOT_API_KEY: KEY, ...this.env }
+    this.#process = startOffshoot(this.dataDir, { env })
+  }
+
+  get isRunning(): boolean {
+    return this.#process?.child.exitCode === null && this.#process.child.signalCode === null
+  }
+
+  /** What it wrote to standard error. */
+  get log(): string {
+    return this.#running.stderr
+  }
+
+  get pid(): number {
+    return this.#running.child.pid ?? 0
+  }
+
+  get #running(): OffshootProcess {
+    if (this.#process === undefined) throw new Error('the service must be started first')
+    return this.#process
+  }
+
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    await this.#running.end(signal)
+    await this.#agent.destroy()
+  }
+
+  async send(method: string, url: string, options: SendOptions = {}): Promise<Reply> {
+    const { body } = options
+    const isRaw = body === undefined || Buffer.isBuffer(body) || body instanceof Readable
+    try {
+      const response = await request(`${this.#address}${this.#locate(url)}`, {
+        method: method as 'GET',
+        dispatcher: this.#agent,
+        headersTimeout: ANSWER_TIMEOUT_MS,
+        bodyTimeout: ANSWER_TIMEOUT_MS,
+        headers: {
+          authorization: `Bearer ${KEY}`,
+          ...(isRaw ? {} : { 'content-type': 'application/json' }),
+          ...options.headers,
+        },
+        ...(body === undefined ? {} : { body: isRaw ? body : JSON.stringify(body) }),
+      })
+      const bytes = Buffer.from(await response.body.arrayBuffer())
+      const isJson = String(response.headers['content-type'] ?? '').startsWith('application/json')
+      const value = isJson && bytes.length > 0 ? JSON.parse(bytes.toString()) : undefined
+      return { status: response.statusCode, headers: response.headers, body: value, bytes }
+    } catch (error) {
+      if (error instanceof SyntaxError) throw error
+      return NO_ANSWER
+    }
+  }
+
+  /** Paths of branches are written without the workspace, which is not known before the start. */
+  #locate(url: string): string {
+    return url.startsWith('/db/') ? `/${this.workspaceId}.local${url}` : url
+  }
+
+  async isReady(): Promise<boolean> {
+    return (await this.send('GET', '/health')).status === 200
+  }
+
+  async untilReady(timeoutMs?: number): Promise<void> {
+    await until(() => this.isReady(), timeoutMs)
+  }
+
+  /** The processes of the embedded PostgreSQL, its parent first. */
+  postgres(): Promise<number[]> {
+    return postgresProcesses(this.dataDir)
+  }
+
+  /** Runs something in the embedded PostgreSQL behind the back of the service. */
+  async sql(text: string): Promise<pg.QueryResultRow[]> {
+    const read = async (name: string) =>
+      (await readFile(path.join(this.dataDir, name), 'utf8')).trim()
+    const client = new pg.Client({
+      host: await read('postgres-run'),
+      user: 'offshoot',
+      password: await read('postgres-password'),
+      database: 'offshoot',
+      ssl: false,
+    })
+    client.on('error', () => undefined)
+    await client.connect()
+    try {
+      return (await client.query(text)).rows
+    } finally {
+      await client.end()
+    }
+  }
+}
+
+/** The database that all writers use, with its tables. */
+export async function createProofDatabase(endpoint: Endpoint, workspaceId: string): Promise<void> {
+  const column = (table: string, name: string, type: string) => ({
+    addColumn: { table, column: { name, type } },
+  })
+  const operations = [
+    { addTable: { table: 'items' } },
+    column('items', 'value', 'int'),
+    column('items', 'payload', 'text'),
+    { addTable: { table: 'files' } },
+    column('files', 'label', 'string'),
+    column('files', 'content', 'file'),
+  ]
+  const steps = [
+    ['PUT', `/workspaces/${workspaceId}/dbs/${DATABASE}`, { region: 'local' }],
+    ['POST', `/db/${DATABASE}:main/schema/update`, { operations }],
+    ['PUT', `/db/${DATABASE}:main/tables/items/data/total`, { value: 0 }],
+  ] as const
+  for (const [method, url, body] of steps) {
+    const reply = await endpoint.send(method, url, { body })
+    if (reply.status >= 300 || reply.status === 0) {
+      throw new Error(`${method} ${url}: ${reply.status} ${JSON.stringify(reply.body)}`)
+    }
+  }
+}
+
+const SPACE_NEEDED_BYTES = 2 ** 30
+
+/**
+ * A folder for the data of services that are killed. What a killed process has written is as safe in
+ * memory as on a disk, so that memory is taken where there is enough of it: rounds are shorter.
+ */
+export async function makeProofFolder(): Promise<{ path: string; remove(): Promise<void> }> {
+  const memory = '/dev/shm'
+  const { bavail, bsize } = await statfs(memory).catch(() => ({ bavail: 0, bsize: 0 }))
+  const parent = bavail * bsize > SPACE_NEEDED_BYTES ? memory : tmpdir()
+  const folder = await realpath(await mkdtemp(path.join(parent, 'offshoot-proof-')))
+  return {
+    path: folder,
+    async remove() {
+      await endAll([folder])
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
