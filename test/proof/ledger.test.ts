@@ -141,6 +141,19 @@ describe('the ledger', () => {
     expect(faults).toEqual(['fork: a: lacks what was over before something it has began'])
   })
 
+  it('does not mistake what was added and removed for what is missing', () => {
+    const story = new Story().done('a', rows(['a-0', row(0)]))
+    const startedAt = performance.now() - 1000
+    story.done('a', rows(['a-1', row(1)])).done('a', new Map([['items/a-1', undefined]]))
+    const first = performance.now()
+    while (performance.now() === first);
+    story.done('b', rows(['b-0', row(0)]))
+    const branch = story.fork(startedAt)
+    const there = rows(['a-0', row(0)], ['b-0', row(0)])
+    expect(story.ledger.checkMain(found(there))).toEqual([])
+    expect(story.ledger.checkBranch(branch, found(there))).toEqual([])
+  })
+
   it('notices a fork that changes later, goes away, or comes back', () => {
     const story = new Story().done('a', rows(['a-0', row(0)]))
     const branch = story.fork()

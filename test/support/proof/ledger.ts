@@ -211,37 +211,45 @@ export class Ledger {
   #checkMoment(name: string, state: BranchState, found: Found): string[] {
     const { inherited, own, hasVersions } = state
     const byWriter = groupByWriter(found.rows)
-    const counts = new Map<Line, number>()
+    const counts = new Map<Line, Counts>()
     const faults: string[] = []
     for (const [writer, line] of this.lines) {
       const rows = byWriter.get(writer) ?? new Map()
       const least = line.acts.filter((act) => (act.endedAt ?? Infinity) < inherited.from).length
       const most = line.acts.filter((act) => act.startedAt < inherited.until).length
-      const count = range(least, most).find((count) => {
+      const matching = range(least, most).filter((count) => {
         const expected = new Map([...line.rowsAfter(count)].filter(([key]) => !own.has(key)))
         return isSame(rows, expected, hasVersions)
       })
-      if (count === undefined) {
+      const [first] = matching
+      const last = matching.at(-1)
+      if (first === undefined || last === undefined) {
         faults.push(
           `${name}: ${writer}: is at none of the moments ${least} to ${most} of its fork`,
           ...differences(`${name}: ${writer}`, line.rowsAfter(least), rows, hasVersions),
         )
-      } else counts.set(line, count)
+      } else counts.set(line, { least: first, most: last })
     }
     if (faults.length > 0) return faults
-    const total = this.#totalAfter((line) => counts.get(line) ?? 0)
+    const total = this.#totalAfter((line) => counts.get(line)?.least ?? 0)
     if (total !== found.total) faults.push(`${name}: the total is ${found.total}, not ${total}`)
     return [...faults, ...checkOrder(name, counts)]
   }
 }
 
+/** How many requests of a writer a branch has: what one adds and the next removes leaves no trace. */
+interface Counts {
+  readonly least: number
+  readonly most: number
+}
+
 /** What was over before something else began is there, if that is there. */
-function checkOrder(name: string, counts: ReadonlyMap<Line, number>): string[] {
-  const included = [...counts].flatMap(([line, count]) => line.acts.slice(0, count))
+function checkOrder(name: string, counts: ReadonlyMap<Line, Counts>): string[] {
+  const included = [...counts].flatMap(([line, { least }]) => line.acts.slice(0, least))
   const latest = Math.max(0, ...included.map((act) => act.startedAt))
-  return [...counts].flatMap(([line, count]) =>
+  return [...counts].flatMap(([line, { most }]) =>
     line.acts
-      .slice(count)
+      .slice(most)
       .filter((act) => (act.endedAt ?? Infinity) < latest)
       .map(() => `${name}: ${line.writer}: lacks what was over before something it has began`),
   )
