@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { LineReader, type ParsedLine } from './line-reader.js'
+import { StreamSource } from './stream-source.js'
 
 const LINE_BYTES_MAX = 1_000_000
 
@@ -114,15 +115,15 @@ describe('LineReader', () => {
   })
 
   it('leaves a stream that it does not read to the end in one piece', async () => {
-    const source = Readable.from([Buffer.from('{}\n'), Buffer.from('{}\n'), Buffer.from('{}\n')])
-    const lines = new LineReader(source, { lineBytesMax: LINE_BYTES_MAX })
+    const body = Readable.from([Buffer.from('{}\n'), Buffer.from('{}\n'), Buffer.from('{}\n')])
+    const lines = new LineReader(new StreamSource(body), { lineBytesMax: LINE_BYTES_MAX })
     for await (const batch of lines.batches()) {
       expect(batch).toEqual([{ line: 1, value: {} }])
       break
     }
-    expect(source.destroyed).toBe(false)
+    expect(body.destroyed).toBe(false)
     await lines.drain()
-    expect(source.readableEnded).toBe(true)
+    expect(body.readableEnded).toBe(true)
   })
 
   it('shows every byte to whoever asks', async () => {

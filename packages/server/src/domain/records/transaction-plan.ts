@@ -266,7 +266,7 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
   for (const operation of operations) {
     const { table, id, read } = operation
     const schedule = scheduleOf(table.codec.table.id)
-    const linked = read === undefined ? [] : linkedTables(read.plan).map(scheduleOf)
+    const linked = read === undefined ? NO_TABLES : linkedTables(read.plan).map(scheduleOf)
     const form = formOf(operation)
     const alone = isAlone(operation)
     const writes = operation.kind !== 'get'
@@ -284,18 +284,24 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
     schedule.nextWaves.set(id, wave + 1)
     if (writes) schedule.afterWrites = Math.max(schedule.afterWrites, wave + 1)
     for (const target of linked) target.afterLinks = Math.max(target.afterLinks, wave + 1)
-    const key = `${wave} ${form}`
-    const group = alone ? undefined : schedule.open.get(key)
+    let open = schedule.open.get(form)
+    if (open === undefined) {
+      open = []
+      schedule.open.set(form, open)
+    }
+    const group = alone ? undefined : open[wave]
     if (group !== undefined) {
       group.operations.push(operation)
       continue
     }
     const created = { wave, operations: [operation] }
     groups.push(created)
-    if (!alone) schedule.open.set(key, created)
+    if (!alone) open[wave] = created
   }
   return groups.sort((left, right) => left.wave - right.wave)
 }
+
+const NO_TABLES: readonly TableSchedule[] = []
 
 /** Where the operations on one table stand. */
 interface TableSchedule {
@@ -306,8 +312,8 @@ interface TableSchedule {
   afterWrites: number
   /** The first wave behind everything that is read of the table through links so far. */
   afterLinks: number
-  /** Groups that can take more, by wave and form. */
-  readonly open: Map<string, OperationGroup>
+  /** Groups that can take more, by form and wave. */
+  readonly open: Map<string, (OperationGroup | undefined)[]>
 }
 
 /** What operations must share to be one statement. */

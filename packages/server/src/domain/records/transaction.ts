@@ -7,7 +7,7 @@ import { brokenRule, describeRefusal } from './failures.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { loadContents } from './records.js'
 import { prepareGroup } from './run-operations.js'
-import type { Session, Sessions } from './session.js'
+import type { Session, Sessions, SessionTable } from './session.js'
 import {
   groupOperations,
   type OperationGroup,
@@ -48,9 +48,11 @@ async function requireHeaps(
   { sessions, session }: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<void> {
+  const written = new Set<SessionTable>()
   for (const { kind, table } of planned) {
-    if (kind !== 'get') await sessions.writable(session, table)
+    if (kind !== 'get') written.add(table)
   }
+  for (const table of written) await sessions.writable(session, table)
 }
 
 /**
