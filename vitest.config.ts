@@ -3,6 +3,9 @@ import { defineConfig } from 'vitest/config'
 const resolve = { conditions: ['source'] }
 const ssr = { resolve: { conditions: ['source'] } }
 
+/** What compares the rates of a machine with each other needs one that does nothing else. */
+const ALONE = ['test/e2e/overload.test.ts']
+
 export default defineConfig({
   test: {
     // The default leaves one of two cores idle.
@@ -37,6 +40,7 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
+          exclude: ALONE,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
@@ -49,6 +53,19 @@ export default defineConfig({
           include: ['test/proof/**/*.test.ts'],
           testTimeout: 60_000,
           hookTimeout: 60_000,
+        },
+      },
+      {
+        resolve,
+        ssr,
+        test: {
+          name: 'alone',
+          include: ALONE,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          // After all others, one file at a time.
+          sequence: { groupOrder: 1 },
+          fileParallelism: false,
         },
       },
     ],
