@@ -16,11 +16,11 @@ import { Round } from '../support/proof/writer.js'
 import { ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 
 const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
-  [3, SERVICE_KILLED],
+  [2, SERVICE_KILLED],
   [3, EVERYTHING_KILLED],
   [1, START_KILLED],
   [5, POSTGRES_KILLED],
-  [5, BACKEND_KILLED],
+  [6, BACKEND_KILLED],
 ]
 
 /** How often days pass between two rounds, so that content nobody mentions is removed. */

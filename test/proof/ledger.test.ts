@@ -138,7 +138,9 @@ describe('the ledger', () => {
     const branch = story.fork(startedAt)
     story.ledger.checkMain(found(rows(['a-0', row(0)], ['b-0', row(0)])))
     const faults = story.ledger.checkBranch(branch, found(rows(['b-0', row(0)])))
-    expect(faults).toEqual(['fork: a: lacks what was over before something it has began'])
+    expect(faults).toEqual([
+      'fork: a: lacks what was over before something it has began: items/a-0',
+    ])
   })
 
   it('does not mistake what was added and removed for what is missing', () => {

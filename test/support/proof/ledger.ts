@@ -251,7 +251,11 @@ function checkOrder(name: string, counts: ReadonlyMap<Line, Counts>): string[] {
     line.acts
       .slice(most)
       .filter((act) => (act.endedAt ?? Infinity) < latest)
-      .map(() => `${name}: ${line.writer}: lacks what was over before something it has began`),
+      .map(
+        ({ changes }) =>
+          `${name}: ${line.writer}: lacks what was over before something it has began: ` +
+          [...changes.keys()].slice(0, DIFFERENCES_MAX).join(', '),
+      ),
   )
 }
 

@@ -16,9 +16,9 @@ import {
 } from './writers.js'
 
 /** Changes that are acknowledged before something happens, at the most. */
-const ACKNOWLEDGED_MAX = 300
+const ACKNOWLEDGED_MAX = 200
 /** Where everything is slow there are fewer. */
-const MOMENT_MAX_MS = 1000
+const MOMENT_MAX_MS = 600
 
 /** A ledger with one writer for everything that can be asked of a service. */
 export class Proof {
