@@ -129,7 +129,8 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
 
   it.each([
     { space: 'tables', codes: ['storage_full'] },
-    { space: 'log', codes: ['storage_full', 'unavailable'] },
+    // When PostgreSQL is out of what it can reuse is a matter of chance and time.
+    ...(IS_LONG ? [{ space: 'log', codes: ['storage_full', 'unavailable'] }] : []),
   ])(
     'loses nothing when there is no more space for the $space, and goes on when there is',
     { timeout: 120_000 },

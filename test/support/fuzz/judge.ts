@@ -14,7 +14,11 @@ export const ANSWER_MS_MAX = 10_000
 
 /** Words of the inside. */
 const INTERNALS =
-  /heap_\d|past_\d|offshoot\.\w|sqlstate|pg_\w|node_modules|node:|\.[jt]s:\d|FST_|ECONN|ENOENT|at or near|input syntax|relation "|column "|operator does not exist|out of range for type|cannot read propert|is not a function/gi
+  /heap_\d|past_\d|offshoot\.\w|sqlstate|pg_\w|node_modules|node:|\.[jt]s:\d|FST_|ECONN|ENOENT|cannot read propert|is not a function/gi
+
+/** How PostgreSQL speaks of a statement; only whoever sent one may hear it. */
+const STATEMENT_WORDS =
+  /at or near|input syntax|relation "|column "|operator does not exist|out of range for type/i
 
 type ErrorTable = Readonly<Record<string, readonly [status: number, meaning: string]>>
 
@@ -49,7 +53,10 @@ function faultsOfError(request: FuzzRequest, { status, headers, body }: FuzzAnsw
   const isDialect = request.headers['x-xata-agent'] !== undefined
   const isHidden = code === 'workspace_not_found' && isDialect && status === 401
   if (meant !== status && !isHidden) faults.push(`code [${code}] does not belong to ${status}`)
-  if (speaksOfInside(request, String(message))) faults.push('the message speaks of the inside')
+  const isOfStatement = code !== 'invalid_sql' && STATEMENT_WORDS.test(String(message))
+  if (isOfStatement || speaksOfInside(request, String(message))) {
+    faults.push('the message speaks of the inside')
+  }
   return faults
 }
 
