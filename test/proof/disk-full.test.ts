@@ -34,6 +34,8 @@ if (disk === undefined) {
   console.warn('skipped: what happens when the disk is full; mounting a small one is not permitted')
 }
 
+const IS_LONG = process.env.OFFSHOOT_TEST_ROUNDS !== undefined
+
 describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})`, () => {
   const folder = disk ?? ''
   const dataDir = path.join(folder, 'data')
