@@ -484,6 +484,17 @@ describe('tables of a branch', () => {
     expect(names).toEqual(['movies', 'movies', 'people'])
   })
 
+  it('may have nothing but numbers', async () => {
+    const columns: Column[] = [{ name: 'count', type: 'int' }]
+    const numbers = await createTables(service, 'numbers', { counts: columns })
+    expectOk(await numbers('PUT', '/tables/counts/data/one', { body: { count: 7 } }))
+    const search = async (query: string) => {
+      return expectOk(await numbers('POST', '/search', { body: { query } })).body.totalCount
+    }
+    expect(await search('seven')).toBe(0)
+    expect(await search('seven 7')).toBe(1)
+  })
+
   it('are all of them when none is listed', async () => {
     expect(ids(await searchBranch({ query: 'texas', tables: [] })).sort()).toEqual(['paris', 'wim'])
   })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sql as template } from '../../packages/server/src/postgres/sql.js'
+import { ident, sql as template } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
@@ -859,5 +859,16 @@ describe('rights', () => {
     await branches.edit('main', { addTable: { table: 'later' } })
     await records("insert into later (id) values ('a')")
     expect(await records('select id from later')).toEqual([{ id: 'a' }])
+  })
+
+  it('are renewed for a table that was being made while they were granted', async () => {
+    await branches.edit('main', { addTable: { table: 'meanwhile' } })
+    await records("insert into meanwhile (id) values ('a')")
+    const [heap] = await service.database.query<{ name: string }>(template`
+      select 'heap_' || id as name from offshoot.heaps order by id desc limit 1`)
+    await service.database.query(template`
+      revoke select on offshoot_rows.${ident(heap?.name ?? '')} from offshoot_reader`)
+    expect(await records('select id from meanwhile')).toEqual([{ id: 'a' }])
+    expect(await records("delete from meanwhile where id = 'a' returning id")).toHaveLength(1)
   })
 })

@@ -20,9 +20,6 @@ const INTERNALS =
 const STATEMENT_WORDS =
   /at or near|input syntax|relation "|column "|operator does not exist|out of range for type/i
 
-/** Known to fail now and then while others edit the schema; to be mended, and then to be removed here. */
-const OPEN_FAULTS = /\/(sql|sql\/batch|search|vectorSearch)$/
-
 type ErrorTable = Readonly<Record<string, readonly [status: number, meaning: string]>>
 
 /** What is wrong with the answer to the request, each in a sentence. */
@@ -33,7 +30,6 @@ export function faultsOf(
 ): string[] {
   const faults: string[] = []
   const { status, body } = answer
-  if (status === 500 && OPEN_FAULTS.test(request.url)) return []
   const text = body.toString('latin1')
   if (status >= 500) faults.push(`a failure of the server: ${status}`)
   if (answer.durationMs > ANSWER_MS_MAX) faults.push(`took ${answer.durationMs} ms`)

@@ -28,6 +28,15 @@ export function hasReader(database: Database): Promise<boolean> {
   return found
 }
 
+/**
+ * For the reader that was refused a table. A heap that was being made while the rights were granted
+ * for the first time has none: it began before what is true for new ones, and could not be seen yet.
+ */
+export function renewReader(database: Database): Promise<boolean> {
+  known.delete(database)
+  return hasReader(database)
+}
+
 /** Made at the same moment in another database of the server, or by another process. */
 const RETRIED = new Set(['23505', '42710', 'XX000'])
 
@@ -48,25 +57,29 @@ async function grant(transaction: Transaction): Promise<void> {
   const reader = ident(READER)
   // One process at a time: the same rights granted twice at once are refused.
   await transaction.query(sql`select pg_advisory_xact_lock(hashtext(${READER}))`)
-  const [state] = await transaction.query<{ exists: boolean; isMember: boolean; reads: boolean }>(
-    sql`
-      select exists (select from pg_roles where rolname = ${READER}) as exists,
-        exists (
-          select from pg_roles where rolname = ${READER} and pg_has_role(oid, 'member')
-        ) as "isMember",
-        exists (
-          select from pg_default_acl a
-          join pg_namespace n on n.oid = a.defaclnamespace
-          where n.nspname = 'offshoot_rows' and a.defaclrole = current_user::regrole
-            and array_to_string(a.defaclacl, ',') like ${`%${READER}=r/%`}
-        ) as reads`,
-  )
-  if (!state?.exists) await transaction.query(sql`create role ${reader} nologin`)
-  if (!state?.isMember) await transaction.query(sql`grant ${reader} to current_user`)
-  if (state?.reads) return
-  await transaction.query(sql`grant usage on schema offshoot_rows to ${reader}`)
-  // What is made later first: nothing can come between the two.
-  await transaction.query(sql`
-    alter default privileges in schema offshoot_rows grant select on tables to ${reader}`)
-  await transaction.query(sql`grant select on all tables in schema offshoot_rows to ${reader}`)
+  const [role] = await transaction.query<{ isMember: boolean }>(sql`
+    select pg_has_role(oid, 'member') as "isMember" from pg_roles where rolname = ${READER}`)
+  if (role === undefined) await transaction.query(sql`create role ${reader} nologin`)
+  if (!role?.isMember) await transaction.query(sql`grant ${reader} to current_user`)
+  const [rights] = await transaction.query<{ future: boolean; present: boolean }>(sql`
+    select
+      exists (
+        select from pg_default_acl a
+        join pg_namespace n on n.oid = a.defaclnamespace
+        where n.nspname = 'offshoot_rows' and a.defaclrole = current_user::regrole
+          and array_to_string(a.defaclacl, ',') like ${`%${READER}=r/%`}
+      ) as future,
+      not exists (
+        select from pg_tables
+        where schemaname = 'offshoot_rows'
+          and not has_table_privilege(${READER}, format('%I.%I', schemaname, tablename), 'select')
+      ) as present`)
+  if (!rights?.future) {
+    await transaction.query(sql`grant usage on schema offshoot_rows to ${reader}`)
+    await transaction.query(sql`
+      alter default privileges in schema offshoot_rows grant select on tables to ${reader}`)
+  }
+  if (!rights?.present) {
+    await transaction.query(sql`grant select on all tables in schema offshoot_rows to ${reader}`)
+  }
 }

@@ -155,19 +155,21 @@ function isHit(
   { patterns, row }: { patterns: Patterns; row: RowExpressions },
 ): Sql {
   const texts = row.texts.filter((_text, index) => table.columns[index]?.kind !== 'number')
-  const [only] = texts
-  const text = texts.length === 1 && only ? only : sql`concat_ws(E'\n', ${join(texts, ', ')})`
-  const { rough, fine } = patterns
-  const looks = [rough, ...(fine === undefined ? [] : [fine])].map((pattern) => {
-    return sql`${text} ~ ${parameters.add(pattern)}::text`
-  })
-  const equals = table.columns
+  const conditions = table.columns
     .filter(({ kind }) => kind === 'number' && numbers.length > 0)
     .map(({ index }) => {
       const list = parameters.add(`{${numbers.join(',')}}`)
       return sql`${row.column(index)} = any(${list}::double precision[])`
     })
-  const conditions = [...(texts.length === 0 ? [] : [sql`(${join(looks, ' and ')})`]), ...equals]
+  const [first, ...others] = texts
+  if (first !== undefined) {
+    const text = others.length === 0 ? first : sql`concat_ws(E'\n', ${join(texts, ', ')})`
+    const { rough, fine } = patterns
+    const looks = [rough, ...(fine === undefined ? [] : [fine])].map((pattern) => {
+      return sql`${text} ~ ${parameters.add(pattern)}::text`
+    })
+    conditions.unshift(sql`(${join(looks, ' and ')})`)
+  }
   return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
 }
 

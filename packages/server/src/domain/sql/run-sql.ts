@@ -2,7 +2,8 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import type { Bounds } from '../../postgres/bounds.js'
-import { hasReader } from '../../postgres/reader-role.js'
+import { codeOf } from '../../postgres/failures.js'
+import { hasReader, renewReader } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import { quoteJson } from '../../rows/columns/text-types.js'
@@ -13,6 +14,7 @@ import type { TransactionContext } from '../records/transaction.js'
 import { BranchTables } from './branch-tables.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
+import { PERMISSION_DENIED } from './sql-errors.js'
 import { sqlFault } from './sql-fault.js'
 import {
   type ParsedStatement,
@@ -53,26 +55,43 @@ export async function runSql(
   for (const { plan } of prepared) {
     if (plan.kind !== 'select') await sessions.writable(session, plan.table.table)
   }
-  const reader = await hasReader(context.database)
-  const fail = (error: unknown, index: number): never => {
-    throw statements.length === 1 ? error : inBatch(error, index)
-  }
-  const body = async (transaction: OpenTransaction) => {
-    const evaluator = new Evaluator(transaction, {
-      hasReader: reader,
-      resultBytesMax: context.limits.sqlResultBytesMax,
-    })
-    const results: string[] = []
-    for (const [index, statement] of prepared.entries()) {
-      const run = { transaction, evaluator, statement, responseType }
-      results.push(await runOne(context, run).catch((error) => fail(error, index)))
-    }
-    return results
-  }
   const { database, bounds } = context
-  return isWrite
-    ? runSteps(database, session.guard, body, { bounds })
-    : runSnapshot(database, session.guard, body, bounds)
+  const run = async () => {
+    const options = { hasReader: await hasReader(database), responseType }
+    const body = (transaction: OpenTransaction) =>
+      runAll(context, transaction, { prepared, ...options })
+    return isWrite
+      ? runSteps(database, session.guard, body, { bounds })
+      : runSnapshot(database, session.guard, body, bounds)
+  }
+  return run().catch(async (error) => {
+    if (codeOf(error) !== PERMISSION_DENIED) throw error
+    await renewReader(database)
+    return run()
+  })
+}
+
+async function runAll(
+  context: SqlContext,
+  transaction: OpenTransaction,
+  options: {
+    prepared: readonly PreparedStatement[]
+    hasReader: boolean
+    responseType: ResponseType
+  },
+): Promise<string[]> {
+  const { prepared, hasReader, responseType } = options
+  const { sqlResultBytesMax: resultBytesMax } = context.limits
+  const evaluator = new Evaluator(transaction, { hasReader, resultBytesMax })
+  const results: string[] = []
+  for (const [index, statement] of prepared.entries()) {
+    try {
+      results.push(await runOne(context, { transaction, evaluator, statement, responseType }))
+    } catch (error) {
+      throw prepared.length === 1 ? error : inBatch(error, index)
+    }
+  }
+  return results
 }
 
 function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
