@@ -1,3 +1,4 @@
+import type { Column } from '@offshoot/contract/schema'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createTestService, type TestService } from '../support/service.js'
@@ -71,16 +72,25 @@ const search: fc.Arbitrary<Search> = fc.record({
 let service: TestService
 let main: BranchCall
 let fork: BranchCall
+/** The same rows in a table with a search index, of a service that uses it wherever it can. */
+let indexed: BranchCall
+let eager: TestService
 let rows: { id: string; a?: string; b?: string[] }[]
+
+const COLUMNS: readonly Column[] = [
+  { name: 'a', type: 'text' },
+  { name: 'b', type: 'multiple' },
+]
 
 beforeAll(async () => {
   service = await createTestService()
-  main = await createTables(service, 'model', {
-    rows: [
-      { name: 'a', type: 'text' },
-      { name: 'b', type: 'multiple' },
-    ],
-  })
+  main = await createTables(service, 'model', { rows: COLUMNS })
+  const eagerUrl = new URL(service.url)
+  eagerUrl.searchParams.set('options', '-c enable_seqscan=off')
+  eager = await createTestService({ url: eagerUrl.href })
+  await createTables(service, 'indexed', { rows: COLUMNS })
+  indexed = branchCall(service, 'indexed', { via: eager })
+  expectOk(await indexed('PUT', '/tables/rows/searchIndex'))
   const row = fc.record({ a: text, b: fc.array(text, { maxLength: 3 }) }, { requiredKeys: [] })
   rows = fc
     .sample(row, { numRuns: 120, seed: SEED })
@@ -92,16 +102,20 @@ beforeAll(async () => {
   fork = branchCall(service, 'model', { branch: 'fork' })
   expectOk(await fork('POST', '/tables/rows/bulk', { body: { records: rows.slice(80) } }))
   expectOk(await main('POST', '/tables/rows/bulk', { body: { records: rows.slice(80) } }))
+  expectOk(await indexed('POST', '/tables/rows/bulk', { body: { records: rows } }))
 })
 
-afterAll(() => service.close())
+afterAll(async () => {
+  await eager.close()
+  await service.close()
+})
 
-it('finds what a reader finds, on a branch and on a fork', async () => {
+it('finds what a reader finds, on a branch, on a fork, and with an index', async () => {
   await fc.assert(
     fc.asyncProperty(search, async (body) => {
       const words = [...new Set(body.query.toLowerCase().split(' '))]
       const expected = rows.filter((row) => isFound(row, words, body)).map(({ id }) => id)
-      for (const call of [main, fork]) {
+      for (const call of [main, fork, indexed]) {
         const answer = await call('POST', '/tables/rows/search', {
           body: { ...body, page: { size: 200 } },
         })

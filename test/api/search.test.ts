@@ -7,6 +7,8 @@ let service: TestService
 let main: BranchCall
 /** Has the same rows as `main`, but half of them written after the fork. */
 let fork: BranchCall
+/** A fork of `main` with search indexes and nothing else of its own. */
+let indexed: BranchCall
 
 const MOVIES: readonly Column[] = [
   { name: 'title', type: 'string' },
@@ -107,6 +109,13 @@ beforeAll(async () => {
   expectOk(await fork('PUT', '/tables/movies/data/speed', { body: MOVIE_ROWS.speed }))
   expectOk(await fork('PUT', '/tables/people/data/keanu', { body: PEOPLE_ROWS.keanu }))
   expectOk(await fork('DELETE', '/tables/movies/data/extra'))
+  expectOk(
+    await service.call('PUT', `${service.workspace}/db/films:indexed`, { body: { from: 'main' } }),
+  )
+  indexed = branchCall(service, 'films', { branch: 'indexed' })
+  for (const table of ['movies', 'people']) {
+    expectOk(await indexed('PUT', `/tables/${table}/searchIndex`))
+  }
   // What the base does afterwards is not seen.
   expectOk(await base('PATCH', '/tables/movies/data/wick', { body: { title: 'Neanderthal' } }))
 })
@@ -121,6 +130,7 @@ const searchMovies = (body: object, call = main) => call('POST', '/tables/movies
 describe.each([
   ['a branch without a parent', () => main],
   ['a fork of a fork', () => fork],
+  ['a branch with search indexes', () => indexed],
 ])('on %s', (_name, branch) => {
   it.each<[string, object, string[]]>([
     ['finds whole words, whatever their case', { query: 'MATRIX' }, ['matrix', 'wick']],

@@ -1,10 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it, type TestContext } from 'vitest'
+import { type Extension, findExtension } from '../../packages/server/src/postgres/extension.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import {
-  findVectorExtension,
-  type VectorExtension,
-} from '../../packages/server/src/postgres/vector-extension.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -16,7 +13,7 @@ import { type BranchCall, branchCall, createTables, expectOk } from '../support/
  */
 
 let service: TestService
-let extension: VectorExtension | undefined
+let extension: Extension | undefined
 let main: BranchCall
 
 const DIMENSION = 16
@@ -32,7 +29,7 @@ const INDEX = '/tables/items/columns/embedding/index'
 
 beforeAll(async () => {
   service = await createTestService()
-  extension = await findVectorExtension(service.database)
+  extension = await findExtension(service.database, 'vector')
   main = await createTables(service, 'neighbours', { items: COLUMNS })
 })
 afterAll(() => service.close())

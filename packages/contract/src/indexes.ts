@@ -1,6 +1,13 @@
 import { type Static, Type } from 'typebox'
 import { ColumnPathSchema } from './schema-edits.js'
 
+const state = Type.Enum(['building', 'ready', 'failed'], {
+  description: 'An index is made in the background; until it is ready nothing uses it.',
+})
+const message = Type.Optional(
+  Type.String({ description: 'Why it failed, or which rows it does not help to find.' }),
+)
+
 export const IndexSchema = Type.Object(
   {
     column: ColumnPathSchema,
@@ -8,12 +15,8 @@ export const IndexSchema = Type.Object(
       description:
         'Why there is an index: it was asked for, the column is a link, or its values are unique.',
     }),
-    state: Type.Enum(['building', 'ready', 'failed'], {
-      description: 'An index is made in the background; until it is ready nothing uses it.',
-    }),
-    message: Type.Optional(
-      Type.String({ description: 'Why it failed, or which rows it does not help to find.' }),
-    ),
+    state,
+    message,
   },
   {
     title: 'Index',
@@ -38,3 +41,18 @@ export const IndexesSchema = Type.Object(
   },
 )
 export type Indexes = Static<typeof IndexesSchema>
+
+export const SearchIndexSchema = Type.Object(
+  {
+    columns: Type.Array(ColumnPathSchema, {
+      description: 'The columns whose words it has: all of the table that have words.',
+    }),
+    state,
+    message,
+  },
+  {
+    title: 'SearchIndex',
+    examples: [{ columns: ['title', 'plot'], state: 'ready' }],
+  },
+)
+export type SearchIndex = Static<typeof SearchIndexSchema>

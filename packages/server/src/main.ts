@@ -14,11 +14,11 @@ import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { Database } from './postgres/database.js'
 import { acquireDataLock } from './postgres/embedded/data-lock.js'
+import { findExtension } from './postgres/extension.js'
 import { isUnreachable } from './postgres/failures.js'
 import { migrate } from './postgres/migrate.js'
 import { poolMetrics } from './postgres/pool-metrics.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
-import { findVectorExtension } from './postgres/vector-extension.js'
 import { waitForPostgres } from './postgres/wait-for-postgres.js'
 import { IndexBuilder } from './rows/index-builder.js'
 import { startMessage } from './start-message.js'
@@ -130,7 +130,7 @@ async function serve(
   const postgres = await connectPostgres(config, { app, database, stops, stopping })
   if (postgres === undefined) return
   await migrate(database)
-  await findVectorExtension(database)
+  await findExtension(database, 'vector')
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey

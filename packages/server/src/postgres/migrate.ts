@@ -3,6 +3,7 @@ import { catalogue } from './migrations/001-catalogue.js'
 import { branching } from './migrations/002-branching.js'
 import { files } from './migrations/003-files.js'
 import { indexes } from './migrations/004-indexes.js'
+import { searchIndexes } from './migrations/005-search-indexes.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -22,6 +23,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 2, name: 'branching', statements: branching },
   { number: 3, name: 'files', statements: files },
   { number: 4, name: 'indexes', statements: indexes },
+  { number: 5, name: 'search indexes', statements: searchIndexes },
 ]
 
 /** Any number will do, as long as every version of Offshoot uses the same one. */

@@ -2,7 +2,13 @@ import type { Queryable } from '../postgres/database.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import type { PhysicalColumn } from './columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './columns/column-types.js'
-import { createIndexes, releaseIndex, requestIndex } from './heap-indexes.js'
+import {
+  createIndexes,
+  releaseIndexes,
+  requestIndexes,
+  wantsIndex,
+  wantsSearchIndex,
+} from './heap-indexes.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
@@ -62,7 +68,7 @@ export async function createHeap(
   await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
   for (const shape of shapes) {
     await createUniqueIndexes(transaction, row.id, shape)
-    await createIndexes(transaction, { heapId: row.id, column: shape.column })
+    await createIndexes(transaction, { heapId: row.id, table: options.table, column: shape.column })
   }
   await createFileIndexes(transaction, row.id, shapes)
 }
@@ -70,7 +76,7 @@ export async function createHeap(
 /** Gives an existing heap a new column, with its nested ones. Old rows get the fill. */
 export async function addHeapColumn(
   transaction: Queryable,
-  options: { heapId: string; column: StoredColumn },
+  options: { heapId: string; table: StoredTable; column: StoredColumn },
 ): Promise<void> {
   const { heapId } = options
   const shapes = physicalShapes([options.column])
@@ -93,7 +99,10 @@ export async function addHeapColumn(
     set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[],
       file_column_ids = file_column_ids || ${fileColumnIds(shapes)}::bigint[]
     where id = ${heapId}`)
-  for (const { column } of shapes) await requestIndex(transaction, { heapId, column })
+  for (const { column } of shapes) {
+    if (!wantsIndex(column) && !wantsSearchIndex(options.table, column)) continue
+    await requestIndexes(transaction, { heapId, table: options.table, column })
+  }
 }
 
 function fillOf({ column, sqlType }: ColumnShape): Sql {
@@ -147,7 +156,7 @@ export async function dropColumnRules(
 ): Promise<void> {
   const { heapId } = options
   for (const { column } of physicalShapes([options.column])) {
-    await releaseIndex(transaction, { heapId, column })
+    await releaseIndexes(transaction, { heapId, column })
   }
   if (options.column.unique !== true) return
   const name = uniqueIndexName(heapId, options.column.id)

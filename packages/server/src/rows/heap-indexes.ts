@@ -1,10 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../postgres/database.js'
+import { type Extension, installedExtension } from '../postgres/extension.js'
 import { codeOf } from '../postgres/failures.js'
 import { ident, raw, type Sql, sql } from '../postgres/sql.js'
-import { installedExtension, type VectorExtension } from '../postgres/vector-extension.js'
 import { heapName, indexName, pastName } from './layout.js'
-import type { StoredColumn } from './stored-schema.js'
+import { indexedKindOf, indexedText } from './searched-text.js'
+import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 /*
  * The index of a column is one on the heap and one on the past, of the column and the id: what is
@@ -24,27 +25,56 @@ export function wantsIndex({ unique, index, type }: StoredColumn): boolean {
   return unique !== true && (index ?? type === 'link')
 }
 
+/** A table has a search index on every column that has words, or on none. */
+export function wantsSearchIndex(
+  { searchIndex }: Pick<StoredTable, 'searchIndex'>,
+  { type }: Pick<StoredColumn, 'type'>,
+): boolean {
+  return searchIndex === true && indexedKindOf(type) !== undefined
+}
+
 export interface HeapColumn {
   readonly heapId: string
   readonly column: Pick<StoredColumn, 'id'>
 }
 
-/** A table of a heap with its index on a column. */
-export interface IndexedTable {
+/** A column of a heap, as the schema of its branch has it. */
+export interface IndexTarget {
+  readonly heapId: string
+  readonly table: Pick<StoredTable, 'searchIndex'>
+  readonly column: StoredColumn
+}
+
+const INDEX_KINDS = ['values', 'search'] as const
+export type IndexKind = (typeof INDEX_KINDS)[number]
+
+/** An index on one of the tables of a heap. */
+export interface HeapIndex {
+  readonly kind: IndexKind
   readonly name: string
   /** What follows `create index`. */
   readonly definition: Sql
 }
 
-export function indexedTables({ heapId, column }: HeapColumn): IndexedTable[] {
-  const tables = [
-    { table: heapName(heapId), name: indexName('heap', heapId, column.id) },
-    { table: pastName(heapId), name: indexName('past', heapId, column.id) },
+/** All names that the indexes of a column can have. */
+export function indexNames(
+  { heapId, column: { id } }: HeapColumn,
+  kinds: readonly IndexKind[] = INDEX_KINDS,
+): string[] {
+  return kinds.flatMap((kind) => [
+    indexName('heap', { heapId, columnId: id, kind }),
+    indexName('past', { heapId, columnId: id, kind }),
+  ])
+}
+
+/** One index on the heap and one on the past; `of` is what follows the name of the table. */
+function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): HeapIndex[] {
+  const named = { heapId, columnId: column.id, kind }
+  const [heap, past] = [indexName('heap', named), indexName('past', named)]
+  return [
+    { kind, name: heap, definition: sql`${ident(heap)} on ${heapName(heapId)} ${of}` },
+    { kind, name: past, definition: sql`${ident(past)} on ${pastName(heapId)} ${of}` },
   ]
-  return tables.map(({ table, name }) => ({
-    name,
-    definition: sql`${ident(name)} on ${table} (${ident(`c${column.id}`)}, id)`,
-  }))
 }
 
 /** pgvector indexes no longer ones. */
@@ -57,13 +87,12 @@ export class UnindexableError extends Error {}
  * The index of a vector is one of its neighbours, by angle, and only on the heap: what a branch
  * inherits is compared one by one.
  */
-function vectorIndex(
-  { schema }: VectorExtension,
-  { heapId, column }: { heapId: string; column: StoredColumn },
-): IndexedTable {
-  const name = indexName('heap', heapId, column.id)
+function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): HeapIndex {
+  const kind = 'values'
+  const name = indexName('heap', { heapId, columnId: column.id, kind })
   const operators = sql`${ident(schema)}.vector_cosine_ops`
   return {
+    kind,
     name,
     definition: sql`${ident(name)} on ${heapName(heapId)}
       using hnsw ((${indexedVector(sql`${ident(`c${column.id}`)}`, schema, column)}) ${operators})`,
@@ -79,33 +108,50 @@ export function indexedVector(value: Sql, schema: string, { vector }: StoredColu
 export async function getVectorIndexing(
   database: Queryable,
   { vector }: StoredColumn,
-): Promise<VectorExtension> {
+): Promise<Extension> {
   if ((vector?.dimension ?? 0) > INDEXED_DIMENSION_MAX) {
     throw new UnindexableError(`it has more than ${INDEXED_DIMENSION_MAX} numbers`)
   }
-  const extension = await installedExtension(database)
+  const extension = await installedExtension(database, 'vector')
   if (extension === undefined) throw new UnindexableError('PostgreSQL has no extension [vector]')
   return extension
 }
 
-/** The indexes that a column has when it wants one. */
-export async function listIndexedTables(
+/** The indexes that a column wants. */
+export async function listHeapIndexes(
   database: Queryable,
-  target: { heapId: string; column: StoredColumn },
-): Promise<IndexedTable[]> {
-  if (target.column.type !== 'vector') return indexedTables(target)
-  return [vectorIndex(await getVectorIndexing(database, target.column), target)]
+  target: IndexTarget,
+): Promise<HeapIndex[]> {
+  return [...(await valueIndexes(database, target)), ...(await searchIndexes(database, target))]
+}
+
+async function valueIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
+  const { column } = target
+  if (!wantsIndex(column)) return []
+  if (column.type === 'vector') {
+    return [vectorIndex(await getVectorIndexing(database, column), target)]
+  }
+  return twoIndexes('values', target, sql`(${ident(`c${column.id}`)}, id)`)
+}
+
+/** Every three letters of the text. */
+async function searchIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
+  const { table, column } = target
+  const kind = indexedKindOf(column.type)
+  if (!wantsSearchIndex(table, column) || kind === undefined) return []
+  // The table was given it when there were trigrams; without them, records are found by looking.
+  const extension = await installedExtension(database, 'pg_trgm')
+  if (extension === undefined) return []
+  const text = indexedText(kind, sql`${ident(`c${column.id}`)}`)
+  const operators = sql`${ident(extension.schema)}.gin_trgm_ops`
+  return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
 }
 
 /** Of a heap that is new and empty. */
-export async function createIndexes(
-  transaction: Queryable,
-  { heapId, column }: { heapId: string; column: StoredColumn },
-): Promise<void> {
-  if (!wantsIndex(column)) return
+export async function createIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
   // Nobody asks for it here: where it is not possible any more, records are found without it.
-  const tables = await listIndexedTables(transaction, { heapId, column }).catch(unlessUnindexable)
-  for (const { definition } of tables ?? []) {
+  const indexes = await listHeapIndexes(transaction, target).catch(unlessUnindexable)
+  for (const { definition } of indexes ?? []) {
     await transaction.query(sql`create index ${definition}`)
   }
 }
@@ -114,22 +160,20 @@ function unlessUnindexable(error: unknown): undefined {
   if (!(error instanceof UnindexableError)) throw error
 }
 
-/** Gives a heap the index of a column, if the column wants one. Must run alone behind the gate. */
-export async function requestIndex(
-  transaction: Queryable,
-  { heapId, column }: { heapId: string; column: StoredColumn },
-): Promise<void> {
-  if (!wantsIndex(column)) return
-  const [size] = await transaction.query<{ isSmall: boolean }>(sql`
-    select pg_relation_size(${`offshoot_rows.heap_${heapId}`}::regclass)
-      + pg_relation_size(${`offshoot_rows.past_${heapId}`}::regclass)
-      <= ${AT_ONCE_BYTES_MAX} as "isSmall"`)
-  const tables = await listIndexedTables(transaction, { heapId, column }).catch((error) => {
+/** Brings the indexes of a column in line with what it wants. Must run alone behind the gate. */
+export async function requestIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
+  const { heapId, column } = target
+  const indexes = await listHeapIndexes(transaction, target).catch((error) => {
     throw error instanceof UnindexableError ? unindexable(column, error.message) : error
   })
-  if (size?.isSmall !== true) return insertWork(transaction, { heapId, column })
+  if (indexes.length === 0) return releaseIndexes(transaction, target)
+  const wanted = new Set(indexes.map(({ name }) => name))
+  const others = indexNames(target).filter((name) => !wanted.has(name))
+  // Dropping an index waits for everyone who reads the table, so it is always left as work.
+  const isLeft = (await isLarge(transaction, heapId)) || (await hasOneOf(transaction, others))
+  if (isLeft) return insertWork(transaction, { heapId, column })
   await deleteWork(transaction, { heapId, column })
-  for (const { name, definition } of tables) {
+  for (const { name, definition } of indexes) {
     // Whoever was interrupted may have left one behind that is not valid.
     await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
     await transaction.query(sql`create index ${definition}`).catch((error: unknown) => {
@@ -138,17 +182,30 @@ export async function requestIndex(
   }
 }
 
-/** Dropping an index waits for everyone who reads the table, so it is always left as work. */
-export async function releaseIndex(transaction: Queryable, target: HeapColumn): Promise<void> {
-  const names = indexedTables(target).map(({ name }) => name)
+async function isLarge(transaction: Queryable, heapId: string): Promise<boolean> {
+  const [size] = await transaction.query<{ isLarge: boolean }>(sql`
+    select pg_relation_size(${`offshoot_rows.heap_${heapId}`}::regclass)
+      + pg_relation_size(${`offshoot_rows.past_${heapId}`}::regclass)
+      > ${AT_ONCE_BYTES_MAX} as "isLarge"`)
+  return size?.isLarge === true
+}
+
+/** For a column that wants no index any more. */
+export async function releaseIndexes(transaction: Queryable, target: HeapColumn): Promise<void> {
+  const [work] = await transaction.query(sql`
+    select from offshoot.index_work
+    where heap_id = ${target.heapId} and column_id = ${target.column.id}`)
+  if (work !== undefined || (await hasOneOf(transaction, indexNames(target)))) {
+    await insertWork(transaction, target)
+  }
+}
+
+async function hasOneOf(transaction: Queryable, names: readonly string[]): Promise<boolean> {
   const [found] = await transaction.query(sql`
     select from pg_class
     where relnamespace = 'offshoot_rows'::regnamespace and relname = any(${names}::name[])
-    union all
-    select from offshoot.index_work
-    where heap_id = ${target.heapId} and column_id = ${target.column.id}
     limit 1`)
-  if (found !== undefined) await insertWork(transaction, target)
+  return found !== undefined
 }
 
 async function insertWork(transaction: Queryable, { heapId, column }: HeapColumn): Promise<void> {

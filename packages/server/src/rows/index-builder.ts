@@ -4,14 +4,16 @@ import { ident, sql } from '../postgres/sql.js'
 import { physicalShapes } from './heap-ddl.js'
 import {
   type HeapColumn,
-  indexedTables,
-  listIndexedTables,
+  type HeapIndex,
+  type IndexKind,
+  type IndexTarget,
+  indexNames,
+  listHeapIndexes,
   TOO_LONG,
   TOO_LONG_REASON,
   UnindexableError,
-  wantsIndex,
 } from './heap-indexes.js'
-import type { StoredColumn, StoredSchema } from './stored-schema.js'
+import type { StoredSchema } from './stored-schema.js'
 
 /** Any number will do, as long as every version of Offshoot uses the same one. */
 const LOCK_KEY = 6_001_002
@@ -95,10 +97,10 @@ async function takeWork(connection: Queryable): Promise<Work | undefined> {
 }
 
 /** The column as the branch of the heap has it now, if it does. */
-async function findColumn(
+async function findTarget(
   connection: Queryable,
   { heapId, column: { id: columnId } }: HeapColumn,
-): Promise<StoredColumn | undefined> {
+): Promise<IndexTarget | undefined> {
   const [row] = await connection.query<{ schema: StoredSchema; tableId: string }>(sql`
     select s.document as schema, h.table_id as "tableId"
     from offshoot.heaps h
@@ -106,22 +108,14 @@ async function findColumn(
     join offshoot.schemas s on s.id = b.schema_id
     where h.id = ${heapId} and ${columnId} = any(h.column_ids)`)
   const table = row?.schema.tables.find(({ id }) => id === Number(row.tableId))
-  return physicalShapes(table?.columns ?? []).find(({ id }) => id === columnId)?.column
+  const shape = physicalShapes(table?.columns ?? []).find(({ id }) => id === columnId)
+  return table && shape && { heapId, table, column: shape.column }
 }
 
 async function finishWork(connection: Queryable, work: Work): Promise<void> {
   const { heapId, column, stamp } = work
-  let failure: string | null = null
-  try {
-    await bringInLine(connection, work)
-  } catch (error) {
-    const code = codeOf(error) ?? ''
-    failure = error instanceof UnindexableError ? error.message : (LASTING.get(code) ?? null)
-    // A heap that is gone takes its work along.
-    if (failure === null && code !== UNDEFINED_TABLE) throw error
-    if (failure !== null) await dropAll(connection, work)
-  }
-  if (failure === null) {
+  const failure = await bringInLine(connection, work)
+  if (failure === undefined) {
     await connection.query(sql`
       delete from offshoot.index_work
       where heap_id = ${heapId} and column_id = ${column.id} and stamp = ${stamp}`)
@@ -133,21 +127,54 @@ async function finishWork(connection: Queryable, work: Work): Promise<void> {
   }
 }
 
-/** Makes the indexes that are missing, or drops those that nobody wants any more. */
-async function bringInLine(connection: Queryable, work: Work): Promise<void> {
-  const column = await findColumn(connection, work)
-  if (column === undefined || !wantsIndex(column)) return dropAll(connection, work)
-  const { heapId } = work
-  for (const { name, definition } of await listIndexedTables(connection, { heapId, column })) {
-    if (await isValid(connection, name)) continue
+/**
+ * Makes the indexes that are missing, and drops those that nobody wants any more. Returns why one
+ * cannot be made.
+ */
+async function bringInLine(connection: Queryable, work: Work): Promise<string | undefined> {
+  const target = await findTarget(connection, work)
+  let indexes: readonly HeapIndex[] = []
+  let failure: string | undefined
+  try {
+    if (target !== undefined) indexes = await listHeapIndexes(connection, target)
+  } catch (error) {
+    if (!(error instanceof UnindexableError)) throw error
+    failure = error.message
+  }
+  const wanted = new Set(indexes.map(({ name }) => name))
+  for (const name of indexNames(work)) {
+    if (!wanted.has(name)) await dropIndex(connection, name)
+  }
+  const failed = new Set<IndexKind>()
+  for (const index of indexes) {
+    if (failed.has(index.kind)) continue
+    const reason = await makeIndex(connection, { work, index })
+    if (reason !== undefined) failed.add(index.kind)
+    failure ??= reason
+  }
+  return failure
+}
+
+async function makeIndex(
+  connection: Queryable,
+  { work, index }: { work: Work; index: HeapIndex },
+): Promise<string | undefined> {
+  const { kind, name, definition } = index
+  if (await isValid(connection, name)) return undefined
+  try {
     // One that was interrupted is of no use, and `create index` would find its name taken.
     await dropIndex(connection, name)
     await connection.query(sql`create index concurrently ${definition}`)
+    return undefined
+  } catch (error) {
+    const code = codeOf(error) ?? ''
+    // A heap that is gone takes its work along.
+    if (code === UNDEFINED_TABLE) return undefined
+    const failure = LASTING.get(code)
+    if (failure === undefined) throw error
+    for (const other of indexNames(work, [kind])) await dropIndex(connection, other)
+    return failure
   }
-}
-
-async function dropAll(connection: Queryable, work: Work): Promise<void> {
-  for (const { name } of indexedTables(work)) await dropIndex(connection, name)
 }
 
 async function dropIndex(connection: Queryable, name: string): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Queryable } from '../postgres/database.js'
 import { sql } from '../postgres/sql.js'
+import type { IndexKind } from './heap-indexes.js'
 import { indexName, type Layout, ownHeap, uniqueIndexName } from './layout.js'
 
 export interface IndexState {
@@ -17,22 +18,32 @@ const NOT_INHERITED =
 export async function findIndexStates(
   database: Queryable,
   layout: Layout,
-  { tableId, columnIds }: { tableId: number; columnIds: readonly number[] },
+  { tableId, columnIds, kind }: { tableId: number; columnIds: readonly number[]; kind: IndexKind },
 ): Promise<Map<number, IndexState>> {
+  const heapId = ownHeap(layout, tableId)?.heapId
   const work = await database.query<{ columnId: string; failure: string | null }>(sql`
     select column_id as "columnId", failure
     from offshoot.index_work
-    where heap_id = ${ownHeap(layout, tableId)?.heapId ?? null}::bigint`)
+    where heap_id = ${heapId ?? null}::bigint`)
   const failures = new Map(work.map(({ columnId, failure }) => [Number(columnId), failure]))
+  // The other index of the column may be the one that failed.
+  const failing = columnIds.filter((columnId) => typeof failures.get(columnId) === 'string')
+  const failed = await listLacking(
+    database,
+    failing.map((columnId) => ({ columnId, heapId: heapId ?? '' })),
+    kind,
+  )
   const inherited = columnIds.flatMap((columnId) =>
     inheritedHeaps(layout, { tableId, columnId }).map((heapId) => ({ columnId, heapId })),
   )
-  const lacking = await listLacking(database, inherited)
+  const lacking = await listLacking(database, inherited, kind)
   return new Map(
     columnIds.map((columnId): [number, IndexState] => {
       const failure = failures.get(columnId)
       if (failure === null) return [columnId, { state: 'building' }]
-      if (failure !== undefined) return [columnId, { state: 'failed', message: failure }]
+      if (failure !== undefined && failed.has(columnId)) {
+        return [columnId, { state: 'failed', message: failure }]
+      }
       const message = lacking.has(columnId) ? { message: NOT_INHERITED } : {}
       return [columnId, { state: 'ready', ...message }]
     }),
@@ -53,11 +64,12 @@ function inheritedHeaps(
 async function listLacking(
   database: Queryable,
   columns: readonly { columnId: number; heapId: string }[],
+  kind: IndexKind,
 ): Promise<ReadonlySet<number>> {
   if (columns.length === 0) return new Set()
   const namesOf = ({ columnId, heapId }: { columnId: number; heapId: string }) => [
-    indexName('heap', heapId, columnId),
-    uniqueIndexName(heapId, columnId),
+    indexName('heap', { heapId, columnId, kind }),
+    ...(kind === 'values' ? [uniqueIndexName(heapId, columnId)] : []),
   ]
   const rows = await database.query<{ name: string }>(sql`
     select c.relname as name

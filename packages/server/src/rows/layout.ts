@@ -134,7 +134,9 @@ export function withoutRows(layout: Layout): Layout {
 
 export const heapName = (heapId: string): Sql => sql`offshoot_rows.${ident(`heap_${heapId}`)}`
 export const pastName = (heapId: string): Sql => sql`offshoot_rows.${ident(`past_${heapId}`)}`
-export const indexName = (table: 'heap' | 'past', heapId: string, columnId: number): string =>
-  `${table}_${heapId}_c${columnId}_index`
+export const indexName = (
+  table: 'heap' | 'past',
+  { heapId, columnId, kind }: { heapId: string; columnId: number; kind: 'values' | 'search' },
+): string => `${table}_${heapId}_c${columnId}_${kind === 'values' ? 'index' : kind}`
 export const uniqueIndexName = (heapId: string, columnId: number): string =>
   `heap_${heapId}_c${columnId}_unique`

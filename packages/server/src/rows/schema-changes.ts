@@ -6,7 +6,7 @@ import { sql } from '../postgres/sql.js'
 import { selectVisible } from './arms.js'
 import { compileTable } from './columns/table-codec.js'
 import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
-import { releaseIndex, requestIndex, wantsIndex } from './heap-indexes.js'
+import { requestIndexes } from './heap-indexes.js'
 import { type Layout, ownHeap } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
@@ -46,9 +46,11 @@ export async function applySchemaChanges(
         const before = options.before.get(table.id) ?? table
         await requireFillable(transaction, layout, { before, column, limits: options.limits })
         if (heap === undefined) break
-        await addHeapColumn(transaction, { ...heap, column }).catch((error: unknown) => {
-          throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
-        })
+        await addHeapColumn(transaction, { heapId: heap.heapId, table, column }).catch(
+          (error: unknown) => {
+            throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
+          },
+        )
         break
       }
       case 'columnRemoved':
@@ -56,15 +58,13 @@ export async function applySchemaChanges(
           await dropColumnRules(transaction, { heapId: heap.heapId, column: change.column })
         }
         break
-      case 'indexChanged': {
+      case 'indexChanged':
         // Without a heap there is nothing to find yet; the one to be will have the index.
-        if (heap === undefined) break
-        const { heapId } = heap
-        const { column } = change
-        if (wantsIndex(column)) await requestIndex(transaction, { heapId, column })
-        else await releaseIndex(transaction, { heapId, column })
+        if (heap !== undefined) {
+          const { table, column } = change
+          await requestIndexes(transaction, { heapId: heap.heapId, table, column })
+        }
         break
-      }
     }
   }
 }

@@ -20,6 +20,8 @@ export interface StoredTable {
   readonly id: number
   readonly name: string
   readonly columns: readonly StoredColumn[]
+  /** Whether the columns with words, those to come too, have an index of them. */
+  readonly searchIndex?: boolean
 }
 
 export interface StoredColumn {

@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { findVectorExtension } from '../../postgres/vector-extension.js'
+import { findExtension } from '../../postgres/extension.js'
 import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
 import { physicalShapes } from '../../rows/heap-ddl.js'
 import { getVectorIndexing, UnindexableError, wantsIndex } from '../../rows/heap-indexes.js'
@@ -70,7 +70,7 @@ export async function addIndex(
   target: Target,
 ): Promise<Index> {
   // Vectors need it; creating it is no part of an edit.
-  await findVectorExtension(database)
+  await findExtension(database, 'vector')
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
     const layout = await getLayout(transaction, access)
@@ -80,7 +80,8 @@ export async function addIndex(
     if (index !== undefined && index.state !== 'failed') return index
     requireRoom(found, limits)
     const column = { ...found.column, index: true }
-    await setColumn(transaction, { access, layout, head, found, column, limits })
+    const table = withColumn(found.table, column)
+    await setTable(transaction, { access, layout, head, table, limits, columns: [column] })
     const [made] = await findIndexes(transaction, layout, [{ ...found, column }])
     if (made === undefined) throw new Error('a column that was given an index must have it')
     return made
@@ -104,31 +105,31 @@ export async function removeIndex(
     }
     if (!wantsIndex(found.column)) throw indexNotFound(target)
     const column = { ...found.column, index: false }
-    await setColumn(transaction, { access, layout, head, found, column, limits })
+    const table = withColumn(found.table, column)
+    await setTable(transaction, { access, layout, head, table, limits, columns: [column] })
   })
 }
 
-/** The same schema with another form of one column. */
-async function setColumn(
+/** The same schema with another form of one table, where the indexes of these columns differ. */
+export async function setTable(
   transaction: Queryable,
   change: {
     access: BranchAccess
     layout: Layout
     head: BranchHead
-    found: FoundColumn
-    column: StoredColumn
+    table: StoredTable
+    columns: readonly StoredColumn[]
     limits: Limits
   },
 ): Promise<void> {
-  const { access, layout, head, found, column, limits } = change
-  const table = { ...found.table, columns: replaceColumn(found.table.columns, column) }
+  const { access, layout, head, table, columns, limits } = change
   const document = {
     ...head.schema,
     tables: head.schema.tables.map((candidate) => (candidate.id === table.id ? table : candidate)),
   }
   await applySchemaChanges(transaction, layout, {
-    before: new Map([[table.id, found.table]]),
-    changes: [{ kind: 'indexChanged', table, column }],
+    before: new Map(head.schema.tables.map((candidate) => [candidate.id, candidate])),
+    changes: columns.map((column) => ({ kind: 'indexChanged', table, column })),
     limits,
   })
   const { databaseId, branchId } = access
@@ -136,6 +137,10 @@ async function setColumn(
   const migrationId = head.lastMigrationId
   await updateHead(transaction, { branchId, schemaId, migrationId, migrations: 0 })
   await deleteUnusedSchema(transaction, head.schemaId)
+}
+
+function withColumn(table: StoredTable, column: StoredColumn): StoredTable {
+  return { ...table, columns: replaceColumn(table.columns, column) }
 }
 
 function replaceColumn(columns: readonly StoredColumn[], column: StoredColumn): StoredColumn[] {
@@ -156,6 +161,7 @@ async function findIndexes(
   const states = await findIndexStates(database, layout, {
     tableId: columns[0]?.table.id ?? 0,
     columnIds: wanted.map(({ column }) => column.id),
+    kind: 'values',
   })
   return columns.flatMap(({ column, path }): Index[] => {
     if (column.unique) return [{ column: path, origin: 'unique', state: 'ready' }]
@@ -165,7 +171,7 @@ async function findIndexes(
   })
 }
 
-function listColumns(table: StoredTable): FoundColumn[] {
+export function listColumns(table: StoredTable): FoundColumn[] {
   const list = (columns: readonly StoredColumn[], prefix: string): FoundColumn[] =>
     columns.flatMap((column) => [
       { table, column, path: `${prefix}${column.name}` },
@@ -174,7 +180,7 @@ function listColumns(table: StoredTable): FoundColumn[] {
   return list(table.columns, '')
 }
 
-function getTable(schema: StoredSchema, name: string): StoredTable {
+export function getTable(schema: StoredSchema, name: string): StoredTable {
   const table = schema.tables.find((candidate) => candidate.name === name)
   if (table === undefined) throw tableNotFound(name)
   return table
@@ -220,7 +226,7 @@ function indexNotFound({ tableName, columnName }: Target): AppError {
   )
 }
 
-async function getLayout(database: Queryable, { branchId, branchName }: BranchAccess) {
+export async function getLayout(database: Queryable, { branchId, branchName }: BranchAccess) {
   const layout = await findLayout(database, branchId)
   if (layout !== undefined) return layout
   throw new AppError('branch_not_found', `branch [${branchName}] not found`)

@@ -129,7 +129,19 @@ function mergeTable(
   for (const { name: duplicate } of duplicates(columns)) {
     conflict('two different columns have this name; rename one of them first', duplicate)
   }
-  return { ...table, name, columns }
+  return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
+}
+
+/** Like the indexes of columns: what theirs has asked for, or away, since the base. */
+function mergeSearchIndex(sides: {
+  before: StoredTable | undefined
+  ours: StoredTable
+  theirs: StoredTable
+}): StoredTable {
+  const { before, ours, theirs } = sides
+  return theirs.searchIndex === before?.searchIndex
+    ? ours
+    : { ...ours, searchIndex: theirs.searchIndex ?? false }
 }
 
 /** A name that one side changed; both sides differently is a conflict. */

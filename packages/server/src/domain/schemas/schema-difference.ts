@@ -1,7 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { physicalShapes } from '../../rows/heap-ddl.js'
-import { wantsIndex } from '../../rows/heap-indexes.js'
+import { wantsIndex, wantsSearchIndex } from '../../rows/heap-indexes.js'
 import type { SchemaChange } from '../../rows/schema-changes.js'
 import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
 import { toPublicSchema } from './public-schema.js'
@@ -144,7 +144,11 @@ function changedIndexes(before: StoredTable, table: StoredTable): SchemaChange[]
   const old = new Map(physicalShapes(before.columns).map(({ id, column }) => [id, column]))
   return physicalShapes(table.columns).flatMap(({ id, column }): SchemaChange[] => {
     const previous = old.get(id)
-    if (previous === undefined || wantsIndex(previous) === wantsIndex(column)) return []
+    if (previous === undefined) return []
+    const isSame =
+      wantsIndex(previous) === wantsIndex(column) &&
+      wantsSearchIndex(before, previous) === wantsSearchIndex(table, column)
+    if (isSame) return []
     return [{ kind: 'indexChanged', table, column }]
   })
 }

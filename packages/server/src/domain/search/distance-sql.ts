@@ -1,6 +1,6 @@
 import type { SimilarityFunction } from '@offshoot/contract/search'
+import type { Extension } from '../../postgres/extension.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { VectorExtension } from '../../postgres/vector-extension.js'
 
 /** Up to this many components a sum is written out, which is several times as fast as a loop. */
 const WRITTEN_OUT_MAX = 2048
@@ -63,7 +63,7 @@ const FUNCTIONS: Readonly<Record<SimilarityFunction, string>> = {
 /** The same by pgvector. Its functions, unlike its operators, never look into an index. */
 export function extensionSimilarity(
   similarity: SimilarityFunction,
-  { schema }: VectorExtension,
+  { schema }: Extension,
   vectors: { readonly own: Sql; readonly query: Sql },
 ): Sql {
   const type = sql`${ident(schema)}.vector`

@@ -3,6 +3,7 @@ import {
   BREAK,
   editPattern,
   letterPattern,
+  piecesOf,
   piecesPattern,
   WORD,
   WORD_END,
@@ -25,6 +26,8 @@ export interface Patterns {
   readonly terms: readonly Term[]
   /** By term; null where there is none. */
   readonly stems: readonly (string | null)[]
+  /** Letters that are in every text which has one of the words; what an index can tell. */
+  readonly indexed: string
   /** Found in every text that has one of the words, and in some that do not; for a first look. */
   readonly rough: string
   /** The same with fewer mistakes; undefined where the first look makes none. */
@@ -43,6 +46,7 @@ export function makePatterns(
 ): Patterns {
   const stems = terms.map((term) => (hasStem(term) ? (options.stems.get(term.text) ?? null) : null))
   const last = options.isPrefix ? terms.length - 1 : -1
+  const indexed: string[] = []
   const rough: string[] = []
   const fine: string[] = []
   const groups: { match: Match; pattern: string; rank: number }[] = []
@@ -56,6 +60,7 @@ export function makePatterns(
     const { letters, edits, isInside } = term
     const whole = letters.join('')
     add(index, 'exact', whole)
+    indexed.push(...piecesOf(letters, edits))
     if (isInside) {
       rough.push(whole)
       fine.push(whole)
@@ -78,6 +83,7 @@ export function makePatterns(
       starts.push(beginning)
     }
     for (const beginning of starts) {
+      indexed.push(beginning)
       rough.push(`${WORD_START}${beginning}`)
       fine.push(`${WORD_START}${beginning}`)
     }
@@ -88,6 +94,7 @@ export function makePatterns(
   return {
     terms,
     stems,
+    indexed: indexed.join('|'),
     rough: rough.join('|'),
     fine: isRough ? fine.join('|') : undefined,
     words: wordsPattern(groups),

@@ -1,16 +1,13 @@
-import type { ColumnType } from '@offshoot/contract/schema'
 import { SEARCH_LIMITS } from '@offshoot/contract/search'
 import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { ReadPlan, TableLookup } from '../../rows/read-plan.js'
+import { type TextKind, textKindOf } from '../../rows/searched-text.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { queryFault } from '../query/query-fault.js'
 import { planColumns } from '../records/records.js'
 import type { SessionTable } from '../records/session.js'
 import { type Booster, type BoosterRequest, parseBooster } from './booster.js'
-
-/** How the text of a column is had. */
-export type TextKind = 'text' | 'list' | 'json' | 'number'
 
 /** A column that is looked in. */
 export interface SearchColumn {
@@ -38,17 +35,6 @@ export interface TableRequest {
   readonly filter?: unknown
   readonly target?: readonly Target[]
   readonly boosters?: readonly BoosterRequest[]
-}
-
-/** Columns of other types have no words. */
-const KINDS: Readonly<Partial<Record<ColumnType, TextKind>>> = {
-  string: 'text',
-  text: 'text',
-  email: 'text',
-  multiple: 'list',
-  json: 'json',
-  int: 'number',
-  float: 'number',
 }
 
 export function planTable(
@@ -79,7 +65,7 @@ export function planTargets(codec: TableCodec, targets: readonly Target[]): Sear
   }
   return [...weights].flatMap(([index, { weight }]): SearchColumn[] => {
     const physical = codec.physical[index]
-    const kind = physical && KINDS[physical.column.type]
+    const kind = physical && textKindOf(physical.column.type)
     if (physical === undefined || kind === undefined) return []
     const objects = enclosingObjects(codec, index)
     return [{ path: physical.path, index, objects, kind, weight }]
@@ -97,7 +83,7 @@ function listColumns(codec: TableCodec, target: string): number[] {
   if (index === undefined || column === undefined) throw fault('column not found')
   if (column.type === 'object') return searchable(codec, `${path}.`)
   if (path !== target) throw fault('column not found')
-  if (KINDS[column.type] === undefined) {
+  if (textKindOf(column.type) === undefined) {
     throw fault(`cannot be searched, it is of type [${column.type}]`)
   }
   return [index]
@@ -106,7 +92,7 @@ function listColumns(codec: TableCodec, target: string): number[] {
 function searchable(codec: TableCodec, prefix: string): number[] {
   return codec.physical.flatMap(({ path, column }, index) => {
     const isInside = path.join('.').startsWith(prefix)
-    return isInside && KINDS[column.type] !== undefined ? [index] : []
+    return isInside && textKindOf(column.type) !== undefined ? [index] : []
   })
 }
 

@@ -1,4 +1,5 @@
 import type { BranchSearch, TableSearch } from '@offshoot/contract/search'
+import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import type { TextRows } from '../../postgres/statement.js'
@@ -17,6 +18,7 @@ import { hasStem, readTerms } from './terms.js'
 export interface SearchContext {
   readonly database: Database
   readonly session: Session
+  readonly bounds: Bounds
 }
 
 const FUZZINESS = 1

@@ -1,7 +1,9 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement } from '../../postgres/statement.js'
 import { joinVisible, visibleArms } from '../../rows/arms.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
 import { selectPlan, type TableLookup } from '../../rows/read-plan.js'
+import { indexedText } from '../../rows/searched-text.js'
 import { FieldExpressions } from '../query/field-sql.js'
 import { filterSql } from '../query/filter-sql.js'
 import { Parameters } from '../query/parameters.js'
@@ -68,7 +70,9 @@ export function searchSql(plan: SearchPlan): { call: Call; tables: readonly Tabl
       ' union all ',
     )}
     order by place`
-  return { call: { statement: compileStatement(text), values: parameters.values }, tables }
+  // Whether an index helps depends on the words, so each search is planned for its own.
+  const call = { statement: compileStatement(text), values: parameters.values, isUnnamed: true }
+  return { call, tables }
 }
 
 interface TableContext {
@@ -161,16 +165,32 @@ function isHit(
       const list = parameters.add(`{${numbers.join(',')}}`)
       return sql`${row.column(index)} = any(${list}::double precision[])`
     })
-  const [first, ...others] = texts
-  if (first !== undefined) {
-    const text = others.length === 0 ? first : sql`concat_ws(E'\n', ${join(texts, ', ')})`
+  if (texts.length > 0) {
+    const indexed = table.codec.table.searchIndex
+      ? [inIndex({ table, parameters }, { patterns, row })]
+      : []
+    // Of one column alone, PostgreSQL would look for these in the index too, which costs more than it gains.
+    const isOne = texts.length === 1 && indexed.length === 0
+    const text = isOne ? join(texts) : sql`concat_ws(E'\n', ${join(texts, ', ')})`
     const { rough, fine } = patterns
     const looks = [rough, ...(fine === undefined ? [] : [fine])].map((pattern) => {
       return sql`${text} ~ ${parameters.add(pattern)}::text`
     })
-    conditions.unshift(sql`(${join(looks, ' and ')})`)
+    conditions.unshift(sql`(${join([...indexed, ...looks], ' and ')})`)
   }
   return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
+}
+
+/** Whether a row may have one of the words, as far as a search index can tell. */
+function inIndex(
+  { table, parameters }: Pick<TableContext, 'table' | 'parameters'>,
+  { patterns, row }: { patterns: Patterns; row: RowExpressions },
+): Sql {
+  const looks = table.columns.flatMap(({ kind, index }) => {
+    if (kind === 'number') return []
+    return sql`${indexedText(kind, row.column(index))} ~ ${parameters.add(patterns.indexed)}::text`
+  })
+  return sql`(${join(looks, ' or ')})`
 }
 
 /** How much the columns weigh that have the query as a whole. */
@@ -192,6 +212,13 @@ function phraseSql(
  * counts more than one in a long text.
  */
 function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
+  const numbers = context.table.codec.table.searchIndex
+    ? estimatesSql(plan, context)
+    : countsSql(plan, context)
+  return sql`${tableName('statistics', context.number)} as materialized (${numbers})`
+}
+
+function countsSql(plan: SearchPlan, context: TableContext): Sql {
   const rows = rowsSql(plan, context, ({ texts }) => ({
     selected: join(
       texts.map((text, index) => sql`octet_length(${text}) as ${textName(index)}`),
@@ -202,12 +229,42 @@ function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
   const lengths = columns.map((name) => sql`coalesce(sum(${name}), 0)`)
   const counts = columns.map((name) => sql`count(${name})`)
   return sql`
-    ${tableName('statistics', context.number)} as materialized (
-      select count(*)::double precision as records,
-        greatest(1, ((${join(lengths, ' + ')})::double precision
-          / nullif(${join(counts, ' + ')}, 0))) as length
-      from (${rows}) r
-    )`
+    select count(*)::double precision as records,
+      greatest(1, ((${join(lengths, ' + ')})::double precision
+        / nullif(${join(counts, ' + ')}, 0))) as length
+    from (${rows}) r`
+}
+
+/** What was not analysed yet is taken for rows of this size. */
+const ROWS_PER_PAGE = 20
+const LENGTH = 100
+
+/**
+ * The same as PostgreSQL has it for planning, because counting would take a pass over all texts, which
+ * the index is to save.
+ */
+function estimatesSql({ lookup }: SearchPlan, { table, parameters }: TableContext): Sql {
+  const tables = visibleArms(lookup.layout, table.codec, ROOT).map(
+    ({ table: arm }) => sql`(select tableoid from ${arm} limit 1)`,
+  )
+  const names = table.columns.map(({ index }) => table.codec.physical[index]?.physicalName ?? '')
+  return sql`
+    select coalesce(sum(t.rows), 0)::double precision as records,
+      greatest(1, coalesce(sum(t.rows * w.length) / nullif(sum(t.rows), 0), ${raw(String(LENGTH))}))
+        as length
+    from (
+      select relname, pg_relation_size(oid) / current_setting('block_size')::double precision
+        * case when relpages > 0 and reltuples > 0 then reltuples / relpages
+          else ${raw(String(ROWS_PER_PAGE))} end as rows
+      from pg_class
+      where oid in (${join(tables, ', ')})
+    ) t
+    cross join lateral (
+      select coalesce(avg(avg_width), ${raw(String(LENGTH))}) as length
+      from pg_stats
+      where schemaname = 'offshoot_rows' and tablename = t.relname
+        and attname = any(${parameters.add(arrayLiteral(names))}::name[])
+    ) w`
 }
 
 /** By row, column and term: how often it is there. */
@@ -240,7 +297,8 @@ function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): 
 function termsSql({ number }: TableContext): Sql {
   return sql`
     ${tableName('terms', number)} as materialized (
-      select t.term, ln(1 + (s.records - t.rows + 0.5) / (t.rows + 0.5)) as rarity
+      select t.term, ln(1 + (greatest(s.records, t.rows) - t.rows + 0.5) / (t.rows + 0.5))
+        as rarity
       from (
         select term, count(distinct id)::double precision as rows
         from ${tableName('words', number)}

@@ -3,6 +3,7 @@ import {
   type SimilarityFunction,
   type VectorSearch,
 } from '@offshoot/contract/search'
+import { type Extension, findExtension } from '../../postgres/extension.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
@@ -11,7 +12,6 @@ import {
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import { findVectorExtension, type VectorExtension } from '../../postgres/vector-extension.js'
 import { joinVisible, visibleArms } from '../../rows/arms.js'
 import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
 import { indexedVector, wantsIndex } from '../../rows/heap-indexes.js'
@@ -61,7 +61,7 @@ export async function searchVectors(
     size: request.size ?? SEARCH_LIMITS.vectorSize,
     filter: parseFilter((path) => resolveField(lookup, codec, path), request.filter ?? {}),
   }
-  const extension = isSingle(plan.query) ? await findVectorExtension(database) : undefined
+  const extension = isSingle(plan.query) ? await findExtension(database, 'vector') : undefined
   const [first, ...rows] =
     (await searchIndex(context, plan, extension)) ??
     (await runCalculation(context, vectorSql(plan, extension)))
@@ -103,7 +103,7 @@ function isSingle(query: readonly number[]): boolean {
  * One statement. Its first row has the count of the vectors that were compared; each further one is
  * its place, its score and the texts of the record.
  */
-export function vectorSql(plan: VectorPlan, extension: VectorExtension | undefined): Call {
+export function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
   const { lookup, codec } = plan
   const parameters = new Parameters()
   const arms = visibleArms(lookup.layout, codec, ROOT)
@@ -159,7 +159,7 @@ function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
 
 function similaritySql(
   { similarity, query: vector }: VectorPlan,
-  extension: VectorExtension | undefined,
+  extension: Extension | undefined,
   { query, parameters }: { query: Slot; parameters: Parameters },
 ): Sql {
   if (extension === undefined) {
@@ -196,21 +196,21 @@ const SET_CANDIDATES = compileStatement(
  * that serves, or where it did not lead to enough records.
  */
 async function searchIndex(
-  { database, session }: SearchContext,
+  { database, session, bounds }: SearchContext,
   plan: VectorPlan,
-  extension: VectorExtension | undefined,
+  extension: Extension | undefined,
 ): Promise<TextRows | undefined> {
   const call = extension && indexSql(plan, extension)
   if (call === undefined) return undefined
   const candidates = Math.min(CANDIDATES_MAX, Math.max(CANDIDATES_MIN, 2 * plan.size))
   const settings = { statement: SET_CANDIDATES, values: [String(candidates)] }
-  const [, rows = []] = await runReads(database, session.guard, [settings, call])
+  const [, rows = []] = await runReads(database, session.guard, [settings, call], bounds)
   const count = Number(rows[0]?.[1])
   return rows.length - 1 < Math.min(plan.size, count) ? undefined : rows
 }
 
 /** Only what a branch has of its own, as a whole and by angle, is in an index. */
-export function indexSql(plan: VectorPlan, extension: VectorExtension): Call | undefined {
+export function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
   const { lookup, codec, column, similarity } = plan
   const physical = codec.physical[column]
   const heap = ownHeap(lookup.layout, codec.table.id)

@@ -71,11 +71,17 @@ export function editPattern(letters: readonly string[], edits: number): string {
  * one is left as it was. It costs a fraction, and most rows need no other.
  */
 export function piecesPattern(letters: readonly string[], edits: number): string {
-  const count = edits + 1
-  const pieces = Array.from({ length: count }, (_, index) => {
-    const [start, end] = [index, index + 1].map((at) => Math.floor((letters.length * at) / count))
-    const piece = letters.slice(start, end).join('')
+  const pieces = piecesOf(letters, edits).map((piece, index) => {
     return `${index === 0 ? WORD_START : ''}${piece}${index === edits ? WORD_END : ''}`
   })
   return pieces.join('|')
+}
+
+/** The pieces alone. */
+export function piecesOf(letters: readonly string[], edits: number): string[] {
+  const count = edits + 1
+  return Array.from({ length: count }, (_, index) => {
+    const [start, end] = [index, index + 1].map((at) => Math.floor((letters.length * at) / count))
+    return letters.slice(start, end).join('')
+  })
 }

@@ -1,10 +1,15 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { IndexesSchema, IndexSchema } from '@offshoot/contract/indexes'
+import { IndexesSchema, IndexSchema, SearchIndexSchema } from '@offshoot/contract/indexes'
 import { ColumnParamsSchema, TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import type { Need } from '../../domain/access/scope.js'
 import { addIndex, listIndexes, readIndex, removeIndex } from '../../domain/schemas/indexes.js'
 import type { EditContext } from '../../domain/schemas/operations.js'
+import {
+  addSearchIndex,
+  readSearchIndex,
+  removeSearchIndex,
+} from '../../domain/schemas/search-index.js'
 import { addressed } from '../addressed.js'
 import { Empty, refusals } from '../responses.js'
 import type { Services } from '../services.js'
@@ -12,6 +17,7 @@ import type { Services } from '../services.js'
 /**
  * GET    /db/:databaseBranch/tables/:tableName/indexes
  * GET    /db/:databaseBranch/tables/:tableName/columns/:columnName/index    PUT, DELETE
+ * GET    /db/:databaseBranch/tables/:tableName/searchIndex    PUT, DELETE
  */
 export function indexRoutes({ database, limits, indexes }: Services): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
@@ -81,6 +87,55 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       },
       async (request, reply) => {
         await removeIndex(database, await edit(request, 'write'), request.params)
+        indexes.wake()
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.get(
+      `${table}/searchIndex`,
+      {
+        schema: {
+          tags,
+          summary: 'Read how far the search index of a table is',
+          params: TableParamsSchema,
+          response: { 200: SearchIndexSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        readSearchIndex(database, await edit(request, 'read'), request.params.tableName),
+    )
+
+    app.put(
+      `${table}/searchIndex`,
+      {
+        schema: {
+          tags,
+          summary: 'Ask for a search index of a table',
+          params: TableParamsSchema,
+          response: { 200: SearchIndexSchema, ...refusals(404, 409, 422) },
+        },
+      },
+      async (request) => {
+        const context = await edit(request, 'write')
+        const made = await addSearchIndex(database, context, request.params.tableName)
+        indexes.wake()
+        return made
+      },
+    )
+
+    app.delete(
+      `${table}/searchIndex`,
+      {
+        schema: {
+          tags,
+          summary: 'Remove the search index of a table',
+          params: TableParamsSchema,
+          response: { 204: Empty, ...refusals(404, 409) },
+        },
+      },
+      async (request, reply) => {
+        await removeSearchIndex(database, await edit(request, 'write'), request.params.tableName)
         indexes.wake()
         return reply.code(204).send(null)
       },

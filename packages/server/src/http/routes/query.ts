@@ -13,8 +13,7 @@ import { aggregateRecords } from '../../domain/query/aggregate.js'
 import type { QueryRequest } from '../../domain/query/page.js'
 import { type QueryContext, queryRecords } from '../../domain/query/query-records.js'
 import { summarizeRecords } from '../../domain/query/summarize.js'
-import { disconnectSignal } from '../disconnect.js'
-import { sessionRequest } from '../plugins/branch-session.js'
+import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
@@ -26,17 +25,15 @@ type TableRequest = FastifyRequest<{ Params: { databaseBranch: string; tableName
  * POST   /db/:databaseBranch/tables/:tableName/summarize
  * POST   /db/:databaseBranch/tables/:tableName/aggregate
  */
-export function queryRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
+export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const bounded = boundedRun(services)
   const run = (
     request: TableRequest,
     reply: FastifyReply,
     operation: (context: QueryContext) => Promise<string>,
   ) => {
     const { tableName } = request.params
-    const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
-    return sessions.run(sessionRequest(request, 'read'), (session) =>
-      operation({ database, session, tableName, limits, bounds }),
-    )
+    return bounded(request, reply, (context) => operation({ ...context, tableName }))
   }
 
   return async (app) => {

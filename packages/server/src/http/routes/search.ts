@@ -10,7 +10,7 @@ import {
 import { Type } from 'typebox'
 import { searchBranch, searchTable } from '../../domain/search/search-records.js'
 import { searchVectors } from '../../domain/search/search-vectors.js'
-import { sessionRequest } from '../plugins/branch-session.js'
+import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
@@ -20,7 +20,9 @@ import { sendJson } from './records.js'
  * POST   /db/:databaseBranch/tables/:tableName/search
  * POST   /db/:databaseBranch/tables/:tableName/vectorSearch
  */
-export function searchRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
+export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const run = boundedRun(services)
+
   return async (app) => {
     const tags = ['Search']
     const url = '/db/:databaseBranch/tables/:tableName'
@@ -39,9 +41,7 @@ export function searchRoutes({ database, sessions }: Services): FastifyPluginAsy
       },
       async (request, reply) => {
         const { body } = request
-        const found = await sessions.run(sessionRequest(request, 'read'), (session) =>
-          searchBranch({ database, session }, body),
-        )
+        const found = await run(request, reply, (context) => searchBranch(context, body))
         return sendJson(reply, found)
       },
     )
@@ -59,8 +59,8 @@ export function searchRoutes({ database, sessions }: Services): FastifyPluginAsy
       },
       async (request, reply) => {
         const { body, params } = request
-        const found = await sessions.run(sessionRequest(request, 'read'), (session) =>
-          searchTable({ database, session, tableName: params.tableName }, body ?? {}),
+        const found = await run(request, reply, (context) =>
+          searchTable({ ...context, ...params }, body ?? {}),
         )
         return sendJson(reply, found)
       },
@@ -79,8 +79,8 @@ export function searchRoutes({ database, sessions }: Services): FastifyPluginAsy
       },
       async (request, reply) => {
         const { body, params } = request
-        const found = await sessions.run(sessionRequest(request, 'read'), (session) =>
-          searchVectors({ database, session, tableName: params.tableName }, body),
+        const found = await run(request, reply, (context) =>
+          searchVectors({ ...context, ...params }, body),
         )
         return sendJson(reply, found)
       },

@@ -10,8 +10,7 @@ import {
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { runSql } from '../../domain/sql/run-sql.js'
-import { disconnectSignal } from '../disconnect.js'
-import { sessionRequest } from '../plugins/branch-session.js'
+import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
@@ -20,18 +19,16 @@ import { sendJson } from './records.js'
  * POST   /db/:databaseBranch/sql
  * POST   /db/:databaseBranch/sql/batch
  */
-export function sqlRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
+export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const bounded = boundedRun(services)
+  const { sessions } = services
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
     asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
-  ) => {
-    const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
+  ) =>
     // Whether a statement writes is known when it is read, and the key is asked then.
-    return sessions.run(sessionRequest(request, 'read'), (session) =>
-      runSql({ database, sessions, session, limits, bounds }, asked),
-    )
-  }
+    bounded(request, reply, (context) => runSql({ ...context, sessions }, asked))
 
   return async (app) => {
     const tags = ['SQL']

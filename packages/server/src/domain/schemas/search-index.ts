@@ -1,0 +1,102 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { SearchIndex } from '@offshoot/contract/indexes'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { findExtension } from '../../postgres/extension.js'
+import { wantsSearchIndex } from '../../rows/heap-indexes.js'
+import { findIndexStates } from '../../rows/index-state.js'
+import type { Layout } from '../../rows/layout.js'
+import type { StoredTable } from '../../rows/stored-schema.js'
+import { withHead } from './edit-schema.js'
+import { getLayout, getTable, listColumns, setTable } from './indexes.js'
+import { type EditContext, getHead, requireUnprotected } from './operations.js'
+
+/*
+ * The search index of a table is one index of trigrams on each of its columns that has words. It is
+ * part of the schema in the way that the indexes of columns are.
+ */
+
+export async function readSearchIndex(
+  database: Database,
+  { access }: EditContext,
+  tableName: string,
+): Promise<SearchIndex> {
+  const { schema } = await getHead(database, access)
+  const table = getTable(schema, tableName)
+  if (!table.searchIndex) throw searchIndexNotFound(table)
+  return describe(database, await getLayout(database, access), table)
+}
+
+/** Asks for the index. One that failed is tried again; one that is there stays as it is. */
+export async function addSearchIndex(
+  database: Database,
+  { access, limits }: EditContext,
+  tableName: string,
+): Promise<SearchIndex> {
+  // Creating the extension is no part of an edit.
+  const extension = await findExtension(database, 'pg_trgm')
+  return withHead(database, access, async (transaction, head) => {
+    requireUnprotected(access, head)
+    const layout = await getLayout(transaction, access)
+    const found = getTable(head.schema, tableName)
+    if (extension === undefined) {
+      throw new AppError(
+        'invalid_schema',
+        `table [${found.name}]: cannot have a search index: PostgreSQL has no extension [pg_trgm]`,
+      )
+    }
+    if (found.searchIndex) {
+      const index = await describe(transaction, layout, found)
+      if (index.state !== 'failed') return index
+    }
+    const table = { ...found, searchIndex: true }
+    const columns = searchedColumns(table).map(({ column }) => column)
+    await setTable(transaction, { access, layout, head, table, limits, columns })
+    return describe(transaction, layout, table)
+  })
+}
+
+export async function removeSearchIndex(
+  database: Database,
+  { access, limits }: EditContext,
+  tableName: string,
+): Promise<void> {
+  await withHead(database, access, async (transaction, head) => {
+    requireUnprotected(access, head)
+    const found = getTable(head.schema, tableName)
+    if (!found.searchIndex) throw searchIndexNotFound(found)
+    const layout = await getLayout(transaction, access)
+    const table = { ...found, searchIndex: false }
+    const columns = searchedColumns(found).map(({ column }) => column)
+    await setTable(transaction, { access, layout, head, table, limits, columns })
+  })
+}
+
+const searchedColumns = (table: StoredTable) =>
+  listColumns(table).filter(({ column }) => wantsSearchIndex(table, column))
+
+/** Together they are as far as the one that is behind. */
+async function describe(
+  database: Queryable,
+  layout: Layout,
+  table: StoredTable,
+): Promise<SearchIndex> {
+  const columns = searchedColumns(table)
+  const states = await findIndexStates(database, layout, {
+    tableId: table.id,
+    columnIds: columns.map(({ column }) => column.id),
+    kind: 'search',
+  })
+  const all = [...states.values()]
+  const { state, message } = all.find((one) => one.state === 'failed') ??
+    all.find((one) => one.state === 'building') ??
+    all.find((one) => one.message !== undefined) ?? { state: 'ready' as const, message: undefined }
+  return {
+    columns: columns.map(({ path }) => path),
+    state,
+    ...(message === undefined ? {} : { message }),
+  }
+}
+
+function searchIndexNotFound({ name }: StoredTable): AppError {
+  return new AppError('index_not_found', `table [${name}]: has no search index`)
+}

@@ -1,0 +1,34 @@
+import type { Limits } from '@offshoot/contract/limits'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Session } from '../domain/records/session.js'
+import type { Bounds } from '../postgres/bounds.js'
+import type { Database } from '../postgres/database.js'
+import { disconnectSignal } from './disconnect.js'
+import { sessionRequest } from './plugins/branch-session.js'
+import type { Services } from './services.js'
+
+export interface BoundedContext {
+  readonly database: Database
+  readonly session: Session
+  readonly limits: Limits
+  readonly bounds: Bounds
+}
+
+type BoundedRun = <Result>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  operation: (context: BoundedContext) => Promise<Result>,
+) => Promise<Result>
+
+/**
+ * Runs what can take long: stopped in PostgreSQL when it takes longer than a query may, or when
+ * nobody waits for it any more.
+ */
+export function boundedRun({ database, sessions, limits }: Services): BoundedRun {
+  return (request, reply, operation) => {
+    const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
+    return sessions.run(sessionRequest(request, 'read'), (session) =>
+      operation({ database, session, limits, bounds }),
+    )
+  }
+}
