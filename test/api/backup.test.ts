@@ -69,6 +69,7 @@ async function fillStill(): Promise<void> {
     address: { street: `Road ${number}` },
   }))
   await still.bulk('main', 'people', people)
+  expectOk(await still.call('main', 'PUT', '/tables/people/searchIndex'))
   await still.put('main', 'orders', 'o1', { buyer: 'p1' })
   await still.patch('main', 'people', 'p1', { photo: fileOf(PHOTO) })
   await still.fork('dev')
@@ -228,8 +229,11 @@ describe('a backup, restored into an empty instance', () => {
   it('has everything as it was, and all of it works', async () => {
     const place = await newPlace()
     await place.restore(await backUp(service))
+    const started = await place.start()
+    // Indexes of extensions are made when the service runs.
+    await started.indexes.run()
     expect(await physicalShape(place.database)).toEqual(await physicalShape(service.database))
-    const restored = new TestBranches(await place.start(), 'still')
+    const restored = new TestBranches(started, 'still')
     expect(await readEverything(restored)).toEqual(await readEverything(still))
     expect(await photoOf(restored, 'main', 'p1')).toEqual(PHOTO)
     expect((await photoOf(restored, 'deep', 'p2')).toString()).toBe('of dev')

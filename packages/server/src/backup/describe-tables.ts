@@ -41,6 +41,12 @@ export async function listTables(transaction: Queryable): Promise<TableDefinitio
         from pg_index i
         where i.indrelid = t.oid and i.indisvalid
           and not exists (select from pg_constraint c where c.conindid = i.indexrelid)
+          -- Those of an extension are made anew, if the other server has it.
+          and not exists (
+            select from unnest(i.indclass::oid[]) as class (oid)
+            join pg_depend d on d.classid = 'pg_opclass'::regclass and d.objid = class.oid
+            where d.deptype = 'e'
+          )
       ), '[]') as indexes,
       array(
         select c.confrelid::text

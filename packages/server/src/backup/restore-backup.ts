@@ -12,6 +12,7 @@ import { codeOf } from '../postgres/failures.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
+import { requestExtensionIndexes } from '../rows/heap-indexes.js'
 import {
   DOCUMENT_BYTES_MAX,
   FORMAT,
@@ -83,6 +84,7 @@ async function fill(work: Work, source: AsyncIterable<Buffer>): Promise<void> {
   const hadFiles = await hasAny(blobs.list())
   try {
     await readArchive(work, source)
+    await requestExtensionIndexes(database)
     // From here on it is an instance as any other, of the version that was backed up.
     await database.query(sql`drop table offshoot.${ident(UNFINISHED_RESTORE)}`)
   } catch (error) {

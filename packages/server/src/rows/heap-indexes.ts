@@ -190,6 +190,28 @@ async function isLarge(transaction: Queryable, heapId: string): Promise<boolean>
   return size?.isLarge === true
 }
 
+/** Indexes of extensions are left out of backups; where they are wanted, they are work to be done. */
+export async function requestExtensionIndexes(database: Queryable): Promise<void> {
+  const [work] = await database.query<{ isThere: boolean }>(sql`
+    select to_regclass('offshoot.index_work') is not null as "isThere"`)
+  // A catalogue from before there were indexes; none can be wanted.
+  if (!work?.isThere) return
+  await database.query(sql`
+    insert into offshoot.index_work (heap_id, column_id)
+    select distinct h.id, (c ->> 'id')::bigint
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    cross join lateral (
+      select jsonb_path_query(s.document, '$.tables[*] ? (@.searchIndex == true).**.columns[*]')
+      union all
+      select jsonb_path_query(s.document,
+        '$.**.columns[*] ? (@.type == "vector" && @.index == true)')
+    ) as wanted (c)
+    where (c ->> 'id')::bigint = any(h.column_ids)
+    on conflict do nothing`)
+}
+
 /** For a column that wants no index any more. */
 export async function releaseIndexes(transaction: Queryable, target: HeapColumn): Promise<void> {
   const [work] = await transaction.query(sql`

@@ -1,4 +1,5 @@
 import type { Database, Queryable } from '../postgres/database.js'
+import { findExtension } from '../postgres/extension.js'
 import { codeOf } from '../postgres/failures.js'
 import { ident, sql } from '../postgres/sql.js'
 import { physicalShapes } from './heap-ddl.js'
@@ -12,6 +13,7 @@ import {
   TOO_LONG,
   TOO_LONG_REASON,
   UnindexableError,
+  wantsSearchIndex,
 } from './heap-indexes.js'
 import type { StoredSchema } from './stored-schema.js'
 
@@ -77,7 +79,7 @@ async function workThrough(database: Database): Promise<void> {
   const connection = await database.openLong()
   try {
     for (let work = await takeWork(connection); work; work = await takeWork(connection)) {
-      await finishWork(connection, work)
+      await finishWork({ database, connection }, work)
       await connection.query(sql`select pg_advisory_unlock_all()`)
     }
   } finally {
@@ -112,9 +114,15 @@ async function findTarget(
   return table && shape && { heapId, table, column: shape.column }
 }
 
-async function finishWork(connection: Queryable, work: Work): Promise<void> {
+interface Builder {
+  readonly database: Database
+  readonly connection: Queryable
+}
+
+async function finishWork(builder: Builder, work: Work): Promise<void> {
+  const { connection } = builder
   const { heapId, column, stamp } = work
-  const failure = await bringInLine(connection, work)
+  const failure = await bringInLine(builder, work)
   if (failure === undefined) {
     await connection.query(sql`
       delete from offshoot.index_work
@@ -131,8 +139,15 @@ async function finishWork(connection: Queryable, work: Work): Promise<void> {
  * Makes the indexes that are missing, and drops those that nobody wants any more. Returns why one
  * cannot be made.
  */
-async function bringInLine(connection: Queryable, work: Work): Promise<string | undefined> {
+async function bringInLine(
+  { database, connection }: Builder,
+  work: Work,
+): Promise<string | undefined> {
   const target = await findTarget(connection, work)
+  // A restored instance has what its extensions are for before it has them.
+  if (target && wantsSearchIndex(target.table, target.column)) {
+    await findExtension(database, 'pg_trgm')
+  }
   let indexes: readonly HeapIndex[] = []
   let failure: string | undefined
   try {
