@@ -487,6 +487,22 @@ describe('the columns', () => {
     })
   })
 
+  it('are named by objects too, as clients write them', async () => {
+    const filter = { id: 'ada' }
+    const columns = [{ name: 'settings' }, { name: 'team', columns: ['name', 'rules'] }]
+    const named = await query(main, { filter, columns })
+    const plain = await query(main, { filter, columns: ['settings', 'team.name', 'team.rules'] })
+    expect(expectOk(named).body.records).toEqual(plain.body.records)
+    const whole = await query(main, { filter, columns: [{ name: 'team', columns: [] }] })
+    expect(whole.body.records).toEqual(
+      (await query(main, { filter, columns: ['team'] })).body.records,
+    )
+    for (const columns of ['name', [1]]) {
+      const refused = await query(main, { filter, columns: [{ name: 'team', columns }] })
+      expect(refused.status).toBe(400)
+    }
+  })
+
   it('leave out links to records that are gone', async () => {
     const answer = await query(main, { filter: { id: 'cyd' }, columns: ['name', 'team.*'] })
     expect(Object.keys(answer.body.records[0])).toEqual(['id', 'name', 'service'])
