@@ -227,6 +227,30 @@ describe.each([
       ])
     })
 
+    it('are an empty list when there were never any, which can be sent back', async () => {
+      const id = await create({ name: 'None' })
+      const record = await read(id)
+      expect(record).toMatchObject({ name: 'None', papers: [] })
+      expect('photo' in record).toBe(false)
+      const body = { filter: { id }, columns: ['papers.name', 'chief.*'] }
+      const found = await call('POST', '/tables/people/query', { body })
+      expect(expectOk(found).body.records).toMatchObject([{ id, papers: [] }])
+      const fields = { photo: null, papers: record.papers }
+      const operations = [
+        { update: { table: 'people', id, fields, columns: ['papers'] } },
+        { insert: { table: 'people', record: { ...record, id: `${id}_2` }, columns: ['papers'] } },
+        { get: { table: 'people', id, columns: ['papers'] } },
+      ]
+      const answer = await call('POST', '/transaction', { body: { operations } })
+      expect(expectOk(answer).body.results).toMatchObject(
+        operations.map(() => ({ columns: { papers: [] } })),
+      )
+      const full = await create({ papers: [{ base64Content: base64('gone') }] })
+      const emptied = { update: { table: 'people', id: full, fields: { papers: [] } } }
+      expectOk(await call('POST', '/transaction', { body: { operations: [emptied] } }))
+      expect((await read(full)).papers).toEqual([])
+    })
+
     it('take part in bulk inserts, of JSON and of lines', async () => {
       const contents = Array.from({ length: 5 }, () => randomBytes(100_000))
       const records = contents.map((content, number) => ({

@@ -205,6 +205,25 @@ const FILTERS: readonly (readonly [about: string, filter: object, ids: readonly 
   ['the id of a link', { 'team.id': 'core' }, ['ada']],
   ['through a link', { 'team.name': 'Web' }, ['bob']],
   ['through a link, as an object', { team: { name: 'Web', level: { $gt: 2 } } }, ['bob']],
+  ['any behind a link', { team: { $any: [{ name: 'Web' }, { level: 1 }] } }, ['bob', 'dee']],
+  [
+    'any behind a link, as an object',
+    { team: { $any: { name: 'Web', level: 1 } } },
+    ['bob', 'dee'],
+  ],
+  ['all behind a link', { team: { $all: [{ name: 'Web' }, { level: 1 }] } }, []],
+  ['not behind a link', { team: { $not: { name: 'Web' } } }, ['ada', 'dee']],
+  ['none behind a link', { team: { $none: [{ name: 'Web' }, { level: 1 }] } }, ['ada']],
+  ['nested behind a link', { team: { $not: { $any: [{ level: 1 }, { name: 'Web' }] } } }, ['ada']],
+  ['a link and behind it', { team: { $any: ['core', 'web'], level: { $gt: 2 } } }, ['bob']],
+  ['a link or behind it', { $any: [{ team: 'core' }, { team: { level: 3 } }] }, ['ada', 'bob']],
+  ['what exists behind a link', { team: { $exists: 'rules' } }, ['dee']],
+  ['what exists not behind a link', { team: { $notExists: 'rules', level: 3 } }, ['bob']],
+  [
+    'any in an object',
+    { address: { $any: [{ city: 'London' }, { city: 'Berlin' }] } },
+    ['ada', 'bob'],
+  ],
   ['through two links', { 'team.parent.name': 'Root' }, ['ada']],
   ['through three links', { team: { parent: { 'parent.level': 1 } } }, ['bob']],
   ['around in a circle', { 'team.lead.team.name': 'Web' }, ['ada']],
@@ -279,6 +298,9 @@ const REFUSALS: readonly (readonly [body: object, message: string])[] = [
   [{ filter: 'name' }, 'filter: expected an object'],
   [{ filter: { $nope: 1 } }, 'filter: operator [$nope] is not known'],
   [{ filter: { name: { $nope: 1 } } }, 'filter: column [name]: operator [$nope] is not known'],
+  [{ filter: { name: { $not: { nope: 1 } } } }, notFound('name.nope')],
+  [{ filter: { team: { $any: ['core', { level: 1 }] } } }, 'filter: expected an object'],
+  [{ filter: { team: { $exists: 'nope' } } }, notFound('team.nope')],
   [
     { filter: { name: { $constructor: 1 } } },
     'filter: column [name]: operator [$constructor] is not known',
@@ -485,6 +507,22 @@ describe('the columns', () => {
       team: { id: 'core', xata: metadata },
       xata: metadata,
     })
+  })
+
+  it('are named by objects too, as clients write them', async () => {
+    const filter = { id: 'ada' }
+    const columns = [{ name: 'settings' }, { name: 'team', columns: ['name', 'rules'] }]
+    const named = await query(main, { filter, columns })
+    const plain = await query(main, { filter, columns: ['settings', 'team.name', 'team.rules'] })
+    expect(expectOk(named).body.records).toEqual(plain.body.records)
+    const whole = await query(main, { filter, columns: [{ name: 'team', columns: [] }] })
+    expect(whole.body.records).toEqual(
+      (await query(main, { filter, columns: ['team'] })).body.records,
+    )
+    for (const columns of ['name', [1]]) {
+      const refused = await query(main, { filter, columns: [{ name: 'team', columns }] })
+      expect(refused.status).toBe(400)
+    }
   })
 
   it('leave out links to records that are gone', async () => {

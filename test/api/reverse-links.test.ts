@@ -144,8 +144,10 @@ describe.each([
 
 describe('a reverse link that is refused', () => {
   it.each([
+    [{ name: '<-Posts' }, 'columns: reverse link: [name] must be of the form <-table.linkColumn'],
+    [{ name: 'Posts.author' }, 'table [users]: column [Posts.author]: column not found'],
     [
-      { name: 'Posts.author' },
+      { name: 'name', as: 'other' },
       'columns: reverse link: [name] must be of the form <-table.linkColumn',
     ],
     [{ as: 'x' }, 'columns: reverse link: [name] must be of the form <-table.linkColumn'],

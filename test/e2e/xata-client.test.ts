@@ -256,6 +256,25 @@ describe('one record', () => {
   })
 })
 
+describe('a record that was read', () => {
+  it('can be sent back, alone and among others', async () => {
+    const team = await xata.db.teams.create({ name: 'Back' })
+    await xata.db.users.create('back', { name: 'Back', team: team.id })
+    const user = await xata.db.users.readOrThrow('back', ['*', 'team.*'])
+    expect(user).toMatchObject({ photo: null, papers: [], team: { name: 'Back' } })
+    const changed = await xata.db.users.update({ ...user, name: 'Changed' })
+    expect(changed).toMatchObject({ name: 'Changed', team: { id: team.id }, papers: [] })
+    const [other] = await xata.db.users.update([{ ...user, name: 'Among others' }])
+    expect(other).toMatchObject({ id: 'back', name: 'Among others', papers: [] })
+    const { id, ...copied } = user
+    const copies = await xata.db.users.create([copied, { ...copied, name: 'Second' }])
+    expect(copies).toMatchObject([{ name: 'Back' }, { name: 'Second' }])
+    expect(await user.replace({ ...user, name: 'Replaced' })).toMatchObject({ name: 'Replaced' })
+    await xata.db.users.delete([id, ...copies.map((copy) => copy.id)])
+    await team.delete()
+  })
+})
+
 describe('many records', () => {
   it('are created, read, updated and deleted together', async () => {
     const teams = await xata.db.teams.create([

@@ -281,8 +281,8 @@ function writeMembers(
     links: ReadonlyMap<number, LinkPlan>,
   ): string {
     const written = fields.flatMap((field): string[] => {
-      const text = texts[field.position]
-      if (text === null || text === undefined) return []
+      const text = texts[field.position] ?? field.nullText
+      if (text === undefined) return []
       const link = links.get(field.position)
       if (link !== undefined) {
         // Links are no foreign keys: a record that is gone is left out.

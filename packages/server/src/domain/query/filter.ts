@@ -64,6 +64,8 @@ const EXISTS: ReadonlyMap<string, boolean> = new Map([
   ['$existsNot', true],
 ])
 
+const CONTROLS: ReadonlySet<string> = new Set(['$all', '$any', '$not', '$none'])
+
 const DEPTH_MAX = 50
 const CONDITIONS_MAX = 20_000
 
@@ -99,7 +101,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
         return { kind: 'not', item: { kind: 'or', items: list(value, prefix, depth + 1) } }
     }
     const isNegated = EXISTS.get(key)
-    if (isNegated !== undefined) return exists(key, value, isNegated)
+    if (isNegated !== undefined) return exists(key, value, { isNegated, prefix })
     if (key.startsWith('$')) throw queryFault(`filter: operator [${key}] is not known`)
     return onPath(`${prefix}${key}`, value, depth + 1)
   }
@@ -113,23 +115,28 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     })
   }
 
-  function exists(key: string, value: unknown, isNegated: boolean): Filter {
+  function exists(
+    key: string,
+    value: unknown,
+    { isNegated, prefix }: { isNegated: boolean; prefix: string },
+  ): Filter {
     if (typeof value !== 'string') {
       throw queryFault(`filter: operator [${key}]: expected the name of a column`)
     }
-    return { kind: 'exists', field: resolve(value), isNegated }
+    return { kind: 'exists', field: resolve(`${prefix}${value}`), isNegated }
   }
 
-  /** Keys without a dollar sign lead on along the path; the others are about what is there. */
+  /** Keys that lead on along the path are conditions there; the others are about what is here. */
   function onPath(path: string, value: unknown, depth: number): Filter {
     if (!isObject(value)) return fieldFilter(path, value, depth)
-    const entries = Object.entries(value)
-    const isPath = ([key]: [string, unknown]) => !key.startsWith('$')
-    const deeper = entries.filter(isPath)
-    const items = deeper.map(([key, inner]) => condition(key, inner, `${path}.`, depth + 1))
-    const operators = Object.fromEntries(entries.filter((entry) => !isPath(entry)))
-    if (deeper.length < entries.length || entries.length === 0) {
-      items.push(fieldFilter(path, operators, depth))
+    const items: Filter[] = []
+    const operators: [string, unknown][] = []
+    for (const [key, inner] of Object.entries(value)) {
+      if (leadsOn(key, inner, depth)) items.push(condition(key, inner, `${path}.`, depth + 1))
+      else operators.push([key, inner])
+    }
+    if (operators.length > 0 || items.length === 0) {
+      items.push(fieldFilter(path, Object.fromEntries(operators), depth))
     }
     return items.length === 1 && items[0] !== undefined ? items[0] : { kind: 'and', items }
   }
@@ -179,6 +186,18 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   }
 
   return { kind: 'and', items: conditionsOf(filter, '', 0) }
+}
+
+/** A name leads on, and so does what combines conditions that name something. */
+function leadsOn(key: string, value: unknown, depth: number): boolean {
+  if (!key.startsWith('$') || EXISTS.has(key)) return true
+  if (!CONTROLS.has(key) || depth > DEPTH_MAX) return false
+  const items = Array.isArray(value) ? value : [value]
+  return items.some(
+    (item) =>
+      isObject(item) &&
+      Object.entries(item).some(([inner, operand]) => leadsOn(inner, operand, depth + 1)),
+  )
 }
 
 function isObject(value: unknown): value is Shape {

@@ -20,7 +20,7 @@ import { parseFilter } from './filter.js'
 import { type Page, type QueryRequest, readPage } from './page.js'
 import { queryFault } from './query-fault.js'
 import { type QueryPlan, querySql } from './query-sql.js'
-import { parseReverseLink, type ReverseLink } from './reverse-link.js'
+import { isReverseLink, parseReverseLink, type ReverseLink } from './reverse-link.js'
 import { parseSort } from './sort.js'
 import { sortTypes } from './sort-sql.js'
 
@@ -106,8 +106,25 @@ function splitColumns(columns: unknown): { names: string[]; others: unknown[] } 
   if (columns === undefined) return { names: ['*'], others: [] }
   if (!Array.isArray(columns)) throw queryFault('columns: expected a list')
   if (columns.length === 0) return { names: ['*'], others: [] }
-  const isName = (column: unknown): column is string => typeof column === 'string'
-  return { names: columns.filter(isName), others: columns.filter((column) => !isName(column)) }
+  const names: string[] = []
+  const others: unknown[] = []
+  for (const column of columns) {
+    const paths = typeof column === 'string' ? [column] : pathsOf(column)
+    if (paths === undefined) others.push(column)
+    else names.push(...paths)
+  }
+  return { names, others }
+}
+
+/** `{name: "owner", columns: ["name"]}` is another way to write `owner.name`. */
+function pathsOf(given: unknown): string[] | undefined {
+  const { name, columns = [], ...rest } = (given ?? {}) as Readonly<Record<string, unknown>>
+  if (typeof name !== 'string' || isReverseLink(name) || Object.keys(rest).length > 0)
+    return undefined
+  if (!Array.isArray(columns) || !columns.every((column) => typeof column === 'string')) {
+    return undefined
+  }
+  return columns.length === 0 ? [name] : columns.map((column) => `${name}.${column}`)
 }
 
 function requireDistinct(reverseLinks: readonly ReverseLink[]): void {

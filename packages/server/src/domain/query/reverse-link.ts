@@ -46,6 +46,8 @@ const KNOWN: ReadonlySet<string> = new Set([
 const RESERVED: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
 const ARROW = '<-'
 
+export const isReverseLink = (name: string): boolean => name.startsWith(ARROW)
+
 /** `{name: "<-table.linkColumn", as?, columns?, sort?, limit?, offset?}`. */
 export function parseReverseLink(context: ReverseLinkContext, given: unknown): ReverseLink {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
@@ -56,7 +58,7 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
   >
   const unknown = Object.keys(given).find((key) => !KNOWN.has(key))
   if (unknown !== undefined) throw queryFault(`columns: reverse link: [${unknown}] is not known`)
-  if (typeof name !== 'string' || !name.startsWith(ARROW) || !name.includes('.')) {
+  if (typeof name !== 'string' || !isReverseLink(name) || !name.includes('.')) {
     throw queryFault('columns: reverse link: [name] must be of the form <-table.linkColumn')
   }
   const fault = (message: string): AppError => queryFault(`columns: [${name}]: ${message}`)

@@ -1,5 +1,6 @@
 import type { FaultEntry } from '@offshoot/contract/errors'
 import { Fault } from '../../rows/columns/fault.js'
+import { NO_FILES } from '../../rows/columns/file-value.js'
 import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encoder.js'
 import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
 import { linkedTables } from '../../rows/read-plan.js'
@@ -223,8 +224,12 @@ function planRead(
 
 const FILE_REFUSED = 'file upload not permitted in transaction'
 
-const refuseFile: FileEncoder = (column) =>
-  new Fault(column.type === 'file' ? FILE_REFUSED : `file entry [0]: ${FILE_REFUSED}`)
+/** No files at all are no upload: clients send records back as they read them. */
+const refuseFile: FileEncoder = (column, value) => {
+  if (column.type === 'file') return new Fault(FILE_REFUSED)
+  const isEmpty = Array.isArray(value) && value.length === 0
+  return isEmpty ? NO_FILES : new Fault(`file entry [0]: ${FILE_REFUSED}`)
+}
 
 /** Files are refused in the very words that clients know, which do not name the table. */
 function inTable(table: SessionTable, fault: Fault): string {

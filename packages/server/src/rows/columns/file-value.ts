@@ -84,6 +84,9 @@ export function fileFields(name: string): readonly string[] | undefined {
 
 export const DEFAULT_FILE_FIELDS: readonly string[] = FIELDS
 
+/** The text of a `file[]` column without files. */
+export const NO_FILES = '[]'
+
 /** The files that the text of a column holds. */
 export function parseFiles(text: string | null | undefined): readonly StoredFile[] {
   if (text === null || text === undefined) return []

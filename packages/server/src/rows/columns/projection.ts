@@ -7,6 +7,7 @@ import {
   type FileRecord,
   type FileSelection,
   fileFields,
+  NO_FILES,
   writeFiles,
 } from './file-value.js'
 
@@ -28,6 +29,8 @@ export interface ProjectedField {
   readonly nested: readonly ProjectedField[] | undefined
   /** Of a file column: what to say of its files. */
   readonly file: FileSelection | undefined
+  /** Stands for null, which is left out otherwise: a list of files that was never set is empty. */
+  readonly nullText: string | undefined
 }
 
 /** The chosen columns; of those that hold files, the chosen fields. */
@@ -107,13 +110,14 @@ function compileFields(
     const fields = choice.fileFields.get(node.index)
     const { column, codec } = node
     const file = fields && { columnId: column.id, isList: column.type === 'file[]', fields }
-    return [{ position, firstKey: key, furtherKey: `,${key}`, codec, nested, file }]
+    const nullText = file?.isList ? NO_FILES : undefined
+    return [{ position, firstKey: key, furtherKey: `,${key}`, codec, nested, file, nullText }]
   })
 }
 
 /**
- * The members of a JSON object, without its braces. Nulls are left out. Without a record, files have
- * no links.
+ * The members of a JSON object, without its braces. Nulls are left out, but for lists of files. Without
+ * a record, files have no links.
  */
 export function decodeFields(
   fields: readonly ProjectedField[],
@@ -122,8 +126,8 @@ export function decodeFields(
 ): string {
   let members = ''
   for (const field of fields) {
-    const text = texts[field.position]
-    if (text === null || text === undefined) continue
+    const text = texts[field.position] ?? field.nullText
+    if (text === undefined) continue
     members += members === '' ? field.firstKey : field.furtherKey
     members +=
       field.nested === undefined
