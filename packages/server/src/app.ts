@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import fastify, { type FastifyInstance, LogController } from 'fastify'
-import type { LogLevel } from './config.js'
+import type { LogLevel, Origins } from './config.js'
 import { admissionMetrics } from './http/admission/admission-metrics.js'
 import { answerClientError } from './http/client-errors.js'
 import { requestIdFrom } from './http/common-headers.js'
@@ -15,6 +15,7 @@ import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { guardsPlugin } from './http/plugins/guards.js'
 import { metricsPlugin } from './http/plugins/metrics.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
+import { originsPlugin } from './http/plugins/origins.js'
 import { pacePlugin } from './http/plugins/pace.js'
 import { requestLogPlugin } from './http/plugins/request-log.js'
 import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
@@ -64,6 +65,8 @@ export interface AppOptions {
   /** Who may read the metrics; null: nobody, here. */
   readonly metricsAccess?: MetricsAccess | null
   readonly tracer?: Tracer | undefined
+  /** Whose pages may call the service from a browser; null: nobody's. */
+  readonly origins?: Origins | null
 }
 
 /** The whole service, ready to listen or to be injected into. */
@@ -102,6 +105,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   if (metrics !== null) await app.register(metricsPlugin, { metrics })
   await app.register(requestLogPlugin)
   await app.register(errorsPlugin)
+  if (options.origins != null) await app.register(originsPlugin, { origins: options.origins })
   await app.register(addressPlugin, services)
   await app.register(guardsPlugin, services)
   await app.register(connectionsPlugin, services)

@@ -5,6 +5,9 @@ import type { Region } from '@offshoot/contract/workspaces'
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
+/** Whose pages may call the service from a browser. */
+export type Origins = '*' | readonly string[]
+
 /** A place in an S3-compatible store. */
 export interface S3Address {
   readonly bucket: string
@@ -84,6 +87,13 @@ const SETTINGS = {
     fallback: 'http:// with host and port',
     allowed: 'an http or https address without a path',
     parse: (text) => (text === undefined ? null : parseOrigin(text)),
+  }),
+  origins: setting<Origins | null>({
+    env: 'OFFSHOOT_ORIGINS',
+    help: 'Origins whose pages may call the service from a browser, separated by commas; `*` for any.',
+    fallback: 'none',
+    allowed: 'origins such as https://app.example.com,http://localhost:3000, or *',
+    parse: (text) => (text === undefined ? null : parseOrigins(text)),
   }),
   files: setting<S3Address | null>({
     env: 'OFFSHOOT_FILES',
@@ -397,6 +407,12 @@ function parseHeaders(text: string): Readonly<Record<string, string>> | undefine
     }
   }
   return headers
+}
+
+function parseOrigins(text: string): Origins | undefined {
+  if (text.trim() === '*') return '*'
+  const origins = text.split(',').map((part) => parseOrigin(part.trim()))
+  return origins.every((origin) => origin !== undefined) ? origins : undefined
 }
 
 function parseOrigin(text: string): string | undefined {

@@ -112,6 +112,7 @@ async function serve(
     metrics,
     metricsAccess: config.metricsPort === null ? metricsAccess : null,
     tracer: tracing?.tracer,
+    origins: config.origins,
   })
   cleanUps.push(
     () => database.close(),
