@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
+import { TYPE_COLUMNS, TYPE_VALUES } from '../support/every-type.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 
@@ -168,42 +169,8 @@ describe('the difference of a branch', () => {
   })
 
   it('has every type of value as records have it', async () => {
-    const columns: readonly Column[] = [
-      { name: 'bool', type: 'bool' },
-      { name: 'int', type: 'int' },
-      { name: 'float', type: 'float' },
-      { name: 'string', type: 'string' },
-      { name: 'text', type: 'text' },
-      { name: 'email', type: 'email' },
-      { name: 'multiple', type: 'multiple' },
-      { name: 'link', type: 'link', link: { table: 'types' } },
-      { name: 'datetime', type: 'datetime' },
-      { name: 'vector', type: 'vector', vector: { dimension: 2 } },
-      { name: 'json', type: 'json' },
-      {
-        name: 'object',
-        type: 'object',
-        columns: [
-          { name: 'leaf', type: 'string' },
-          { name: 'inner', type: 'object', columns: [{ name: 'deep', type: 'json' }] },
-        ],
-      },
-    ]
-    const branches = await open({ types: columns })
-    const values = {
-      bool: false,
-      int: 9_007_199_254_740_991,
-      float: -1.5e-300,
-      string: 'a"\\\n\tü😀',
-      text: '',
-      email: 'a@example.com',
-      multiple: ['x', 'y,"z', 'NULL'],
-      link: 'other',
-      datetime: '2026-01-31T09:30:00.123456Z',
-      vector: [0.1, -2],
-      json: { a: [1, null, { b: 'c' }], n: 12.5 },
-      object: { leaf: 'x', inner: { deep: [1] } },
-    }
+    const branches = await open({ types: TYPE_COLUMNS })
+    const values = TYPE_VALUES
     const read = { ...values, link: { id: 'other' } }
     await branches.put('dev', 'types', 'new', values)
     expect((await branches.diff('dev')).tables[0].changes).toEqual([
@@ -227,17 +194,17 @@ describe('the difference of a branch', () => {
     ])
     await branches.put('next', 'types', 'new', {
       ...values,
-      object: { leaf: 'y', inner: { deep: [1] } },
+      object: { ...values.object, leaf: 'y' },
     })
     expect((await branches.diff('next')).tables[0].changes).toEqual([
       { change: 'updated', id: 'new', columns: { 'object.leaf': { from: 'x', to: 'y' } } },
     ])
-    await branches.patch('next', 'types', 'new', { object: { leaf: 'x' } })
+    await branches.patch('next', 'types', 'new', { object: { leaf: 'x', tags: ['t'] } })
     expect((await branches.diff('next')).tables[0].changes).toEqual([
       {
         change: 'updated',
         id: 'new',
-        columns: { 'object.inner': { from: { deep: [1] }, to: null } },
+        columns: { 'object.inner': { from: values.object.inner, to: null } },
       },
     ])
   })

@@ -6,6 +6,7 @@ import { runBackground } from '../../packages/server/src/background.js'
 import { indexes } from '../../packages/server/src/postgres/migrations/004-indexes.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { listValidIndexes } from '../support/indexes.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { DIALECT, expectOk } from '../support/tables.js'
@@ -41,25 +42,8 @@ const remove = async (branches: TestBranches, column: string, branch = 'main') =
 const list = async (branches: TestBranches, branch = 'main', table = 'people') =>
   expectOk(await branches.call(branch, 'GET', `/tables/${table}/indexes`)).body.indexes
 
-/** Columns with the valid indexes that a branch has on its own heap and past of a table. */
-async function physical(branches: TestBranches, branch = 'main'): Promise<string[]> {
-  const rows = await service.database.query<{ name: string }>(sql`
-    select split_part(c.relname, '_', 1) || ' ' || (
-        select col ->> 'name'
-        from jsonb_path_query(s.document, '$.**.columns[*]') col
-        where (col ->> 'id') = substring(c.relname from '_c([0-9]+)_index$')
-        limit 1
-      ) as name
-    from offshoot.heaps h
-    join offshoot.branches b on b.id = h.branch_id
-    join offshoot.databases d on d.id = b.database_id
-    join offshoot.schemas s on s.id = b.schema_id
-    join pg_class c on c.relname ~ ('^(heap|past)_' || h.id || '_c[0-9]+_index$')
-    join pg_index i on i.indexrelid = c.oid
-    where d.name = ${branches.database} and b.name = ${branch} and i.indisvalid
-    order by 1`)
-  return rows.map(({ name }) => name)
-}
+const physical = (branches: TestBranches, branch = 'main') =>
+  listValidIndexes(branches, { branch, kind: 'index' })
 
 /** So many rows that an index is not made at once, beside the API, which would take longer. */
 async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<string> {

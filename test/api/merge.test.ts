@@ -2,6 +2,7 @@ import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { TYPE_COLUMNS, TYPE_VALUES } from '../support/every-type.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
@@ -134,43 +135,8 @@ describe('a merge', () => {
   })
 
   it('takes every type of value as it is', async () => {
-    const columns: readonly Column[] = [
-      { name: 'bool', type: 'bool' },
-      { name: 'int', type: 'int' },
-      { name: 'float', type: 'float' },
-      { name: 'string', type: 'string', unique: true },
-      { name: 'text', type: 'text' },
-      { name: 'email', type: 'email' },
-      { name: 'multiple', type: 'multiple' },
-      { name: 'link', type: 'link', link: { table: 'types' } },
-      { name: 'datetime', type: 'datetime' },
-      { name: 'vector', type: 'vector', vector: { dimension: 2 } },
-      { name: 'json', type: 'json' },
-      {
-        name: 'object',
-        type: 'object',
-        columns: [
-          { name: 'leaf', type: 'string' },
-          { name: 'tags', type: 'multiple' },
-          { name: 'inner', type: 'object', columns: [{ name: 'deep', type: 'json' }] },
-        ],
-      },
-    ]
-    const branches = await open({ types: columns })
-    const full = {
-      bool: false,
-      int: -9_007_199_254_740_991,
-      float: 1.7976931348623157e308,
-      string: 'a"\\\n\tü😀{},NULL',
-      text: '',
-      email: 'a@example.com',
-      multiple: ['', 'y,"z\\', 'NULL'],
-      link: 'other',
-      datetime: '2026-01-31T09:30:00.123456Z',
-      vector: [0.1, -3.4e38],
-      json: { a: [1, null, { b: 'c\\"' }], n: 12.5 },
-      object: { leaf: 'x', tags: ['t'], inner: { deep: { k: [] } } },
-    }
+    const branches = await open({ types: TYPE_COLUMNS })
+    const full = TYPE_VALUES
     const records = {
       full,
       empty: {},

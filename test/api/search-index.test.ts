@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { listValidIndexes } from '../support/indexes.js'
 import { createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
@@ -32,25 +33,8 @@ const put = async (branches: TestBranches, branch = 'main') =>
 const read = async (branches: TestBranches, branch = 'main') =>
   expectOk(await branches.call(branch, 'GET', AT)).body
 
-/** Columns with the valid search indexes that a branch has on its own heap and past. */
-async function physical(branches: TestBranches, branch = 'main'): Promise<string[]> {
-  const rows = await service.database.query<{ name: string }>(sql`
-    select split_part(c.relname, '_', 1) || ' ' || (
-        select col ->> 'name'
-        from jsonb_path_query(s.document, '$.**.columns[*]') col
-        where (col ->> 'id') = substring(c.relname from '_c([0-9]+)_search$')
-        limit 1
-      ) as name
-    from offshoot.heaps h
-    join offshoot.branches b on b.id = h.branch_id
-    join offshoot.databases d on d.id = b.database_id
-    join offshoot.schemas s on s.id = b.schema_id
-    join pg_class c on c.relname ~ ('^(heap|past)_' || h.id || '_c[0-9]+_search$')
-    join pg_index i on i.indexrelid = c.oid
-    where d.name = ${branches.database} and b.name = ${branch} and i.indisvalid
-    order by 1`)
-  return rows.map(({ name }) => name)
-}
+const physical = (branches: TestBranches, branch = 'main') =>
+  listValidIndexes(branches, { branch, kind: 'search' })
 const ALL = ['city', 'facts', 'genres', 'title'].flatMap((name) => [`heap ${name}`, `past ${name}`])
 
 /** So many rows that an index is not made at once, beside the API, which would take longer. */
