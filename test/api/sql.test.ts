@@ -535,6 +535,79 @@ describe('writing', () => {
     ])
   })
 
+  it('leaves out what is there already, ON CONFLICT DO NOTHING', async () => {
+    await records("insert into things (id, email) values ('n1', 'n1@example.com')")
+    const inserted = await records(
+      `insert into things (id, email) values ('n1', null), ('n2', 'n2@example.com'), ('n2', null),
+         ('n3', 'n1@example.com'), ('n4', 'n2@example.com'), ('n5', null), (default, null)
+       on conflict do nothing returning id`,
+    )
+    expect(inserted).toEqual([
+      { id: 'n2' },
+      { id: 'n5' },
+      { id: expect.stringMatching(GENERATED_ID) },
+    ])
+    const byEmail =
+      "insert into things (id, email) values ('n6', 'n1@example.com') on conflict (email) do nothing"
+    expect((await ask(byEmail)).body).toEqual({ records: [], columns: [], total: 0 })
+    expect(await refused(byEmail.replace('(email) do', '(id) do'))).toContain('is not unique')
+  })
+
+  it('changes what is there already, ON CONFLICT DO UPDATE', async () => {
+    await records(
+      `insert into things (id, name, count, email) values ('o1', 'old', 1, 'o1@example.com'), ('o2', 'old', 50, null)`,
+    )
+    const upsert = (where = '') =>
+      `insert into things as t (id, count, at, labels, document) values ('o1', $1, '2026-01-31', '{a,b}', '{"n": 1}'),
+         ('o2', $1, null, null, null), ('o3', $1, null, null, null)
+       on conflict (id) do update set name = excluded.name, count = t.count + excluded.count * $2,
+         at = excluded.at, labels = excluded.labels, document = excluded.document ${where}
+       returning id, name, count, at, labels, document, "service.version"`
+    const nothing = { at: null, labels: null, document: null }
+    const written = await records(upsert('where t.count < 50'), { params: [2, 10] })
+    expect(written).toEqual([
+      {
+        id: 'o1',
+        name: 'thing',
+        count: 21,
+        at: expect.stringMatching(/^2026-01-31T00:00:00/),
+        labels: ['a', 'b'],
+        document: { n: 1 },
+        'service.version': 1,
+      },
+      { id: 'o3', name: 'thing', count: 2, ...nothing, 'service.version': 0 },
+    ])
+    expect(
+      await records(
+        `insert into things (email, count) values ('o1@example.com', 5), ('o4@example.com', 6)
+         on conflict (email) do update set count = excluded.count returning id, email, count, "service.version"`,
+      ),
+    ).toEqual([
+      { id: 'o1', email: 'o1@example.com', count: 5, 'service.version': 2 },
+      {
+        id: expect.stringMatching(GENERATED_ID),
+        email: 'o4@example.com',
+        count: 6,
+        'service.version': 0,
+      },
+    ])
+  })
+
+  it('finds what a fork inherits in the way of what is inserted', async () => {
+    await records("insert into things (id, email, count) values ('in', 'in@example.com', 1)")
+    await branches.fork('inherits')
+    const on = { branch: 'inherits' }
+    const upsert = `insert into things (id, count) values ('in', 2)
+      on conflict (id) do update set count = things.count + excluded.count returning count`
+    expect(await records(upsert, on)).toEqual([{ count: 3 }])
+    expect(await records(upsert, on)).toEqual([{ count: 5 }])
+    const other = "insert into things (id, email) values ('other', 'in@example.com') on conflict "
+    expect((await ask(`${other} do nothing`, on)).body).toMatchObject({ total: 0 })
+    expect(await records("select count from things where id = 'in'")).toEqual([{ count: 1 }])
+    await records("delete from things where id = 'in'", on)
+    expect((await ask(`${other} (email) do nothing`, on)).body).toMatchObject({ total: 1 })
+  })
+
   it('updates each record once, from what is beside it, and counts its versions', async () => {
     await records("insert into things (id, count, owner) values ('u1', 1, 'ada'), ('u2', 2, 'bob')")
     const updated = await records(
@@ -606,8 +679,24 @@ describe('writing', () => {
     ['update things set "place.city" = \'x\'', 'is part of an object and cannot be set alone'],
     ['update things set name = null', 'column [name]: cannot be null'],
     [
-      "insert into things (id) values ('a') on conflict (id) do nothing",
-      'ON CONFLICT is not supported',
+      "insert into things (id) values ('a') on conflict (name) do nothing",
+      'ON CONFLICT: [name] is not the id, nor a unique column',
+    ],
+    [
+      "insert into things (id) values ('a') on conflict do update set name = 'b'",
+      'ON CONFLICT DO UPDATE needs the column in which records are in conflict',
+    ],
+    [
+      "insert into things (id) values ('two'), ('two') on conflict (id) do update set name = 'b'",
+      'ON CONFLICT DO UPDATE cannot change a record a second time',
+    ],
+    [
+      "insert into things (id, email) values ('a', 'a@example.com'), ('b', 'a@example.com') on conflict (id) do nothing",
+      'column [email]: is not unique',
+    ],
+    [
+      "insert into things (id, name) values ('a', null) on conflict do nothing",
+      'column [name]: cannot be null',
     ],
     [
       "insert into things (email) values ('a@example.com'), ('a@example.com')",
@@ -641,6 +730,15 @@ describe('writing', () => {
     const update = "update things set count = count + 1 where id = 'race'"
     await Promise.all(Array.from({ length: 12 }, () => records(update)))
     expect(await records("select count from things where id = 'race'")).toEqual([{ count: 12 }])
+    const upsert = `insert into things (id, count) values ('upserts', 1)
+      on conflict (id) do update set count = things.count + 1`
+    await Promise.all(Array.from({ length: 12 }, () => records(upsert)))
+    expect(await records("select count from things where id = 'upserts'")).toEqual([{ count: 12 }])
+    const once =
+      "insert into things (id, name) values ('once', $1) on conflict do nothing returning id"
+    const params = Array.from({ length: 12 }, (_, number) => [`n${number}`])
+    const made = await Promise.all(params.map((each) => records(once, { params: each })))
+    expect(made.flat()).toEqual([{ id: 'once' }])
   })
 
   it('is not for keys that only read', async () => {

@@ -1,5 +1,6 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { Slot } from '../../postgres/statement.js'
 import { visibleArms } from '../../rows/arms.js'
 import type { PhysicalColumn } from '../../rows/columns/column-tree.js'
 import { isFileType } from '../../rows/columns/column-types.js'
@@ -18,7 +19,23 @@ export interface BranchTable extends SqlTable {
   target(name: string): TargetColumn
   /** All columns that can be written, in their order. */
   readonly targets: readonly TargetColumn[]
+  /** The columns in which no two records have the same value, the id first. */
+  readonly keys: readonly KeyColumn[]
+  /**
+   * Records that are about to be inserted, as rows of the table, with their position. They are given
+   * as JSON: for each a list of its id and the texts of its physical columns.
+   */
+  proposed(records: Slot): Sql
 }
+
+export interface KeyColumn {
+  readonly name: string
+  /** Its place among the physical columns; the id has none. */
+  readonly index: number | undefined
+}
+
+/** Beside the columns of `proposed`; no column of a table has a name with a space. */
+export const PROPOSED_POSITION = ident('proposed position')
 
 export interface TargetColumn {
   readonly name: string
@@ -80,6 +97,8 @@ function createTable(session: Session, table: SessionTable): BranchTable {
     rows: writeRows(session, codec, columns),
     table,
     targets,
+    keys: columns.flatMap((column) => keyOf(codec, column)),
+    proposed: (records) => writeProposed(codec, columns, records),
     target(name) {
       const target = findName(targets, name, (each) => each.name)
       if (target !== undefined) return target
@@ -125,17 +144,43 @@ function publicValue(type: ColumnType, value: Sql): Sql {
   )`
 }
 
+function keyOf({ physical }: TableCodec, { name, column }: OwnColumn): KeyColumn[] {
+  if (column === undefined) return name === 'id' ? [{ name, index: undefined }] : []
+  return column.column.unique ? [{ name, index: physical.indexOf(column) }] : []
+}
+
+function selectColumns(columns: readonly OwnColumn[], physical: (index: number) => Sql): Sql {
+  return join(
+    columns.map((column) => sql`${column.read(physical)} as ${ident(column.name)}`),
+    ', ',
+  )
+}
+
+/** By the names that physical columns have in a heap. */
+function ownPhysical({ physical }: TableCodec): (index: number) => Sql {
+  return (index) => sql`${ROW}.${ident(physical[index]?.physicalName ?? '')}`
+}
+
+function writeProposed(codec: TableCodec, columns: readonly OwnColumn[], records: Slot): Sql {
+  const values = codec.physical.map(
+    ({ sqlType, physicalName }, index) =>
+      sql`, (p.record ->> ${index + 1}::integer)::${raw(sqlType)} as ${ident(physicalName)}`,
+  )
+  return sql`
+    select ${selectColumns(columns, ownPhysical(codec))}, ${ROW}.position as ${PROPOSED_POSITION}
+    from (
+      select p.record ->> 0 as id, 0 as version, now() as created_at, now() as updated_at,
+        p.position${join([empty, ...values], '')}
+      from jsonb_array_elements(${records}::jsonb) with ordinality p(record, position)
+    ) ${ROW}`
+}
+
 function writeRows(session: Session, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
   const arms = visibleArms(session.guard.layout, codec, ROW)
-  const select = (physical: (index: number) => Sql) =>
-    join(
-      columns.map((column) => sql`${column.read(physical)} as ${ident(column.name)}`),
-      ', ',
-    )
   if (arms.length > 0) {
     const selects = arms.map(
       (arm) =>
-        sql`select ${select((index) => arm.column(index))} from ${arm.table} ${ROW} where ${arm.condition}`,
+        sql`select ${selectColumns(columns, (index) => arm.column(index))} from ${arm.table} ${ROW} where ${arm.condition}`,
     )
     return join(selects, ' union all ')
   }
@@ -144,7 +189,7 @@ function writeRows(session: Session, codec: TableCodec, columns: readonly OwnCol
     ({ sqlType, physicalName }) => sql`, null::${raw(sqlType)} as ${ident(physicalName)}`,
   )
   return sql`
-    select ${select((index) => sql`${ROW}.${ident(codec.physical[index]?.physicalName ?? '')}`)}
+    select ${selectColumns(columns, ownPhysical(codec))}
     from (
       select null::text as id, null::integer as version, null::timestamptz as created_at,
         null::timestamptz as updated_at${join([empty, ...nothing], '')}

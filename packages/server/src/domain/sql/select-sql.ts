@@ -377,6 +377,11 @@ export class QueryWriter implements StatementContext {
     return { table, alias, text: sql`(${table.rows}) as ${alias}` }
   }
 
+  /** Introduces a relation that no clause of the statement names, and returns what to call it. */
+  introduce(scope: Scope, own: { name: string; columns: readonly string[] }): Sql {
+    return this.#introduce(scope, own).alias
+  }
+
   #subselect({ lateral, subquery, alias }: NodeOf<'RangeSubselect'>, scope: Scope): WrittenQuery {
     // Without LATERAL, it sees what is around the query but not what is beside it.
     const query = this.#query(subquery, lateral ? scope : withoutRelations(scope))

@@ -26,6 +26,8 @@ function fakeTable(name: string, columns: readonly string[]): BranchTable {
     rows: sql`select * from offshoot_rows.heap_1`,
     table: undefined as never,
     targets,
+    keys: [{ name: 'id', index: undefined }],
+    proposed: (records) => sql`select *, ${records} as p from offshoot_rows.heap_1`,
     target(wanted) {
       const found = findName(targets, wanted, (target) => target.name)
       if (found === undefined) throw new AppError('invalid_sql', 'invalid SQL: no such column')
@@ -49,8 +51,10 @@ async function plan(statement: string, parameterCount = 0): Promise<StatementPla
 
 function queriesOf(planned: StatementPlan): Sql[] {
   if (planned.kind === 'select') return [planned.query]
-  const rows = planned.kind === 'insert' ? planned.values.rows : planned.rows
-  return [rows, planned.returning].filter((query) => query !== undefined)
+  const { returning } = planned
+  const read =
+    planned.kind === 'insert' ? [planned.values.rows, planned.conflict?.rows] : [planned.rows]
+  return [...read, returning].filter((query) => query !== undefined)
 }
 
 /** What PostgreSQL would get. */
@@ -150,6 +154,10 @@ const ACCEPTED = [
   "insert into users (name, age) values ('a', default), ('b', 1 + 1) returning *, age + 1 as next",
   'insert into users select id, name from teams',
   'with t as (select * from teams) insert into users (name) select name from t',
+  "insert into users (id) values ('a') on conflict do nothing",
+  "insert into users (id) values ('a') on conflict (id) do nothing returning *",
+  "insert into users as u (id, age) values ('a', 1) on conflict (ID) do update set age = u.age + excluded.age where u.age < (select max(size) from teams)",
+  "with t as (select 1 as n) insert into users (id) values ('a') on conflict (id) do update set age = (select n from t)",
   'update users u set age = u.age + t.size from teams t where t.id = u.team returning u.id',
   'delete from users using teams t where users.team = t.id and t.size = 0 returning users.*',
 ]
@@ -356,8 +364,19 @@ const REFUSED = [
   'with x as (update users set age = 1 returning *) select * from x',
   'with x as (delete from users returning *) select * from x',
   'with x as (merge into users using teams on true when matched then delete) select 1',
-  "insert into users (id) values ('a') on conflict do nothing",
-  "insert into users (id) values ('a') on conflict (id) do update set age = 1",
+  "insert into users (id) values ('a') on conflict do update set age = 1",
+  "insert into users (id) values ('a') on conflict (name) do nothing",
+  "insert into users (id) values ('a') on conflict (id, name) do nothing",
+  "insert into users (id) values ('a') on conflict (lower(id)) do nothing",
+  `insert into users (id) values ('a') on conflict (id collate "C") do nothing`,
+  "insert into users (id) values ('a') on conflict (id) where age > 1 do nothing",
+  "insert into users (id) values ('a') on conflict on constraint users_pkey do nothing",
+  "insert into users (id) values ('a') on conflict (id) do update set id = 'b'",
+  "insert into users (id) values ('a') on conflict (id) do update set age = default",
+  "insert into users (id) values ('a') on conflict (id) do update set age = excluded.nothing",
+  "insert into users (id) values ('a') on conflict (id) do update set age = 1 where teams.size > 1",
+  "insert into users (id) values ('a') on conflict (id) do update set age = pg_backend_pid()",
+  "insert into users as excluded (id) values ('a') on conflict (id) do update set age = 1",
   "insert into users (id) overriding system value values ('a')",
   "update users set id = 'b'",
   "update users set (name, age) = (select 'a', 1)",

@@ -1,11 +1,17 @@
 import type { Node } from 'libpg-query'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { slot } from '../../postgres/statement.js'
-import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
+import { type Slot, slot } from '../../postgres/statement.js'
+import {
+  type BranchTable,
+  type KeyColumn,
+  PROPOSED_POSITION,
+  type TargetColumn,
+  type WritableTables,
+} from './branch-tables.js'
 import { ExpressionWriter } from './expression-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
 import { parseSql, SyntaxFault } from './parser.js'
-import { Scope } from './scope.js'
+import { findName, Scope } from './scope.js'
 import { QueryWriter, type WrittenQuery } from './select-sql.js'
 import { sqlFault, unusedParameters } from './sql-fault.js'
 
@@ -19,7 +25,11 @@ export interface ParsedStatement {
 /** What a statement reads, and what is written afterwards. */
 export type StatementPlan =
   | { readonly kind: 'select'; readonly query: Sql }
-  | ({ readonly kind: 'insert'; readonly values: InsertValues } & WritePlan)
+  | ({
+      readonly kind: 'insert'
+      readonly values: InsertValues
+      readonly conflict: ConflictPlan | undefined
+    } & WritePlan)
   | ({
       readonly kind: 'update'
       /** Columns that are set, in the order of their values behind the id. */
@@ -41,6 +51,20 @@ export interface InsertValues {
   readonly rows: Sql | undefined
   /** Which values are the default of their column, by row and column. */
   isDefault(row: number, column: number): boolean
+}
+
+/** What becomes of records that cannot be inserted, because others are in their way. */
+export interface ConflictPlan {
+  /** Of these columns two records cannot have the same value. */
+  readonly keys: readonly KeyColumn[]
+  /**
+   * A row of JSON texts for each such record: its position from one on, the id of the other, and for
+   * an update whether the other is to be changed and its new values. The records to be inserted are
+   * the value of the slot behind the parameters.
+   */
+  readonly rows: Sql
+  /** The columns that the other is given; undefined where it stays as it is. */
+  readonly update: readonly TargetColumn[] | undefined
 }
 
 const KINDS: Readonly<Partial<Record<NodeKind, { isWrite: boolean }>>> = {
@@ -139,13 +163,11 @@ class Planner {
   }
 
   #insert(statement: NodeOf<'InsertStmt'>): StatementPlan {
-    if (statement.onConflictClause !== undefined) {
-      throw sqlFault('ON CONFLICT is not supported: use a transaction with upsert')
-    }
     requireKnown(statement, 'INSERT', [
       'relation',
       'cols',
       'selectStmt',
+      'onConflictClause',
       'returningClause',
       'withClause',
       'override',
@@ -154,8 +176,54 @@ class Planner {
     if (override !== 'OVERRIDING_NOT_SET') throw sqlFault('OVERRIDING is not supported')
     const table = this.#tableOf(statement.relation)
     const values = this.#insertValues(statement, table)
+    const conflict = this.#conflict(statement, table)
     const returning = this.#returning(statement)
-    return { kind: 'insert', table, values, returning }
+    return { kind: 'insert', table, values, conflict, returning }
+  }
+
+  #conflict(
+    { onConflictClause: clause, relation, withClause }: NodeOf<'InsertStmt'>,
+    table: BranchTable,
+  ): ConflictPlan | undefined {
+    if (clause === undefined || relation === undefined) return undefined
+    requireKnown(clause, 'ON CONFLICT', CONFLICT_PARTS)
+    const keys = conflictKeys(clause, table)
+    const records = slot(this.#parameterCount)
+    if (clause.action !== 'ONCONFLICT_UPDATE') {
+      return {
+        keys,
+        rows: join(keys.map(findOthers(table, records)), ' union all '),
+        update: undefined,
+      }
+    }
+    const [key] = keys
+    if (clause.infer === undefined || key === undefined) {
+      throw sqlFault('ON CONFLICT DO UPDATE needs the column in which records are in conflict')
+    }
+    const scope = new Scope(undefined)
+    const named = this.#writer.writeWith(withClause, scope)
+    const target = this.#writer.target(relation, scope)
+    const proposed = this.#writer.introduce(scope, { name: 'excluded', columns: table.columns })
+    const { columns, values } = this.#assignments(clause.targetList, table, scope)
+    const isWanted =
+      clause.whereClause === undefined
+        ? sql`true`
+        : sql`coalesce(${new ExpressionWriter(this.#writer, scope).write(clause.whereClause)}, false)`
+    const texts = [
+      sql`to_json(${proposed}.${PROPOSED_POSITION})`,
+      sql`to_json(${target.alias}.id)`,
+      sql`to_json(${isWanted})`,
+      ...values,
+    ]
+    const name = ident(key.name)
+    return {
+      keys,
+      update: columns,
+      rows: sql`
+        ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
+        from (${table.proposed(records)}) as ${proposed}
+        join ${target.text} on ${target.alias}.${name} = ${proposed}.${name}`,
+    }
   }
 
   #insertValues(statement: NodeOf<'InsertStmt'>, table: BranchTable): InsertValues {
@@ -211,9 +279,22 @@ class Planner {
     ])
     const table = this.#tableOf(statement.relation)
     const { id, scope, from, named, where } = this.#written(statement, statement.fromClause)
+    const { columns, values } = this.#assignments(statement.targetList, table, scope)
+    const texts = join([sql`to_json(${id})`, ...values], ', ')
+    return {
+      kind: 'update',
+      table,
+      columns,
+      rows: sql`${named}select to_json(array[${texts}]::json[])::text as row${from}${where}`,
+      returning: this.#returning(statement),
+    }
+  }
+
+  /** The columns that SET names, and what each is given. */
+  #assignments(nodes: readonly Node[] | undefined, table: BranchTable, scope: Scope) {
     const writer = new ExpressionWriter(this.#writer, scope)
     const columns: TargetColumn[] = []
-    const values = (statement.targetList ?? []).map((node) => {
+    const values = (nodes ?? []).map((node) => {
       const target = contentOf(node, 'ResTarget')
       const column = this.#target(node, table)
       if (column.name === 'id') throw sqlFault('column [id]: cannot be changed')
@@ -224,14 +305,7 @@ class Planner {
       return column.valueOf(writer.write(target?.val))
     })
     requireDistinct(columns)
-    const texts = join([sql`to_json(${id})`, ...values], ', ')
-    return {
-      kind: 'update',
-      table,
-      columns,
-      rows: sql`${named}select to_json(array[${texts}]::json[])::text as row${from}${where}`,
-      returning: this.#returning(statement),
-    }
+    return { columns, values }
   }
 
   #delete(statement: NodeOf<'DeleteStmt'>): StatementPlan {
@@ -290,6 +364,37 @@ class Planner {
         with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
       join ${target.text} on ${target.alias}.id = ${RETURNED}.${RETURNED_ID}
       order by ${RETURNED}.${RETURNED_POSITION}`
+  }
+}
+
+const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
+
+/** The columns that an ON CONFLICT clause names, or all in which there can be a conflict. */
+function conflictKeys(
+  { infer }: NonNullable<NodeOf<'InsertStmt'>['onConflictClause']>,
+  table: BranchTable,
+): readonly KeyColumn[] {
+  if (infer === undefined) return table.keys
+  requireKnown(infer, 'ON CONFLICT', ['indexElems', 'location'])
+  const names = (infer.indexElems ?? []).map((node) => {
+    const element = contentOf(node, 'IndexElem') ?? {}
+    requireKnown(element, 'ON CONFLICT', ['name', 'ordering', 'nulls_ordering'])
+    return element.name ?? ''
+  })
+  const [name = ''] = names
+  const key = findName(table.keys, name, (each) => each.name)
+  if (key !== undefined && names.length === 1) return [key]
+  throw sqlFault(`ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column`)
+}
+
+/** Records that are there, and have the value of a record that is to be inserted. */
+function findOthers(table: BranchTable, records: Slot): (key: KeyColumn) => Sql {
+  return (key) => {
+    const name = ident(key.name)
+    return sql`
+      select to_json(array[to_json(p.${PROPOSED_POSITION}), to_json(t.id)]::json[])::text as row
+      from (${table.proposed(records)}) as p
+      join (${table.rows}) as t on t.${name} = p.${name}`
   }
 }
 

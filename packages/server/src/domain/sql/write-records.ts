@@ -9,10 +9,10 @@ import { prepareGroup } from '../records/run-operations.js'
 import type { SessionTable } from '../records/session.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
-import { newRecord } from './branch-tables.js'
+import { newRecord, type TargetColumn } from './branch-tables.js'
 import type { Evaluated, Evaluator } from './evaluate.js'
 import { sqlFault } from './sql-fault.js'
-import type { StatementPlan } from './statement-plan.js'
+import type { ConflictPlan, StatementPlan } from './statement-plan.js'
 
 /*
  * Statements never write. What they would write is read, as JSON, and then written by the operations
@@ -38,7 +38,8 @@ export async function writeRecords(
   read: (ids: string) => Promise<Evaluated> | undefined,
 ): Promise<{ total: number; found: Evaluated | undefined }> {
   const rows = await readRows(context, write)
-  const operations = planRows(write.plan, rows)
+  const planned = planRows(write.plan, rows)
+  const operations = await settleConflicts(write, planned)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   // What is deleted can only be read before.
   const before = write.plan.kind === 'delete' ? await read(ids) : undefined
@@ -69,7 +70,7 @@ function planRows(plan: WritePlan, rows: readonly Row[]): PlannedOperation[] {
     case 'insert':
       return rows.map((row, index) => planInsert(plan, row, { index, now }))
     case 'update':
-      return firstOfEach(rows).map((row, index) => planUpdate(plan, row, index))
+      return firstOfEach(rows).map((row, index) => planUpdate(table, plan.columns, row, index))
     case 'delete':
       return firstOfEach(rows).map(([id], index) => ({
         kind: 'delete',
@@ -82,6 +83,98 @@ function planRows(plan: WritePlan, rows: readonly Row[]): PlannedOperation[] {
   }
 }
 
+type InsertPlan = Extract<WritePlan, { kind: 'insert' }>
+type PlannedInsert = Extract<PlannedOperation, { kind: 'insert' }>
+
+/** A record that is in the way of one to insert: its id, whether to change it, and its new values. */
+type Other = readonly [id: unknown, isWanted?: unknown, ...values: unknown[]]
+
+/**
+ * ON CONFLICT: of the records to insert, those that others are in the way of are left out, or change
+ * the others instead. What is found stays as it is, because the transaction is serializable.
+ */
+async function settleConflicts(
+  write: Write,
+  planned: readonly PlannedOperation[],
+): Promise<readonly PlannedOperation[]> {
+  const { plan } = write
+  if (plan.kind !== 'insert' || plan.conflict === undefined) return planned
+  const { conflict } = plan
+  const inserts = planned.filter((operation) => operation.kind === 'insert')
+  const others = await findOthers(write, conflict, inserts)
+  const settle = conflict.update === undefined ? leaveOut : changeInstead
+  return settle(plan, conflict, inserts, others).map((operation, index) => ({
+    ...operation,
+    index,
+  }))
+}
+
+async function findOthers(
+  { evaluator, parameters }: Write,
+  { keys, rows: query }: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+): Promise<Map<number, Other>> {
+  const records = JSON.stringify(inserts.map(({ id, values }) => [id, ...values]))
+  const { rows } = await evaluator.read(query, {
+    parameters: [...parameters, records],
+    rowsMax: inserts.length * keys.length,
+    textOf: (own) => own,
+  })
+  return new Map(
+    rows.map((text) => {
+      const [position, ...other] = JSON.parse(text) as [number, ...Other]
+      return [position - 1, other]
+    }),
+  )
+}
+
+function leaveOut(
+  _plan: InsertPlan,
+  conflict: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+  others: ReadonlyMap<number, Other>,
+): PlannedOperation[] {
+  const taken = new Set<string>()
+  return inserts.filter((insert, index) => {
+    const keys = keysOf(conflict, insert)
+    if (others.has(index) || keys.some((key) => taken.has(key))) return false
+    for (const key of keys) taken.add(key)
+    return true
+  })
+}
+
+function changeInstead(
+  { table: { table } }: InsertPlan,
+  conflict: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+  others: ReadonlyMap<number, Other>,
+): PlannedOperation[] {
+  const taken = new Set<string>()
+  return inserts.flatMap((insert, index): PlannedOperation[] => {
+    const other = others.get(index)
+    const [key = ''] = other === undefined ? keysOf(conflict, insert) : [keyText('id', other[0])]
+    // A value that is null is in nobody's way.
+    if (key !== '' && taken.has(key)) {
+      throw sqlFault('ON CONFLICT DO UPDATE cannot change a record a second time')
+    }
+    taken.add(key)
+    if (other === undefined) return [insert]
+    const [id, isWanted, ...values] = other
+    const columns = conflict.update ?? []
+    return isWanted === true ? [planUpdate(table, columns, [id, ...values], index)] : []
+  })
+}
+
+const keyText = (name: string, value: unknown) => JSON.stringify([name, value])
+
+/** What no other record of the statement may have too; nulls are equal to nothing. */
+function keysOf({ keys }: ConflictPlan, { id, values }: PlannedInsert): string[] {
+  return keys.flatMap(({ name, index }) => {
+    const value = index === undefined ? id : (values[index] ?? null)
+    return value === null ? [] : [keyText(name, value)]
+  })
+}
+
 /** A record that is joined with several others is written once. */
 function firstOfEach(rows: readonly Row[]): Row[] {
   const byId = new Map<unknown, Row>()
@@ -90,7 +183,7 @@ function firstOfEach(rows: readonly Row[]): Row[] {
 }
 
 function planInsert(
-  { table: { table }, values }: Extract<WritePlan, { kind: 'insert' }>,
+  { table: { table }, values }: InsertPlan,
   row: Row,
   { index, now }: { index: number; now: string },
 ): PlannedOperation {
@@ -118,7 +211,8 @@ function planInsert(
 }
 
 function planUpdate(
-  { table: { table }, columns }: Extract<WritePlan, { kind: 'update' }>,
+  table: SessionTable,
+  columns: readonly TargetColumn[],
   [id, ...values]: Row,
   index: number,
 ): PlannedOperation {
