@@ -441,6 +441,10 @@ describe.each([
       expect(answer.json().mediaType).toBe('application/pdf')
       const unknown = await raw('PUT', url, { body: Buffer.from('something') })
       expect(unknown.json().mediaType).toBe('application/octet-stream')
+      for (const type of ['', ' ', ';charset=utf-8']) {
+        const untyped = await put(id, Buffer.from('%PDF-1.7'), type)
+        expect(untyped.json().mediaType).toBe('application/pdf')
+      }
     })
 
     it('may be none', async () => {
@@ -558,9 +562,11 @@ describe.each([
 
     it('are refused with a media type that is none', async () => {
       const id = await create()
-      const answer = await put(id, Buffer.from('x'), 'x/y!z')
-      expect(answer.status).toBe(400)
-      expect(answer.json().message).toContain('header [Content-Type]: must match')
+      for (const type of ['x/y!z', 'text', 'text/', '/plain', 'a b/c']) {
+        const answer = await put(id, Buffer.from('x'), type)
+        expect(answer.status).toBe(400)
+        expect(answer.json().message).toContain('header [Content-Type]: must match')
+      }
     })
 
     it('cannot be put with a key that may only read, nor be given to others to put', async () => {

@@ -645,9 +645,11 @@ describe('files', () => {
   it('are uploaded, downloaded and deleted as bytes', async () => {
     const { id } = await xata.db.users.create({ name: 'Bytes' })
     const csv = text('a,b', 'text/csv')
+    const untyped = await xata.files.upload(photoOf(id), new Blob(['hello']))
+    expect(untyped).toMatchObject({ mediaType: 'application/octet-stream' })
     expect(await xata.files.upload(photoOf(id), csv)).toMatchObject({ mediaType: 'text/csv' })
     const again = await xata.files.upload(photoOf(id), csv, { mediaType: 'text/plain' })
-    expect(again).toMatchObject({ mediaType: 'text/plain', version: 1 })
+    expect(again).toMatchObject({ mediaType: 'text/plain', version: 2 })
     expect(await (await xata.files.download(photoOf(id))).text()).toBe('a,b')
     const added = await xata.files.upload(papersOf(id), await XataFile.fromBlob(csv))
     expect(added.id).toEqual(expect.any(String))

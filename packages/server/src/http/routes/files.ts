@@ -10,6 +10,7 @@ import {
   RotatedLinkKeySchema,
   RotateLinkKeySchema,
 } from '@offshoot/contract/files'
+import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { ReceivedBlob } from '../../blobs/blob-store.js'
@@ -86,7 +87,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
     )
 
   return async (app) => {
-    readAnyBody(app)
+    readAnyBody(app, limits)
     const url = '/db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/file'
     for (const { path, params, name } of [
       { path: url, params: FileParamsSchema, name: 'a file' },
@@ -143,7 +144,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
   const { database, sessions, limits } = services
   const context = { database, sessions, limits }
   return async (app) => {
-    readAnyBody(app)
+    readAnyBody(app, limits)
     const url = '/file/:accessId'
     const params = FileLinkParamsSchema
     const querystring = FileLinkQuerySchema
@@ -225,8 +226,15 @@ export function linkKeyRoutes({ database, sessions }: Services): FastifyPluginAs
   }
 }
 
-/** Bodies are handed on as they come. */
-function readAnyBody(app: FastifyInstance): void {
+/** Bodies are handed on as they come, whatever they say they are. */
+function readAnyBody(app: FastifyInstance, limits: Limits): void {
+  // Clients send an empty type for bytes of no type, which Fastify would look for a parser of.
+  app.addHook('onRequest', async ({ method, headers }) => {
+    if (method !== 'PUT') return
+    if (uploadMediaType(headers['content-type'], limits) === undefined) {
+      delete headers['content-type']
+    }
+  })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, payload, done) => {
     done(null, payload)
