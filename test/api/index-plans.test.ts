@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { QueryRequest } from '../../packages/server/src/domain/query/page.js'
 import { ident, raw, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
-import { type Explained, explainQuery } from '../support/explain.js'
+import { type Explained, explainInsert, explainQuery } from '../support/explain.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
@@ -156,5 +156,21 @@ describe.each(['main', 'fork', 'changed'])('on branch [%s] a page of', (branch) 
     const explained = await explainQuery(service, { ...target, table: 'teams' }, query)
     expect(explained.sequential, explained.plan).not.toContain('heap_2')
     expect(explained.rowsRead, explained.plan).toBeLessThanOrEqual(4 * READ_MAX)
+  })
+
+  it('what an INSERT returns, and what is in its way, is found by indexes', async () => {
+    const insert = 'insert into people (id) values (default) on conflict'
+    const records = JSON.stringify([[rowId(1), 'p1@example.com', null, null, null, null, '0']])
+    const [ids, emails] = [`{${rowId(1)}}`, '{p1@example.com}']
+    for (const { statement, keys } of [
+      { statement: `${insert} (id) do update set age = 1 returning *`, keys: [ids] },
+      { statement: `${insert} (email) do update set age = 1`, keys: [emails] },
+      { statement: `${insert} do nothing`, keys: [ids, emails] },
+    ]) {
+      const given = { records, ids, keys }
+      for (const explained of await explainInsert(service, target, statement, given)) {
+        expectFew(explained)
+      }
+    }
   })
 })

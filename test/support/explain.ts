@@ -3,6 +3,13 @@ import pg from 'pg'
 import { type QueryRequest, readPage } from '../../packages/server/src/domain/query/page.js'
 import { planQuery } from '../../packages/server/src/domain/query/query-records.js'
 import { querySql } from '../../packages/server/src/domain/query/query-sql.js'
+import type { Session } from '../../packages/server/src/domain/records/session.js'
+import { BranchTables } from '../../packages/server/src/domain/sql/branch-tables.js'
+import {
+  parseStatement,
+  planStatement,
+} from '../../packages/server/src/domain/sql/statement-plan.js'
+import { type Call, compileSharing } from '../../packages/server/src/postgres/statement.js'
 import type { TestService } from './service.js'
 
 /** What PostgreSQL did for a query. */
@@ -31,7 +38,42 @@ export async function explainQuery(
   target: { database: string; branch: string; table: string },
   request: QueryRequest,
 ): Promise<Explained> {
-  const call = await service.sessions.run(
+  const call = await withSession(service, target, async (session) => {
+    const context = { ...service, session, tableName: target.table, limits: LIMITS }
+    return querySql(planQuery(context, readPage(request, LIMITS)))
+  })
+  return explainCall(service, call)
+}
+
+/**
+ * What an INSERT reads besides its values: what is in the way of the records, and what it returns of
+ * them. `records` are the records as JSON has them there, and `keys` what they have in the keys.
+ */
+export async function explainInsert(
+  service: TestService,
+  target: { database: string; branch: string },
+  statement: string,
+  { records, ids, keys }: { records: string; ids: string; keys: readonly string[] },
+): Promise<Explained[]> {
+  const parsed = await parseStatement(statement, 0)
+  const calls = await withSession(service, target, async (session) => {
+    const plan = planStatement(parsed, { tables: new BranchTables(session), parameterCount: 0 })
+    if (plan.kind !== 'insert') throw new Error('only an INSERT is explained')
+    const { conflict, returning } = plan
+    return [
+      ...(conflict === undefined ? [] : [{ query: conflict.rows, values: [records, ...keys] }]),
+      ...(returning === undefined ? [] : [{ query: returning, values: [ids] }]),
+    ].map(({ query, values }): Call => ({ statement: compileSharing(query), values }))
+  })
+  return Promise.all(calls.map((call) => explainCall(service, call)))
+}
+
+function withSession<Result>(
+  service: TestService,
+  target: { database: string; branch: string },
+  run: (session: Session) => Promise<Result>,
+): Promise<Result> {
+  return service.sessions.run(
     {
       authorization: `Bearer ${service.key}`,
       address: { workspaceId: service.workspaceId, region: 'local' },
@@ -41,11 +83,11 @@ export async function explainQuery(
       need: 'read',
       origin: 'http://localhost',
     },
-    async (session) => {
-      const context = { ...service, session, tableName: target.table, limits: LIMITS }
-      return querySql(planQuery(context, readPage(request, LIMITS)))
-    },
+    run,
   )
+}
+
+async function explainCall(service: TestService, call: Call): Promise<Explained> {
   const values = call.statement.slots.map((slot) =>
     typeof slot === 'string' ? slot : (call.values[slot] ?? null),
   )

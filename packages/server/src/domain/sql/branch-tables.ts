@@ -32,6 +32,8 @@ export interface KeyColumn {
   readonly name: string
   /** Its place among the physical columns; the id has none. */
   readonly index: number | undefined
+  /** An array of its texts, as one of values. */
+  valuesOf(texts: Slot): Sql
 }
 
 /** Beside the columns of `proposed`; no column of a table has a name with a space. */
@@ -145,8 +147,11 @@ function publicValue(type: ColumnType, value: Sql): Sql {
 }
 
 function keyOf({ physical }: TableCodec, { name, column }: OwnColumn): KeyColumn[] {
-  if (column === undefined) return name === 'id' ? [{ name, index: undefined }] : []
-  return column.column.unique ? [{ name, index: physical.indexOf(column) }] : []
+  const isKey = column === undefined ? name === 'id' : column.column.unique
+  if (!isKey) return []
+  const index = column === undefined ? undefined : physical.indexOf(column)
+  const type = raw(column?.sqlType.split(' collate ')[0] ?? 'text')
+  return [{ name, index, valuesOf: (texts) => sql`${texts}::${type}[]` }]
 }
 
 function selectColumns(columns: readonly OwnColumn[], physical: (index: number) => Sql): Sql {

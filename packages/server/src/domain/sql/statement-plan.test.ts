@@ -26,7 +26,7 @@ function fakeTable(name: string, columns: readonly string[]): BranchTable {
     rows: sql`select * from offshoot_rows.heap_1`,
     table: undefined as never,
     targets,
-    keys: [{ name: 'id', index: undefined }],
+    keys: [{ name: 'id', index: undefined, valuesOf: (texts) => sql`${texts}::text[]` }],
     proposed: (records) => sql`select *, ${records} as p from offshoot_rows.heap_1`,
     target(wanted) {
       const found = findName(targets, wanted, (target) => target.name)

@@ -60,7 +60,7 @@ export interface ConflictPlan {
   /**
    * A row of JSON texts for each such record: its position from one on, the id of the other, and for
    * an update whether the other is to be changed and its new values. The records to be inserted are
-   * the value of the slot behind the parameters.
+   * the value of the slot behind the parameters, and what they have in each key those of the next.
    */
   readonly rows: Sql
   /** The columns that the other is given; undefined where it stays as it is. */
@@ -189,12 +189,12 @@ class Planner {
     requireKnown(clause, 'ON CONFLICT', CONFLICT_PARTS)
     const keys = conflictKeys(clause, table)
     const records = slot(this.#parameterCount)
+    const textsOf = (position: number) => slot(this.#parameterCount + 1 + position)
     if (clause.action !== 'ONCONFLICT_UPDATE') {
-      return {
-        keys,
-        rows: join(keys.map(findOthers(table, records)), ' union all '),
-        update: undefined,
-      }
+      const found = keys.map((key, position) =>
+        findOthers(table, { key, records, texts: textsOf(position) }),
+      )
+      return { keys, rows: join(found, ' union all '), update: undefined }
     }
     const [key] = keys
     if (clause.infer === undefined || key === undefined) {
@@ -215,14 +215,13 @@ class Planner {
       sql`to_json(${isWanted})`,
       ...values,
     ]
-    const name = ident(key.name)
     return {
       keys,
       update: columns,
       rows: sql`
         ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${table.proposed(records)}) as ${proposed}
-        join ${target.text} on ${target.alias}.${name} = ${proposed}.${name}`,
+        join ${target.text} on ${isInTheWay(target.alias, { key, proposed, texts: textsOf(0) })}`,
     }
   }
 
@@ -358,11 +357,13 @@ class Planner {
     const target = this.#writer.target(relation, scope)
     const star = () => sql`${target.alias}.*`
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
+    const ids = sql`${slot(this.#parameterCount)}::text[]`
+    // As in `isInTheWay`, the ids are there twice for those of a fork.
     return sql`
       select ${targets.text}
-      from unnest(${slot(this.#parameterCount)}::text[])
-        with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
-      join ${target.text} on ${target.alias}.id = ${RETURNED}.${RETURNED_ID}
+      from unnest(${ids}) with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
+      join ${target.text}
+        on ${target.alias}.id = ${RETURNED}.${RETURNED_ID} and ${target.alias}.id = any(${ids})
       order by ${RETURNED}.${RETURNED_POSITION}`
   }
 }
@@ -388,14 +389,27 @@ function conflictKeys(
 }
 
 /** Records that are there, and have the value of a record that is to be inserted. */
-function findOthers(table: BranchTable, records: Slot): (key: KeyColumn) => Sql {
-  return (key) => {
-    const name = ident(key.name)
-    return sql`
-      select to_json(array[to_json(p.${PROPOSED_POSITION}), to_json(t.id)]::json[])::text as row
-      from (${table.proposed(records)}) as p
-      join (${table.rows}) as t on t.${name} = p.${name}`
-  }
+function findOthers(
+  table: BranchTable,
+  { key, records, texts }: { key: KeyColumn; records: Slot; texts: Slot },
+): Sql {
+  const proposed = sql`p`
+  return sql`
+    select to_json(array[to_json(p.${PROPOSED_POSITION}), to_json(t.id)]::json[])::text as row
+    from (${table.proposed(records)}) as ${proposed}
+    join (${table.rows}) as t on ${isInTheWay(sql`t`, { key, proposed, texts })}`
+}
+
+/**
+ * A record has the value of another. Rows that a fork inherits PostgreSQL finds by an index only when
+ * the values are also there apart from those of a join.
+ */
+function isInTheWay(
+  record: Sql,
+  { key, proposed, texts }: { key: KeyColumn; proposed: Sql; texts: Slot },
+): Sql {
+  const value = sql`${record}.${ident(key.name)}`
+  return sql`${value} = ${proposed}.${ident(key.name)} and ${value} = any(${key.valuesOf(texts)})`
 }
 
 /** DEFAULT stands where an expression would; null takes its place, and it is noted where it was. */

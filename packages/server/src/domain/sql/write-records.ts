@@ -9,7 +9,7 @@ import { prepareGroup } from '../records/run-operations.js'
 import type { SessionTable } from '../records/session.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
-import { newRecord, type TargetColumn } from './branch-tables.js'
+import { type KeyColumn, newRecord, type TargetColumn } from './branch-tables.js'
 import type { Evaluated, Evaluator } from './evaluate.js'
 import { sqlFault } from './sql-fault.js'
 import type { ConflictPlan, StatementPlan } from './statement-plan.js'
@@ -115,8 +115,9 @@ async function findOthers(
   inserts: readonly PlannedInsert[],
 ): Promise<Map<number, Other>> {
   const records = JSON.stringify(inserts.map(({ id, values }) => [id, ...values]))
+  const texts = keys.map((key) => arrayLiteral(inserts.map((insert) => keyValue(key, insert))))
   const { rows } = await evaluator.read(query, {
-    parameters: [...parameters, records],
+    parameters: [...parameters, records, ...texts],
     rowsMax: inserts.length * keys.length,
     textOf: (own) => own,
   })
@@ -167,11 +168,15 @@ function changeInstead(
 
 const keyText = (name: string, value: unknown) => JSON.stringify([name, value])
 
+function keyValue({ index }: KeyColumn, { id, values }: PlannedInsert): string | null {
+  return index === undefined ? id : (values[index] ?? null)
+}
+
 /** What no other record of the statement may have too; nulls are equal to nothing. */
-function keysOf({ keys }: ConflictPlan, { id, values }: PlannedInsert): string[] {
-  return keys.flatMap(({ name, index }) => {
-    const value = index === undefined ? id : (values[index] ?? null)
-    return value === null ? [] : [keyText(name, value)]
+function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
+  return keys.flatMap((key) => {
+    const value = keyValue(key, insert)
+    return value === null ? [] : [keyText(key.name, value)]
   })
 }
 
