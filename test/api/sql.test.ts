@@ -412,6 +412,17 @@ describe('what PostgreSQL makes of a statement', () => {
     'select u.id from users u where exists (select from teams u where u.size = 1) and u.age > 20',
     "select make_interval(days => 3), age(timestamp '2026-01-02', timestamp '2026-01-01'), interval '1' * 2",
     'select id as "Weird ""name""", 1 as "select" from teams order by "Weird ""name"""',
+    // What query builders write of records with those that belong to them.
+    `select "t"."id", "t_members"."data" as "members" from "teams" "t" left join lateral (
+       select coalesce(json_agg(json_build_array("m"."id", "m"."name", "m_team"."data")), '[]'::json) as "data"
+       from (select * from "users" "m" where "m"."team" = "t"."id" order by "m"."id" limit 2) "m"
+       left join lateral (select json_build_array("o"."name") as "data" from
+         (select * from "teams" "o" where "o"."id" = "m"."team" limit 1) "o") "m_team" on true
+     ) "t_members" on true order by "t"."id"`,
+    `select "t"."id", (select coalesce(json_agg(agg), '[]') from (
+       select "u"."id", "u"."age" from "users" as "u" where "u"."team" = "t"."id" order by "u"."id") as agg) as "members",
+       (select to_json(obj) from (select "u"."name" from "users" as "u" where "u"."id" = 'ada') as obj) as "first"
+     from "teams" as "t" order by "t"."id"`,
     "values (1, 'a'), (2, 'b')",
     'select v.column1, v.column2 from (values (1, 2)) v',
     'select',
