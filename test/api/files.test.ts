@@ -710,6 +710,11 @@ describe('files that do not fit', () => {
       'column [papers]: file entry [1]: field [mediaType]: must match',
     ],
     [
+      'an empty media type',
+      { photo: { name: 'a', mediaType: '' } },
+      'column [photo]: field [mediaType]: must have at least 3 characters',
+    ],
+    [
       'a media type that is too short',
       { papers: [{ mediaType: 'a/' }] },
       'column [papers]: file entry [0]: field [mediaType]: must have at least 3 characters',

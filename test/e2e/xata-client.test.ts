@@ -633,8 +633,18 @@ describe('files', () => {
     })
     expect(nameless?.photo).toMatchObject({ name: 'hello.txt', size: 5, version: 1 })
     expect(nameless?.photo?.base64Content).toBeUndefined()
-    const bare = await xata.db.users.create({ photo: await XataFile.fromBlob(text('x')) })
+    const bare = await xata.db.users.create({
+      photo: await XataFile.fromBlob(text('x')),
+      papers: [
+        await XataFile.fromBlob(new Blob(['%PDF-1.7'])),
+        await XataFile.fromBlob(new Blob(['x'])),
+      ],
+    })
     expect(bare.photo).toMatchObject({ name: '', size: 1, enablePublicUrl: true })
+    expect(bare.papers?.map(({ mediaType }) => mediaType)).toEqual([
+      'application/pdf',
+      'application/octet-stream',
+    ])
     expect((await user.update({ photo: null, papers: [] }))?.toSerializable()).toMatchObject({
       photo: null,
       papers: [],

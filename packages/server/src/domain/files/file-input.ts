@@ -41,8 +41,8 @@ const newFileKey = (): string => randomBytes(16).toString('base64url')
 export interface FileWriterOptions {
   readonly present?: ReadonlyMap<number, readonly StoredFile[]>
   readonly merges?: boolean
-  /** Clients of the dialect leave an empty name out. */
-  readonly needsName?: boolean
+  /** Its clients leave an empty name out, and give an empty media type for none. */
+  readonly isDialect?: boolean
 }
 
 /** Turns the files of one record into what its row keeps of them, and gathers their content. */
@@ -51,7 +51,7 @@ export class FileWriter {
   readonly #limits: Limits
   readonly #present: ReadonlyMap<number, readonly StoredFile[]>
   readonly #merges: boolean
-  readonly #needsName: boolean
+  readonly #isDialect: boolean
   /** The same input may be encoded twice, as an update and as a whole record. */
   readonly #encoded = new WeakMap<object, string | Fault>()
 
@@ -63,7 +63,7 @@ export class FileWriter {
     this.#limits = limits
     this.#present = options.present ?? new Map()
     this.#merges = options.merges ?? false
-    this.#needsName = options.needsName ?? true
+    this.#isDialect = options.isDialect ?? false
   }
 
   readonly encode: FileEncoder = (column, value) => {
@@ -82,7 +82,7 @@ export class FileWriter {
     const [present] = this.#present.get(column.id) ?? []
     const fault = this.#check(value as Input, {
       isEntry: false,
-      isNamed: !this.#needsName || (this.#merges && !!present),
+      isNamed: this.#isDialect || (this.#merges && !!present),
     })
     if (fault !== undefined) return fault
     return JSON.stringify(this.#merge(column, value as Input, present))
@@ -124,6 +124,7 @@ export class FileWriter {
   #check(input: Input, options: { isEntry: boolean; isNamed: boolean }): Fault | undefined {
     for (const [field, value] of Object.entries(input)) {
       if (value === undefined || IGNORED.has(field)) continue
+      if (this.#isDialect && field === 'mediaType' && value === '') continue
       const fault =
         field === 'id' && !options.isEntry
           ? new Fault('is not known')
@@ -144,8 +145,8 @@ export class FileWriter {
     const file: StoredFile = {
       name: given.name ?? base?.name ?? '',
       mediaType:
-        given.mediaType ??
-        (bytes === undefined ? base?.mediaType : sniffMediaType(bytes)) ??
+        given.mediaType ||
+        (bytes === undefined ? base?.mediaType : sniffMediaType(bytes)) ||
         DEFAULT_MEDIA_TYPE,
       enablePublicUrl:
         given.enablePublicUrl ?? base?.enablePublicUrl ?? column.defaultPublicAccess ?? false,

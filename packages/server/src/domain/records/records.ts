@@ -279,8 +279,8 @@ export function fileWriter(
 ): FileWriter | undefined {
   if (table.codec.fileColumns.length === 0) return undefined
   const { present, merges = false } = options
-  const needsName = session.metadata.key !== 'xata'
-  return session.files.writer({ merges, needsName, ...(present === undefined ? {} : { present }) })
+  const isDialect = session.metadata.key === 'xata'
+  return session.files.writer({ merges, isDialect, ...(present === undefined ? {} : { present }) })
 }
 
 /** Content is durable before the row that mentions it. */
