@@ -89,6 +89,9 @@ export class QueryWriter implements StatementContext {
   }
 
   select(query: SelectStmt, outer: Scope | undefined, onFirst?: OnFirst): WrittenQuery {
+    if (query.lockingClause !== undefined) {
+      throw sqlFault('FOR UPDATE and FOR SHARE are not supported: transactions are serializable')
+    }
     requireKnown(query, 'SELECT', SELECT_PARTS)
     const scope = new Scope(outer)
     const named = this.writeWith(query.withClause, scope)

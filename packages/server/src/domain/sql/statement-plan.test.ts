@@ -512,6 +512,14 @@ describe('messages', () => {
     ['select pg_sleep(1)', 'function [pg_sleep] is not supported at position 8'],
     ["select 'a'::regclass", 'type [regclass] is not supported at position 13'],
     ['drop table users', 'DROP is not supported: only SELECT, INSERT, UPDATE and DELETE are'],
+    [
+      'select * from users for update',
+      'FOR UPDATE and FOR SHARE are not supported: transactions are serializable',
+    ],
+    [
+      'insert into users (id) values (1) on conflict on constraint c do nothing',
+      'ON CONFLICT ON CONSTRAINT is not supported: name the column',
+    ],
     ['select 1; select 2', 'only one statement can be run at a time'],
     ['', 'the statement is empty'],
   ])('say what is wrong and where: %s', async (statement, message) => {
@@ -589,6 +597,7 @@ describe('random statements', () => {
       'over',
       'null',
     ],
+    ...['conflict', 'do', 'nothing', 'excluded'],
   ]
 
   it('are refused, or stay among what is allowed', async () => {

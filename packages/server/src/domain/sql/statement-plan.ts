@@ -376,6 +376,9 @@ function conflictKeys(
   table: BranchTable,
 ): readonly KeyColumn[] {
   if (infer === undefined) return table.keys
+  if (infer.conname !== undefined) {
+    throw sqlFault('ON CONFLICT ON CONSTRAINT is not supported: name the column')
+  }
   requireKnown(infer, 'ON CONFLICT', ['indexElems', 'location'])
   const names = (infer.indexElems ?? []).map((node) => {
     const element = contentOf(node, 'IndexElem') ?? {}
