@@ -60,6 +60,7 @@ beforeAll(async () => {
     ],
     empty: [{ name: 'value', type: 'float' }],
     large: [{ name: 'value', type: 'float' }],
+    scores: [{ name: 'points', type: 'int' }],
   })
   const write = async (call: BranchCall, table: string, rows: object) => {
     for (const [id, body] of Object.entries(rows)) {
@@ -70,6 +71,7 @@ beforeAll(async () => {
   await write(main, 'pets', PETS)
   await write(main, 'users', { a: { name: 'before' }, ...others, gone: { name: 'gone' } })
   await write(main, 'large', { one: { value: 1.7e308 }, two: { value: 1.7e308 } })
+  await write(main, 'scores', { one: { points: 9 }, two: { points: 10 }, three: { points: 100 } })
   const path = `${service.workspace}/db/sums:fork`
   expectOk(await service.call('PUT', path, { body: { from: 'main' } }))
   const fork = branchCall(service, 'sums', { branch: 'fork' })
@@ -118,12 +120,12 @@ const CASES: readonly (readonly [about: string, body: object, summaries: readonl
     [{ pet: { name: 'Lyra', type: 'dog', legs: 3 } }],
   ],
   [
-    'links themselves',
-    { columns: ['pet', 'pet.legs'], sort: { pet: 'desc' } },
+    'links with what they lead to',
+    { columns: ['pet'], summaries: { n: { count: '*' } }, sort: { pet: 'desc' } },
     [
-      { pet: { id: 'toffee', legs: 4 } },
-      { pet: { id: 'otis', legs: 4 } },
-      { pet: { id: 'lyra', legs: 3 } },
+      { pet: { id: 'toffee', ...PETS.toffee }, n: 1 },
+      { pet: { id: 'otis', ...PETS.otis }, n: 1 },
+      { pet: { id: 'lyra', ...PETS.lyra }, n: 1 },
     ],
   ],
   [
@@ -236,6 +238,18 @@ describe('summarize', () => {
     expect((await summarize(branches[1], whole, 'empty')).body).toEqual({
       summaries: [{ n: 0, m: null }],
     })
+  })
+
+  it('gives numbers in the order of numbers, groups and summaries alike', async () => {
+    const ordered = async (sort?: object) => {
+      const body = { columns: ['points'], summaries: { total: { sum: 'points' } }, sort }
+      const answer = expectOk(await summarize(branches[0], body, 'scores'))
+      return answer.body.summaries.map(({ total }: { total: number }) => total)
+    }
+    expect(await ordered()).toEqual([9, 10, 100])
+    expect(await ordered({ points: 'desc' })).toEqual([100, 10, 9])
+    expect(await ordered({ total: 'desc' })).toEqual([100, 10, 9])
+    expect(await ordered([{ total: 'asc' }])).toEqual([9, 10, 100])
   })
 
   it('gives documents as text in the dialect', async () => {

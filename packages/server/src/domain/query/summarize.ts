@@ -127,9 +127,12 @@ function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly st
   return [...groups.values()]
 }
 
-/** `*`, `object.*` and `link.*` stand for the columns that can be grouped by. */
+/** `*`, `object.*` and `link.*` stand for the columns that can be grouped by; a link for its id besides. */
 function expand(lookup: TableLookup, codec: TableCodec, column: string): string[] {
-  if (column !== '*' && !column.endsWith('.*')) return [column]
+  if (column !== '*' && !column.endsWith('.*')) {
+    const isExpanded = isLink(codec, resolveField(lookup, codec, column))
+    return isExpanded ? [column, ...expand(lookup, codec, `${column}.*`)] : [column]
+  }
   const prefix = column === '*' ? '' : column.slice(0, -1)
   const field = prefix === '' ? undefined : resolveField(lookup, codec, prefix.slice(0, -1))
   const at = field === undefined ? codec : (targetOf(lookup, codec, field) ?? codec)
@@ -199,6 +202,8 @@ function resultResolver(groups: readonly Group[], summaries: readonly Summary[])
 }
 
 const resultName = (index: number): Sql => ident(`result_${index}`)
+/** What comes out is text under the same name, whose order is another. */
+const resultValue = (index: number): Sql => sql`result.${resultName(index)}`
 
 /** Position of a column of the result. */
 function indexOf({ source, path }: Field): number {
@@ -219,10 +224,10 @@ function summarizeSql(plan: SummarizePlan): Call {
   const order = [
     ...sort.keys.map(({ field, direction }) => {
       const sign = direction === 'asc' ? sql`asc` : sql`desc`
-      return sql`${resultName(indexOf(field))} ${sign} nulls last`
+      return sql`${resultValue(indexOf(field))} ${sign} nulls last`
     }),
     ...(sort.isRandom ? [sql`random()`] : []),
-    ...keys.map((_key, index) => sql`${resultName(index)} asc nulls last`),
+    ...keys.map((_key, index) => sql`${resultValue(index)} asc nulls last`),
   ]
   const result = { expression: (field: Field) => resultName(indexOf(field)) }
   const text = sql`
