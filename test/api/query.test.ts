@@ -658,6 +658,15 @@ describe('pages', () => {
     expect(before.ids).toEqual(order.slice(-2))
   })
 
+  it('start without a cursor when it is null, as in the first round of a loop', async () => {
+    const none = { after: null, before: null, start: null, end: null }
+    const first = await page(pages, { filter: null, sort: null, page: { size: 2, ...none } })
+    expect(first.ids).toEqual((await page(pages, { page: { size: 2 } })).ids)
+    const cursor = { ...none, after: first.cursor }
+    const next = await page(pages, { filter: null, sort: null, page: cursor })
+    expect(next.ids).toEqual((await page(pages, { page: { after: first.cursor } })).ids)
+  })
+
   it('may be of other columns and another size than their cursor', async () => {
     const body = { filter: { group: 1 }, columns: ['group'], page: { size: 2 } }
     const first = await query(pages, body, 'rows')

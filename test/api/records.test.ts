@@ -657,6 +657,8 @@ describe('PUT data', () => {
     )
     expect((await read('users', 'only')).body).toMatchObject({ name: 'A', service: { version: 0 } })
     expect((await put('users', 'only', { name: 'B' }, '?createOnly=false')).status).toBe(200)
+    expect((await put('users', 'only', { name: 'C' }, '?createOnly=True')).status).toBe(422)
+    expect((await put('users', 'only', { name: 'C' }, '?createOnly=False')).status).toBe(200)
   })
 
   it('with ifVersion replaces only the version that is meant', async () => {

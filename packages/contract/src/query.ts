@@ -3,6 +3,9 @@ import { RecordSchema } from './records.js'
 
 const closed = { additionalProperties: false } as const
 
+/** Null is no cursor: the first page of a loop has none yet. */
+const CursorSchema = Type.Union([Type.String({ minLength: 1 }), Type.Null()])
+
 export const QueryRequestSchema = Type.Object(
   {
     filter: Type.Optional(Type.Unknown()),
@@ -13,10 +16,10 @@ export const QueryRequestSchema = Type.Object(
         {
           size: Type.Optional(Type.Integer({ minimum: 1 })),
           offset: Type.Optional(Type.Integer({ minimum: 0 })),
-          after: Type.Optional(Type.String({ minLength: 1 })),
-          before: Type.Optional(Type.String({ minLength: 1 })),
-          start: Type.Optional(Type.String({ minLength: 1 })),
-          end: Type.Optional(Type.String({ minLength: 1 })),
+          after: Type.Optional(CursorSchema),
+          before: Type.Optional(CursorSchema),
+          start: Type.Optional(CursorSchema),
+          end: Type.Optional(CursorSchema),
         },
         closed,
       ),

@@ -1,5 +1,5 @@
 import { DATABASE_BRANCH_PATTERN, EMAIL_PATTERN, TEXT_PATTERN } from '@offshoot/contract/names'
-import { Ajv, type Options } from 'ajv'
+import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import formats from 'ajv-formats'
 import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
 
@@ -23,9 +23,31 @@ const COMMON: Options = {
 export const buildValidator = ((externalSchemas: unknown) => {
   const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
   const texts = createAjv({ ...COMMON, coerceTypes: true }, externalSchemas)
-  return ({ schema, httpPart }: { schema: object; httpPart?: string }) =>
-    (httpPart === 'body' ? body : texts).compile(schema)
+  return ({ schema, httpPart }: { schema: object; httpPart?: string }) => {
+    if (httpPart === 'body') return body.compile(schema)
+    const validate = texts.compile(schema)
+    return httpPart === 'querystring' ? anyCaseBooleans(schema, validate) : validate
+  }
 }) as unknown as BuildValidator
+
+type Validate = Pick<ValidateFunction, 'errors'> & ((values: Record<string, unknown>) => unknown)
+
+/** Python writes `True` and `False`, and so does the client of Xata Lite in that language. */
+function anyCaseBooleans(schema: object, validate: ValidateFunction): Validate {
+  const { properties = {} } = schema as { properties?: Record<string, { type?: unknown }> }
+  const names = Object.keys(properties).filter((name) => properties[name]?.type === 'boolean')
+  if (names.length === 0) return validate
+  const anyCase: Validate = (values) => {
+    for (const name of names) {
+      const value = values[name]
+      if (typeof value === 'string') values[name] = value.toLowerCase()
+    }
+    const isValid = validate(values)
+    anyCase.errors = validate.errors ?? null
+    return isValid
+  }
+  return anyCase
+}
 
 function createAjv(options: Options, externalSchemas: unknown): Ajv {
   const ajv = new Ajv(options)

@@ -34,26 +34,26 @@ export interface QueryRequest {
   readonly page?: {
     readonly size?: number
     readonly offset?: number
-    readonly after?: string
-    readonly before?: string
-    readonly start?: string
-    readonly end?: string
+    readonly after?: string | null
+    readonly before?: string | null
+    readonly start?: string | null
+    readonly end?: string | null
   }
 }
 
 /** Brings together what the request says and what its cursor remembers. */
 export function readPage(request: QueryRequest, limits: Limits): Page {
   const { page = {} } = request
-  const { start, end } = page
-  if (start !== undefined || end !== undefined) {
-    const given = [page.after, page.before, start, end].filter((text) => text !== undefined)
-    if (given.length > 1) throw queryFault('page: [start] and [end] stand alone')
-  }
-  const after = cursorOf(page.after)
-  const before = cursorOf(page.before)
+  const given = [page.after, page.before, page.start, page.end].map((text) => text ?? undefined)
+  const [afterText, beforeText, start, end] = given
   const whole = start ?? end
+  if (whole !== undefined && given.filter((text) => text !== undefined).length > 1) {
+    throw queryFault('page: [start] and [end] stand alone')
+  }
+  const after = cursorOf(afterText)
+  const before = cursorOf(beforeText)
   const cursor = after ?? before ?? (whole === undefined ? undefined : readCursor(whole))
-  if (cursor !== undefined && (request.filter !== undefined || request.sort !== undefined)) {
+  if (cursor !== undefined && (request.filter ?? request.sort ?? undefined) !== undefined) {
     throw queryFault('page: a cursor brings its own filter and sort; they cannot be given besides')
   }
   if (after !== undefined && before !== undefined && !isSameQuery(after, before)) {
@@ -74,8 +74,8 @@ export function readPage(request: QueryRequest, limits: Limits): Page {
     seed: cursor?.seed ?? randomInt(SEED_MAX),
     after: after?.last,
     before: before?.first,
-    isBackward: end !== undefined || (page.before !== undefined && page.after === undefined),
-    isTail: page.after === END,
+    isBackward: end !== undefined || (beforeText !== undefined && afterText === undefined),
+    isTail: afterText === END,
   }
 }
 
