@@ -127,6 +127,16 @@ const CASES: readonly (readonly [about: string, aggs: object, result: object])[]
     },
   ],
   [
+    'what is beside a bucketing like what is in it',
+    {
+      plans: {
+        topValues: { column: 'plan', size: 1 },
+        aggs: { mean: { average: { column: 'rating' } }, n: { count: '*' } },
+      },
+    },
+    { plans: { values: [{ $key: 'free', $count: 3, mean: (1 + 2.2 + 5.3) / 3, n: 3 }] } },
+  ],
+  [
     'days somewhere else',
     {
       days: {
@@ -265,6 +275,15 @@ describe('aggregate', () => {
     ],
     [{ a: { sum: { column: 'nope' } } }, 'table [rows]: column [nope]: column not found'],
     [{ a: { sum: {} } }, 'aggs: [a]: [sum]: [column] must be the name of a column'],
+    [
+      { a: { sum: { column: 'index' }, aggs: { b: { count: '*' } } } },
+      'aggs: [a]: expected one aggregation',
+    ],
+    [{ a: { count: '*', aggs: { b: { count: '*' } } } }, 'aggs: [a]: expected one aggregation'],
+    [
+      { a: { topValues: { column: 'plan', aggs: {} }, aggs: {} } },
+      'aggs: [a]: [topValues]: [aggs] is given twice',
+    ],
     [
       { a: { uniqueCount: { column: 'team' } } },
       'aggs: [a]: [uniqueCount]: column [team]: is a link',

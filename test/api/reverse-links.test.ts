@@ -115,6 +115,19 @@ describe.each([
     expect(linked([bob], 'older').bob).toEqual(['p29', 'p28', 'p27', 'p26', 'p25', 'p04'])
   })
 
+  it('are ordered by metadata without its prefix in the older form', async () => {
+    const order = [{ column: 'createdAt', order: 'desc' }]
+    const newest = { name: '<-Posts.author', as: 'newest', order }
+    const same = { name: '<-Posts.author', as: 'same', sort: { 'service.createdAt': 'desc' } }
+    const { records } = expectOk(await query(branch(), [newest, same])).body
+    expect(linked(records, 'newest')).toEqual(linked(records, 'same'))
+    const unknown = { ...newest, order: [{ column: 'nope', order: 'desc' }] }
+    expect(await query(branch(), [unknown])).toMatchObject({
+      status: 400,
+      body: { message: 'table [Posts]: column [nope]: column not found' },
+    })
+  })
+
   it('give values of every type as they are read elsewhere', async () => {
     const headers = DIALECT
     const body = {

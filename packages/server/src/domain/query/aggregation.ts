@@ -81,13 +81,18 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
   }
 
   function aggregation(value: unknown, at: string, depth: number): Aggregation {
-    const entries = isObject(value) ? Object.entries(value) : []
+    // What is wanted of each bucket may stand beside the bucketing as well as in it.
+    const { aggs: beside, ...types }: Shape = isObject(value) ? value : {}
+    const entries = Object.entries(types)
     const [entry] = entries
     if (entry === undefined || entries.length > 1)
       throw queryFault(`${at}: expected one aggregation`)
     const [type, options] = entry
-    if (type === 'count') return countOf(options, at)
     const read = READERS.get(type)
+    if (beside !== undefined && read?.known.includes('aggs') !== true) {
+      throw queryFault(`${at}: expected one aggregation`)
+    }
+    if (type === 'count') return countOf(options, at)
     if (read === undefined) throw queryFault(`${at}: [${type}] is no aggregation`)
     if (!isObject(options)) throw queryFault(`${at}: [${type}]: expected an object`)
     const unknown = Object.keys(options).find((key) => !read.known.includes(key))
@@ -96,7 +101,9 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
     const field = fieldOf(options.column, read.types, fault)
     const result = read.read(options, field, fault)
     if ('kind' in result && isBucketing(result)) {
-      const inner = options.aggs === undefined ? [] : list(options.aggs, at, depth + 1)
+      if (options.aggs !== undefined && beside !== undefined) throw fault('[aggs] is given twice')
+      const given = options.aggs ?? beside
+      const inner = given === undefined ? [] : list(given, at, depth + 1)
       return { kind: 'buckets', bucketing: result, aggregations: inner }
     }
     return result as Measure

@@ -80,7 +80,7 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
     read: context.planColumns(codec, columnNames(columns, fault)),
     sort: parseSort(
       (name) => resolveField(context.lookup, codec, name),
-      sort ?? orderAsSort(order, fault),
+      sort ?? orderAsSort(order, codec, fault),
     ),
     limit: whole(limit ?? PAGE_SIZE, { name: 'limit', min: 1, max: context.pageSizeMax }, fault),
     offset: whole(offset ?? 0, { name: 'offset', min: 0, max: OFFSET_MAX }, fault),
@@ -104,14 +104,17 @@ function columnNames(columns: unknown, fault: FaultOf): string[] {
   })
 }
 
-/** An older form of sort: `[{column, order}]`. */
-function orderAsSort(order: unknown, fault: FaultOf): unknown {
+const METADATA_NAMES: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
+
+/** An older form of sort: `[{column, order}]`, in which metadata goes without its prefix. */
+function orderAsSort(order: unknown, codec: TableCodec, fault: FaultOf): unknown {
   if (order === undefined) return undefined
   if (!Array.isArray(order)) throw fault('[order] must be a list')
   return order.map((item) => {
     const { column, order: direction = 'asc' } = (item ?? {}) as Readonly<Record<string, unknown>>
     if (typeof column !== 'string') throw fault('[order] must name columns')
-    return { [column]: direction }
+    const isMetadata = METADATA_NAMES.has(column) && !codec.indexes.has(column)
+    return { [isMetadata ? `xata.${column}` : column]: direction }
   })
 }
 
