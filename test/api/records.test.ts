@@ -1058,6 +1058,21 @@ describe('the dialect', () => {
     },
   )
 
+  it.each([['a b'], ['a/b'], ['a@b.co'], ['é'], ['x'.repeat(256)]])(
+    'finds no record under %j, which is no id',
+    async (id) => {
+      for (const method of ['GET', 'PATCH', 'DELETE']) {
+        const answer = await ask(method, path('bare', id), method === 'PATCH' ? {} : undefined)
+        expect(answer).toMatchObject({
+          status: 404,
+          body: { code: 'record_not_found', message: `record [${id}] not found` },
+        })
+      }
+      expect((await ask('PUT', path('bare', id), {})).status).toBe(400)
+      expect((await ask('POST', path('bare', id), {})).status).toBe(400)
+    },
+  )
+
   it('calls the metadata xata everywhere', async () => {
     await put('teams', 'dialect', { name: 'T' })
     const first = await ask('PUT', path('users', 'dialect', '?columns=*'), { team: 'dialect' })

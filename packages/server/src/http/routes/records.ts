@@ -1,5 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { AppError } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
+import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import {
   ColumnsQuerySchema,
   InputRecordSchema,
@@ -31,6 +33,13 @@ type TableRequest = FastifyRequest<{
   Querystring: { columns?: string | string[] }
 }>
 
+/** In the dialect these find nothing under what is no id: its client gives null then, and fails otherwise. */
+const LOOK_UPS: ReadonlySet<string> = new Set(['GET', 'PATCH', 'DELETE'])
+const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
+
+const isRecordId = (text: string): boolean =>
+  text.length <= LIMITS.nameLengthMax && RECORD_ID.test(text)
+
 /**
  * POST   /db/:databaseBranch/tables/:tableName/data
  * GET    /db/:databaseBranch/tables/:tableName/data/:recordId      PUT, PATCH, POST, DELETE
@@ -52,10 +61,14 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
     const tags = ['Records']
     const url = '/db/:databaseBranch/tables/:tableName/data'
 
-    // Clients that were given an empty id ask for it; there is no such record.
+    // Clients ask for what they were given as an id, be it empty or none; there is no such record.
     app.addHook('preValidation', async (request) => {
       const { recordId } = request.params as { recordId?: string }
-      if (recordId === '') throw new AppError('record_not_found', 'record [] not found')
+      if (recordId === undefined) return
+      const isLooseId = request.isDialect && LOOK_UPS.has(request.method)
+      if (recordId === '' || (isLooseId && !isRecordId(recordId))) {
+        throw new AppError('record_not_found', `record [${recordId}] not found`)
+      }
     })
 
     app.post(
