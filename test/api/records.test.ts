@@ -68,6 +68,7 @@ beforeAll(async () => {
       { name: 'made', type: 'datetime', defaultValue: 'now' },
       { name: 'since', type: 'datetime', defaultValue: '2020-02-29T23:59:59+01:00' },
       { name: 'document', type: 'json', defaultValue: '{"a":[1]}' },
+      { name: 'note', type: 'text', notNull: true, defaultValue: '' },
       { name: 'needed', type: 'string', notNull: true },
     ],
     counters: [
@@ -198,6 +199,7 @@ describe('POST data', () => {
       active: true,
       since: '2020-02-29T22:59:59.000Z',
       document: { a: [1] },
+      note: '',
     })
     expect(Date.parse(body.made)).toBeGreaterThanOrEqual(before - 1)
     expect(Date.parse(body.made)).toBeLessThanOrEqual(Date.now())

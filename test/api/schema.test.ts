@@ -303,7 +303,10 @@ describe('columns', () => {
       { name: 'c', type: 'string', notNull: true, defaultValue: 'a\'"\\b' },
       { name: 'c', type: 'string', unique: true },
     ],
-    text: [{ name: 'c', type: 'text', notNull: true, defaultValue: 'long' }],
+    text: [
+      { name: 'c', type: 'text', notNull: true, defaultValue: 'long' },
+      { name: 'c', type: 'text', notNull: true, defaultValue: '' },
+    ],
     email: [
       { name: 'c', type: 'email', notNull: true, defaultValue: 'a@b.c' },
       { name: 'c', type: 'email', unique: true },
@@ -660,10 +663,10 @@ describe('columns', () => {
       'table [things]: column [x]: default value: expected a whole number',
     ],
     [
-      'a default that is empty',
-      { name: 'x', type: 'string', defaultValue: '' },
+      'a default that is no address',
+      { name: 'x', type: 'email', defaultValue: '' },
       400,
-      'table [things]: column [x]: default value: cannot be empty',
+      'table [things]: column [x]: default value: is not an email address',
     ],
     [
       'a default of a list',

@@ -80,17 +80,13 @@ function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
   }
 }
 
-function parseTextDefault(text: string, codec: ValueCodec): string | Fault {
-  return text === '' ? new Fault('cannot be empty') : codec.encode(text)
-}
-
 export const stringType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
   allows: { unique: true, index: true, notNull: true, defaultValue: true },
   select: selectItself,
   compile: (column, options) => compileText(options.limits.stringLengthMax, bytesLimit(column)),
   parseDefault(text, column, options) {
-    return parseTextDefault(text, stringType.compile(column, options))
+    return stringType.compile(column, options).encode(text)
   },
 }
 
@@ -101,7 +97,7 @@ export const textType: ColumnTypeEntry = {
   select: selectItself,
   compile: () => compileText(Number.POSITIVE_INFINITY),
   parseDefault(text, column, options) {
-    return parseTextDefault(text, textType.compile(column, options))
+    return textType.compile(column, options).encode(text)
   },
 }
 
@@ -122,7 +118,7 @@ export const emailType: ColumnTypeEntry = {
     }
   },
   parseDefault(text, column, options) {
-    return parseTextDefault(text, emailType.compile(column, options))
+    return emailType.compile(column, options).encode(text)
   },
 }
 
