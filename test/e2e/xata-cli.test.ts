@@ -23,6 +23,7 @@ const SCHEMA = {
       name: 'teams',
       columns: [
         { name: 'name', type: 'string', notNull: true, defaultValue: 'Nameless' },
+        { name: 'slogan', type: 'text', notNull: true, defaultValue: '' },
         { name: 'labels', type: 'multiple' },
       ],
     },

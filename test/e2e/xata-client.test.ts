@@ -193,6 +193,7 @@ describe('one record', () => {
     expect(read?.toSerializable()).toEqual(team.toSerializable())
     expect((await xata.db.teams.readOrThrow(team.id, ['name'])).name).toBe('Fruits')
     expect(await xata.db.teams.read('nobody')).toBeNull()
+    expect(await xata.db.teams.read('no id/at all')).toBeNull()
     await expect(xata.db.teams.readOrThrow('nobody')).rejects.toThrow('nobody')
     expect((await team.read())?.id).toBe(team.id)
 
