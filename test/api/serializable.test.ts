@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
+import { enterGate } from '../../packages/server/src/rows/gate.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { until } from '../support/process.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
@@ -75,7 +76,41 @@ describe(`one-shot transactions from many clients through two processes, from se
     expect((await late).status).toBe(200)
     expect(checkHistory(workload.history)).toEqual([])
   })
+
+  it('that only read do not wait for a fork or merge, and those that write do', async () => {
+    const workload = await open(services, 'waiting', SEED)
+    const release = await holdGate(database, 'waiting')
+    const write = workload.transact('writer', [update('left/a', 'w')])
+    await waiting(database)
+    const read = await workload.transact('reader', [get('left/a'), get('right/c')])
+    expect(read.body.results[0].columns.value).toBe('start left/a')
+    await release()
+    expect((await write).status).toBe(200)
+  })
 })
+
+/** Keeps the gate of a database alone, as a long fork or merge would. */
+async function holdGate({ pool }: TestDatabase, name: string): Promise<() => Promise<void>> {
+  const client = await pool.connect()
+  const query = ({ text, values }: Sql) => client.query({ text, values })
+  const { rows } = await query(sql`
+    select b.gate
+    from offshoot.branches b
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${name}`)
+  await query(sql`begin`)
+  await enterGate(
+    { query: async (statement) => (await query(statement)).rows },
+    {
+      gate: rows[0].gate,
+      alone: true,
+    },
+  )
+  return async () => {
+    await query(sql`rollback`)
+    client.release()
+  }
+}
 
 /** Locks all rows of a table as somebody else's transaction would. */
 async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() => Promise<void>> {

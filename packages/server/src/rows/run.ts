@@ -22,6 +22,7 @@ import { GUARD_FAILED, type Guard, guardCall } from './guard.js'
 export class StaleError extends Error {}
 
 const BEGIN = compileStatement(sql`begin isolation level serializable`)
+const BEGIN_READS = compileStatement(sql`begin isolation level serializable read only`)
 const BEGIN_SNAPSHOT = compileStatement(sql`begin isolation level repeatable read read only`)
 const COMMIT = compileStatement(sql`commit`)
 const NO_TIMEOUT = compileStatement(sql`set local statement_timeout = 0`)
@@ -74,6 +75,27 @@ export async function runReads(
   } finally {
     client.release(broken)
   }
+}
+
+/**
+ * Runs reads in one round trip, all as of one moment that has its place among the transactions that
+ * write. They stay out of the gate: whoever has it alone meets no writer, so what it does comes as a
+ * whole before or after every snapshot, and reads would only wait for it, and for all it waits for.
+ */
+export function runSerialReads(
+  database: Database,
+  guard: Guard,
+  calls: readonly Call[],
+): Promise<TextRows[]> {
+  return retrying(async () => {
+    const client = await database.pool.connect()
+    return finishing(client, guard, async () => {
+      const opening = [plain(BEGIN_READS), guardCall(guard)]
+      const rows = await runPipeline(client, [...opening, ...calls, plain(COMMIT)])
+      guard.passed = true
+      return rows.slice(opening.length, -1)
+    })
+  })
 }
 
 type Row = readonly (string | null)[]

@@ -2,7 +2,7 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { type OpenTransaction, runReads, runSteps, runWrites } from '../../rows/run.js'
+import { type OpenTransaction, runReads, runSerialReads, runSteps } from '../../rows/run.js'
 import { brokenRule, describeRefusal } from './failures.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { loadContents } from './records.js'
@@ -146,7 +146,7 @@ async function runGets(
   }))
   const results = new Array<string>(planned.length).fill('')
   const calls = runs.flatMap((group) => group.calls)
-  const runAll = planned.length <= 1 ? runReads : runWrites
+  const runAll = planned.length <= 1 ? runReads : runSerialReads
   const rows = await runAll(database, session.guard, calls)
   let position = 0
   for (const { group, calls: own, settle } of runs) {
