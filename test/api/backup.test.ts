@@ -1,14 +1,12 @@
-import { randomBytes } from 'node:crypto'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { createHash, randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { createBackup } from '../../packages/server/src/backup/create-backup.js'
 import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'
 import { TarWriter } from '../../packages/server/src/backup/tar.js'
-import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
+import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 import {
   createCatalogue,
@@ -18,6 +16,7 @@ import {
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
+import { openLocalStore, openS3Store } from '../support/file-store.js'
 import { createKey, createUser } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -29,11 +28,9 @@ let service: TestService
 /** Nobody writes to it while a backup is made, so it must come back as it is. */
 let still: TestBranches
 let scopedKey: string
-let folder: string
 const cleanUps: (() => Promise<void>)[] = []
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-backup-'))
   service = await createTestService()
   await fillStill()
   scopedKey = await createKey(service, 'scoped', { fields: { scope: { branches: ['dev*'] } } })
@@ -42,7 +39,6 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const cleanUp of cleanUps.reverse()) await cleanUp()
   await service.close()
-  await rm(folder, { recursive: true, force: true })
 })
 
 /** Forks of forks, a merge, deleted branches with readers, schema history, files, rules and names. */
@@ -167,13 +163,18 @@ async function* inChunks(archive: Buffer): AsyncGenerator<Buffer> {
   }
 }
 
+async function openStore(open: typeof openS3Store): Promise<BlobStore> {
+  const store = await open()
+  cleanUps.push(() => store.close())
+  return store.blobs
+}
+
 /** A place to restore into. */
-async function newPlace() {
+async function newPlace(given?: BlobStore) {
   const own = await createTestDatabase()
   cleanUps.push(() => own.close())
   const database = connect(own.url)
-  const blobs = new LocalStore(await mkdtemp(path.join(folder, 'files-')))
-  await blobs.prepare()
+  const blobs = given ?? (await openStore(openLocalStore))
   return {
     url: own.url,
     database,
@@ -181,14 +182,14 @@ async function newPlace() {
     restore: (archive: Buffer) =>
       restoreBackup({ database, blobs, source: inChunks(archive), onProgress: () => undefined }),
     /** The service on what was restored, used with the keys of the one that was backed up. */
-    async start(): Promise<TestService> {
+    async start(key = service.key): Promise<TestService> {
       const started = await createTestService({ url: own.url, blobs })
       expect(started.key).toBe('')
       cleanUps.push(() => started.close())
       return {
         ...started,
-        key: service.key,
-        call: (method, url, options) => started.call(method, url, { key: service.key, ...options }),
+        key,
+        call: (method, url, options) => started.call(method, url, { key, ...options }),
       }
     },
   }
@@ -199,6 +200,12 @@ async function expectEmpty(place: Awaited<ReturnType<typeof newPlace>>): Promise
     select nspname from pg_namespace where nspname like 'offshoot%'`)
   expect(schemas).toEqual([])
   for await (const name of place.blobs.list()) expect.unreachable(`content ${name} is left`)
+}
+
+async function listAll(blobs: BlobStore): Promise<string[]> {
+  const names: string[] = []
+  for await (const name of blobs.list()) names.push(name)
+  return names.sort()
 }
 
 /** How every table, column, rule and index is defined. */
@@ -517,6 +524,93 @@ describe('an archive that is not as it was written', () => {
     }
     await expect(restore(2)).rejects.toThrow('the archive has format 2')
     await expect(restore(1)).rejects.toThrow('has migration 1 [from-the-future]')
+  })
+})
+
+describe('of an instance with its files in S3', () => {
+  /** The last of them does not come in one piece. */
+  const CONTENTS = [...Array.from({ length: 9 }, (_, number) => `file ${number}`), 'x'.repeat(3e6)]
+  let source: TestService
+  let archive: Buffer
+
+  beforeAll(async () => {
+    source = await createTestService({ blobs: await openStore(openS3Store) })
+    cleanUps.push(() => source.close())
+    const album = await TestBranches.create(source, 'album', {
+      photos: [
+        { name: 'one', type: 'file' },
+        { name: 'many', type: 'file[]' },
+      ],
+    })
+    const records = CONTENTS.map((content, number) => ({
+      id: `p${number}`,
+      one: fileOf(Buffer.from(content)),
+    }))
+    await album.bulk('main', 'photos', records)
+    await album.fork('dev')
+    await album.patch('dev', 'photos', 'p0', { many: [fileOf(Buffer.from('of dev'))] })
+    await album.remove('main', 'photos', 'p1')
+    archive = await backUp(source)
+  })
+
+  const read = (via: TestService, branch: string, file: string) => {
+    const url = `/tables/photos/data/${file}`
+    return new TestBranches(via, 'album').call(branch, 'GET', url)
+  }
+  async function expectWhole(restored: TestService): Promise<void> {
+    const album = new TestBranches(restored, 'album')
+    const of = new TestBranches(source, 'album')
+    expect(await readEverything(album)).toEqual(await readEverything(of))
+    for (const number of CONTENTS.keys()) {
+      const { status, body } = await read(restored, 'dev', `p${number}/column/one/file`)
+      expect(status).toBe(200)
+      expect(String(body)).toBe(CONTENTS[number])
+    }
+    const { body } = await read(restored, 'dev', 'p0?columns=many.base64Content')
+    expect(Buffer.from(body.many[0].base64Content, 'base64').toString()).toBe('of dev')
+    const { status } = await read(restored, 'main', 'p1/column/one/file')
+    expect(status).toBe(404)
+  }
+
+  it.each([
+    ['S3', openS3Store],
+    ['a folder', openLocalStore],
+  ])('a backup is whole when it is restored into one with its files in %s', async (_name, open) => {
+    const place = await newPlace(await openStore(open))
+    await place.restore(archive)
+    const restored = await place.start(source.key)
+    await expectWhole(restored)
+    // And from there back to S3.
+    const back = await newPlace(await openStore(openS3Store))
+    await back.restore(await backUp(restored))
+    await expectWhole(await back.start(source.key))
+  })
+
+  it('a damaged archive leaves nothing in S3', async () => {
+    const place = await newPlace(await openStore(openS3Store))
+    const cutShort = archive.subarray(0, archive.lastIndexOf('manifest.json'))
+    await expect(place.restore(cutShort)).rejects.toThrow(/^the archive cannot be used: /)
+    await expectEmpty(place)
+  })
+
+  it('a damaged archive takes nothing away from others who keep their files there', async () => {
+    const { blobs } = source.files
+    const before = await listAll(blobs)
+    expect(before.length).toBe(CONTENTS.length + 1)
+    // The content of one file under the name of another.
+    const swapped = Buffer.from(archive)
+    const name = `files/${createHash('sha256').update('file 2').digest('hex')}`
+    expect(swapped.write('file 3', archive.indexOf(name) + 512)).toBe(6)
+    const place = await newPlace(blobs)
+    await expect(place.restore(swapped)).rejects.toThrow(/^the archive cannot be used: /)
+    expect(await listAll(blobs)).toEqual(before)
+  })
+
+  it('a backup says which content is missing from S3', async () => {
+    const { blobs } = source.files
+    const sha256 = createHash('sha256').update('file 5').digest('hex')
+    await blobs.delete(sha256)
+    await expect(backUp(source)).rejects.toThrow(`content [${sha256}] of a file is missing`)
   })
 })
 

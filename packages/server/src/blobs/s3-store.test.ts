@@ -46,6 +46,22 @@ async function withStore(
 }
 
 describe('S3Store', () => {
+  it('lists page by page, with what the store gave it to go on', async () => {
+    const names = ['a', 'b', 'c'].map((letter) => letter.repeat(64))
+    const answer: http.RequestListener = (request, response) => {
+      const asked = new URL(`http://store${request.url}`).searchParams.get('continuation-token')
+      const page = asked === null ? 0 : Number(asked.slice('a+/=&'.length))
+      const next =
+        page < 2 ? `<NextContinuationToken>a+/=&amp;${page + 1}</NextContinuationToken>` : ''
+      response.end(`<List><Contents><Key>${names[page]}</Key></Contents>${next}</List>`)
+    }
+    await withStore(answer, async (store) => {
+      const listed: string[] = []
+      for await (const name of store.list()) listed.push(name)
+      expect(listed).toEqual(names)
+    })
+  })
+
   it('asks again when the store has closed a connection that was kept', async () => {
     const used = new Set<Socket>()
     const received: string[] = []

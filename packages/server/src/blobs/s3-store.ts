@@ -102,10 +102,11 @@ export class S3Store implements BlobStore {
       const response = await this.#send('GET', '', { query: query.toString() })
       const text = await readText(await expectStatus(response, [200]))
       for (const [, key = ''] of text.matchAll(/<Key>([^<]*)<\/Key>/g)) {
-        const name = key.slice(prefix.length)
+        const name = unescapeXml(key).slice(prefix.length)
         if (/^[0-9a-f]{64}$/.test(name)) yield name
       }
-      token = /<NextContinuationToken>([^<]*)</.exec(text)?.[1]
+      const [, next] = /<NextContinuationToken>([^<]*)</.exec(text) ?? []
+      token = next && unescapeXml(next)
     } while (token !== undefined)
   }
 
@@ -211,6 +212,18 @@ async function* firstBytes(stream: Readable, count: number): AsyncIterable<Buffe
     left -= chunk.length
     if (left <= 0) return
   }
+}
+
+const XML_CHARACTERS: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+}
+
+function unescapeXml(text: string): string {
+  return text.replace(/&(\w+);/g, (escaped, name: string) => XML_CHARACTERS[name] ?? escaped)
 }
 
 async function readText(stream: Readable): Promise<string> {
