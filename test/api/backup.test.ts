@@ -16,7 +16,7 @@ import {
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
-import { openLocalStore, openS3Store } from '../support/file-store.js'
+import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { createKey, createUser } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -163,7 +163,7 @@ async function* inChunks(archive: Buffer): AsyncGenerator<Buffer> {
   }
 }
 
-async function openStore(open: typeof openS3Store): Promise<BlobStore> {
+async function openStore(open: () => Promise<TestStore>): Promise<BlobStore> {
   const store = await open()
   cleanUps.push(() => store.close())
   return store.blobs

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openS3Store } from '../support/file-store.js'
 import {
   type Banner,
   endAll,
@@ -63,8 +64,12 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-async function run(dataDir: string, ...args: string[]) {
-  const command = runOffshoot(args, { cwd: folder, env: { OFFSHOOT_DATA_DIR: dataDir } })
+function run(dataDir: string, ...args: string[]) {
+  return runAs({ OFFSHOOT_DATA_DIR: dataDir }, args)
+}
+
+async function runAs(env: Record<string, string>, args: string[]) {
+  const command = runOffshoot(args, { cwd: folder, env })
   const { code } = await command.ended
   return { code, stdout: command.stdout, stderr: command.stderr }
 }
@@ -88,8 +93,12 @@ async function runWith(
   return (await ended)[0]
 }
 
-async function expectWhole(dataDir: string): Promise<void> {
-  const restored = startOffshoot(dataDir)
+async function expectWhole(
+  dataDir: string,
+  options: { env?: Record<string, string>; meanwhile?(): Promise<void> } = {},
+): Promise<void> {
+  const { env = {}, meanwhile } = options
+  const restored = startOffshoot(dataDir, { env })
   const { address, workspaceId, text } = await restored.ready()
   expect(workspaceId).toBe(banner.workspaceId)
   expect(text).not.toContain('shown this once')
@@ -97,6 +106,7 @@ async function expectWhole(dataDir: string): Promise<void> {
   const { status, body } = await request(address, 'GET', url, { key: banner.key })
   expect(status).toBe(200)
   expect(body.photo.base64Content).toBe('aGVsbG8=')
+  await meanwhile?.()
   await restored.end('SIGTERM')
 }
 
@@ -131,6 +141,25 @@ describe('offshoot backup and offshoot restore', () => {
     const text = await readFile(path.join(folder, 'plain.tar'), 'latin1')
     expect(text.startsWith('backup.json')).toBe(true)
     expect(text).not.toContain(banner.key)
+  })
+
+  it('keep files in S3 where the settings of the service say so', async () => {
+    const store = await openS3Store()
+    const target = newDataDir('s3')
+    const env = { OFFSHOOT_DATA_DIR: target, ...store.settings }
+    expect(await run(source, 'backup', '--output', 'to-s3.tar')).toMatchObject({ code: 0 })
+    expect(await runAs(env, ['restore', 'to-s3.tar'])).toMatchObject({ code: 0 })
+    await expectWhole(target, {
+      env: store.settings,
+      async meanwhile() {
+        const made = await runAs(env, ['backup', '--output', 'from-s3.tar'])
+        expect(made).toMatchObject({ code: 0, stderr: expect.stringContaining(', 1 files') })
+      },
+    })
+    const text = await readFile(path.join(folder, 'from-s3.tar'), 'latin1')
+    expect(text).toContain('hello')
+    expect(await readdir(path.join(target, 'files'))).toEqual(['incoming'])
+    await store.close()
   })
 
   it('leave nothing of an archive that is cut short, and the place can be used again', async () => {

@@ -19,8 +19,13 @@ export async function openLocalStore(): Promise<TestStore> {
   return { blobs, close: () => rm(folder, { recursive: true, force: true }) }
 }
 
+export interface TestS3Store extends TestStore {
+  /** For a service that is to keep its files there. */
+  readonly settings: Record<string, string>
+}
+
 /** The same behind a server that speaks S3. */
-export async function openS3Store(): Promise<TestStore> {
+export async function openS3Store(): Promise<TestS3Store> {
   const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-'))
   const server = new S3rver({
     directory: path.join(folder, 's3'),
@@ -30,8 +35,9 @@ export async function openS3Store(): Promise<TestStore> {
     configureBuckets: [{ name: 'files', configs: [] }],
   })
   const { port } = await server.run()
+  const endpoint = `http://127.0.0.1:${port}`
   const blobs = new S3Store({
-    endpoint: `http://127.0.0.1:${port}`,
+    endpoint,
     region: 'us-east-1',
     bucket: 'files',
     prefix: 'of/tests/',
@@ -42,6 +48,11 @@ export async function openS3Store(): Promise<TestStore> {
   await blobs.prepare()
   return {
     blobs,
+    settings: {
+      OFFSHOOT_FILES: `s3://files/of/tests?endpoint=${endpoint}&region=us-east-1`,
+      OFFSHOOT_FILES_KEY_ID: 'S3RVER',
+      OFFSHOOT_FILES_SECRET: 'S3RVER',
+    },
     async close() {
       await server.close()
       await rm(folder, { recursive: true, force: true })
