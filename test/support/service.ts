@@ -65,9 +65,12 @@ export async function createTestService(
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
   const url = options.url ?? own?.url ?? ''
+  const limits = { ...LIMITS, ...options.limits }
   const database = new Database({
     poolMax: 10,
     statementTimeoutMs: 20_000,
+    answerBytesMax: limits.answerBytesMax,
+    readingBytesMax: limits.bufferedBytesMax,
     onIdleError: () => undefined,
     tracing: options.tracing,
   })
@@ -76,7 +79,6 @@ export async function createTestService(
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
   const key = newKey ?? ''
   const lifecycle = new Lifecycle('ready')
-  const limits = { ...LIMITS, ...options.limits }
   const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-'))
   const blobs = options.blobs ?? new LocalStore(folder)
   if (options.blobs === undefined) await blobs.prepare()

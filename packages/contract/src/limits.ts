@@ -41,6 +41,8 @@ export const LIMITS = {
   bulkRecordsMax: 10_000,
   transactionOperationsMax: 1000,
   pageSizeMax: 1000,
+  /** Bytes of rows that PostgreSQL sends for the answer to one request: 64 MiB. */
+  answerBytesMax: 64 * 1024 * 1024,
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
   requestTimeoutMs: 30_000,

@@ -306,6 +306,7 @@ const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
   recordBytesMax: 'Bytes of one record as JSON, without its files.',
   bulkRecordsMax: 'Records in one bulk insert.',
   pageSizeMax: 'Records on one page of a query.',
+  answerBytesMax: 'Bytes of rows that are read for the answer to one request.',
   requestBytesMax: 'Bytes of one request body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
   connectionsMax: 'Connections of clients that are open at once.',

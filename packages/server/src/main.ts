@@ -83,6 +83,8 @@ async function serve(
   const database = new Database({
     poolMax: config.poolMax,
     statementTimeoutMs: config.limits.requestTimeoutMs,
+    answerBytesMax: config.limits.answerBytesMax,
+    readingBytesMax: config.limits.bufferedBytesMax,
     onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
     tracing,
   })

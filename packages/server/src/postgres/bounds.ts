@@ -2,7 +2,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
 import type { Database } from './database.js'
 import { codeOf, QUERY_CANCELED } from './failures.js'
+import { type ReadRoom, RoomSpentError, runPipeline } from './pipeline.js'
 import { sql } from './sql.js'
+import type { Call, TextRows } from './statement.js'
 
 /** How far what a request asks of PostgreSQL may go. */
 export interface Bounds {
@@ -60,6 +62,7 @@ export async function runBounded<Result>(
   }
 }
 
+/** Stops what a connection does. Resolves when it has been told to. */
 async function stopBackend(database: Database, processId: number): Promise<Cause> {
   // With all connections in use, whatever runs takes its time.
   const isCrowded = database.isCrowded
@@ -70,6 +73,67 @@ async function stopBackend(database: Database, processId: number): Promise<Cause
       where pid = ${processId}`)
     .catch(() => [])
   return isCrowded || stopped[0]?.isWaiting ? 'wait' : 'work'
+}
+
+/**
+ * Runs calls as long as their rows are no more than one answer may hold, and all that are read at the
+ * same time no more than the process has room for; otherwise it has PostgreSQL stop.
+ */
+export class AnswerReader implements ReadRoom {
+  readonly #database: Database
+  readonly #client: pg.PoolClient
+  #bytes = 0
+  #refusal: AppError | undefined
+  #stopped: Promise<unknown> | undefined
+
+  constructor(database: Database, client: pg.PoolClient) {
+    this.#database = database
+    this.#client = client
+  }
+
+  async run(calls: readonly Call[]): Promise<TextRows[]> {
+    const before = this.#bytes
+    try {
+      return await runPipeline(this.#client, calls, this)
+    } catch (error) {
+      // Whoever gets the connection next must not be stopped in our place.
+      await this.#stopped
+      throw error instanceof RoomSpentError ? this.#refusal : error
+    } finally {
+      this.#database.reading.bytes -= this.#bytes - before
+    }
+  }
+
+  take(bytes: number): boolean {
+    const { answerBytesMax, reading } = this.#database
+    this.#bytes += bytes
+    reading.bytes += bytes
+    if (this.#bytes > answerBytesMax) return this.#refuse(answerTooLarge(answerBytesMax))
+    // One alone is always read.
+    const isCrowded = reading.bytes > reading.bytesMax && reading.bytes > this.#bytes
+    return isCrowded ? this.#refuse(tooManyAnswers()) : true
+  }
+
+  #refuse(refusal: AppError): boolean {
+    const { processID } = this.#client as unknown as { processID: number }
+    this.#refusal = refusal
+    this.#stopped = stopBackend(this.#database, processID)
+    return false
+  }
+}
+
+function tooManyAnswers(): AppError {
+  return new AppError(
+    'overloaded',
+    'there are more large answers than there is room for; nothing was applied, please try again',
+  )
+}
+
+export function answerTooLarge(bytesMax: number): AppError {
+  return new AppError(
+    'query_too_costly',
+    `the answer would take more than ${bytesMax} bytes of rows: ask for fewer records at once, as by the size of a page, or for fewer columns`,
+  )
 }
 
 function tooLate(cause: Cause, timeoutMs: number, error: unknown): AppError {

@@ -38,6 +38,10 @@ export interface DatabaseOptions {
   readonly poolMax: number
   /** Zero: a statement takes as long as it takes. */
   readonly statementTimeoutMs: number
+  /** Bytes of rows that are read for one request; as many as there are, unless it is said. */
+  readonly answerBytesMax?: number
+  /** The same for all requests together. */
+  readonly readingBytesMax?: number
   onIdleError(error: Error): void
   /** Follows what is asked of PostgreSQL, when requests are traced. */
   readonly tracing?: StatementTracing | undefined
@@ -68,9 +72,12 @@ export class Database implements Queryable {
   #connection: Connection | undefined
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
+  /** Rows that are being read for answers at the moment. */
+  readonly reading: { bytes: number; readonly bytesMax: number }
 
   constructor(options: DatabaseOptions) {
     this.#options = options
+    this.reading = { bytes: 0, bytesMax: options.readingBytesMax ?? Number.POSITIVE_INFINITY }
   }
 
   /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
@@ -102,6 +109,10 @@ export class Database implements Queryable {
   /** Connections that are opened at the most. */
   get poolMax(): number {
     return this.#options.poolMax
+  }
+
+  get answerBytesMax(): number {
+    return this.#options.answerBytesMax ?? Number.POSITIVE_INFINITY
   }
 
   /** Requests wait for a connection, because all of them are in use. */

@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
-import { PREPARED_MAX, runPipeline } from './pipeline.js'
+import { PREPARED_MAX, RoomSpentError, runPipeline } from './pipeline.js'
 import { raw, sql } from './sql.js'
 import { type Call, compileStatement, type Parameter, slot } from './statement.js'
 
@@ -23,6 +23,8 @@ const call = (text: string, ...values: Parameter[]): Call => ({
   values,
 })
 const ECHO = compileStatement(sql`select ${slot(0)}::text, ${slot(1)}::text, ${slot(0)}::text`)
+
+const ECHO_CALL: Call = { statement: ECHO, values: ['a', 'b'] }
 
 async function preparedCount(): Promise<number> {
   const { rows } = await client.query(
@@ -138,6 +140,46 @@ describe('runPipeline', () => {
     expect(await runPipeline(client, [call('select 1')])).toEqual([[['1']]])
     expect((await client.query('select 2 as two')).rows).toEqual([{ two: 2 }])
     expect(await runPipeline(client, [call('select 3')])).toEqual([[['3']]])
+  })
+
+  describe('with room for so many bytes', () => {
+    /** A row of one text takes ten bytes more. */
+    const row = (length: number) => call(`select repeat('x', ${length})`)
+    const roomFor = (bytesMax: number) => {
+      let bytes = 0
+      const take = vi.fn((more: number) => {
+        bytes += more
+        return bytes <= bytesMax
+      })
+      return { take }
+    }
+
+    it('reads exactly as many, of all calls and batches together', async () => {
+      const room = roomFor(100)
+      expect(await runPipeline(client, [row(20), row(20)], room)).toEqual([
+        [['x'.repeat(20)]],
+        [['x'.repeat(20)]],
+      ])
+      expect(await runPipeline(client, [row(30)], room)).toEqual([[['x'.repeat(30)]]])
+      expect(room.take.mock.calls).toEqual([[30], [30], [40]])
+      await expect(runPipeline(client, [row(0)], room)).rejects.toThrow(RoomSpentError)
+    })
+
+    it('fails over that when all is over, and leaves the connection usable', async () => {
+      for (const length of [91, 1_000_000]) {
+        const room = roomFor(100)
+        const calls = [call('select 1 where false'), row(length), row(length), ECHO_CALL]
+        await expect(runPipeline(client, calls, room)).rejects.toThrow(RoomSpentError)
+        expect(room.take).toHaveBeenCalledTimes(1)
+        expect(await runPipeline(client, [ECHO_CALL])).toEqual([[['a', 'b', 'a']]])
+      }
+    })
+
+    it('says so too when what is too much then fails', async () => {
+      const failing = call('select repeat(n::text, 10), 1 / (n - 50) from generate_series(1, 99) n')
+      await expect(runPipeline(client, [failing], roomFor(100))).rejects.toThrow(RoomSpentError)
+      expect(await runPipeline(client, [ECHO_CALL])).toEqual([[['a', 'b', 'a']]])
+    })
   })
 
   it('fails with the first error, skips what follows, and leaves the connection usable', async () => {

@@ -21,6 +21,8 @@ interface Connection {
 }
 
 interface DataRowMessage {
+  /** Bytes of the message. */
+  readonly length: number
   readonly fields: (string | null)[]
 }
 
@@ -90,6 +92,15 @@ interface SentChanges {
   readonly closed: string[]
 }
 
+/** How much may be read. */
+export interface ReadRoom {
+  /** Whether so many bytes more fit. If not, the batch fails once PostgreSQL has come to its end. */
+  take(bytes: number): boolean
+}
+
+/** More rows came than there was room for. They are thrown away as they arrive. */
+export class RoomSpentError extends Error {}
+
 const preparedOf = new WeakMap<Connection, PreparedStatements>()
 
 class Pipeline {
@@ -97,15 +108,19 @@ class Pipeline {
   readonly #rows: (string | null)[][][] = []
   readonly #sent: SentChanges = { parsed: new Set(), closed: [] }
   readonly #settle: { resolve(rows: TextRows[]): void; reject(error: Error): void }
+  readonly #room: ReadRoom | undefined
   #current: (string | null)[][] = []
   #isSettled = false
+  #isSpent = false
 
   constructor(
     calls: readonly Call[],
     settle: { resolve(rows: TextRows[]): void; reject(error: Error): void },
+    room: ReadRoom | undefined,
   ) {
     this.#calls = calls
     this.#settle = settle
+    this.#room = room
   }
 
   /** For whoever follows what is asked of PostgreSQL. */
@@ -155,7 +170,18 @@ class Pipeline {
   }
 
   handleDataRow(message: DataRowMessage): void {
+    if (this.#room !== undefined && !this.#hasRoom(this.#room, message.length)) return
     this.#current.push(message.fields)
+  }
+
+  #hasRoom(room: ReadRoom, bytes: number): boolean {
+    if (this.#isSpent) return false
+    if (room.take(bytes)) return true
+    this.#isSpent = true
+    // What has been read is not needed any more; how many calls have been answered is.
+    this.#current = []
+    this.#rows.fill([])
+    return false
   }
 
   handleCommandComplete(): void {
@@ -174,7 +200,8 @@ class Pipeline {
   handleReadyForQuery(): void {
     if (this.#isSettled) return
     this.#isSettled = true
-    this.#settle.resolve(this.#rows)
+    if (this.#isSpent) this.#settle.reject(new RoomSpentError())
+    else this.#settle.resolve(this.#rows)
   }
 
   handleError(error: Error, connection: Connection): void {
@@ -187,14 +214,18 @@ class Pipeline {
       if (this.#sent.parsed.has(statement.text)) prepared?.doubt(statement.text)
     }
     prepared?.closeAgain(this.#sent.closed)
-    this.#settle.reject(error)
+    this.#settle.reject(this.#isSpent ? new RoomSpentError('', { cause: error }) : error)
   }
 }
 
 /** Runs the calls in order, in one round trip. All rows are texts, in the order of the calls. */
-export function runPipeline(client: pg.ClientBase, calls: readonly Call[]): Promise<TextRows[]> {
+export function runPipeline(
+  client: pg.ClientBase,
+  calls: readonly Call[],
+  room?: ReadRoom,
+): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
-    const pipeline = new Pipeline(calls, { resolve, reject })
+    const pipeline = new Pipeline(calls, { resolve, reject }, room)
     client.query(pipeline as unknown as pg.Submittable)
   })
 }

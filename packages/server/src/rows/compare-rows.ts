@@ -15,6 +15,15 @@ export interface ComparedRow {
   readonly states: readonly RowTexts[]
 }
 
+export interface ComparedPage {
+  readonly rows: readonly ComparedRow[]
+  /** Where the next page starts; undefined: there is none. */
+  readonly next: string | undefined
+}
+
+/** Bytes of the rows of one page, unless a single one is larger: 16 MiB. */
+const PAGE_BYTES_MAX = 16 * 1024 * 1024
+
 /** `json`: what decoding reads. `write`: what a write takes. */
 export type TextForm = 'json' | 'write'
 
@@ -40,7 +49,7 @@ export async function listCompared(
     limit: number
     ids?: readonly string[]
   },
-): Promise<ComparedRow[]> {
+): Promise<ComparedPage> {
   const { codec, states, form, after, limit, ids } = options
   const aliases = states.map((_, index) => ident(`s${index}`))
   const joins = states.map((layout, index) =>
@@ -50,24 +59,39 @@ export async function listCompared(
     ids === undefined
       ? changedIds(states[0], states[1], codec.table.id)
       : sql`select unnest(${ids}::text[]) as id`
-  const rows = await transaction.query<{ id: string; states: RowTexts[] }>(sql`
-    select k.id, array[${join(
-      aliases.map((alias) => stateTexts(codec, alias, form)),
-      ', ',
-    )}] as states
+  // The first row is always sent. What comes after one that is too much is not.
+  const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
+    select t.id,
+      case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
+        or row_number() over w = 1
+        then t.states end as states
     from (
-      select id from (${candidates}) c
-      where id > ${after} collate "C"
-      order by id collate "C"
-      limit ${limit}
-    ) k
-    ${join(joins, ' ')}
-    order by k.id collate "C"`)
-  return rows.map(({ id, states: texts }) => ({
-    id,
-    // The first text tells whether there is a row; arrays of one length need a place for it.
-    states: texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1))),
-  }))
+      select k.id, array[${join(
+        aliases.map((alias) => stateTexts(codec, alias, form)),
+        ', ',
+      )}] as states
+      from (
+        select id from (${candidates}) c
+        where id > ${after} collate "C"
+        order by id collate "C"
+        limit ${limit}
+      ) k
+      ${join(joins, ' ')}
+      offset 0
+    ) t
+    window w as (order by t.id collate "C" rows unbounded preceding)
+    order by t.id collate "C"`)
+  const compared = rows.flatMap(({ id, states: texts }) =>
+    texts === null
+      ? []
+      : {
+          id,
+          // The first text tells whether there is a row; arrays of one length need a place for it.
+          states: texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1))),
+        },
+  )
+  const isLast = compared.length === rows.length && rows.length < limit
+  return { rows: compared, next: isLast ? undefined : compared.at(-1)?.id }
 }
 
 /** One array of texts per state, led by the id. */

@@ -97,7 +97,7 @@ async function* listDecisions(
 ): AsyncGenerator<readonly Decision[]> {
   let after = ''
   for (;;) {
-    const rows = await listCompared(transaction, {
+    const { rows, next } = await listCompared(transaction, {
       codec,
       states: [base, theirs, ours],
       form: 'write',
@@ -105,9 +105,8 @@ async function* listDecisions(
       limit: PAGE_ROWS,
     })
     yield rows.map((row) => decide(row, strategy, columns))
-    const last = rows.at(-1)
-    if (last === undefined || rows.length < PAGE_ROWS) return
-    after = last.id
+    if (next === undefined) return
+    after = next
   }
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { type Bounds, runBounded } from '../postgres/bounds.js'
+import { AnswerReader, type Bounds, runBounded } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
 import { codeOf, isRetryable, toAppError } from '../postgres/failures.js'
 import { runPipeline } from '../postgres/pipeline.js'
@@ -65,7 +65,8 @@ export async function runReads(
   const client = await database.pool.connect()
   let broken: Error | undefined
   try {
-    const run = () => runPipeline(client, [guardCall(guard), ...calls])
+    const reader = new AnswerReader(database, client)
+    const run = () => reader.run([guardCall(guard), ...calls])
     const [, ...rows] = await runBounded({ database, client, bounds }, run)
     guard.passed = true
     return rows
@@ -91,7 +92,8 @@ export function runSerialReads(
     const client = await database.pool.connect()
     return finishing(client, guard, async () => {
       const opening = [plain(BEGIN_READS), guardCall(guard)]
-      const rows = await runPipeline(client, [...opening, ...calls, plain(COMMIT)])
+      const reader = new AnswerReader(database, client)
+      const rows = await reader.run([...opening, ...calls, plain(COMMIT)])
       guard.passed = true
       return rows.slice(opening.length, -1)
     })
@@ -191,10 +193,7 @@ async function readTogether(
   const client = await database.pool.connect()
   let broken: Error | undefined
   try {
-    const rows = await runPipeline(
-      client,
-      items.map(({ call }) => call),
-    )
+    const rows = await new AnswerReader(database, client).run(items.map(({ call }) => call))
     return firstRows(items, rows)
   } catch (error) {
     broken = brokenConnection(error)
@@ -269,6 +268,17 @@ export interface OpenTransaction {
   run(calls: readonly Call[]): Promise<TextRows[]>
 }
 
+/** What a long one reads is used as it comes, so it is not limited. */
+function openTransaction(
+  database: Database,
+  client: pg.PoolClient,
+  options: { isLong?: boolean } = {},
+): OpenTransaction {
+  if (options.isLong) return { client, run: (calls) => runPipeline(client, calls) }
+  const reader = new AnswerReader(database, client)
+  return { client, run: (calls) => reader.run(calls) }
+}
+
 /**
  * Runs a transaction in several steps. `body` may run more than once, with nothing left of the
  * earlier attempts; what it throws is rolled back.
@@ -300,9 +310,9 @@ export function runSteps<Result>(
         guardCall(guard),
         ...(options.isLong ? [plain(NO_TIMEOUT)] : []),
       ]
-      const rows = await runPipeline(client, [...opening, ...(options.first ?? [])])
+      const transaction = openTransaction(database, client, options)
+      const rows = await transaction.run([...opening, ...(options.first ?? [])])
       guard.passed = true
-      const transaction = { client, run: (calls: readonly Call[]) => runPipeline(client, calls) }
       const result = await body(transaction, rows.slice(opening.length))
       await runPipeline(client, [plain(COMMIT)])
       return result
@@ -325,8 +335,7 @@ export async function runSnapshot<Result>(
   const run = async (): Promise<Result> => {
     await runPipeline(client, [plain(BEGIN_SNAPSHOT), guardCall(guard)])
     guard.passed = true
-    const transaction = { client, run: (calls: readonly Call[]) => runPipeline(client, calls) }
-    const result = await body(transaction)
+    const result = await body(openTransaction(database, client))
     await runPipeline(client, [plain(COMMIT)])
     return result
   }

@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
 import { areRelated, mayDiffer } from '../../rows/changed-ids.js'
@@ -48,6 +49,7 @@ export async function readDifference(
       const before = await resolveAgainst(transaction, access, { after, against: options.against })
       const operations = schemaDifference(before.schema, after.schema)
       const tables: string[] = []
+      const room = new AnswerRoom(options.limits.answerBytesMax)
       for (const table of tablesToShow(after, options.tableName)) {
         const hadTable = before.schema.tables.some(({ id }) => id === table.id)
         const had = hadTable ? before.layout : withoutRows(before.layout)
@@ -55,12 +57,26 @@ export async function readDifference(
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
         const states = [had, after.layout] as const
         const columns = comparedColumns(codec, before.schema)
-        tables.push(await describeTable(transaction, { codec, columns, states, ...options }))
+        tables.push(await describeTable(transaction, { codec, columns, states, room, ...options }))
       }
       return writeDifference({ access, before, operations, tables })
     },
     SNAPSHOT,
   )
+}
+
+/** What may still go into one answer. */
+class AnswerRoom {
+  #bytesLeft: number
+
+  constructor(readonly bytesMax: number) {
+    this.#bytesLeft = bytesMax
+  }
+
+  take(text: string): void {
+    this.#bytesLeft -= Buffer.byteLength(text)
+    if (this.#bytesLeft < 0) throw answerTooLarge(this.bytesMax)
+  }
 }
 
 async function resolveAgainst(
@@ -106,16 +122,17 @@ async function describeTable(
     states: readonly [Layout, Layout]
     size: number
     after: string | undefined
+    room: AnswerRoom
   },
 ): Promise<string> {
-  const { codec, columns, states, size } = options
+  const { codec, columns, states, size, room } = options
   const [before, after] = states
   const counts = await countChanges(transaction, { codec, columns, before, after })
   const changes: string[] = []
   let cursor = options.after ?? ''
   let more = false
   while (size > 0) {
-    const rows = await listCompared(transaction, {
+    const { rows, next } = await listCompared(transaction, {
       codec,
       states,
       form: 'json',
@@ -129,11 +146,11 @@ async function describeTable(
       more = changes.length === size
       if (more) break
       changes.push(change)
+      room.take(change)
       cursor = row.id
     }
-    const last = rows.at(-1)
-    if (more || last === undefined || rows.length < CANDIDATES_PER_READ) break
-    cursor = last.id
+    if (more || next === undefined) break
+    cursor = next
   }
   const name = JSON.stringify(codec.table.name)
   const end = changes.length === 0 ? '' : `"cursor":${JSON.stringify(cursor)},`

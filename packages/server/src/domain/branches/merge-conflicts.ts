@@ -1,6 +1,11 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { listCompared, type RowTexts } from '../../rows/compare-rows.js'
+import {
+  type ComparedPage,
+  type ComparedRow,
+  listCompared,
+  type RowTexts,
+} from '../../rows/compare-rows.js'
 import type { Layout } from '../../rows/layout.js'
 import type { RowConflict } from '../../rows/merge-rows.js'
 
@@ -22,15 +27,19 @@ export async function describeConflicts(
   const { codec, sides, conflicts } = options
   if (conflicts.length === 0) return []
   const ids = conflicts.map((conflict) => conflict.id)
-  const rows = await listCompared(transaction, {
-    codec,
-    states: [sides.base, sides.theirs, sides.ours],
-    form: 'json',
-    after: '',
-    limit: ids.length,
-    ids,
-  })
-  const byId = new Map(rows.map((row) => [row.id, row.states]))
+  const byId = new Map<string, ComparedRow['states']>()
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: ComparedPage = await listCompared(transaction, {
+      codec,
+      states: [sides.base, sides.theirs, sides.ours],
+      form: 'json',
+      after,
+      limit: ids.length,
+      ids,
+    })
+    for (const { id, states } of page.rows) byId.set(id, states)
+    after = page.next
+  }
   return conflicts.map((conflict) => {
     const [base, theirs, ours] = byId.get(conflict.id) ?? []
     return describeConflict(codec, conflict, { base, ours, theirs })
