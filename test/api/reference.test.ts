@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { ERROR_CODES } from '@offshoot/contract/errors'
 import { describe, expect, it } from 'vitest'
@@ -33,4 +34,18 @@ describe('docs/reference', () => {
     ])
     expect(await readRows('settings.md'), RENEW).toEqual(expected)
   })
+})
+
+describe('pages that promise something', () => {
+  it.each(['docs/reliability.md', 'SECURITY.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md'])(
+    'name tests that exist: %s',
+    async (page) => {
+      const root = new URL('../../', import.meta.url)
+      const text = await readFile(new URL(page, root), 'utf8')
+      const named = [...text.matchAll(/`((?:test|packages)\/[\w./-]+\.ts)`/g)]
+      expect(named.length).toBeGreaterThan(0)
+      const missing = named.filter(([, file = '']) => !existsSync(new URL(file, root)))
+      expect(missing.map(([, file]) => file)).toEqual([])
+    },
+  )
 })
