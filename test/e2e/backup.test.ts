@@ -71,7 +71,12 @@ function run(dataDir: string, ...args: string[]) {
 async function runAs(env: Record<string, string>, args: string[]) {
   const command = runOffshoot(args, { cwd: folder, env })
   const { code } = await command.ended
-  return { code, stdout: command.stdout, stderr: command.stderr }
+  return { code, stdout: command.stdout, stderr: withoutProgress(command.stderr) }
+}
+
+/** Where it takes its time, it says every few seconds how far it is. */
+function withoutProgress(stderr: string): string {
+  return stderr.replaceAll(/^offshoot (backup|restore): .* so far\n/gm, '')
 }
 
 /** The same with standard input or output in a file, as in a shell. */
@@ -147,8 +152,7 @@ describe('offshoot backup and offshoot restore', () => {
     const store = await openS3Store()
     const target = newDataDir('s3')
     const env = { OFFSHOOT_DATA_DIR: target, ...store.settings }
-    expect(await run(source, 'backup', '--output', 'to-s3.tar')).toMatchObject({ code: 0 })
-    expect(await runAs(env, ['restore', 'to-s3.tar'])).toMatchObject({ code: 0 })
+    expect(await runAs(env, ['restore', 'one.tar.gz'])).toMatchObject({ code: 0 })
     await expectWhole(target, {
       env: store.settings,
       async meanwhile() {
