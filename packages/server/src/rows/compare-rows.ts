@@ -21,8 +21,8 @@ export interface ComparedPage {
   readonly next: string | undefined
 }
 
-/** Bytes of the rows of one page, unless a single one is larger: 16 MiB. */
-const PAGE_BYTES_MAX = 16 * 1024 * 1024
+/** Bytes of the rows of one page, unless a single one is larger: 8 MiB. */
+const PAGE_BYTES_MAX = 8 * 1024 * 1024
 
 /** `json`: what decoding reads. `write`: what a write takes. */
 export type TextForm = 'json' | 'write'
