@@ -145,6 +145,19 @@ it('finds nothing on a branch where nothing was written', async () => {
   expect(body).toEqual({ totalCount: 0, records: [] })
 })
 
+it('takes no number that is larger than any', async () => {
+  const answer = await service.app.inject({
+    method: 'POST',
+    url: `${service.workspace}/db/vectors:main/tables/items/vectorSearch`,
+    headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+    payload: `{"column": "embedding", "queryVector": [1, 1e999, 3, 4, 5]}`,
+  })
+  expect(answer.statusCode).toBe(400)
+  expect(answer.json()).toMatchObject({
+    message: 'body: field [queryVector.1]: must be of type number',
+  })
+})
+
 it.each<[string, object, string]>([
   [
     'too few numbers',

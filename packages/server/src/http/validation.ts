@@ -14,6 +14,8 @@ const COMMON: Options = {
   useDefaults: false,
   removeAdditional: false,
   strict: false,
+  // What is larger than any number is read as infinite.
+  strictNumbers: true,
 }
 
 /**
