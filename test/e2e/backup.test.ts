@@ -200,6 +200,7 @@ describe('offshoot backup and offshoot restore', () => {
         1,
         '[missing.tar] cannot be read: there is no such file or folder',
       ],
+      [nowhere, ['restore', '.'], 1, '[.] cannot be read: it is a folder'],
       [nowhere, ['restore'], 2, 'one FILE is needed'],
     ]
     for (const [dataDir, args, code, message] of cases) {

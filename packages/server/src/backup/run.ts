@@ -208,7 +208,10 @@ async function openInput(name: string): Promise<Readable> {
   const stream = createReadStream(name)
   try {
     await once(stream, 'open')
+    // A folder can be opened, and only reading it fails, when an instance has been made for it.
+    if ((await stat(name)).isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
   } catch (error) {
+    stream.destroy()
     const { code = '' } = error as NodeJS.ErrnoException
     throw new BackupError(`[${name}] cannot be read: ${FILE_FAULTS[code] ?? code}`)
   }
