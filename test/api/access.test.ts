@@ -11,6 +11,8 @@ const PUBLIC = [
   // Numbers that name nobody, and a token where one is wanted: test/api/metrics.test.ts.
   'GET /metrics',
   'GET /openapi.json',
+  // Leads to the reference.
+  'GET /',
   'GET /docs',
   'GET /docs/',
   'GET /docs/json',
@@ -18,6 +20,7 @@ const PUBLIC = [
   'GET /docs/static/*',
   'GET /docs/static/index.html',
   'GET /docs/static/swagger-initializer.js',
+  'GET /docs/static/theme/icon.svg',
   // What a link to a file needs instead of a key, test/api/files.test.ts says.
   'GET /file/:accessId',
   'PUT /file/:accessId',

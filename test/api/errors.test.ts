@@ -177,7 +177,7 @@ describe('large requests', () => {
     expect((await small.call('PUT', url('fits'), { body: bodyOf(1000) })).status).toBe(201)
     const answer = await small.call('PUT', url('large'), { body: bodyOf(1001) })
     expectError(answer, 413, 'payload_too_large')
-    expect(answer.body.message).toBe('the request body is larger than the limit')
+    expect(answer.body.message).toBe('the request body is larger than the limit of 1000 bytes')
     expect((await small.call('GET', url('large'))).status).toBe(404)
   })
 
@@ -194,8 +194,14 @@ describe('large requests', () => {
 })
 
 describe('addresses', () => {
+  it('lead from the root to the reference, for those who open it in a browser', async () => {
+    const answer = await service.app.inject({ method: 'GET', url: '/' })
+    expect(answer.statusCode).toBe(302)
+    expect(answer.headers.location).toBe('/docs')
+    expect((await service.app.inject({ method: 'GET', url: '/docs' })).statusCode).toBe(200)
+  })
+
   it.each([
-    ['GET', '/'],
     ['GET', '/nowhere'],
     ['POST', '/nowhere?x=1'],
     ['GET', '/User'],
@@ -206,7 +212,7 @@ describe('addresses', () => {
   ])('that lead nowhere are answered with 404: %s %s', async (method, path) => {
     const answer = await service.call(method, path)
     expectError(answer, 404, 'route_not_found')
-    expect(answer.body.message).toBe(`there is nothing at [${path.split('?')[0]}]`)
+    expect(answer.body.message).toBe(`there is nothing at [${path.split('?')[0]}]; see /docs`)
   })
 
   it.each([

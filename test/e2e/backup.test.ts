@@ -186,10 +186,21 @@ describe('offshoot backup and offshoot restore', () => {
     const cases: [string, string[], number, string][] = [
       [nowhere, ['backup', '--output', 'never.tar'], 1, 'there is no instance in'],
       [source, ['backup', '--output', 'one.tar.gz'], 1, 'is there already'],
-      [source, ['backup', '--output', 'no/such/folder/a.tar'], 1, 'ENOENT'],
-      [source, ['backup', '--outptu', 'a.tar'], 2, "Unknown option '--outptu'"],
+      [
+        source,
+        ['backup', '--output', 'no/such/folder/a.tar'],
+        1,
+        '[no/such/folder/a.tar] cannot be written: there is no such file or folder',
+      ],
+      [source, ['backup', '--outptu', 'a.tar'], 2, "unknown option '--outptu'"],
       [source, ['restore', 'one.tar.gz'], 1, 'is in use by another offshoot'],
-      [nowhere, ['restore', 'missing.tar'], 1, '[missing.tar] cannot be read: ENOENT'],
+      [
+        nowhere,
+        ['restore', 'missing.tar'],
+        1,
+        '[missing.tar] cannot be read: there is no such file or folder',
+      ],
+      [nowhere, ['restore', '.'], 1, '[.] cannot be read: it is a folder'],
       [nowhere, ['restore'], 2, 'one FILE is needed'],
     ]
     for (const [dataDir, args, code, message] of cases) {

@@ -291,7 +291,7 @@ describe.concurrent('settings that are wrong', () => {
       [
         'offshoot: the settings are wrong',
         '  OFFSHOOT_PORT: [abc] is not a whole number from 0 to 65535',
-        '  OFFSHOOT_LOG_LEVEL: [loud] is not fatal, error, warn, info, debug, trace, silent',
+        '  OFFSHOOT_LOG_LEVEL: [loud] is not one of fatal, error, warn, info, debug, trace, silent',
         '  OFFSHOOT_PROT: is not a setting of this version',
         '',
       ].join('\n'),
@@ -314,10 +314,28 @@ describe.concurrent('settings that are wrong', () => {
   })
 
   it('are named when the data folder cannot be one', async () => {
-    const service = startOffshoot('/dev/null/data')
-    expect((await service.ended).code).toBe(1)
-    expect(service.stderr).toMatch(/^offshoot: cannot start: .*\/dev\/null/)
-    expect(service.stderr).not.toMatch(/\n\s+at /)
+    const messageFor = async (dataDir: string) => {
+      const service = startOffshoot(dataDir)
+      expect((await service.ended).code).toBe(1)
+      return service.stderr
+    }
+    const advice = 'set OFFSHOOT_DATA_DIR to another folder\n'
+    expect(await messageFor('/dev/null/data')).toBe(
+      `offshoot: cannot start: data folder [/dev/null/data] is not below a folder: ${advice}`,
+    )
+    expect(await messageFor('/etc/passwd')).toBe(
+      `offshoot: cannot start: data folder [/etc/passwd] is not a folder: ${advice}`,
+    )
+  })
+
+  it('are named when the address is not one of this machine', async () => {
+    for (const host of ['192.0.2.1', 'nowhere.invalid']) {
+      const service = startOffshoot(newDataDir('elsewhere'), { env: { OFFSHOOT_HOST: host } })
+      expect((await service.ended).code).toBe(1)
+      expect(service.stderr).toContain(
+        `cannot start: [${host}] is no address of this machine: set OFFSHOOT_HOST`,
+      )
+    }
   })
 })
 
@@ -349,7 +367,11 @@ describe.concurrent('the command line', () => {
     [['constructor'], 'offshoot: [constructor] is not a command; see offshoot --help\n'],
     [
       ['start', '--port', '1'],
-      'offshoot start: [--port] is not known; settings come from the environment, see offshoot --help\n',
+      'offshoot start: [--port] is not known: set OFFSHOOT_PORT in the environment instead\n',
+    ],
+    [
+      ['start', '--fast'],
+      'offshoot start: [--fast] is not known: settings come from the environment, see offshoot --help\n',
     ],
   ])('refuses %j', async (args, stderr) => {
     expect(await outcome(...args)).toEqual({ code: 2, stdout: '', stderr })
@@ -415,7 +437,9 @@ describe.concurrent('as another user than root', () => {
     const { uid, gid } = await account('nobody')
     const service = startOffshoot(path.join(folder, 'of-root'), { uid, gid, cwd: '/' })
     expect((await service.ended).code).toBe(1)
-    expect(service.stderr).toMatch(/^offshoot: cannot start: .*of-root/)
+    expect(service.stderr).toMatch(
+      /^offshoot: cannot start: data folder \[.*of-root\] is not writable for this user: set /,
+    )
   })
 })
 

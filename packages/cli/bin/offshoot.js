@@ -10,6 +10,7 @@ const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
 const built = path.join(root, 'packages', 'cli', 'dist', 'offshoot.js')
 
 if (existsSync(path.join(root, 'packages', 'cli', 'src')) && isStale()) {
+  process.stderr.write('offshoot: compiling; the first time takes a moment\n')
   const { status } = spawnSync(
     process.execPath,
     [compiler, '-b', path.join(root, 'packages', 'cli')],

@@ -6,10 +6,10 @@ const USAGE = `Usage: offshoot backup [--output FILE]
 
 Writes the whole instance as of one moment to a file, while its service goes on: users, keys,
 workspaces, databases, branches, rows, and the content of files. Which instance it is, the settings
-say, as for offshoot start.
+say, as for offshoot start: run it in the same folder with the same environment.
 
-  --output FILE    - is standard output. A name that ends in .tar is not compressed.
-                   Default: offshoot-{time}.tar.gz in this folder
+  -o, --output FILE    - is standard output. A name that ends in .tar is not compressed.
+                       Default: offshoot-{time}.tar.gz in this folder
 `
 
 /** `offshoot backup`: everything in one file. */

@@ -12,7 +12,9 @@ export function help(): string {
     '  offshoot backup       write everything to one file, while the service goes on',
     '  offshoot restore      fill an empty instance from such a file',
     '  offshoot --version    print the version',
-    '  offshoot --help       print this',
+    '  offshoot --help       print this; after a command, what that command takes',
+    '',
+    'In a checkout: npm start, npx offshoot backup, npx offshoot restore.',
     '',
     'Settings (environment)',
     ...settings.map(

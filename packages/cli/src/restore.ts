@@ -5,8 +5,8 @@ import { refuse, show } from './usage.js'
 const USAGE = `Usage: offshoot restore FILE
 
 Fills an empty instance from a backup; - is standard input. Which instance it is, the settings say,
-as for offshoot start, and its service must not run yet. Everything that the backup holds is checked;
-if something is wrong with it, the instance is left empty.
+as for offshoot start: OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL. Its service must not run yet.
+Everything that the backup holds is checked; if something is wrong with it, the instance is left empty.
 `
 
 /** `offshoot restore`: an instance from a backup. */

@@ -1,3 +1,4 @@
+import { settingsTable } from '@offshoot/server/config'
 import { main } from '@offshoot/server/main'
 import { help } from './help.js'
 
@@ -9,10 +10,18 @@ export async function start(args: readonly string[]): Promise<number> {
     return 0
   }
   if (option !== undefined) {
-    process.stderr.write(
-      `offshoot start: [${option}] is not known; settings come from the environment, see offshoot --help\n`,
-    )
+    process.stderr.write(`offshoot start: [${option}] is not known: ${advice(option)}\n`)
     return 2
   }
   return main()
+}
+
+/** `--port` is what many programs call what is a variable here. */
+function advice(option: string): string {
+  const [name = ''] = option.replace(/^-+/, '').split('=')
+  const env = `OFFSHOOT_${name.replaceAll('-', '_').toUpperCase()}`
+  const isSetting = settingsTable().some((row) => row.env === env)
+  return isSetting
+    ? `set ${env} in the environment instead`
+    : 'settings come from the environment, see offshoot --help'
 }

@@ -6,7 +6,9 @@ export function show(usage: string): number {
 
 /** Arguments that a command does not understand. */
 export function refuse(command: string, error: unknown, usage: string): number {
-  const [message] = (error as Error).message.split('. ')
+  // What Node says goes on with advice about its own options, and begins in upper case.
+  const [first = ''] = (error as Error).message.split('. ')
+  const message = first.charAt(0).toLowerCase() + first.slice(1)
   process.stderr.write(`offshoot ${command}: ${message}\n\n${usage}`)
   return 2
 }

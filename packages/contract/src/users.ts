@@ -75,6 +75,7 @@ export const KeyNameParamsSchema = Type.Object({
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
     pattern: TEXT_PATTERN,
+    description: 'Name of an API key, unique among those of its user.',
     examples: ['ci'],
   }),
 })

@@ -119,6 +119,7 @@ export const InviteParamsSchema = Type.Object({
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
     pattern: '^[a-zA-Z0-9_]+$',
+    description: 'Id of an invite; to accept it, its key.',
     examples: ['inv_d2m4o9k8v3q1t7h5n6c0'],
   }),
 })

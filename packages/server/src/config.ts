@@ -78,7 +78,8 @@ const SETTINGS = {
     env: 'OFFSHOOT_REGIONS',
     help: 'Regions that databases can be created in: `id` or `id=name`, separated by commas.',
     fallback: 'local',
-    allowed: 'ids of lower-case letters, digits and hyphens, such as local or eu=Europe,us=America',
+    allowed:
+      'a list of ids of lower-case letters, digits and hyphens, such as local or eu=Europe,us=America',
     parse: (text) => parseRegions(text ?? 'local'),
   }),
   publicUrl: setting<string | null>({
@@ -92,7 +93,7 @@ const SETTINGS = {
     env: 'OFFSHOOT_ORIGINS',
     help: 'Origins whose pages may call the service from a browser, separated by commas; `*` for any.',
     fallback: 'none',
-    allowed: 'origins such as https://app.example.com,http://localhost:3000, or *',
+    allowed: 'a list of origins such as https://app.example.com,http://localhost:3000, or *',
     parse: (text) => (text === undefined ? null : parseOrigins(text)),
   }),
   files: setting<S3Address | null>({
@@ -121,7 +122,7 @@ const SETTINGS = {
     env: 'OFFSHOOT_LOG_LEVEL',
     help: 'How much is written to standard error. `info` has a line for each request.',
     fallback: 'warn',
-    allowed: LOG_LEVELS.join(', '),
+    allowed: `one of ${LOG_LEVELS.join(', ')}`,
     parse: (text) => LOG_LEVELS.find((level) => level === (text ?? 'warn')),
   }),
   requestIdHeader: setting<string | null>({
@@ -136,7 +137,7 @@ const SETTINGS = {
     env: 'OFFSHOOT_METRICS',
     help: 'Whether the process counts what it does, for `/metrics`.',
     fallback: 'on',
-    allowed: 'on, off',
+    allowed: 'on or off',
     parse: (text = 'on') => (text === 'on' ? true : text === 'off' ? false : undefined),
   }),
   metricsToken: setting<string | null>({
@@ -275,7 +276,7 @@ export function settingsTable(): readonly Omit<Setting<unknown>, 'parse'>[] {
 }
 
 /** Limits that the interface fixes, and that its schemas state: another one would be another interface. */
-const FIXED_LIMITS: ReadonlySet<LimitName> = new Set<LimitName>([
+const FIXED_LIMITS = [
   'nameLengthMax',
   'gitBranchLengthMax',
   'labelLengthMax',
@@ -291,14 +292,16 @@ const FIXED_LIMITS: ReadonlySet<LimitName> = new Set<LimitName>([
   'mediaTypeLengthMax',
   'urlSecondsMax',
   'transactionOperationsMax',
-])
+] as const satisfies readonly LimitName[]
+type SetLimitName = Exclude<LimitName, (typeof FIXED_LIMITS)[number]>
 
-const LIMIT_HELP: Readonly<Partial<Record<LimitName, string>>> = {
+const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   keysPerUserMax: 'API keys of one user.',
   workspacesPerUserMax: 'Workspaces one user is a member of when creating another one.',
   databasesPerWorkspaceMax: 'Databases in one workspace.',
   tablesPerBranchMax: 'Tables of one branch.',
   columnsPerTableMax: 'Columns of one table.',
+  indexesPerTableMax: 'Columns of one table that have an index of their own.',
   schemaOperationsMax: 'Operations in one schema edit.',
   objectDepthMax: 'Depth of columns inside `object` columns.',
   stringLengthMax: 'Characters in a `string` column.',
@@ -338,12 +341,12 @@ const LIMIT_MAXIMA: Readonly<Partial<Record<LimitName, number>>> = {
 }
 
 function limitSettings(): [LimitName, Setting<number>][] {
-  const names = (Object.keys(LIMITS) as LimitName[]).filter((name) => !FIXED_LIMITS.has(name))
-  return names.map((name) => [
+  const names = (Object.keys(LIMITS) as LimitName[]).filter((name) => name in LIMIT_HELP)
+  return (names as SetLimitName[]).map((name) => [
     name,
     {
       env: `OFFSHOOT_LIMIT_${name.replace(/([A-Z0-9]+)/g, '_$1').toUpperCase()}`,
-      help: LIMIT_HELP[name] ?? `Limit [${name}].`,
+      help: LIMIT_HELP[name],
       fallback: String(LIMITS[name]),
       allowed: `a whole number from 1 to ${LIMIT_MAXIMA[name] ?? LIMIT_MAX}`,
       parse: (text) =>

@@ -1,4 +1,3 @@
-import { mkdir } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
@@ -67,7 +66,6 @@ async function serve(
   context: { startedAt: number; stopping: Promise<void>; cleanUps: (() => Promise<void>)[] },
 ): Promise<void> {
   const { cleanUps, stopping } = context
-  await mkdir(config.dataDir, { recursive: true, mode: 0o700 })
   const lock = await acquireDataLock(config.dataDir)
   cleanUps.push(() => lock.release())
   const stops: (() => Promise<void>)[] = []
@@ -162,7 +160,13 @@ async function serve(
     ),
   )
   await stopping
+  tellPerson('stopping; again ends it at once')
   lifecycle.enter('draining')
+}
+
+/** What a person who waits at a terminal wants to know, and a log need not have. */
+function tellPerson(message: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`offshoot: ${message}\n`)
 }
 
 /** What nobody has caught must not be printed whole: it may hold what somebody has stored. */
@@ -236,7 +240,14 @@ async function connectPostgres(
   const postgres = await superviseEmbedded({
     dataDir: config.dataDir,
     onStart: (connection) => database.connect(connection),
-    log: app.log,
+    log: {
+      // The first start takes longer than a person would wait without a word.
+      info: (line) => {
+        tellPerson(line)
+        app.log.info(line)
+      },
+      error: (details, line) => app.log.error(details, line),
+    },
   })
   stops.push(() => postgres.stop())
   return `embedded PostgreSQL ${postgres.version}`
@@ -273,7 +284,10 @@ function addressOf(app: FastifyInstance, host: string): string {
 }
 
 function explain(error: unknown, config: Config): string {
-  const { code, port } = error as { code?: string; port?: number }
+  const { code, port, syscall, hostname } = error as NodeJS.ErrnoException & {
+    port?: number
+    hostname?: string
+  }
   // An error of several attempts to connect has no message of its own.
   const message = (error as Error).message || code || String(error)
   if (code === 'EADDRINUSE') {
@@ -281,6 +295,9 @@ function explain(error: unknown, config: Config): string {
   }
   if (code === 'EACCES' && port !== undefined) {
     return `port ${port} needs more rights: set OFFSHOOT_PORT to a number above 1023`
+  }
+  if (code === 'EADDRNOTAVAIL' || (syscall === 'getaddrinfo' && hostname === config.host)) {
+    return `[${config.host}] is no address of this machine: set OFFSHOOT_HOST to 127.0.0.1, or to 0.0.0.0 for all`
   }
   if (config.databaseUrl !== null && isUnreachable(error)) {
     return `the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: ${message}`

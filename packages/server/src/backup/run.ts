@@ -19,6 +19,13 @@ import { restoreBackup } from './restore-backup.js'
 const STANDARD = '-'
 const PROGRESS_EVERY_MS = 2_000
 const GZIP_MAGIC = [0x1f, 0x8b]
+const FILE_FAULTS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file or folder',
+  ENOTDIR: 'there is no such file or folder',
+  EACCES: 'this user may not',
+  EROFS: 'nothing can be written there',
+  EISDIR: 'it is a folder',
+}
 
 /** `offshoot backup`: resolves with the exit code. */
 export function runBackup(options: { output: string }): Promise<number> {
@@ -135,7 +142,11 @@ async function openOutput(name: string): Promise<Output> {
     throw new BackupError(`[${name}] is there already: choose another name`)
   }
   const temporary = `${name}.${randomBytes(4).toString('hex')}.part`
-  const handle = await open(temporary, 'wx', 0o600)
+  const handle = await open(temporary, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+    throw new BackupError(
+      `[${name}] cannot be written: ${FILE_FAULTS[error.code ?? ''] ?? error.code}`,
+    )
+  })
   return through(name.endsWith('.tar') ? new PassThrough() : createCompressor(), {
     write: (chunk) => handle.writeFile(chunk),
     async keep() {
@@ -197,8 +208,12 @@ async function openInput(name: string): Promise<Readable> {
   const stream = createReadStream(name)
   try {
     await once(stream, 'open')
+    // A folder can be opened, and only reading it fails, when an instance has been made for it.
+    if ((await stat(name)).isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
   } catch (error) {
-    throw new BackupError(`[${name}] cannot be read: ${(error as NodeJS.ErrnoException).code}`)
+    stream.destroy()
+    const { code = '' } = error as NodeJS.ErrnoException
+    throw new BackupError(`[${name}] cannot be read: ${FILE_FAULTS[code] ?? code}`)
   }
   return stream
 }

@@ -1,4 +1,4 @@
-import { MEANINGS } from './responses.js'
+import { MEANINGS, REFUSAL_EXAMPLES } from './responses.js'
 
 interface Schema {
   $ref?: string
@@ -30,6 +30,7 @@ export function finishDocument<
     for (const [method, operation] of Object.entries<Operation>(operations)) {
       finishOperation(operation, shared)
       if (method !== 'get') addRefusals(operation)
+      addRefusalExamples(operation)
     }
   }
   return document
@@ -78,6 +79,18 @@ function takeOptional(media: Media): boolean {
 function addRefusals({ responses }: Operation): void {
   for (const status of [408, 409, 413, 415]) {
     responses[status] ??= refusalLike(responses[400], status)
+  }
+}
+
+/** Each status shows a refusal of its own. */
+function addRefusalExamples({ responses }: Operation): void {
+  for (const [status, response] of Object.entries(responses)) {
+    const media = response.content?.['application/json']
+    const [code, message] = REFUSAL_EXAMPLES[Number(status)] ?? []
+    if (code === undefined || !media?.schema?.$ref?.endsWith('/Error')) continue
+    // The media of a status that was made like another one is shared with it.
+    const example = { id: 'req_6d8d122fbae4403f9e0f3cfd3fb60fed', message, code }
+    response.content = { ...response.content, 'application/json': { ...media, example } }
   }
 }
 

@@ -1,3 +1,4 @@
+import type { ErrorCode } from '@offshoot/contract/errors'
 import { Type } from 'typebox'
 
 /** What a status says, where a route has nothing more to say about it. */
@@ -18,6 +19,28 @@ export const MEANINGS: Readonly<Record<number, string>> = {
   422: 'The name is taken, or a limit is reached.',
   429: 'The API key makes more requests than it may; nothing was executed.',
   503: 'The service cannot answer now; try again.',
+}
+
+/** How a refusal of each status may read. */
+export const REFUSAL_EXAMPLES: Readonly<Record<number, readonly [ErrorCode, string]>> = {
+  400: ['invalid_request', 'body: field [name]: is required'],
+  401: ['invalid_api_key', 'Invalid API key'],
+  403: ['key_scope', 'this API key can only read'],
+  404: ['branch_not_found', 'branch [dev] not found'],
+  408: ['request_timeout', 'the request did not arrive in time'],
+  409: [
+    'retry_limit',
+    'other requests kept changing the same data; nothing was applied, please try again',
+  ],
+  413: ['payload_too_large', 'the request body is larger than the limit of 67108864 bytes'],
+  415: [
+    'unsupported_media_type',
+    'the content type is not one this address reads: send application/json',
+  ],
+  416: ['range_not_satisfiable', 'the file has only 1024 bytes'],
+  422: ['already_exists', 'branch [dev] already exists'],
+  429: ['rate_limited', 'this API key makes more requests than it may; nothing was executed'],
+  503: ['unavailable', 'the service cannot answer now; try again'],
 }
 
 /** Refusals every protected route can answer with. */

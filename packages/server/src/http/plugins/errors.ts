@@ -8,7 +8,6 @@ import { type RouteMap, routeMap } from './route-map.js'
 
 /** Errors of Fastify itself that are the caller's. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the request body is larger than the limit'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
     'unsupported_media_type',
     'the content type is not one this address reads: send application/json',
@@ -31,7 +30,7 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   const routes = routeMap(app)
 
   app.setErrorHandler((error: FastifyError, request, reply) => {
-    const known = toKnownError(error)
+    const known = toKnownError(error, request)
     if (known === undefined) {
       request.log.error({ err: error, ...placeOf(request) }, 'request failed')
       return sendError(
@@ -67,7 +66,7 @@ export function answerBadPath(
   void sendError(request, reply.headers(commonHeaders(request.id)), new AppError(code, message))
 }
 
-function toKnownError(error: FastifyError): AppError | undefined {
+function toKnownError(error: FastifyError, request: FastifyRequest): AppError | undefined {
   if (error instanceof AppError) return error
   if (error.validation !== undefined) {
     return new AppError(
@@ -78,6 +77,11 @@ function toKnownError(error: FastifyError): AppError | undefined {
   // Nothing here goes deep but what a request nests.
   if (error instanceof RangeError && error.message.startsWith('Maximum call stack')) {
     return new AppError('invalid_request', 'body: is nested too deeply')
+  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
+    const { bodyLimit } = request.routeOptions
+    const message = `the request body is larger than the limit of ${bodyLimit} bytes`
+    return new AppError('payload_too_large', message)
   }
   const fastify = FASTIFY_CODES[error.code]
   if (fastify !== undefined) return new AppError(...fastify)
@@ -97,7 +101,7 @@ function answerNotFound(
   const pathname = request.url.split('?', 1)[0] ?? '/'
   const allowed = routes.methodsAt(pathname).join(', ')
   if (allowed === '') {
-    const error = new AppError('route_not_found', `there is nothing at [${pathname}]`)
+    const error = new AppError('route_not_found', `there is nothing at [${pathname}]; see /docs`)
     return sendError(request, reply, error)
   }
   const error = new AppError(

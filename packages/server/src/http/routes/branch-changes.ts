@@ -56,6 +56,8 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         schema: {
           tags,
           summary: 'Show what a branch has changed',
+          description:
+            'Schema and records, compared with its source as of the fork, with its source now, or with a related branch. Costs what changed, not what is there.',
           params,
           querystring: DifferenceQuerySchema,
           response: { 200: DifferenceSchema, ...refusals(404, 409) },
@@ -84,6 +86,8 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         schema: {
           tags,
           summary: 'Merge a branch into its source or another branch',
+          description:
+            'Schema and rows, in one transaction. Columns that only one side changed go together; what both changed is a conflict, and then nothing is merged unless a strategy decides it. `dryRun` only looks.',
           params,
           body: Type.Union([MergeRequestSchema, Type.Null()]),
           response: { 200: MergeResultSchema, ...refusals(404, 409) },
@@ -103,6 +107,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         schema: {
           tags,
           summary: 'Take what the source, or another branch, has changed',
+          description: 'A merge the other way round, with the same options.',
           params,
           body: Type.Union([PullRequestSchema, Type.Null()]),
           response: { 200: MergeResultSchema, ...refusals(404, 409) },
@@ -122,6 +127,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         schema: {
           tags,
           summary: 'Return a branch to the present state of its source',
+          description: 'What the branch has changed is gone. As quick as a fork.',
           params,
           response: { 200: CreatedBranchSchema, ...refusals(404, 409) },
         },

@@ -81,6 +81,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags,
           summary: 'Create a branch from another one',
+          description:
+            'The fork has the schema and the rows of its source at this moment, copies nothing, and takes one small transaction, whatever the source holds. Without `from`, the default branch is forked. `data: false` takes the schema alone.',
           params,
           querystring: CreateBranchQuerySchema,
           body: Type.Union([CreateBranchSchema, Type.Null()]),
@@ -106,6 +108,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags,
           summary: 'Change when a branch expires and whether it is protected',
+          description:
+            '`expiresAt` is a moment, `ttl` the seconds that the branch lives on after each use; `null` takes either away.',
           params,
           body: UpdateBranchSchema,
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
@@ -120,6 +124,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags,
           summary: 'Delete a branch',
+          description:
+            'Branches that inherit from it go on as before. The default branch and protected ones cannot be deleted.',
           params,
           response: { 200: StatusSchema, ...refusals(404, 409) },
         },
@@ -224,6 +230,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags,
           summary: 'Replace the rules for new branches of a database',
+          description:
+            'The first rule whose pattern matches the name of a new branch gives it what the request does not say itself.',
           params: databaseParams,
           body: BranchRulesSchema,
           response: { 200: BranchRulesSchema, ...refusals(404) },
@@ -301,6 +309,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags: gitTags,
           summary: 'Find the branch that belongs to a git branch',
+          description:
+            'The mapped one, else one of the same name, else `fallbackBranch`, else the default branch. With `create=true`, a git branch that has none gets a fork, which is mapped to it.',
           params: databaseParams,
           querystring: ResolveBranchQuerySchema,
           response: { 200: ResolvedBranchSchema, ...refusals(404, 422) },

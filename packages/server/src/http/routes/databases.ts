@@ -47,6 +47,8 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           summary: 'Create a database',
+          description:
+            'It starts with an empty default branch, `main` unless `branchName` says otherwise.',
           params,
           body: CreateDatabaseSchema,
           response: { 201: CreatedDatabaseSchema, ...refusals(404, 422) },

@@ -24,6 +24,8 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
         schema: {
           tags: ['Health'],
           summary: 'Whether requests can be served',
+          description:
+            '200 when they can, 503 while the service starts, stops or cannot reach PostgreSQL. Needs no key.',
           security: [],
           response: { 200: HealthSchema, 503: HealthSchema },
         },

@@ -64,6 +64,8 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           summary: 'Ask for an index of a column',
+          description:
+            'It is made in the background, without keeping anyone from writing; asking again changes nothing, unless it failed.',
           params: ColumnParamsSchema,
           response: { 200: IndexSchema, ...refusals(404, 409, 422) },
         },
@@ -112,6 +114,8 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           summary: 'Ask for a search index of a table',
+          description:
+            'For tables of more than some ten thousand records. Searches find the same with it, sooner; writing texts takes longer. It needs the extension pg_trgm.',
           params: TableParamsSchema,
           response: { 200: SearchIndexSchema, ...refusals(404, 409, 422) },
         },

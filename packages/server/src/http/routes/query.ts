@@ -46,6 +46,8 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           summary: 'Find records',
+          description:
+            '`filter`, `sort`, `columns` and `page` are all optional. A cursor of the answer leads to the next page.',
           params: TableParamsSchema,
           body: Type.Union([QueryRequestSchema, Type.Null()]),
           response: { 200: QueryResultSchema, ...refusals(404) },

@@ -114,6 +114,8 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
         schema: {
           tags,
           summary: 'Create or replace a record',
+          description:
+            'Columns that are not given become null or their default. `createOnly` and `ifVersion` make it conditional.',
           params: RecordParamsSchema,
           querystring: WriteRecordQuerySchema,
           body: Type.Union([InputRecordSchema, Type.Null()]),
@@ -136,6 +138,8 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
         schema: {
           tags,
           summary: 'Update fields of a record',
+          description:
+            'Other columns stay as they are. Numbers can be changed by `$increment`, `$decrement`, `$multiply` and `$divide`.',
           params: RecordParamsSchema,
           querystring: UpdateRecordQuerySchema,
           body: InputRecordSchema,

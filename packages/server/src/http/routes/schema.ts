@@ -246,6 +246,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           summary: 'Compare the branch with a schema',
+          description: 'Lists the operations that lead to it.',
           params,
           body: CompareSchemaSchema,
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
@@ -283,6 +284,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           summary: 'Show what edits would do',
+          description: 'Nothing is changed.',
           params,
           body: PreviewEditsSchema,
           response: { 200: PreviewSchema, ...refusals(404, 422) },
@@ -297,6 +299,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           summary: 'Apply edits as one migration',
+          description:
+            'All operations take effect, or none does. Records can be read and written again as soon as it is done.',
           params,
           body: ApplyEditsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },

@@ -34,6 +34,8 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           summary: 'Search the tables of a branch',
+          description:
+            'Finds records that have one of the words, typing errors and other forms overlooked, best first.',
           params: SearchParamsSchema,
           body: BranchSearchSchema,
           response,

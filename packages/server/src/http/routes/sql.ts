@@ -39,6 +39,8 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           summary: 'Run a SQL statement on a branch',
+          description:
+            'One SELECT, VALUES, INSERT, UPDATE or DELETE, with `$1`, `$2` for parameters. There are the tables of the branch and no others.',
           params: BranchParamsSchema,
           body: SqlRequestSchema,
           response: { 200: SqlResultSchema, ...refusals(404, 409) },
@@ -58,6 +60,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           summary: 'Run SQL statements on a branch, all or none',
+          description: 'They run in order in one transaction, each on what those before it wrote.',
           params: BranchParamsSchema,
           body: SqlBatchRequestSchema,
           response: { 200: SqlBatchResultSchema, ...refusals(404, 409) },

@@ -27,6 +27,8 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
         schema: {
           tags: ['Records'],
           summary: 'Run operations, all or none',
+          description:
+            'Up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, serializable. `ifVersion` refuses a record that was changed meanwhile.',
           params: BranchParamsSchema,
           body: EnvelopeSchema,
           response: { 200: TransactionResultSchema, ...refusals(404, 409, 413, 422) },

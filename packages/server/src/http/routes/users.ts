@@ -101,6 +101,8 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
         schema: {
           tags,
           summary: 'Create an API key',
+          description:
+            'The key is in this answer and nowhere else. `scope` makes it do less than its user: some databases, some branches, reading alone.',
           params: KeyNameParamsSchema,
           body: Type.Union([CreateKeySchema, Type.Null()]),
           response: { 201: CreatedKeySchema, ...refusals(422) },

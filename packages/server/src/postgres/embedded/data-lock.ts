@@ -12,6 +12,14 @@ const run = promisify(execFile)
 
 const lockName = 'offshoot.lock'
 
+const FOLDER_FAULTS: Readonly<Record<string, string>> = {
+  EACCES: 'is not writable for this user',
+  EPERM: 'is not writable for this user',
+  EROFS: 'is not writable for this user',
+  EEXIST: 'is not a folder',
+  ENOTDIR: 'is not below a folder',
+}
+
 /** What a lock file says about the process that holds it. */
 interface Holder {
   readonly pid: number
@@ -35,12 +43,11 @@ export async function acquireDataLock(dataDir: string): Promise<DataLock> {
     await acquire(dataDir, holder)
   } catch (error) {
     if (error instanceof DataLockError) throw error
-    const isForbidden = ['EACCES', 'EPERM', 'EROFS'].includes(errorCode(error) ?? '')
+    const fault = FOLDER_FAULTS[errorCode(error) ?? '']
     throw new DataLockError(
-      isForbidden
-        ? `data folder [${dataDir}] is not writable for this user: ` +
-            'set OFFSHOOT_DATA_DIR to another folder'
-        : `cannot lock data folder [${dataDir}]: ${errorMessage(error)}`,
+      fault === undefined
+        ? `cannot lock data folder [${dataDir}]: ${errorMessage(error)}`
+        : `data folder [${dataDir}] ${fault}: set OFFSHOOT_DATA_DIR to another folder`,
       { cause: error },
     )
   }
