@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { LIMITS } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
@@ -53,14 +54,35 @@ async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<stri
     join offshoot.databases d on d.id = h.database_id
     where d.name = ${branches.database}`)
   if (heap === undefined) throw new Error('a table has a heap')
-  const client = new pg.Client({ connectionString: service.url })
-  await client.connect()
+  const client = await connect()
   const [first, second] = heap.columnIds
   await client.query(`
     insert into offshoot_rows.heap_${heap.id} (id, epoch, c${first}, c${second})
     select 'r' || n, 1, ${name}, n % 100 from generate_series(1, 15000) n`)
   await client.end()
   return heap.id
+}
+
+async function connect(): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: service.url })
+  await client.connect()
+  return client
+}
+
+/** Until so many others wait for a lock, or what they are waiting in is over. */
+async function untilWaiting(count: number, waiting: Promise<unknown>): Promise<void> {
+  let isOver = false
+  const end = () => {
+    isOver = true
+  }
+  waiting.then(end, end)
+  while (!isOver) {
+    const rows = await service.database.query(sql`
+      select from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`)
+    if (rows.length >= count) return
+    await delay(5)
+  }
 }
 
 const LINK = { column: 'friend', origin: 'link', state: 'ready' }
@@ -283,6 +305,78 @@ describe('an index of many rows', () => {
     await service.indexes.run()
     expect(await physical(branches)).toEqual(['heap friend', 'past friend'])
     expect(await list(branches)).toEqual([UNIQUE, LINK])
+  })
+
+  it('that is asked for again while it is dropped is there in the end', async () => {
+    const branches = await open()
+    const [heap] = await service.database.query<{ id: string }>(sql`
+      select h.id
+      from offshoot.heaps h
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${branches.database}`)
+    await put(branches, 'age')
+    const [atWork, reader] = [await connect(), await connect()]
+    // Nobody drops the index before it is asked for again, which in turn waits for a reader.
+    await atWork.query(`select pg_advisory_lock(6001002, hashint8(${heap?.id}))`)
+    await remove(branches, 'age')
+    await reader.query(`begin; lock table offshoot_rows.past_${heap?.id} in access share mode`)
+    const asked = put(branches, 'age')
+    await untilWaiting(1, asked)
+    await atWork.end()
+    const dropping = second.indexes.run()
+    await untilWaiting(2, dropping)
+    await reader.end()
+    await Promise.all([asked, dropping])
+    await second.indexes.run()
+    expect(await physical(branches)).toEqual(['heap age', 'heap friend', 'past age', 'past friend'])
+  })
+
+  it.each([
+    ['a column is added', { addColumn: { table: 'people', column: { name: 'x', type: 'int' } } }],
+    ['a unique column is removed', { removeColumn: { table: 'people', column: 'email' } }],
+    ['the table is removed', { removeTable: { table: 'people' } }],
+  ] as const)('gives way when %s, and is made afterwards', async (_what, operation) => {
+    const branches = await open()
+    await fill(branches)
+    // An index is only ready when nobody looks at the table as it was before.
+    const reader = await connect()
+    await reader.query('begin isolation level repeatable read; select from pg_class limit 1')
+    expect(await put(branches, 'age')).toMatchObject({ state: 'building' })
+    const building = second.indexes.run()
+    await untilWaiting(1, building)
+    const startedAt = performance.now()
+    await branches.edit('main', operation)
+    expect(performance.now() - startedAt).toBeLessThan(5000)
+    await reader.end()
+    await building
+    await second.indexes.run()
+    const isThere = !('removeTable' in operation)
+    expect((await physical(branches)).includes('heap age')).toBe(isThere)
+  })
+
+  it('that cannot be made does not keep others from being made', async () => {
+    const [stuck, branches] = [await open(), await open()]
+    const heapId = await fill(stuck)
+    await fill(branches)
+    const [row] = await service.database.query<{ columnIds: string[] }>(sql`
+      select column_ids as "columnIds" from offshoot.heaps where id = ${heapId}`)
+    const taken = ident(`heap_${heapId}_c${row?.columnIds[1]}_index`)
+    await service.database.query(sql`create table offshoot_rows.${taken} ()`)
+    for (const each of [stuck, branches]) await put(each, 'age')
+    for (let round = 0; round < 2; round++) await second.indexes.run().catch(() => undefined)
+    expect(await physical(branches)).toContain('heap age')
+    expect((await list(stuck))[0]).toMatchObject({ column: 'age', state: 'building' })
+    await service.database.query(sql`drop table offshoot_rows.${taken}`)
+    await second.indexes.run()
+    expect(await physical(stuck)).toContain('heap age')
+  })
+
+  it('is not made any longer than there is a process that wants it', async () => {
+    const connection = await service.database.openLong()
+    expect(await connection.query(sql`show client_connection_check_interval`)).toEqual([
+      { client_connection_check_interval: '1s' },
+    ])
+    await connection.end()
   })
 
   it('fails when a value does not fit, says so, and can be tried again', async () => {

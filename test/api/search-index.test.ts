@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
@@ -60,6 +61,18 @@ describe('a search index', () => {
     expect(await put(branches)).toEqual(index)
     expect(await put(branches)).toEqual(index)
     expect(await read(branches)).toEqual(index)
+    expect(await physical(branches)).toEqual(ALL.toSorted())
+  })
+
+  it('of a few long texts is made in the background too', async () => {
+    const branches = await open()
+    for (const id of ['a', 'b', 'c']) {
+      const city = randomBytes(250_000).toString('hex')
+      await branches.put('main', 'films', id, { studio: { city } })
+    }
+    expect(await put(branches)).toMatchObject({ state: 'building' })
+    await service.indexes.run()
+    expect(await read(branches)).toMatchObject({ state: 'ready' })
     expect(await physical(branches)).toEqual(ALL.toSorted())
   })
 

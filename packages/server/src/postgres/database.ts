@@ -155,8 +155,10 @@ export class Database implements Queryable {
     this.#long.add(client)
     try {
       await client.connect()
+      await watchClient(client)
     } catch (error) {
       this.#long.delete(client)
+      client.end().catch(() => undefined)
       throw error
     }
     return {

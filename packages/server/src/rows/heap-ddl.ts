@@ -9,6 +9,7 @@ import {
   wantsIndex,
   wantsSearchIndex,
 } from './heap-indexes.js'
+import { stopBuilding } from './index-lock.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
@@ -80,6 +81,7 @@ export async function addHeapColumn(
 ): Promise<void> {
   const { heapId } = options
   const shapes = physicalShapes([options.column])
+  await stopBuilding(transaction, heapId)
   for (const table of [heapName(heapId), pastName(heapId)]) {
     const additions = shapes.map(
       (shape) => sql`add column ${ident(shape.physicalName)} ${raw(shape.sqlType)}${fillOf(shape)}`,
@@ -159,6 +161,7 @@ export async function dropColumnRules(
     await releaseIndexes(transaction, { heapId, column })
   }
   if (options.column.unique !== true) return
+  await stopBuilding(transaction, heapId)
   const name = uniqueIndexName(heapId, options.column.id)
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
 }
@@ -170,6 +173,7 @@ export async function dropHeap(transaction: Queryable, heapId: string): Promise<
       update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
     return
   }
+  await stopBuilding(transaction, heapId)
   await transaction.query(sql`drop table if exists ${heapName(heapId)}, ${pastName(heapId)}`)
   await transaction.query(sql`delete from offshoot.heaps where id = ${heapId}`)
 }

@@ -17,7 +17,7 @@ import type { StoredColumn, StoredTable } from './stored-schema.js'
 /** What PostgreSQL says when a value does not fit into an index. */
 export const TOO_LONG = '54000'
 
-/** Up to this size an index takes a few milliseconds, which writers can wait. */
+/** Up to this size, with long values, an index takes moments, which writers can wait. */
 const AT_ONCE_BYTES_MAX = 1024 * 1024
 
 /** Records are often looked for by what they link to. A unique column has an index of its own. */
@@ -169,8 +169,12 @@ export async function requestIndexes(transaction: Queryable, target: IndexTarget
   if (indexes.length === 0) return releaseIndexes(transaction, target)
   const wanted = new Set(indexes.map(({ name }) => name))
   const others = indexNames(target).filter((name) => !wanted.has(name))
-  // Dropping an index waits for everyone who reads the table, so it is always left as work.
-  const isLeft = (await isLarge(transaction, heapId)) || (await hasOneOf(transaction, others))
+  // Dropping an index waits for everyone who reads the table, so it is always left as work. And whoever
+  // is at work on the heap may drop what is made here, because it was not wanted when he looked.
+  const isLeft =
+    (await isLarge(transaction, heapId)) ||
+    (await hasOneOf(transaction, others)) ||
+    (await hasWork(transaction, heapId))
   if (isLeft) return insertWork(transaction, { heapId, column })
   await deleteWork(transaction, { heapId, column })
   for (const { name, definition } of indexes) {
@@ -182,10 +186,16 @@ export async function requestIndexes(transaction: Queryable, target: IndexTarget
   }
 }
 
+async function hasWork(transaction: Queryable, heapId: string): Promise<boolean> {
+  const rows = await transaction.query(sql`
+    select from offshoot.index_work where heap_id = ${heapId} and failure is null limit 1`)
+  return rows.length > 0
+}
+
 async function isLarge(transaction: Queryable, heapId: string): Promise<boolean> {
   const [size] = await transaction.query<{ isLarge: boolean }>(sql`
-    select pg_relation_size(${`offshoot_rows.heap_${heapId}`}::regclass)
-      + pg_relation_size(${`offshoot_rows.past_${heapId}`}::regclass)
+    select pg_table_size(${`offshoot_rows.heap_${heapId}`}::regclass)
+      + pg_table_size(${`offshoot_rows.past_${heapId}`}::regclass)
       > ${AT_ONCE_BYTES_MAX} as "isLarge"`)
   return size?.isLarge === true
 }

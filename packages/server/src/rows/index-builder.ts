@@ -1,6 +1,6 @@
 import type { Database, Queryable } from '../postgres/database.js'
 import { findExtension } from '../postgres/extension.js'
-import { codeOf } from '../postgres/failures.js'
+import { codeOf, isUnreachable, QUERY_CANCELED } from '../postgres/failures.js'
 import { ident, sql } from '../postgres/sql.js'
 import { physicalShapes } from './heap-ddl.js'
 import {
@@ -15,10 +15,8 @@ import {
   UnindexableError,
   wantsSearchIndex,
 } from './heap-indexes.js'
+import { tryBuilding } from './index-lock.js'
 import type { StoredSchema } from './stored-schema.js'
-
-/** Any number will do, as long as every version of Offshoot uses the same one. */
-const LOCK_KEY = 6_001_002
 
 const UNDEFINED_TABLE = '42P01'
 
@@ -79,9 +77,14 @@ async function workThrough(database: Database): Promise<void> {
   const connection = await database.openLong()
   try {
     for (let work = await takeWork(connection); work; work = await takeWork(connection)) {
-      await finishWork({ database, connection }, work)
+      await finishWork({ database, connection }, work).catch((error) => {
+        return postponeWork(connection, work, error)
+      })
       await connection.query(sql`select pg_advisory_unlock_all()`)
     }
+  } catch (error) {
+    // Somebody has to change the table itself. The next round does it again.
+    if (codeOf(error) !== QUERY_CANCELED) throw error
   } finally {
     await connection.end()
   }
@@ -92,10 +95,22 @@ async function takeWork(connection: Queryable): Promise<Work | undefined> {
   const [row] = await connection.query<{ heapId: string; columnId: string; stamp: string }>(sql`
     select heap_id as "heapId", column_id as "columnId", stamp
     from (select * from offshoot.index_work where failure is null order by stamp) waiting
-    where pg_try_advisory_lock(${LOCK_KEY}, hashint8(heap_id))
+    where ${tryBuilding(sql`heap_id`)}
     limit 1`)
   if (row === undefined) return undefined
   return { heapId: row.heapId, column: { id: Number(row.columnId) }, stamp: row.stamp }
+}
+
+/** What cannot be done now must not keep the rest from being done before it is tried again. */
+async function postponeWork(connection: Queryable, work: Work, error: unknown): Promise<never> {
+  const { heapId, column, stamp } = work
+  if (!isUnreachable(error) && codeOf(error) !== QUERY_CANCELED) {
+    await connection.query(sql`
+      update offshoot.index_work
+      set stamp = nextval('offshoot.stamps')
+      where heap_id = ${heapId} and column_id = ${column.id} and stamp = ${stamp}`)
+  }
+  throw error
 }
 
 /** The column as the branch of the heap has it now, if it does. */
