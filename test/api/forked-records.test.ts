@@ -341,6 +341,32 @@ describe('a fork', () => {
     expect((await patch(third.call, 'g1', { age: 1 })).body.service.version).toBe(1)
   })
 
+  it('of a fork of a fork, and so on, is queried like any other', async () => {
+    const DEPTH = 12
+    await put(main, 'chain0', { name: 'Chained', email: 'chain0@deep.test', age: 0 })
+    let tip = await fork()
+    for (let depth = 1; depth < DEPTH; depth++) {
+      await put(tip.call, `chain${depth}`, { name: 'Chained', age: depth })
+      await patch(tip.call, 'chain0', { age: depth })
+      tip = await fork(tip.name)
+    }
+    const found = await tip.call('POST', '/tables/users/query', {
+      body: { filter: { name: 'Chained' }, sort: { age: 'desc' }, page: { size: 2 } },
+    })
+    const counted = await tip.call('POST', '/tables/users/summarize', {
+      body: { filter: { name: 'Chained' }, summaries: { all: { count: '*' } } },
+    })
+    const taken = await tip.call('PATCH', '/tables/users/data/chain1', {
+      body: { email: 'chain0@deep.test' },
+    })
+    expect(found.body.records).toMatchObject([
+      { id: 'chain0', age: DEPTH - 1 },
+      { id: `chain${DEPTH - 1}`, age: DEPTH - 1 },
+    ])
+    expect(counted.body.summaries).toEqual([{ all: DEPTH }])
+    expect(taken.body.message).toBe('invalid record: column [email]: is not unique')
+  })
+
   it('without data has the schema and no record', async () => {
     await put(main, 'no-data', { name: 'A', email: 'nodata@test.test' })
     for (const options of [

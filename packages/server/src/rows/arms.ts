@@ -192,25 +192,34 @@ function visibleIn(
   alias: Sql,
   isAbsent: typeof isNotIn = isNotIn,
 ): Sql {
-  const hidden = arms
-    .filter((other) => other.level < arm.level)
-    .map((other) => sql` and ${isAbsent(other, alias)}`)
-  return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${join([empty, ...hidden], '')}`
+  const nearer = arms.filter((other) => other.level < arm.level)
+  const isFirst = nearer.length === 0 ? empty : sql` and ${isAbsent(nearer, alias)}`
+  return sql`not ${alias}.deleted and ${arm.inEpoch(alias)}${isFirst}`
 }
 
+/*
+ * However many arms are nearer, they are one relation to look in: PostgreSQL takes far longer to plan a
+ * join with each of them, for every arm of a long chain of forks.
+ */
+
 /** A probe of the index per row; `not exists` would hash the whole nearer heap. */
-function isNotIn(other: Arm, alias: Sql): Sql {
-  return sql`(
-    select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
-  ) is null`
+function isNotIn(others: readonly Arm[], alias: Sql): Sql {
+  const probes = others.map(
+    (other) => sql`
+      select o.id from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}`,
+  )
+  return sql`(${join(probes, ' union all ')} limit 1) is null`
 }
 
 /**
  * The same for statements that may go through all rows: PostgreSQL chooses between a probe of the
- * index, for the few rows of a page, and one pass over the nearer heap, for everything.
+ * index, for the few rows of a page, and one pass over the nearer heaps, for everything.
  */
-function isAbsentIn(other: Arm, alias: Sql): Sql {
+function isAbsentIn(others: readonly Arm[], alias: Sql): Sql {
+  const ids = others.map(
+    (other) => sql`select o.id from ${other.table} o where ${other.inEpoch(sql`o`)}`,
+  )
   return sql`not exists (
-    select from ${other.table} o where o.id = ${alias}.id and ${other.inEpoch(sql`o`)}
+    select from (${join(ids, ' union all ')}) o where o.id = ${alias}.id
   )`
 }
