@@ -4,8 +4,16 @@ import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { checkBlobs, collectBlob } from '../../packages/server/src/domain/files/collect.js'
+import {
+  checkBlobs,
+  collectBlobs,
+  findMentioned,
+} from '../../packages/server/src/domain/files/collect.js'
 import { renewLinkKeys } from '../../packages/server/src/domain/files/links.js'
+import {
+  runTransaction,
+  type Transaction,
+} from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
@@ -633,7 +641,7 @@ describe.each([
         // More is due.
       }
       const context = { database: service.database, blobs: service.files.blobs }
-      while (await collectBlob(context, times)) {
+      while (await collectBlobs(context, times)) {
         // More is unused.
       }
     }
@@ -668,6 +676,30 @@ describe.each([
       expect(await isStored(listed)).toBe(true)
       expect(await isStored(past)).toBe(true)
       expect((await get(id)).body).toEqual(used)
+    })
+
+    it('is looked for without holding on to the heaps, of which some may be gone', async () => {
+      const content = randomBytes(100)
+      const record = { photo: { name: 'a', base64Content: base64(content) } }
+      for (const name of ['holder1', 'holder2']) {
+        expectOk(await service.call('PUT', `${base(`shop:${name}`)}?from=main`))
+        const fork = branchCall(service, 'shop', { branch: name })
+        expectOk(await fork('POST', '/tables/people/data', { body: record }))
+      }
+      const look = async (transaction: Transaction) => {
+        await transaction.query(sql`
+          insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, file_column_ids)
+          values (0, 'gone', 1, '{1}', '{1}')`)
+        const hashes = [hashOf(content), hashOf(randomBytes(100))]
+        expect(await findMentioned(transaction, hashes)).toEqual(new Set([hashOf(content)]))
+        const locks = await transaction.query(sql`
+          select from pg_locks l
+          join pg_class c on c.oid = l.relation
+          where l.pid = pg_backend_pid() and c.relnamespace = 'offshoot_rows'::regnamespace`)
+        expect(locks).toEqual([])
+        await transaction.query(sql`delete from offshoot.heaps where branch_id = 'gone'`)
+      }
+      await runTransaction(service.database, look, { isolation: 'read committed' })
     })
 
     it('is removed only after the pause, and not when it was put again', async () => {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { runLifeCycle } from './domain/branches/life-cycle.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
-import { COLLECT_TIMES, checkBlobs, collectBlob } from './domain/files/collect.js'
+import { COLLECT_TIMES, checkBlobs, collectBlobs } from './domain/files/collect.js'
 import { renewLinkKeys } from './domain/files/links.js'
 import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
@@ -28,7 +28,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => collectHeap(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
     () => checkBlobs(database, COLLECT_TIMES),
-    () => collectBlob({ database, blobs }, COLLECT_TIMES),
+    () => collectBlobs({ database, blobs }, COLLECT_TIMES),
   ]
   for (const step of steps) {
     for (let count = 0; count < STEPS_MAX; count++) {

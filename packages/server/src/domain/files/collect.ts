@@ -1,5 +1,6 @@
 import type { BlobStore } from '../../blobs/blob-store.js'
 import type { Database, Queryable } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { mentionedContents } from '../../rows/heap-ddl.js'
@@ -13,8 +14,12 @@ import { collected } from '../../telemetry/events.js'
  * may have begun before the first look and end after it, but not outlast the pause.
  */
 
+const UNDEFINED_TABLE = '42P01'
+
 /** Contents that one step looks at. */
 const STEP_BLOBS = 500
+/** Contents that one step removes; uploads of the same ones wait for it. */
+const STEP_REMOVALS = 50
 
 export interface CollectTimes {
   /** How long content is left alone after it was put, and again after it was found unused. */
@@ -60,42 +65,41 @@ export async function checkBlobs(database: Database, times: CollectTimes): Promi
   )
 }
 
-/** Removes one content that has been unused for long enough, and still is. */
-export async function collectBlob(
+/** Removes some contents that have been unused for long enough, and still are. */
+export async function collectBlobs(
   { database, blobs }: { database: Database; blobs: BlobStore },
   { graceSeconds }: CollectTimes,
 ): Promise<boolean> {
-  const outcome = await runTransaction(
+  const removed = await runTransaction(
     database,
     async (transaction) => {
-      if (!(await mayRemoveStorage(transaction))) return 'none'
+      if (!(await mayRemoveStorage(transaction))) return undefined
       // Whoever puts the same content from here on waits, and then finds it gone.
-      const [blob] = await transaction.query<{ sha256: string }>(sql`
+      const due = await transaction.query<{ sha256: string }>(sql`
         select encode(sha256, 'hex') as sha256
         from offshoot.blobs
         where unused_since <= now() - make_interval(secs => ${graceSeconds})
         order by unused_since
-        limit 1
+        limit ${STEP_REMOVALS}
         for update skip locked`)
-      if (blob === undefined) return 'none'
-      const { sha256 } = blob
-      const used = await findMentioned(transaction, [sha256])
-      if (used.has(sha256)) {
-        await transaction.query(sql`
-          update offshoot.blobs
-          set checked_at = now(), unused_since = null
-          where sha256 = decode(${sha256}, 'hex')`)
-        return 'kept'
-      }
-      await blobs.delete(sha256)
+      if (due.length === 0) return undefined
+      const hashes = due.map(({ sha256 }) => sha256)
+      const used = await findMentioned(transaction, hashes)
       await transaction.query(sql`
-        delete from offshoot.blobs where sha256 = decode(${sha256}, 'hex')`)
-      return 'removed'
+        update offshoot.blobs
+        set checked_at = now(), unused_since = null
+        where sha256 in (select decode(hash, 'hex') from unnest(${[...used]}::text[]) hash)`)
+      const unused = hashes.filter((sha256) => !used.has(sha256))
+      for (const sha256 of unused) await blobs.delete(sha256)
+      await transaction.query(sql`
+        delete from offshoot.blobs
+        where sha256 in (select decode(hash, 'hex') from unnest(${unused}::text[]) hash)`)
+      return unused.length
     },
     { isolation: 'read committed' },
   )
-  if (outcome === 'removed') collected.add('blob')
-  return outcome !== 'none'
+  collected.add('blob', removed ?? 0)
+  return removed !== undefined
 }
 
 /** Which of the contents a row of any branch mentions, present or past. */
@@ -109,16 +113,26 @@ export async function findMentioned(
     where file_column_ids <> '{}'
     order by id`)
   const found = new Set<string>()
+  // PostgreSQL has room for some thousand locks in all, for everyone. Going back gives those of a heap
+  // back, and leaves the moment that is looked at.
+  await transaction.query(sql`savepoint heaps`)
   for (const { id, columnIds } of heaps) {
-    for (const columnId of columnIds) {
-      for (const table of [heapName(id), pastName(id)]) {
-        for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
-          found.add(sha256)
+    try {
+      for (const columnId of columnIds) {
+        for (const table of [heapName(id), pastName(id)]) {
+          for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
+            found.add(sha256)
+          }
         }
       }
+    } catch (error) {
+      // A heap goes when nobody reads it any more; that may have been a moment ago.
+      if (codeOf(error) !== UNDEFINED_TABLE) throw error
     }
+    await transaction.query(sql`rollback to savepoint heaps`)
     if (found.size === hashes.length) break
   }
+  await transaction.query(sql`release savepoint heaps`)
   return found
 }
 
