@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import {
@@ -8,6 +9,7 @@ import {
   createWorkspace,
 } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { createTables } from '../support/tables.js'
 
 /** Two processes of the service on one PostgreSQL. */
 let first: TestService
@@ -37,6 +39,24 @@ const once = (success: number, refusal: number, count: number) =>
   [success, ...Array(count - 1).fill(refusal)].sort()
 
 describe('two processes on one database', () => {
+  it('edit a schema while the rights on its tables change', async () => {
+    const edit = await createTables(first, 'granted', { people: [{ name: 'age', type: 'int' }] })
+    const other = new pg.Client({ connectionString: first.url })
+    await other.connect()
+    await other.query('begin; grant select on all tables in schema offshoot_rows to current_user')
+    const operation = { addColumn: { table: 'people', column: { name: 'name', type: 'string' } } }
+    const edited = edit('POST', '/schema/apply', { body: { edits: { operations: [operation] } } })
+    for (let isWaiting = false; !isWaiting; ) {
+      const rows = await first.database.query(sql`
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`)
+      isWaiting = rows.length > 0
+    }
+    await other.query('commit')
+    await other.end()
+    expect((await edited).status).toBe(200)
+  })
+
   it('let one request have a database name', async () => {
     const url = `/workspaces/${first.workspaceId}/dbs/contested`
     const answers = await storm(8, (service, number) =>

@@ -27,11 +27,17 @@ export const QUERY_CANCELED = '57014'
 const IDLE_IN_TRANSACTION = '25P03'
 const LOCK_NOT_AVAILABLE = '55P03'
 const DISK_FULL = '53100'
+const INTERNAL = 'XX000'
 
 /** Failures that a new attempt of the whole transaction can get past. */
 export function isRetryable(error: unknown): boolean {
   const code = codeOf(error)
-  return code === SERIALIZATION_FAILURE || code === DEADLOCK
+  return code === SERIALIZATION_FAILURE || code === DEADLOCK || isOutrun(error)
+}
+
+/** Someone else has changed the same table, its rights for example, which takes no lock on it. */
+function isOutrun(error: unknown): boolean {
+  return codeOf(error) === INTERNAL && /^tuple concurrently /.test((error as Error).message)
 }
 
 const UNREACHABLE = new Set([

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from './database.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
-import { ident, type Sql, sql } from './sql.js'
+import { ident, join, type Sql, sql } from './sql.js'
 
 /*
  * A role that can read rows and nothing else: no keys, no users, no files of the server. Statements
@@ -53,6 +53,12 @@ async function prepare(database: Database): Promise<boolean> {
   }
 }
 
+/**
+ * Tables that are named are locked for a moment, and there is not room for any number of locks. All
+ * at once they are not, and whoever changes one of them at that moment has to start over.
+ */
+const NAMED_MAX = 100
+
 async function grant(transaction: Transaction): Promise<void> {
   const reader = ident(READER)
   // One process at a time: the same rights granted twice at once are refused.
@@ -61,7 +67,7 @@ async function grant(transaction: Transaction): Promise<void> {
     select pg_has_role(oid, 'member') as "isMember" from pg_roles where rolname = ${READER}`)
   if (role === undefined) await transaction.query(sql`create role ${reader} nologin`)
   if (!role?.isMember) await transaction.query(sql`grant ${reader} to current_user`)
-  const [rights] = await transaction.query<{ future: boolean; present: boolean }>(sql`
+  const [rights] = await transaction.query<{ future: boolean; lacking: string[] }>(sql`
     select
       exists (
         select from pg_default_acl a
@@ -69,17 +75,19 @@ async function grant(transaction: Transaction): Promise<void> {
         where n.nspname = 'offshoot_rows' and a.defaclrole = current_user::regrole
           and array_to_string(a.defaclacl, ',') like ${`%${READER}=r/%`}
       ) as future,
-      not exists (
-        select from pg_tables
+      array(
+        select tablename::text from pg_tables
         where schemaname = 'offshoot_rows'
           and not has_table_privilege(${READER}, format('%I.%I', schemaname, tablename), 'select')
-      ) as present`)
+      ) as lacking`)
   if (!rights?.future) {
     await transaction.query(sql`grant usage on schema offshoot_rows to ${reader}`)
     await transaction.query(sql`
       alter default privileges in schema offshoot_rows grant select on tables to ${reader}`)
   }
-  if (!rights?.present) {
-    await transaction.query(sql`grant select on all tables in schema offshoot_rows to ${reader}`)
-  }
+  const tables = rights?.lacking.map((name) => sql`offshoot_rows.${ident(name)}`) ?? []
+  if (tables.length === 0) return
+  const objects =
+    tables.length > NAMED_MAX ? sql`all tables in schema offshoot_rows` : join(tables, ', ')
+  await transaction.query(sql`grant select on ${objects} to ${reader}`)
 }
