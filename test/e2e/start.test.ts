@@ -329,13 +329,12 @@ describe.concurrent('settings that are wrong', () => {
   })
 
   it('are named when the address is not one of this machine', async () => {
-    for (const host of ['192.0.2.1', 'nowhere.invalid']) {
-      const service = startOffshoot(newDataDir('elsewhere'), { env: { OFFSHOOT_HOST: host } })
-      expect((await service.ended).code).toBe(1)
-      expect(service.stderr).toContain(
-        `cannot start: [${host}] is no address of this machine: set OFFSHOOT_HOST`,
-      )
-    }
+    const env = { OFFSHOOT_HOST: '192.0.2.1' }
+    const service = startOffshoot(newDataDir('elsewhere'), { env })
+    expect((await service.ended).code).toBe(1)
+    expect(service.stderr).toContain(
+      'cannot start: [192.0.2.1] is no address of this machine: set OFFSHOOT_HOST',
+    )
   })
 })
 

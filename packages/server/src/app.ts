@@ -35,6 +35,7 @@ import { sqlRoutes } from './http/routes/sql.js'
 import { transactionRoutes } from './http/routes/transactions.js'
 import { userRoutes } from './http/routes/users.js'
 import { workspaceRoutes } from './http/routes/workspaces.js'
+import { buildSerializer } from './http/serialization.js'
 import type { Services } from './http/services.js'
 import { buildValidator } from './http/validation.js'
 import { type LogStream, toLoggedError } from './telemetry/log.js'
@@ -96,7 +97,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     return503OnClosing: false,
     frameworkErrors: answerBadPath,
     clientErrorHandler: answerClientError,
-    schemaController: { compilersFactory: { buildValidator } },
+    schemaController: { compilersFactory: { buildValidator, buildSerializer } },
   })
   readJsonBodies(app)
   decorateOrigin(app, services.publicUrl)

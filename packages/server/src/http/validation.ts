@@ -16,6 +16,8 @@ const COMMON: Options = {
   strict: false,
   // What is larger than any number is read as infinite.
   strictNumbers: true,
+  // The schemas are our own and checked by tests; to check them at every start takes a while.
+  validateSchema: false,
 }
 
 /**
@@ -26,16 +28,28 @@ export const buildValidator = ((externalSchemas: unknown) => {
   const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
   const texts = createAjv({ ...COMMON, coerceTypes: true }, externalSchemas)
   return ({ schema, httpPart }: { schema: object; httpPart?: string }) => {
-    if (httpPart === 'body') return body.compile(schema)
-    const validate = texts.compile(schema)
+    if (httpPart === 'body') return whenNeeded(() => body.compile(schema))
+    const validate = whenNeeded(() => texts.compile(schema))
     return httpPart === 'querystring' ? anyCaseBooleans(schema, validate) : validate
   }
 }) as unknown as BuildValidator
 
 type Validate = Pick<ValidateFunction, 'errors'> & ((values: Record<string, unknown>) => unknown)
 
+/** Compiles at the first use, because all at once would keep a start waiting. */
+function whenNeeded(compile: () => ValidateFunction): Validate {
+  let compiled: ValidateFunction | undefined
+  const validate: Validate = (values) => {
+    compiled ??= compile()
+    const isValid = compiled(values)
+    validate.errors = compiled.errors ?? null
+    return isValid
+  }
+  return validate
+}
+
 /** Python writes `True` and `False`, and so does the client of Xata Lite in that language. */
-function anyCaseBooleans(schema: object, validate: ValidateFunction): Validate {
+function anyCaseBooleans(schema: object, validate: Validate): Validate {
   const { properties = {} } = schema as { properties?: Record<string, { type?: unknown }> }
   const names = Object.keys(properties).filter((name) => properties[name]?.type === 'boolean')
   if (names.length === 0) return validate
