@@ -170,11 +170,6 @@ describe('large answers at the same time', () => {
       })
     expect((await ask(20)).status).toBe(200)
     const answers = await Promise.all(Array.from({ length: 8 }, () => ask(10)))
-    console.log(
-      't2',
-      performance.now(),
-      answers.map((a) => a.status),
-    )
     const refused = answers.filter(({ status }) => status !== 200)
     expect(refused.length).toBeLessThan(answers.length)
     for (const { status, body, headers } of refused) {
