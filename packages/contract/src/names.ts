@@ -104,7 +104,6 @@ export const LabelSchema = Type.String({
   pattern: TEXT_PATTERN,
 })
 
-export type DatabaseName = Static<typeof DatabaseNameSchema>
 export type BranchName = Static<typeof BranchNameSchema>
 
 export const MigrationStatusSchema = Type.Enum(['completed', 'pending', 'failed'], {

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { RecordSchema } from './records.js'
 
 const closed = { additionalProperties: false } as const
@@ -39,7 +39,6 @@ export const QueryRequestSchema = Type.Object(
     ],
   },
 )
-export type QueryRequestBody = Static<typeof QueryRequestSchema>
 
 export const QueryResultSchema = Type.Object(
   {

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
 
 const closed = { additionalProperties: false } as const
@@ -192,4 +192,3 @@ export const TransactionResultSchema = Type.Object(
     examples: [{ results: [{ operation: 'insert', rows: 1, id: 'rec_d2m4o9k8v3q1t7h5n6c0' }] }],
   },
 )
-export type ColumnsQuery = Static<typeof ColumnsQuerySchema>

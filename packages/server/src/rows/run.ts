@@ -88,12 +88,28 @@ export function runSerialReads(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
+  return runWhole(database, guard, {
+    opening: [plain(BEGIN_READS), guardCall(guard)],
+    calls,
+    run: (client, all) => new AnswerReader(database, client).run(all),
+  })
+}
+
+/** A transaction in one round trip. Only what `calls` give is returned. */
+function runWhole(
+  database: Database,
+  guard: Guard,
+  options: {
+    opening: readonly Call[]
+    calls: readonly Call[]
+    run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
+  },
+): Promise<TextRows[]> {
+  const { opening, calls, run } = options
   return retrying(async () => {
     const client = await database.pool.connect()
     return finishing(client, guard, async () => {
-      const opening = [plain(BEGIN_READS), guardCall(guard)]
-      const reader = new AnswerReader(database, client)
-      const rows = await reader.run([...opening, ...calls, plain(COMMIT)])
+      const rows = await run(client, [...opening, ...calls, plain(COMMIT)])
       guard.passed = true
       return rows.slice(opening.length, -1)
     })
@@ -246,19 +262,10 @@ export function runWrites(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  return retrying(async () => {
-    const client = await database.pool.connect()
-    return finishing(client, guard, async () => {
-      const rows = await runPipeline(client, [
-        plain(BEGIN),
-        enterGateCall(guard.layout.gate),
-        guardCall(guard),
-        ...calls,
-        plain(COMMIT),
-      ])
-      guard.passed = true
-      return rows.slice(3, -1)
-    })
+  return runWhole(database, guard, {
+    opening: [plain(BEGIN), enterGateCall(guard.layout.gate), guardCall(guard)],
+    calls,
+    run: runPipeline,
   })
 }
 

@@ -260,16 +260,9 @@ export class QueryWriter implements StatementContext {
     })
     known.columns = columnsOf(written.columns)
     if (!isRecursive) scope.queries.push(known)
-    const columns =
-      given.length === 0
-        ? LEFT_OUT
-        : sql`(${join(
-            given.map((column) => ident(column)),
-            ', ',
-          )})`
     // NOT MATERIALIZED is a wish; followed, queries that double each other would never end.
     const kept = query.ctematerialized === 'CTEMaterializeAlways' ? sql` materialized` : LEFT_OUT
-    return sql`${ident(known.alias)}${columns} as${kept} (${written.text})`
+    return sql`${ident(known.alias)}${namesSql(given)} as${kept} (${written.text})`
   }
 
   /** ` from ...`; the relations become known to the scope. */
@@ -324,14 +317,7 @@ export class QueryWriter implements StatementContext {
     const columns = [...given, ...options.columns.slice(given.length)]
     const relation = { name, alias: this.#aliases.take(name), columns }
     scope.relations.push(relation)
-    const renamed =
-      given.length === 0
-        ? LEFT_OUT
-        : sql`(${join(
-            given.map((column) => ident(column)),
-            ', ',
-          )})`
-    return { relation, alias: sql`${ident(relation.alias)}${renamed}` }
+    return { relation, alias: sql`${ident(relation.alias)}${namesSql(given)}` }
   }
 
   /** A query of a WITH clause, or a table of the branch. */
@@ -556,4 +542,10 @@ function withoutRelations(scope: Scope): Scope {
   const seen = new Scope(scope.outer)
   seen.queries.push(...scope.queries)
   return seen
+}
+
+/** The names that columns are given, if they are. */
+function namesSql(given: readonly string[]): Sql {
+  const names = given.map((column) => ident(column))
+  return names.length === 0 ? LEFT_OUT : sql`(${join(names, ', ')})`
 }
