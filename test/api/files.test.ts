@@ -8,8 +8,8 @@ import {
   checkBlobs,
   collectBlobs,
   findMentioned,
-} from '../../packages/server/src/domain/files/collect.js'
-import { renewLinkKeys } from '../../packages/server/src/domain/files/links.js'
+} from '../../packages/server/src/data/files/collect.js'
+import { renewLinkKeys } from '../../packages/server/src/data/files/links.js'
 import {
   runTransaction,
   type Transaction,

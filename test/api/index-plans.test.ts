@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { QueryRequest } from '../../packages/server/src/domain/query/page.js'
+import type { QueryRequest } from '../../packages/server/src/data/query/page.js'
 import { ident, raw, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { type Explained, explainInsert, explainQuery } from '../support/explain.js'

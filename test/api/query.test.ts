@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readCursor, writeCursor } from '../../packages/server/src/domain/query/cursor.js'
+import { readCursor, writeCursor } from '../../packages/server/src/data/query/cursor.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
 

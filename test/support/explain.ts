@@ -1,14 +1,11 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import pg from 'pg'
-import { type QueryRequest, readPage } from '../../packages/server/src/domain/query/page.js'
-import { planQuery } from '../../packages/server/src/domain/query/query-records.js'
-import { querySql } from '../../packages/server/src/domain/query/query-sql.js'
-import type { Session } from '../../packages/server/src/domain/records/session.js'
-import { BranchTables } from '../../packages/server/src/domain/sql/branch-tables.js'
-import {
-  parseStatement,
-  planStatement,
-} from '../../packages/server/src/domain/sql/statement-plan.js'
+import { type QueryRequest, readPage } from '../../packages/server/src/data/query/page.js'
+import { planQuery } from '../../packages/server/src/data/query/query-records.js'
+import { querySql } from '../../packages/server/src/data/query/query-sql.js'
+import type { Session } from '../../packages/server/src/data/records/session.js'
+import { BranchTables } from '../../packages/server/src/data/sql/branch-tables.js'
+import { parseStatement, planStatement } from '../../packages/server/src/data/sql/statement-plan.js'
 import { type Call, compileSharing } from '../../packages/server/src/postgres/statement.js'
 import type { TestService } from './service.js'
 

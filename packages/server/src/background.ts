@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { COLLECT_TIMES, checkBlobs, collectBlobs } from './data/files/collect.js'
+import { renewLinkKeys } from './data/files/links.js'
+import { IDEMPOTENCY_HOURS } from './data/records/idempotency.js'
 import { runLifeCycle } from './domain/branches/life-cycle.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
-import { COLLECT_TIMES, checkBlobs, collectBlobs } from './domain/files/collect.js'
-import { renewLinkKeys } from './domain/files/links.js'
-import { IDEMPOTENCY_HOURS } from './domain/records/idempotency.js'
 import type { Services } from './http/services.js'
-import { collectAnswers, collectHeap, countSweeps } from './rows/collect.js'
+import { collectAnswers, collectHeap, countSweeps } from './rows/layout/collect.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /** Steps of one kind in a row; then the others get their turn, and requests a breath. */

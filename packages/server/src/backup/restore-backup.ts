@@ -12,7 +12,7 @@ import { codeOf } from '../postgres/failures.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
-import { requestExtensionIndexes } from '../rows/heap-indexes.js'
+import { requestExtensionIndexes } from '../rows/indexes/heap-indexes.js'
 import {
   DOCUMENT_BYTES_MAX,
   FORMAT,

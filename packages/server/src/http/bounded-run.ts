@@ -1,6 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Session } from '../domain/records/session.js'
+import type { Session } from '../data/records/session.js'
 import type { Bounds } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
 import { disconnectSignal } from './disconnect.js'

@@ -2,7 +2,7 @@ import { pipeline, Readable, Transform } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { ByteRange } from '../blobs/blob-store.js'
-import type { OpenFile } from '../domain/files/operations.js'
+import type { OpenFile } from '../data/files/operations.js'
 
 /**
  * What a browser may show by itself. Anything else is for saving: pages, drawings and scripts that

@@ -1,8 +1,8 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
-import type { Sessions } from '../domain/records/session.js'
+import type { Sessions } from '../data/records/session.js'
 import type { Database } from '../postgres/database.js'
-import type { IndexBuilder } from '../rows/index-builder.js'
+import type { IndexBuilder } from '../rows/indexes/index-builder.js'
 import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 

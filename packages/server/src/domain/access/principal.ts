@@ -1,8 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { KeyScope } from '@offshoot/contract/users'
+import { hashSecret } from '../../common/secrets.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { hashSecret } from '../secrets.js'
 
 /** Who makes a request, and what the key allows. Only `authenticate` makes one. */
 export interface Principal {

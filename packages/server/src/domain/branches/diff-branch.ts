@@ -4,16 +4,16 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
-import { areRelated, mayDiffer } from '../../rows/changed-ids.js'
 import { compileTable, enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import { type Layout, withoutRows } from '../../rows/layout/layout.js'
+import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import { areRelated, mayDiffer } from '../../rows/merging/changed-ids.js'
 import {
   type ComparedRow,
   changedColumns,
   countChanges,
   listCompared,
-} from '../../rows/compare-rows.js'
-import { type Layout, withoutRows } from '../../rows/layout.js'
-import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+} from '../../rows/merging/compare-rows.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { schemaDifference } from '../schemas/schema-difference.js'

@@ -1,5 +1,5 @@
+import type { Sessions } from '../../data/records/session.js'
 import type { Database } from '../../postgres/database.js'
-import type { Sessions } from '../records/session.js'
 import { deleteExpiredBranches } from './expire-branches.js'
 
 /** What must happen every few seconds so that branches end when they should, and no sooner. */

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { enterGate } from '../../rows/gate.js'
+import { enterGate } from '../../rows/running/gate.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { isLive } from './is-live.js'
 import { findGate } from './queries.js'

@@ -1,8 +1,8 @@
+import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import { closeEpoch } from '../../rows/fork.js'
+import { closeEpoch } from '../../rows/layout/fork.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { newBranchId } from '../ids.js'
 import { insertSweep } from './queries.js'
 
 /*

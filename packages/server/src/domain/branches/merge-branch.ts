@@ -1,27 +1,33 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { newMigrationId } from '../../common/ids.js'
+import { brokenRule, describeRefusal } from '../../data/records/failures.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
-import { mayDiffer } from '../../rows/changed-ids.js'
 import { compileTable, enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
-import { createHeap, physicalShapes } from '../../rows/heap-ddl.js'
-import { findLayout, type Layout, ownHeap, withColumns, withoutRows } from '../../rows/layout.js'
+import { createHeap, physicalShapes } from '../../rows/layout/heap-ddl.js'
+import {
+  findLayout,
+  type Layout,
+  ownHeap,
+  withColumns,
+  withoutRows,
+} from '../../rows/layout/layout.js'
+import { applySchemaChanges, UnfillableColumnError } from '../../rows/layout/schema-changes.js'
+import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import { mayDiffer } from '../../rows/merging/changed-ids.js'
 import {
   type MergeColumn,
   type MergeTally,
   type MergeTarget,
   mergeRows,
   RefusedRowError,
-} from '../../rows/merge-rows.js'
-import { applySchemaChanges, UnfillableColumnError } from '../../rows/schema-changes.js'
-import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
-import { compileTableStatements } from '../../rows/table-statements.js'
+} from '../../rows/merging/merge-rows.js'
+import { compileTableStatements } from '../../rows/writing/table-statements.js'
 import { merges } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { newMigrationId } from '../ids.js'
-import { brokenRule, describeRefusal } from '../records/failures.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { deleteUnusedSchema, findHead, updateHead } from '../schemas/queries.js'

@@ -1,13 +1,13 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { Layout } from '../../rows/layout/layout.js'
 import {
   type ComparedPage,
   type ComparedRow,
   listCompared,
   type RowTexts,
-} from '../../rows/compare-rows.js'
-import type { Layout } from '../../rows/layout.js'
-import type { RowConflict } from '../../rows/merge-rows.js'
+} from '../../rows/merging/compare-rows.js'
+import type { RowConflict } from '../../rows/merging/merge-rows.js'
 
 /** A conflict as answers list it. */
 export type MergeConflict = Readonly<Record<string, unknown>>

@@ -1,7 +1,7 @@
 import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { StoredSchema } from '../../rows/stored-schema.js'
+import type { StoredSchema } from '../../rows/layout/stored-schema.js'
 import { isExpired, isLive } from './is-live.js'
 
 /** How long a branch lives. */

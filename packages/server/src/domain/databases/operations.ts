@@ -7,7 +7,7 @@ import type {
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
-
+import { newBranchId } from '../../common/ids.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -20,7 +20,6 @@ import {
 } from '../access/scope.js'
 import { insertFirstBranch } from '../branches/create-branch.js'
 import { updateBranchStamps } from '../branches/queries.js'
-import { newBranchId } from '../ids.js'
 import { updateMemberKeyStamps } from '../keys/queries.js'
 import {
   countDatabases,

@@ -1,11 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { CreateKey } from '@offshoot/contract/users'
+import { hashSecret, newApiKey } from '../../common/secrets.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import { requireUnlimited } from '../access/scope.js'
-import { hashSecret, newApiKey } from '../secrets.js'
 import { deleteKey, insertKey, type KeyRow, listKeys } from './queries.js'
 
 export async function readKeys(database: Database, principal: Principal) {

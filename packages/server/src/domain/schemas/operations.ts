@@ -16,7 +16,7 @@ import type {
 } from '@offshoot/contract/schema-edits'
 import { HISTORY_PAGE_SIZE } from '@offshoot/contract/schema-edits'
 import type { Database } from '../../postgres/database.js'
-import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemas } from './compare-schemas.js'

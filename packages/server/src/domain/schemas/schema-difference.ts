@@ -1,9 +1,9 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { physicalShapes } from '../../rows/heap-ddl.js'
-import { wantsIndex, wantsSearchIndex } from '../../rows/heap-indexes.js'
-import type { SchemaChange } from '../../rows/schema-changes.js'
-import type { StoredSchema, StoredTable } from '../../rows/stored-schema.js'
+import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
+import { physicalShapes } from '../../rows/layout/heap-ddl.js'
+import type { SchemaChange } from '../../rows/layout/schema-changes.js'
+import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
 import { toPublicSchema } from './public-schema.js'
 
 interface Named {

@@ -1,13 +1,13 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { CreateUser, UpdateUser, User } from '@offshoot/contract/users'
+import { newUserId } from '../../common/ids.js'
+import { hashSecret, newApiKey } from '../../common/secrets.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import { requireUnlimited } from '../access/scope.js'
-import { newUserId } from '../ids.js'
 import { insertKey } from '../keys/queries.js'
-import { hashSecret, newApiKey } from '../secrets.js'
 import {
   deleteUser,
   findUser,

@@ -1,15 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Role } from '@offshoot/contract/workspaces'
+import { newInviteId } from '../../common/ids.js'
+import { hashSecret, newInviteKey } from '../../common/secrets.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
-import { newInviteId } from '../ids.js'
 import { updateKeyStamps } from '../keys/queries.js'
-import { hashSecret, newInviteKey } from '../secrets.js'
 import {
   deleteExpiredInvites,
   deleteInvite,

@@ -1,12 +1,12 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Workspace, WriteWorkspace } from '@offshoot/contract/workspaces'
+import { newWorkspaceId } from '../../common/ids.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace, scopeReachesWorkspace } from '../access/scope.js'
-import { newWorkspaceId } from '../ids.js'
 import {
   deleteWorkspace,
   getWorkspace,

@@ -23,8 +23,8 @@ import {
   readFile,
   uploadByLink,
   uploadMediaType,
-} from '../../domain/files/operations.js'
-import { rotateLinkKey } from '../../domain/files/rotate-link-key.js'
+} from '../../data/files/operations.js'
+import { rotateLinkKey } from '../../data/files/rotate-link-key.js'
 import { originOf } from '../origin.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'

@@ -13,7 +13,6 @@ import {
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { Need } from '../../domain/access/scope.js'
 import {
   createRecord,
   deleteRecord,
@@ -22,7 +21,8 @@ import {
   replaceRecord,
   updateRecord,
   upsertRecord,
-} from '../../domain/records/records.js'
+} from '../../data/records/records.js'
+import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'

@@ -8,8 +8,8 @@ import {
   VectorSearchSchema,
 } from '@offshoot/contract/search'
 import { Type } from 'typebox'
-import { searchBranch, searchTable } from '../../domain/search/search-records.js'
-import { searchVectors } from '../../domain/search/search-vectors.js'
+import { searchBranch, searchTable } from '../../data/search/search-records.js'
+import { searchVectors } from '../../data/search/search-vectors.js'
 import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'

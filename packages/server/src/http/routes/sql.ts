@@ -9,7 +9,7 @@ import {
   type SqlStatement,
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { runSql } from '../../domain/sql/run-sql.js'
+import { runSql } from '../../data/sql/run-sql.js'
 import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'

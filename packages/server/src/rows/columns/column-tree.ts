@@ -1,4 +1,4 @@
-import type { StoredColumn, StoredTable } from '../stored-schema.js'
+import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import type { CodecOptions, NOW, ValueCodec } from './column-type.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from './column-types.js'
 import { Fault } from './fault.js'

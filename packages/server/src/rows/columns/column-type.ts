@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { StoredColumn } from '../stored-schema.js'
+import type { StoredColumn } from '../layout/stored-schema.js'
 import type { Fault } from './fault.js'
 
 export interface CodecOptions {

@@ -1,4 +1,4 @@
-import type { StoredColumn } from '../stored-schema.js'
+import type { StoredColumn } from '../layout/stored-schema.js'
 import {
   type CodecOptions,
   type ColumnTypeEntry,

@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { StoredColumn } from '../stored-schema.js'
+import type { StoredColumn } from '../layout/stored-schema.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW } from './column-type.js'
 import { isFileType } from './column-types.js'

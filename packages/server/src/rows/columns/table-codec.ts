@@ -1,4 +1,4 @@
-import type { StoredTable } from '../stored-schema.js'
+import type { StoredTable } from '../layout/stored-schema.js'
 import { compileColumns, type PhysicalColumn } from './column-tree.js'
 import type { CodecOptions } from './column-type.js'
 import { isFileType } from './column-types.js'

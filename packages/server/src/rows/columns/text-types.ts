@@ -1,5 +1,5 @@
 import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
-import type { StoredColumn } from '../stored-schema.js'
+import type { StoredColumn } from '../layout/stored-schema.js'
 import { arrayLiteral } from './carriers.js'
 import {
   type ColumnTypeEntry,

@@ -1,0 +1,152 @@
+import type { BlobStore } from '../../blobs/blob-store.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { mentionedContents } from '../../rows/layout/heap-ddl.js'
+import { heapName, pastName } from '../../rows/layout/layout.js'
+import { mayRemoveStorage } from '../../rows/layout/storage-hold.js'
+import { collected } from '../../telemetry/events.js'
+
+/*
+ * Content goes when no row of any branch, present or past, has mentioned it for a while. It is looked
+ * at twice with that while in between: a transaction that copies a mention from one row to another
+ * may have begun before the first look and end after it, but not outlast the pause.
+ */
+
+const UNDEFINED_TABLE = '42P01'
+
+/** Contents that one step looks at. */
+const STEP_BLOBS = 500
+/** Contents that one step removes; uploads of the same ones wait for it. */
+const STEP_REMOVALS = 50
+
+export interface CollectTimes {
+  /** How long content is left alone after it was put, and again after it was found unused. */
+  readonly graceSeconds: number
+  /** How long content that is in use is not looked at again. */
+  readonly recheckSeconds: number
+}
+
+export const COLLECT_TIMES: CollectTimes = {
+  graceSeconds: 24 * 60 * 60,
+  recheckSeconds: 24 * 60 * 60,
+}
+
+/** Looks at some contents that are due. Says whether there may be more. */
+export async function checkBlobs(database: Database, times: CollectTimes): Promise<boolean> {
+  const { graceSeconds, recheckSeconds } = times
+  // One snapshot for all tables: a mention that moves from one to another is seen in one of them.
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const due = await transaction.query<{ sha256: string }>(sql`
+        select encode(sha256, 'hex') as sha256
+        from offshoot.blobs
+        where put_at <= now() - make_interval(secs => ${graceSeconds})
+          and unused_since is null
+          and (checked_at <= put_at + make_interval(secs => ${graceSeconds})
+            or checked_at <= now() - make_interval(secs => ${recheckSeconds}))
+        order by checked_at
+        limit ${STEP_BLOBS}
+        for update skip locked`)
+      if (due.length === 0) return false
+      const hashes = due.map((blob) => blob.sha256)
+      const used = await findMentioned(transaction, hashes)
+      const unused = hashes.filter((sha256) => !used.has(sha256))
+      await transaction.query(sql`
+        update offshoot.blobs
+        set checked_at = now(),
+          unused_since = case when encode(sha256, 'hex') = any(${unused}) then now() end
+        where sha256 in (select decode(hash, 'hex') from unnest(${hashes}::text[]) hash)`)
+      return due.length === STEP_BLOBS
+    },
+    { isolation: 'repeatable read' },
+  )
+}
+
+/** Removes some contents that have been unused for long enough, and still are. */
+export async function collectBlobs(
+  { database, blobs }: { database: Database; blobs: BlobStore },
+  { graceSeconds }: CollectTimes,
+): Promise<boolean> {
+  const removed = await runTransaction(
+    database,
+    async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return undefined
+      // Whoever puts the same content from here on waits, and then finds it gone.
+      const due = await transaction.query<{ sha256: string }>(sql`
+        select encode(sha256, 'hex') as sha256
+        from offshoot.blobs
+        where unused_since <= now() - make_interval(secs => ${graceSeconds})
+        order by unused_since
+        limit ${STEP_REMOVALS}
+        for update skip locked`)
+      if (due.length === 0) return undefined
+      const hashes = due.map(({ sha256 }) => sha256)
+      const used = await findMentioned(transaction, hashes)
+      await transaction.query(sql`
+        update offshoot.blobs
+        set checked_at = now(), unused_since = null
+        where sha256 in (select decode(hash, 'hex') from unnest(${[...used]}::text[]) hash)`)
+      const unused = hashes.filter((sha256) => !used.has(sha256))
+      for (const sha256 of unused) await blobs.delete(sha256)
+      await transaction.query(sql`
+        delete from offshoot.blobs
+        where sha256 in (select decode(hash, 'hex') from unnest(${unused}::text[]) hash)`)
+      return unused.length
+    },
+    { isolation: 'read committed' },
+  )
+  collected.add('blob', removed ?? 0)
+  return removed !== undefined
+}
+
+/** Which of the contents a row of any branch mentions, present or past. */
+export async function findMentioned(
+  transaction: Queryable,
+  hashes: readonly string[],
+): Promise<Set<string>> {
+  const heaps = await transaction.query<{ id: string; columnIds: string[] }>(sql`
+    select id, file_column_ids as "columnIds"
+    from offshoot.heaps
+    where file_column_ids <> '{}'
+    order by id`)
+  const found = new Set<string>()
+  // PostgreSQL has room for some thousand locks in all, for everyone. Going back gives those of a heap
+  // back, and leaves the moment that is looked at.
+  await transaction.query(sql`savepoint heaps`)
+  for (const { id, columnIds } of heaps) {
+    try {
+      for (const columnId of columnIds) {
+        for (const table of [heapName(id), pastName(id)]) {
+          for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
+            found.add(sha256)
+          }
+        }
+      }
+    } catch (error) {
+      // A heap goes when nobody reads it any more; that may have been a moment ago.
+      if (codeOf(error) !== UNDEFINED_TABLE) throw error
+    }
+    await transaction.query(sql`rollback to savepoint heaps`)
+    if (found.size === hashes.length) break
+  }
+  await transaction.query(sql`release savepoint heaps`)
+  return found
+}
+
+async function listMentioned(
+  transaction: Queryable,
+  options: { table: Sql; columnId: string; hashes: readonly string[] },
+): Promise<string[]> {
+  const { table, hashes } = options
+  const column = sql`t.${ident(`c${options.columnId}`)}`
+  const rows = await transaction.query<{ sha256: string }>(sql`
+    select distinct m.sha256
+    from ${table} t, jsonb_array_elements_text(${mentionedContents(column)}) m (sha256)
+    where ${column} is not null
+      and ${mentionedContents(column)} ?| ${hashes}::text[]
+      and m.sha256 = any(${hashes}::text[])`)
+  return rows.map((row) => row.sha256)
+}

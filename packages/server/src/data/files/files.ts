@@ -1,0 +1,117 @@
+import { Readable } from 'node:stream'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import {
+  type Blob,
+  type BlobStore,
+  BlobTooLargeError,
+  type ByteRange,
+  type ReceivedBlob,
+} from '../../blobs/blob-store.js'
+import type { Database } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import type { TextRows } from '../../postgres/statement.js'
+import type { StoredFile } from '../../rows/columns/file-value.js'
+import { listContents, type MetadataForm, type ReadPlan } from '../../rows/reading/read-plan.js'
+import { FileWriter, type FileWriterOptions, type PendingContent } from './file-input.js'
+import { FileLinks } from './links.js'
+
+/** Contents that are stored at the same time for one record. */
+const STORES_AT_ONCE = 4
+
+/** The files of all records: their content and the links to it. */
+export class Files {
+  readonly blobs: BlobStore
+  readonly links = new FileLinks()
+  readonly #database: Database
+  readonly #limits: Limits
+
+  constructor(database: Database, blobs: BlobStore, limits: Limits) {
+    this.#database = database
+    this.blobs = blobs
+    this.#limits = limits
+  }
+
+  writer(options: FileWriterOptions): FileWriter {
+    return new FileWriter(this.#limits, options)
+  }
+
+  /** Makes content durable. Only then may a row mention it. */
+  async store(pending: readonly PendingContent[]): Promise<void> {
+    const queue = [...new Map(pending.map((content) => [content.sha256, content])).values()]
+    const worker = async () => {
+      for (let next = queue.pop(); next !== undefined; next = queue.pop()) await this.#keep(next)
+    }
+    await Promise.all(Array.from({ length: Math.min(STORES_AT_ONCE, queue.length) }, worker))
+  }
+
+  async #keep({ sha256, bytes }: PendingContent): Promise<void> {
+    await this.#claim({ sha256, size: bytes.length })
+    if (await this.blobs.has(sha256)) return
+    await this.blobs.put(Readable.from([bytes]), { bytesMax: bytes.length })
+  }
+
+  /** Takes in content of any size, in constant memory. */
+  async receive(source: AsyncIterable<Buffer>): Promise<ReceivedBlob> {
+    const bytesMax = this.#limits.fileBytesMax
+    try {
+      return await this.blobs.put(source, { bytesMax, claim: (blob) => this.#claim(blob) })
+    } catch (error) {
+      if (!(error instanceof BlobTooLargeError)) throw error
+      throw fileTooLarge(bytesMax)
+    }
+  }
+
+  /** Refuses what says beforehand that it is too large. */
+  requireSize(bytes: number): void {
+    if (bytes > this.#limits.fileBytesMax) throw fileTooLarge(this.#limits.fileBytesMax)
+  }
+
+  /** The content of a file. */
+  async open(file: StoredFile, range?: ByteRange): Promise<Readable> {
+    const stream =
+      file.sha256 === undefined ? Readable.from([]) : await this.blobs.get(file.sha256, range)
+    if (stream === undefined) throw new Error(`content [${file.sha256}] is missing`)
+    return stream
+  }
+
+  /** Reads the contents that an answer will hold. */
+  async loadContents({ files }: MetadataForm, plan: ReadPlan, rows: TextRows): Promise<void> {
+    const wanted = listContents(plan, rows)
+    const bytesMax = this.#limits.requestBytesMax
+    if (wanted.reduce((bytes, { size }) => bytes + size, 0) > bytesMax) {
+      throw new AppError(
+        'invalid_request',
+        `columns: more than ${bytesMax} bytes of base64Content; read the files one by one`,
+      )
+    }
+    for (const { sha256 } of wanted) {
+      if (files?.contents.has(sha256)) continue
+      files?.contents.set(sha256, await this.#readBase64(sha256))
+    }
+  }
+
+  async #readBase64(sha256: string): Promise<string> {
+    const chunks: Buffer[] = []
+    const stream = await this.blobs.get(sha256)
+    if (stream === undefined) throw new Error(`content [${sha256}] is missing`)
+    for await (const chunk of stream) chunks.push(chunk as Buffer)
+    return Buffer.concat(chunks).toString('base64')
+  }
+
+  /**
+   * Tells the collector, before the content can be found, that somebody relies on it. Waits while the
+   * collector is about to remove the same content.
+   */
+  async #claim({ sha256, size }: Blob): Promise<void> {
+    await this.#database.queryAside(sql`
+      insert into offshoot.blobs (sha256, size)
+      values (${Buffer.from(sha256, 'hex')}, ${size})
+      on conflict (sha256) do update
+      set put_at = now(), unused_since = null`)
+  }
+}
+
+function fileTooLarge(bytesMax: number): AppError {
+  return new AppError('payload_too_large', `the file is larger than ${bytesMax} bytes`)
+}

@@ -1,0 +1,320 @@
+import { timingSafeEqual } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import { AppError } from '@offshoot/contract/errors'
+import type { File } from '@offshoot/contract/files'
+import type { Limits } from '@offshoot/contract/limits'
+import type { ByteRange, ReceivedBlob } from '../../blobs/blob-store.js'
+import type { Database } from '../../postgres/database.js'
+import {
+  DEFAULT_FILE_FIELDS,
+  type FilePlace,
+  type LinkPurpose,
+  parseFiles,
+  publicFile,
+  readAccessId,
+  type StoredFile,
+} from '../../rows/columns/file-value.js'
+import { textOf } from '../../rows/reading/read-plan.js'
+import { runReads, runSteps } from '../../rows/running/run.js'
+import { invalidRecord, recordNotFound } from '../records/failures.js'
+import { planColumns } from '../records/records.js'
+import type { BranchSession, Sessions, SessionTable } from '../records/session.js'
+import { onlyRow, updateCall } from '../records/write-plan.js'
+import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
+
+export interface FileContext {
+  readonly database: Database
+  readonly sessions: Sessions
+  readonly limits: Limits
+}
+
+/** A file by its address. */
+export interface FileTarget {
+  readonly tableName: string
+  readonly recordId: string
+  readonly columnName: string
+  /** Empty for the file of a `file` column, or for a new one in a list. */
+  readonly fileId: string
+}
+
+/** A file to be sent. */
+export interface OpenFile {
+  readonly file: StoredFile
+  open(range?: ByteRange): Promise<Readable>
+}
+
+interface FileColumn {
+  readonly table: SessionTable
+  readonly path: string
+  readonly index: number
+  readonly column: SessionTable['codec']['fileColumns'][number]['column']['column']
+  readonly isList: boolean
+}
+
+/** The file, or undefined when there is no content. */
+export async function readFile(
+  { database }: FileContext,
+  session: BranchSession,
+  target: FileTarget,
+): Promise<OpenFile | undefined> {
+  const place = findColumn(session, target)
+  if (place.isList && target.fileId === '') throw namelessFile(place)
+  const files = await readFiles(database, session, { place, target })
+  const file = files.find(({ id = '' }) => id === target.fileId)
+  if (file === undefined && target.fileId !== '') throw fileNotFound(place, target)
+  return file === undefined || file.size === 0
+    ? undefined
+    : { file, open: (range) => session.files.open(file, range) }
+}
+
+/** Refuses an upload that cannot succeed, before any of it is taken in. */
+export async function checkUpload(
+  { database, limits }: FileContext,
+  session: BranchSession,
+  target: FileTarget,
+): Promise<void> {
+  const place = findColumn(session, target)
+  if (!place.isList && target.fileId !== '') throw fileNotFound(place, target)
+  const files = await readFiles(database, session, { place, target })
+  requireRoom(place, files, { target, limits })
+}
+
+/** Puts content that has arrived in its place. Says whether the file is new. */
+export async function attachFile(
+  context: FileContext,
+  session: BranchSession,
+  options: { target: FileTarget; blob: ReceivedBlob; mediaType: string | undefined; key?: string },
+): Promise<{ file: File; created: boolean }> {
+  const { target, blob, mediaType, key } = options
+  const place = findColumn(session, target)
+  const id = place.isList ? target.fileId || newFileId() : undefined
+  return changeFiles(context, session, { place, target }, (files) => {
+    const present = files.find((file) => file.id === id)
+    // A link leads to one state of a file; in another, somebody else was faster.
+    if (key !== undefined && present?.key !== key) throw fileNotFound(place, target)
+    requireRoom(place, files, { target, limits: context.limits })
+    const file = uploadedFile(place.column, { present, id, mediaType, blob })
+    return {
+      files: present === undefined ? [...files, file] : files.map((f) => (f.id === id ? file : f)),
+      result: { file: describe(session, place, { target, file }), created: present === undefined },
+    }
+  })
+}
+
+/** Takes a file out of its record. Answers with what it was. */
+export async function deleteFile(
+  context: FileContext,
+  session: BranchSession,
+  target: FileTarget,
+): Promise<File> {
+  const place = findColumn(session, target)
+  if (place.isList && target.fileId === '') throw namelessFile(place)
+  return changeFiles(context, session, { place, target }, (files) => {
+    const file = files.find(({ id = '' }) => id === target.fileId)
+    if (file === undefined) throw fileNotFound(place, target)
+    return {
+      files: files.filter((other) => other !== file),
+      result: describe(session, place, { target, file }),
+    }
+  })
+}
+
+/** A link that opens nothing says so in the same words, whatever it lacks. */
+function invalidLink(): AppError {
+  return new AppError('invalid_link', 'this link is private, changed or expired')
+}
+
+/** Follows a link. Its signature, or the file being public, is the proof that it may be. */
+export async function openLink(
+  { database, sessions }: FileContext,
+  options: { accessId: string; verify: string | undefined; origin: string },
+): Promise<OpenFile | undefined> {
+  const { accessId, verify } = options
+  const place = await checkLink({ database, sessions }, { accessId, verify, purpose: 'read' })
+  const found = await sessions
+    .runOnBranch({ ...place, origin: options.origin }, async (session) => {
+      const file = await findLinkedFile(database, session, place)
+      if (verify === undefined && file?.enablePublicUrl !== true) throw invalidLink()
+      return file && { file, open: (range?: ByteRange) => session.files.open(file, range) }
+    })
+    .catch(unlessGone)
+  if (found === undefined) {
+    throw verify === undefined ? invalidLink() : new AppError('file_not_found', 'the file is gone')
+  }
+  return found.file.size === 0 ? undefined : found
+}
+
+/** Puts content behind an upload link. `receive` takes it in, once all is known to be right. */
+export async function uploadByLink(
+  context: FileContext,
+  options: {
+    accessId: string
+    verify: string | undefined
+    origin: string
+    mediaType: string | undefined
+    receive(): Promise<ReceivedBlob>
+  },
+): Promise<File> {
+  const { accessId, origin, mediaType } = options
+  const { database, sessions } = context
+  const verify = options.verify ?? ''
+  const place = await checkLink(context, { accessId, verify, purpose: 'upload' })
+  const branch = { branchId: place.branchId, origin }
+  const findTarget = async (session: BranchSession) => {
+    const file = await findLinkedFile(database, session, place)
+    return file && toTarget(session, place)
+  }
+  const target = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
+  if (target === undefined) throw new AppError('file_not_found', 'the file is gone')
+  const blob = await options.receive()
+  const { file } = await sessions.runOnBranch(branch, (session) =>
+    attachFile(context, session, { target, blob, mediaType, key: place.key }),
+  )
+  return file
+}
+
+async function checkLink(
+  { database, sessions }: Pick<FileContext, 'database' | 'sessions'>,
+  options: { accessId: string; verify: string | undefined; purpose: LinkPurpose },
+): Promise<FilePlace> {
+  const { verify } = options
+  const place = readAccessId(options.accessId)
+  const isTrue =
+    verify === undefined || (await sessions.files.links.verify(database, verify, options))
+  if (place === undefined || !isTrue) throw invalidLink()
+  return place
+}
+
+/** Whatever the place names may be gone; it never was there, for all that a caller is told. */
+function unlessGone(error: unknown): undefined {
+  const gone = ['branch_not_found', 'table_not_found', 'record_not_found', 'column_not_found']
+  if (error instanceof AppError && gone.includes(error.code)) return undefined
+  throw error
+}
+
+async function findLinkedFile(
+  database: Database,
+  session: BranchSession,
+  place: FilePlace,
+): Promise<StoredFile | undefined> {
+  const target = toTarget(session, place)
+  if (target === undefined) return undefined
+  const found = findColumn(session, target)
+  const files = await readFiles(database, session, { place: found, target })
+  return files.find((file) => (file.id ?? '') === place.fileId && isSame(file.key, place.key))
+}
+
+function toTarget(session: BranchSession, place: FilePlace): FileTarget | undefined {
+  const { columnId, recordId, fileId } = place
+  const codec = session.schema.tableByFileColumn(columnId)
+  const found = codec?.fileColumns.find(({ column }) => column.id === columnId)
+  if (codec === undefined || found === undefined) return undefined
+  const columnName = found.column.path.join('.')
+  return { tableName: codec.table.name, recordId, columnName, fileId }
+}
+
+function isSame(left: string, right: string): boolean {
+  const [a, b] = [Buffer.from(left), Buffer.from(right)]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+/** The media type of an upload; parameters such as a charset are not part of it. */
+export function uploadMediaType(header: string | undefined, limits: Limits): string | undefined {
+  const mediaType = header?.split(';', 1)[0]?.trim()
+  if (mediaType === undefined || mediaType === '') return undefined
+  const fault = checkMediaType(mediaType, limits)
+  if (fault === undefined) return mediaType
+  throw new AppError('invalid_request', `header [Content-Type]: ${fault.message}`)
+}
+
+function findColumn(session: BranchSession, target: FileTarget): FileColumn {
+  const { tableName, columnName } = target
+  const table = session.table(tableName)
+  const fault = table.codec.checkId(target.recordId)
+  if (fault !== undefined) throw invalidRecord([fault])
+  const found = table.codec.fileColumns.find(({ column }) => column.path.join('.') === columnName)
+  if (found === undefined) {
+    const prefix = `table [${tableName}]: column [${columnName}]`
+    throw table.codec.indexes.has(columnName)
+      ? new AppError('invalid_request', `${prefix}: holds no files`)
+      : new AppError('column_not_found', `${prefix}: column not found`)
+  }
+  const { column } = found.column
+  return { table, path: columnName, index: found.index, column, isList: column.type === 'file[]' }
+}
+
+async function readFiles(
+  database: Database,
+  session: BranchSession,
+  { place, target }: { place: FileColumn; target: FileTarget },
+): Promise<readonly StoredFile[]> {
+  const read = planColumns(place.table, [place.path])
+  const call = { statement: read.one, values: [target.recordId] }
+  const [rows] = await runReads(database, session.guard, [call])
+  const row = onlyRow(rows)
+  if (row === undefined) throw recordNotFound(target.tableName, target.recordId)
+  return parseFiles(textOf(read.plan, row, place.index))
+}
+
+/** Changes the files of a column, knowing what they are at that moment. */
+async function changeFiles<Result>(
+  { database, sessions }: FileContext,
+  session: BranchSession,
+  { place, target }: { place: FileColumn; target: FileTarget },
+  change: (files: readonly StoredFile[]) => { files: readonly StoredFile[]; result: Result },
+): Promise<Result> {
+  const { table, index } = place
+  const { recordId: id, tableName } = target
+  const statements = await sessions.writable(session, table)
+  const read = planColumns(table, [place.path])
+  return runSteps(
+    database,
+    session.guard,
+    async (transaction, [found]) => {
+      const row = onlyRow(found)
+      if (row === undefined) throw recordNotFound(tableName, id)
+      const { files, result } = change(parseFiles(textOf(read.plan, row, index)))
+      const value = place.isList ? files : files[0]
+      const text = value === undefined ? null : JSON.stringify(value)
+      // The guard is asked apart: a link has no key, which the one that is built in needs.
+      const changed = { id, values: [text] }
+      const [written] = await transaction.run([updateCall(session, statements, [changed], [index])])
+      if (onlyRow(written) === undefined) throw recordNotFound(tableName, id)
+      return result
+    },
+    { first: [{ statement: read.one, values: [id] }] },
+  )
+}
+
+function requireRoom(
+  place: FileColumn,
+  files: readonly StoredFile[],
+  { target, limits }: { target: FileTarget; limits: Limits },
+): void {
+  const isNew = place.isList && !files.some((file) => file.id === target.fileId)
+  if (!isNew || files.length < limits.filesPerArrayMax) return
+  throw new AppError(
+    'invalid_record',
+    `invalid record: column [${place.path}]: must have at most ${limits.filesPerArrayMax} files`,
+  )
+}
+
+function describe(
+  session: BranchSession,
+  { column, isList }: FileColumn,
+  { target, file }: { target: FileTarget; file: StoredFile },
+): File {
+  const selection = { columnId: column.id, isList, fields: new Set(DEFAULT_FILE_FIELDS) }
+  const form = session.metadata.files
+  const record = form && { recordId: target.recordId, form }
+  return publicFile(file, selection, record) as unknown as File
+}
+
+function namelessFile({ path }: FileColumn): AppError {
+  return new AppError('invalid_request', `column [${path}]: holds many files; name one by its id`)
+}
+
+function fileNotFound({ path }: FileColumn, { fileId }: FileTarget): AppError {
+  const name = fileId === '' ? 'file' : `file [${fileId}]`
+  return new AppError('file_not_found', `column [${path}]: ${name} not found`)
+}

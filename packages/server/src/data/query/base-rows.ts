@@ -1,0 +1,140 @@
+import type { Bounds } from '../../postgres/bounds.js'
+import type { Database } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { decodeDatetime } from '../../rows/columns/datetime-type.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { quoteJson } from '../../rows/columns/text-types.js'
+import { visibleArms } from '../../rows/reading/arms.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { runReads } from '../../rows/running/run.js'
+import type { Session } from '../records/session.js'
+import type { Field, FieldType } from './field.js'
+import { FieldExpressions } from './field-sql.js'
+import type { Filter } from './filter.js'
+import { filterSql } from './filter-sql.js'
+import type { Parameters } from './parameters.js'
+import { queryFault } from './query-fault.js'
+import { ROOT } from './sort-sql.js'
+
+const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
+  text: sql`text`,
+  int: sql`bigint`,
+  float: sql`double precision`,
+  bool: sql`boolean`,
+  datetime: sql`timestamptz`,
+  list: sql`text[]`,
+  json: sql`jsonb`,
+  other: sql`text`,
+}
+
+/** The rows that are counted and added up: of those that meet a filter, the values it takes. */
+export class BaseRows {
+  readonly #lookup: TableLookup
+  readonly #codec: TableCodec
+  readonly #filter: Filter
+  readonly #fields = new Map<string, { field: Field; name: Sql }>()
+  readonly #conditions: Filter[] = []
+
+  constructor(lookup: TableLookup, codec: TableCodec, filter: Filter) {
+    this.#lookup = lookup
+    this.#codec = codec
+    this.#filter = filter
+  }
+
+  /** The name under which the relation has the field. */
+  value(field: Field): Sql {
+    const known = this.#fields.get(field.path)
+    if (known !== undefined) return known.name
+    const name = ident(`value_${this.#fields.size}`)
+    this.#fields.set(field.path, { field, name })
+    return name
+  }
+
+  /** The name under which the relation says whether a further filter is met. */
+  condition(filter: Filter): Sql {
+    this.#conditions.push(filter)
+    return ident(`is_met_${this.#conditions.length - 1}`)
+  }
+
+  /** To be asked for when all values are named. */
+  relation(parameters: Parameters): Sql {
+    const arms = visibleArms(this.#lookup.layout, this.#codec, ROOT)
+    if (arms.length === 0) return this.#nothing()
+    const selects = arms.map((arm) => {
+      const record = { alias: ROOT, column: (index: number) => arm.column(index) }
+      const fields = new FieldExpressions(this.#lookup, record)
+      const values = this.#list(
+        (field) => fields.expression(field),
+        (filter) => filterSql(filter, fields, parameters),
+      )
+      const condition = filterSql(this.#filter, fields, parameters)
+      return sql`
+        select ${values} from ${arm.table} ${ROOT}${fields.joins}
+        where ${arm.condition} and ${condition}`
+    })
+    return join(selects, ' union all ')
+  }
+
+  /** A branch on which nothing was ever written to the table. */
+  #nothing(): Sql {
+    const values = this.#list(
+      (field) => sql`null::${VALUE_TYPES[field.type]}`,
+      () => sql`false`,
+    )
+    return sql`select ${values} where false`
+  }
+
+  #list(valueOfField: (field: Field) => Sql, valueOfFilter: (filter: Filter) => Sql): Sql {
+    const values = [...this.#fields.values()].map(({ field, name }) => {
+      return sql`${valueOfField(field)} as ${name}`
+    })
+    const conditions = this.#conditions.map((filter, index) => {
+      return sql`${valueOfFilter(filter)} as ${ident(`is_met_${index}`)}`
+    })
+    return join([sql`1 as one`, ...values, ...conditions], ', ')
+  }
+}
+
+const OUT_OF_RANGE = '22003'
+
+/** Runs a statement that calculates: a sum can be larger than any number there is. */
+export async function runCalculation(
+  context: { database: Database; session: Session; bounds?: Bounds },
+  call: Call,
+): Promise<TextRows> {
+  const { database, session, bounds } = context
+  try {
+    const [rows = []] = await runReads(database, session.guard, [call], bounds)
+    return rows
+  } catch (error) {
+    if (codeOf(error) === OUT_OF_RANGE) throw queryFault('the result is out of range')
+    throw error
+  }
+}
+
+/** SQL for the text that `writeValue` reads. */
+export function textOfValue(type: FieldType, value: Sql): Sql {
+  return type === 'list' ? sql`to_json(${value})::text` : sql`${value}::text`
+}
+
+/** The JSON text of a value. */
+export function writeValue(
+  type: FieldType,
+  text: string | null | undefined,
+  options: { jsonAsText: boolean },
+): string {
+  if (text === null || text === undefined) return 'null'
+  switch (type) {
+    case 'text':
+    case 'other':
+      return quoteJson(text)
+    case 'datetime':
+      return `"${decodeDatetime(text)}"`
+    case 'json':
+      return options.jsonAsText ? quoteJson(text) : text
+    default:
+      return text
+  }
+}

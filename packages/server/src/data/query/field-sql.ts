@@ -1,0 +1,72 @@
+import { ident, join, literal, type Sql, sql } from '../../postgres/sql.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { joinVisible } from '../../rows/reading/arms.js'
+import type { PlanRoot, TableLookup } from '../../rows/reading/read-plan.js'
+import type { Field, FieldType } from './field.js'
+
+const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
+  int: sql`::bigint`,
+  bool: sql`::boolean`,
+}
+
+/** Turns fields into expressions; the links on the way become joins, each of them once. */
+export class FieldExpressions {
+  readonly #lookup: TableLookup
+  readonly #root: PlanRoot
+  readonly #joined = new Map<string, PlanRoot>()
+  readonly #joins: Sql[] = []
+
+  constructor(lookup: TableLookup, root: PlanRoot) {
+    this.#lookup = lookup
+    this.#root = root
+  }
+
+  /** The joins that the expressions so far need. */
+  get joins(): Sql {
+    return join([sql``, ...this.#joins], ' ')
+  }
+
+  expression(field: Field): Sql {
+    const record = this.#follow(field)
+    const { source } = field
+    switch (source.kind) {
+      case 'id':
+        return sql`${record.alias}.id`
+      case 'metadata':
+        return sql`${record.alias}.${ident(source.column)}`
+      case 'column':
+        return record.column(source.index)
+      case 'json': {
+        const keys = source.keys.map((key) => literal(key))
+        const document = record.column(source.index)
+        // In a document there is a null of its own, which is as good as nothing.
+        return sql`nullif(${document} #> array[${join(keys, ', ')}]::text[], 'null'::jsonb)`
+      }
+      case 'file': {
+        const text = sql`(${record.column(source.index)} ->> ${literal(source.key)})`
+        return sql`(${text}${FILE_CASTS[field.type] ?? sql` collate "C"`})`
+      }
+    }
+  }
+
+  #follow(field: Field): PlanRoot {
+    let record = this.#root
+    let path = ''
+    for (const { column, target } of field.links) {
+      path += `${column}.`
+      record = this.#joined.get(path) ?? this.#join(path, record.column(column), target)
+    }
+    return record
+  }
+
+  #join(path: string, id: Sql, target: TableCodec): PlanRoot {
+    const alias = ident(`f${this.#joins.length}`)
+    this.#joins.push(joinVisible(this.#lookup.layout, target, { id, alias, outer: true }))
+    const record: PlanRoot = {
+      alias,
+      column: (index) => sql`${alias}.${ident(target.physical[index]?.physicalName ?? '')}`,
+    }
+    this.#joined.set(path, record)
+    return record
+  }
+}

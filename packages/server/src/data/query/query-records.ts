@@ -1,0 +1,221 @@
+import type { Limits } from '@offshoot/contract/limits'
+import type { Bounds } from '../../postgres/bounds.js'
+import type { Database } from '../../postgres/database.js'
+import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { checkText } from '../../rows/columns/text-types.js'
+import {
+  countTexts,
+  type ReadPlan,
+  readsContents,
+  type TableLookup,
+  writeRecord,
+} from '../../rows/reading/read-plan.js'
+import { runReads } from '../../rows/running/run.js'
+import { planColumns } from '../records/records.js'
+import type { Session, SessionTable } from '../records/session.js'
+import { invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
+import { type FieldType, resolveField } from './field.js'
+import { parseFilter } from './filter.js'
+import { type Page, type QueryRequest, readPage } from './page.js'
+import { queryFault } from './query-fault.js'
+import { type QueryPlan, querySql } from './query-sql.js'
+import { isReverseLink, parseReverseLink, type ReverseLink } from './reverse-link.js'
+import { parseSort } from './sort.js'
+import { sortTypes } from './sort-sql.js'
+
+export interface QueryContext {
+  readonly database: Database
+  readonly session: Session
+  readonly tableName: string
+  readonly limits: Limits
+  readonly bounds?: Bounds
+}
+
+/** A page of the records that meet a filter, as JSON text. */
+export async function queryRecords(context: QueryContext, request: QueryRequest): Promise<string> {
+  const { session, limits } = context
+  const page = readPage(request, limits)
+  const plan = planQuery(context, page)
+  const rows = await run(context, plan)
+  const hasMore = !page.isTail && rows.length > page.size
+  const shown = page.isTail ? [] : rows.slice(0, page.size)
+  if (plan.isBackward) shown.reverse()
+  const ends =
+    shown.length > 0
+      ? { first: positionOf(plan, shown[0]), last: positionOf(plan, shown.at(-1)) }
+      : await endsOfEmpty(context, { page, plan, tail: page.isTail ? rows[0] : undefined })
+  const { filter, sort, columns, size, seed } = page
+  const cursor = writeCursor({ filter, sort, columns, size, seed, ...ends })
+  await loadFound(plan, shown, session)
+  const records = shown.map((row) => writeFound(plan, row, session))
+  return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
+}
+
+export function planQuery(context: QueryContext, page: Page): QueryPlan {
+  const { session, limits } = context
+  const table = session.table(context.tableName)
+  const { codec } = table
+  const lookup = lookupOf(session)
+  const { names, others } = splitColumns(page.columns)
+  const resolve = (path: string) => resolveField(lookup, codec, path)
+  const sort = parseSort(resolve, page.sort)
+  for (const position of [page.after, page.before]) checkPosition(position, sortTypes(sort))
+  const reverseLinks = others.map((given) =>
+    parseReverseLink(
+      {
+        lookup,
+        codec,
+        pageSizeMax: limits.pageSizeMax,
+        tableByName: (name) => session.findTable(name)?.codec,
+        planColumns: (linking, columns) =>
+          planColumns(session.table(linking.table.name), columns).plan,
+      },
+      given,
+    ),
+  )
+  requireDistinct(reverseLinks)
+  return {
+    lookup,
+    codec,
+    read: planRecord(table, names),
+    reverseLinks,
+    filter: parseFilter(resolve, page.filter ?? {}),
+    sort,
+    seed: page.seed,
+    after: page.after,
+    before: page.before,
+    isBackward: page.isBackward || page.isTail,
+    // One more than asked for tells whether there is more.
+    limit: page.isTail ? 1 : page.size + 1,
+    offset: page.isTail ? 0 : page.offset,
+  }
+}
+
+/** How paths of a query find their way in the schema of the branch. */
+export function lookupOf({ guard, schema }: Session): TableLookup {
+  return { layout: guard.layout, tableById: (id) => schema.tableById(id) }
+}
+
+function planRecord(table: SessionTable, names: readonly string[]): ReadPlan {
+  return planColumns(table, names).plan
+}
+
+/** Names of columns, and what asks for reverse links. */
+function splitColumns(columns: unknown): { names: string[]; others: unknown[] } {
+  if (columns === undefined) return { names: ['*'], others: [] }
+  if (!Array.isArray(columns)) throw queryFault('columns: expected a list')
+  if (columns.length === 0) return { names: ['*'], others: [] }
+  const names: string[] = []
+  const others: unknown[] = []
+  for (const column of columns) {
+    const paths = typeof column === 'string' ? [column] : pathsOf(column)
+    if (paths === undefined) others.push(column)
+    else names.push(...paths)
+  }
+  return { names, others }
+}
+
+/** `{name: "owner", columns: ["name"]}` is another way to write `owner.name`. */
+function pathsOf(given: unknown): string[] | undefined {
+  const { name, columns = [], ...rest } = (given ?? {}) as Readonly<Record<string, unknown>>
+  if (typeof name !== 'string' || isReverseLink(name) || Object.keys(rest).length > 0)
+    return undefined
+  if (!Array.isArray(columns) || !columns.every((column) => typeof column === 'string')) {
+    return undefined
+  }
+  return columns.length === 0 ? [name] : columns.map((column) => `${name}.${column}`)
+}
+
+function requireDistinct(reverseLinks: readonly ReverseLink[]): void {
+  const keys = reverseLinks.map(({ key }) => key)
+  const repeated = keys.find((key, index) => keys.indexOf(key) !== index)
+  if (repeated !== undefined) throw queryFault(`columns: the name [${repeated}] is taken twice`)
+}
+
+type Row = readonly (string | null)[]
+
+async function run(context: QueryContext, plan: QueryPlan): Promise<Row[]> {
+  const { database, session, bounds } = context
+  const [rows = []] = await runReads(database, session.guard, [querySql(plan)], bounds)
+  return [...rows]
+}
+
+/** An empty page stands at the end of what it looked through, so that it can be gone on from. */
+async function endsOfEmpty(
+  context: QueryContext,
+  options: { page: Page; plan: QueryPlan; tail: Row | undefined },
+): Promise<{ first?: Position; last?: Position }> {
+  const { page, plan, tail } = options
+  let row = tail
+  if (page.offset > 0 && !page.isTail) {
+    const reverse = { ...plan, reverseLinks: [], isBackward: !plan.isBackward }
+    const rows = await run(context, { ...reverse, limit: 1, offset: 0 })
+    row = rows[0]
+  }
+  if (page.isBackward) {
+    const first = row === undefined ? page.before : positionOf(plan, row)
+    return first === undefined ? {} : { first, last: otherSide(first) }
+  }
+  const last = row === undefined ? page.after : positionOf(plan, row)
+  return last === undefined ? {} : { first: otherSide(last), last }
+}
+
+function positionOf({ read, sort }: QueryPlan, row: Row = []): Position {
+  const start = countTexts(read)
+  const end = start + sortTypes(sort).length
+  return { keys: row.slice(start, end), id: row[end] ?? '' }
+}
+
+/** Contents of files are not in the rows. */
+async function loadFound(
+  plan: QueryPlan,
+  rows: readonly Row[],
+  { files, metadata }: Session,
+): Promise<void> {
+  if (readsContents(plan.read)) await files.loadContents(metadata, plan.read, rows)
+  for (const [index, { read }] of plan.reverseLinks.entries()) {
+    if (!readsContents(read)) continue
+    const linking = rows.flatMap((row) => linkingRows(plan, row, index))
+    await files.loadContents(metadata, read, linking)
+  }
+}
+
+/** The records of a reverse link to a record that was found. */
+function linkingRows(plan: QueryPlan, row: Row, index: number): Row[] {
+  const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
+  return JSON.parse(row[start + index] ?? '[]') as Row[]
+}
+
+function writeFound(plan: QueryPlan, row: Row, { metadata }: Session): string {
+  const record = writeRecord(plan.read, row, metadata)
+  if (plan.reverseLinks.length === 0) return record
+  const members = plan.reverseLinks.map(({ key, read }, index) => {
+    const records = linkingRows(plan, row, index).map((texts) => writeRecord(read, texts, metadata))
+    return `,${JSON.stringify(key)}:{"records":[${records.join(',')}]}`
+  })
+  return `${record.slice(0, -1)}${members.join('')}}`
+}
+
+/** Cursors can be made by hand; PostgreSQL must be able to read the values all the same. */
+const IS_KEY: Readonly<Partial<Record<FieldType, (text: string) => boolean>>> = {
+  text: (text) => checkText(text) === undefined,
+  int: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(64, BigInt(text)) === BigInt(text),
+  float: (text) => /^-?\d+(\.\d+)?(e[+-]\d+)?$/.test(text) && Number.isFinite(Number(text)),
+  bool: (text) => text === 't' || text === 'f',
+  datetime: (text) =>
+    /^.{10} .{8}.*\+00$/.test(text) && !(encodeDatetime(decodeDatetime(text)) instanceof Fault),
+}
+
+function checkPosition(position: Position | undefined, types: readonly FieldType[]): void {
+  if (position === undefined) return
+  const { keys, id } = position
+  const isValid =
+    keys.length === types.length &&
+    checkText(id) === undefined &&
+    types.every((type, index) => {
+      const key = keys[index] ?? null
+      return key === null || IS_KEY[type]?.(key) === true
+    })
+  if (!isValid) throw invalidCursor()
+}

@@ -1,0 +1,117 @@
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, compileStatement } from '../../postgres/statement.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { type VisibleArm, visibleArms } from '../../rows/reading/arms.js'
+import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
+import { beyondSql, listParts, type Part, partSql } from './bounds-sql.js'
+import type { Position } from './cursor.js'
+import { FieldExpressions } from './field-sql.js'
+import type { Filter } from './filter.js'
+import { filterSql } from './filter-sql.js'
+import { Parameters } from './parameters.js'
+import { type ReverseLink, reverseLinkSql } from './reverse-link.js'
+import type { Sort } from './sort.js'
+import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
+
+/** A query whose names are resolved and whose values are checked. */
+export interface QueryPlan {
+  readonly lookup: TableLookup
+  readonly codec: TableCodec
+  readonly read: ReadPlan
+  readonly reverseLinks: readonly ReverseLink[]
+  readonly filter: Filter
+  readonly sort: Sort
+  readonly seed: number
+  readonly after: Position | undefined
+  readonly before: Position | undefined
+  readonly isBackward: boolean
+  readonly limit: number
+  readonly offset: number
+}
+
+/**
+ * One statement. Each table that rows of the branch come from is asked on its own, with filter, order
+ * and limit, so that each can use its indexes; their few rows are then put in order together. A row
+ * is the texts of the record, those it is sorted by, its id, and one of each reverse link.
+ */
+export function querySql(plan: QueryPlan): Call {
+  const parameters = new Parameters()
+  const arms = visibleArms(plan.lookup.layout, plan.codec, ROOT)
+  const parts = listParts(plan)
+  const selects = arms.flatMap((arm) => parts.map((part) => armSql(plan, arm, part, parameters)))
+  const [only] = selects
+  if (only === undefined) {
+    return { statement: compileStatement(sql`select null where false`), values: [] }
+  }
+  const order = orderSql(plan.sort, plan.isBackward)
+  const offset = plan.offset === 0 ? empty : sql` offset ${raw(String(plan.offset))}`
+  const limit = raw(String(plan.limit))
+  const page =
+    selects.length === 1
+      ? sql`${only} limit ${limit}${offset}`
+      : sql`
+          select * from (${join(
+            selects.map((select) => sql`(${select} limit ${armLimit(plan)})`),
+            ' union all ',
+          )}) arms
+          order by ${order} limit ${limit}${offset}`
+  const text =
+    plan.reverseLinks.length === 0 ? page : withReverseLinks(plan, { page, order, parameters })
+  return { statement: compileStatement(text), values: parameters.values }
+}
+
+/** Only the records of the page are looked up, all of them together. */
+function withReverseLinks(
+  { lookup, reverseLinks, seed }: QueryPlan,
+  { page, order, parameters }: { page: Sql; order: Sql; parameters: Parameters },
+): Sql {
+  const parts = reverseLinks.map((link, index) => {
+    const alias = ident(`reverse_${index}`)
+    const records = reverseLinkSql(lookup, link, { seed, parameters })
+    return {
+      selected: sql`, ${alias}.records`,
+      joined: sql`
+        left join (${records}) ${alias} on ${alias}.target = page.${KEY_ID}`,
+    }
+  })
+  return sql`
+    with page as materialized (${page})
+    select page.*${join(
+      parts.map(({ selected }) => selected),
+      '',
+    )}
+    from page${join(
+      parts.map(({ joined }) => joined),
+      '',
+    )}
+    order by ${order}`
+}
+
+/** The first rows of the whole can all come from one arm. */
+function armLimit({ limit, offset }: QueryPlan): Sql {
+  return raw(String(limit + offset))
+}
+
+/** The rows of one arm that are in one part of the order, in order. */
+function armSql(plan: QueryPlan, arm: VisibleArm, part: Part, parameters: Parameters): Sql {
+  const record = { alias: ROOT, column: (index: number) => arm.column(index) }
+  const fields = new FieldExpressions(plan.lookup, record)
+  const { selected, joins } = selectPlan(plan.lookup, plan.read, record)
+  const keys = sortKeys(plan, { fields, parameters })
+  const keyColumns = keys.map(({ expression }, index) => sql`, ${expression} as ${keyName(index)}`)
+  const { after, before, sort, isBackward } = plan
+  const conditions = [
+    arm.condition,
+    filterSql(plan.filter, fields, parameters),
+    ...partSql(part, keys),
+    ...(after === undefined ? [] : beyondSql(keys, { at: after, isAfter: true, part, parameters })),
+    ...(before === undefined
+      ? []
+      : beyondSql(keys, { at: before, isAfter: false, part, parameters })),
+  ]
+  return sql`
+    select ${join(selected, ', ')}${join([empty, ...keyColumns], '')}, ${ROOT}.id as ${KEY_ID}
+    from ${arm.table} ${ROOT}${joins}${fields.joins}
+    where ${join(conditions, ' and ')}
+    order by ${orderSql(sort, isBackward, part)}`
+}

@@ -1,0 +1,176 @@
+import type { AppError } from '@offshoot/contract/errors'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import { visibleArms } from '../../rows/reading/arms.js'
+import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
+import { resolveField } from './field.js'
+import { FieldExpressions } from './field-sql.js'
+import { OFFSET_MAX, PAGE_SIZE } from './page.js'
+import type { Parameters } from './parameters.js'
+import { queryFault } from './query-fault.js'
+import { parseSort, type Sort } from './sort.js'
+import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
+
+/** Records of another table that link to those that are found. */
+export interface ReverseLink {
+  /** Where they are in the answer. */
+  readonly key: string
+  readonly codec: TableCodec
+  /** Index of the column that links. */
+  readonly column: number
+  readonly read: ReadPlan
+  readonly sort: Sort
+  readonly limit: number
+  readonly offset: number
+}
+
+/** How reverse links find their way in the schema. */
+export interface ReverseLinkContext {
+  readonly lookup: TableLookup
+  /** The table that is queried. */
+  readonly codec: TableCodec
+  readonly pageSizeMax: number
+  tableByName(name: string): TableCodec | undefined
+  planColumns(codec: TableCodec, columns: readonly string[]): ReadPlan
+}
+
+const KNOWN: ReadonlySet<string> = new Set([
+  'name',
+  'as',
+  'columns',
+  'sort',
+  'order',
+  'limit',
+  'offset',
+])
+const RESERVED: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
+const ARROW = '<-'
+
+export const isReverseLink = (name: string): boolean => name.startsWith(ARROW)
+
+/** `{name: "<-table.linkColumn", as?, columns?, sort?, limit?, offset?}`. */
+export function parseReverseLink(context: ReverseLinkContext, given: unknown): ReverseLink {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw queryFault('columns: expected names, or objects that ask for reverse links')
+  }
+  const { name, as, columns, sort, order, limit, offset } = given as Readonly<
+    Record<string, unknown>
+  >
+  const unknown = Object.keys(given).find((key) => !KNOWN.has(key))
+  if (unknown !== undefined) throw queryFault(`columns: reverse link: [${unknown}] is not known`)
+  if (typeof name !== 'string' || !isReverseLink(name) || !name.includes('.')) {
+    throw queryFault('columns: reverse link: [name] must be of the form <-table.linkColumn')
+  }
+  const fault = (message: string): AppError => queryFault(`columns: [${name}]: ${message}`)
+  const dot = name.indexOf('.')
+  const tableName = name.slice(ARROW.length, dot)
+  const path = name.slice(dot + 1)
+  const codec = context.tableByName(tableName)
+  if (codec === undefined) throw fault(`table [${tableName}] not found`)
+  const column = codec.indexes.get(path) ?? -1
+  const target = codec.physical[column]?.column.link?.tableId
+  if (target === undefined) throw fault(`column [${path}]: is no link`)
+  if (target !== context.codec.table.id) {
+    throw fault(`column [${path}]: does not link to table [${context.codec.table.name}]`)
+  }
+  return {
+    key: keyOf(as ?? `${tableName}${path}`, context.codec, fault),
+    codec,
+    column,
+    read: context.planColumns(codec, columnNames(columns, fault)),
+    sort: parseSort(
+      (name) => resolveField(context.lookup, codec, name),
+      sort ?? orderAsSort(order, codec, fault),
+    ),
+    limit: whole(limit ?? PAGE_SIZE, { name: 'limit', min: 1, max: context.pageSizeMax }, fault),
+    offset: whole(offset ?? 0, { name: 'offset', min: 0, max: OFFSET_MAX }, fault),
+  }
+}
+
+type FaultOf = (message: string) => AppError
+
+function keyOf(as: unknown, codec: TableCodec, fault: FaultOf): string {
+  if (typeof as !== 'string' || as === '') throw fault('[as] must be a name')
+  if (RESERVED.has(as) || codec.indexes.has(as)) throw fault(`[as]: the name [${as}] is taken`)
+  return as
+}
+
+function columnNames(columns: unknown, fault: FaultOf): string[] {
+  if (columns === undefined) return ['*']
+  if (!Array.isArray(columns)) throw fault('[columns] must be a list')
+  return columns.map((column) => {
+    if (typeof column !== 'string') throw fault('reverse links go one level deep')
+    return column
+  })
+}
+
+const METADATA_NAMES: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
+
+/** An older form of sort: `[{column, order}]`, in which metadata goes without its prefix. */
+function orderAsSort(order: unknown, codec: TableCodec, fault: FaultOf): unknown {
+  if (order === undefined) return undefined
+  if (!Array.isArray(order)) throw fault('[order] must be a list')
+  return order.map((item) => {
+    const { column, order: direction = 'asc' } = (item ?? {}) as Readonly<Record<string, unknown>>
+    if (typeof column !== 'string') throw fault('[order] must name columns')
+    const isMetadata = METADATA_NAMES.has(column) && !codec.indexes.has(column)
+    return { [isMetadata ? `xata.${column}` : column]: direction }
+  })
+}
+
+function whole(
+  value: unknown,
+  range: { name: string; min: number; max: number },
+  fault: FaultOf,
+): number {
+  const { name, min, max } = range
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) {
+    return value
+  }
+  throw fault(`[${name}] must be a whole number from ${min} to ${max}`)
+}
+
+/** Values of a linking record, until they are put together as one text. */
+const valueName = (index: number): Sql => ident(`value_${index}`)
+
+/**
+ * For each record of `page`, those that link to it: `target`, and `records` as a JSON array of arrays
+ * of texts. One pass over the table, whatever the number of records; a row number for each target
+ * takes the place of a limit.
+ */
+export function reverseLinkSql(
+  lookup: TableLookup,
+  link: ReverseLink,
+  { seed, parameters }: { seed: number; parameters: Parameters },
+): Sql {
+  const { codec, column, read, sort, limit, offset } = link
+  const arms = visibleArms(lookup.layout, codec, ROOT)
+  let count = 0
+  const selects = arms.map((arm) => {
+    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
+    const fields = new FieldExpressions(lookup, record)
+    const { selected, joins } = selectPlan(lookup, read, record)
+    const keys = sortKeys({ sort, seed }, { fields, parameters })
+    count = selected.length
+    const values = selected.map((value, index) => sql`, ${value} as ${valueName(index)}`)
+    const keyColumns = keys.map(({ expression }, index) => {
+      return sql`, ${expression} as ${keyName(index)}`
+    })
+    return sql`
+      select ${arm.column(column)} as target${join([empty, ...values, ...keyColumns], '')},
+        ${ROOT}.id as ${KEY_ID}
+      from ${arm.table} ${ROOT}${joins}${fields.joins}
+      where ${arm.condition} and ${arm.column(column)} in (select ${KEY_ID} from page)`
+  })
+  if (selects.length === 0)
+    return sql`select null::text as target, null::text as records where false`
+  const texts = Array.from({ length: count }, (_, index) => sql`${valueName(index)}::text`)
+  return sql`
+    select target, json_agg(array[${join(texts, ', ')}] order by rank)::text as records
+    from (
+      select *, row_number() over (partition by target order by ${orderSql(sort, false)}) as rank
+      from (${join(selects, ' union all ')}) arms
+    ) ranked
+    where rank > ${raw(String(offset))} and rank <= ${raw(String(offset + limit))}
+    group by target`
+}

@@ -1,0 +1,297 @@
+import type { SummarizeRequest } from '@offshoot/contract/aggregation'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, compileStatement } from '../../postgres/statement.js'
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { BaseRows, runCalculation, textOfValue, writeValue } from './base-rows.js'
+import { type Field, type FieldType, resolveField } from './field.js'
+import { type Filter, parseFilter } from './filter.js'
+import { filterSql } from './filter-sql.js'
+import { PAGE_SIZE } from './page.js'
+import { Parameters } from './parameters.js'
+import { queryFault } from './query-fault.js'
+import { lookupOf, type QueryContext } from './query-records.js'
+import { parseSort, type Sort } from './sort.js'
+
+type Operation = 'count' | 'min' | 'max' | 'sum' | 'average'
+
+interface Summary {
+  readonly name: string
+  readonly operation: Operation
+  /** undefined: the rows themselves are counted. */
+  readonly field: Field | undefined
+  readonly type: FieldType
+}
+
+interface Group {
+  /** The keys under which the value is in a row of the answer. */
+  readonly path: readonly string[]
+  readonly field: Field
+}
+
+/** A request whose names are resolved. */
+interface SummarizePlan {
+  readonly lookup: TableLookup
+  readonly codec: TableCodec
+  readonly groups: readonly Group[]
+  readonly summaries: readonly Summary[]
+  readonly filter: Filter
+  readonly summariesFilter: Filter
+  readonly sort: Sort
+  readonly limit: number
+}
+
+const GROUPABLE: ReadonlySet<FieldType> = new Set([
+  'text',
+  'int',
+  'float',
+  'bool',
+  'datetime',
+  'list',
+  'json',
+])
+const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
+const ORDERED: ReadonlySet<FieldType> = new Set(['int', 'float', 'datetime', 'text'])
+
+/** What each operation takes. */
+const OPERATIONS: ReadonlyMap<string, ReadonlySet<FieldType>> = new Map([
+  ['count', new Set([...GROUPABLE, 'other'] as const)],
+  ['min', ORDERED],
+  ['max', ORDERED],
+  ['sum', NUMBERS],
+  ['average', NUMBERS],
+])
+
+const NAME = /^[a-zA-Z0-9_\-~]+$/
+const GROUPS_MAX = 100
+const SUMMARIES_MAX = 100
+
+/** Groups of records with what they add up to, as JSON text. */
+export async function summarizeRecords(
+  context: QueryContext,
+  request: SummarizeRequest,
+): Promise<string> {
+  const { session } = context
+  const plan = planSummarize(context, request)
+  const rows = await runCalculation(context, summarizeSql(plan))
+  const options = { jsonAsText: session.metadata.key === 'xata' }
+  const summaries = rows.map((row) => writeSummary(plan, row, options))
+  return `{"summaries":[${summaries.join(',')}]}`
+}
+
+function planSummarize(context: QueryContext, request: SummarizeRequest): SummarizePlan {
+  const { session, limits } = context
+  const { codec } = session.table(context.tableName)
+  const lookup = lookupOf(session)
+  const resolve = (path: string) => resolveField(lookup, codec, path)
+  const size = request.page?.size ?? PAGE_SIZE
+  if (size > limits.pageSizeMax) {
+    throw queryFault(`page size exceeds max limit of ${limits.pageSizeMax}`)
+  }
+  const groups = planGroups(lookup, codec, request.columns ?? [])
+  const summaries = Object.entries(request.summaries ?? {}).map(([name, summary]) =>
+    planSummary(resolve, name, summary),
+  )
+  if (summaries.length > SUMMARIES_MAX) {
+    throw queryFault(`summaries: there are more than ${SUMMARIES_MAX}`)
+  }
+  const taken = new Set(groups.map(({ path }) => path[0]))
+  const clash = summaries.find(({ name }) => taken.has(name))
+  if (clash !== undefined) throw queryFault(`summaries: the name [${clash.name}] is taken`)
+  const resolveResult = resultResolver(groups, summaries)
+  return {
+    lookup,
+    codec,
+    groups,
+    summaries,
+    filter: parseFilter(resolve, request.filter ?? {}),
+    summariesFilter: parseFilter(resolveResult, request.summariesFilter ?? {}),
+    sort: parseSort(resolveResult, request.sort),
+    limit: size,
+  }
+}
+
+function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly string[]): Group[] {
+  const paths = columns.flatMap((column) => expand(lookup, codec, column))
+  const groups = new Map<string, Group>()
+  for (const path of paths) {
+    const field = resolveField(lookup, codec, path)
+    if (!GROUPABLE.has(field.type) || field.source.kind === 'json') {
+      throw queryFault(`columns: column [${path}]: cannot be grouped by`)
+    }
+    // A link is an object with the id it holds, as it is in records.
+    const at = isLink(codec, field) ? `${path}.id` : path
+    groups.set(at, { path: at.split('.'), field })
+  }
+  if (groups.size > GROUPS_MAX) throw queryFault(`columns: there are more than ${GROUPS_MAX}`)
+  return [...groups.values()]
+}
+
+/** `*`, `object.*` and `link.*` stand for the columns that can be grouped by; a link for its id besides. */
+function expand(lookup: TableLookup, codec: TableCodec, column: string): string[] {
+  if (column !== '*' && !column.endsWith('.*')) {
+    const isExpanded = isLink(codec, resolveField(lookup, codec, column))
+    return isExpanded ? [column, ...expand(lookup, codec, `${column}.*`)] : [column]
+  }
+  const prefix = column === '*' ? '' : column.slice(0, -1)
+  const field = prefix === '' ? undefined : resolveField(lookup, codec, prefix.slice(0, -1))
+  const at = field === undefined ? codec : (targetOf(lookup, codec, field) ?? codec)
+  const inside = at === codec ? prefix : ''
+  return [...at.indexes.keys()]
+    .filter((path) => path.startsWith(inside))
+    .map((path) => `${prefix}${path.slice(inside.length)}`)
+    .filter((path) => GROUPABLE.has(resolveField(lookup, codec, path).type))
+}
+
+/** The table that a link leads to. */
+function targetOf(lookup: TableLookup, codec: TableCodec, field: Field): TableCodec | undefined {
+  const column = columnOf(codec, field)
+  return column?.link === undefined ? undefined : lookup.tableById(column.link.tableId)
+}
+
+function isLink(codec: TableCodec, field: Field): boolean {
+  return columnOf(codec, field)?.type === 'link'
+}
+
+function columnOf(codec: TableCodec, { links, source }: Field) {
+  if (source.kind !== 'column') return undefined
+  return (links.at(-1)?.target ?? codec).physical[source.index]?.column
+}
+
+function planSummary(resolve: (path: string) => Field, name: string, given: unknown): Summary {
+  const fault = (message: string) => queryFault(`summaries: [${name}]: ${message}`)
+  if (!NAME.test(name)) throw fault('is not a name')
+  const entries = typeof given === 'object' && given !== null ? Object.entries(given) : []
+  const [entry] = entries
+  if (entry === undefined || entries.length > 1) {
+    throw fault('expected one of count, min, max, sum, average')
+  }
+  const [operation, path] = entry
+  const types = OPERATIONS.get(operation)
+  if (types === undefined) throw fault(`[${operation}] is not one of count, min, max, sum, average`)
+  if (typeof path !== 'string') throw fault('expected the name of a column')
+  if (path === '*') {
+    if (operation !== 'count') throw fault(`[${operation}] needs a column`)
+    return { name, operation, field: undefined, type: 'int' }
+  }
+  const field = resolve(path)
+  if (field.source.kind === 'id' || field.source.kind === 'metadata') {
+    throw fault(`column [${path}]: id and metadata cannot be summarized`)
+  }
+  if (!types.has(field.type)) {
+    throw fault(`column [${path}]: [${operation}] cannot be used with type [${field.type}]`)
+  }
+  const type = operation === 'count' ? 'int' : operation === 'average' ? 'float' : field.type
+  return { name, operation: operation as Operation, field, type }
+}
+
+/** Filter and sort of the result know its columns by position. */
+function resultResolver(groups: readonly Group[], summaries: readonly Summary[]) {
+  const types = new Map<string, { index: number; type: FieldType }>()
+  for (const [index, { field }] of groups.entries()) {
+    types.set(field.path, { index, type: field.type })
+  }
+  for (const [index, { name, type }] of summaries.entries()) {
+    types.set(name, { index: groups.length + index, type })
+  }
+  return (path: string): Field => {
+    const found = types.get(path)
+    if (found === undefined) throw queryFault(`column [${path}]: is neither grouped nor summarized`)
+    return { path, links: [], source: { kind: 'column', index: found.index }, type: found.type }
+  }
+}
+
+const resultName = (index: number): Sql => ident(`result_${index}`)
+/** What comes out is text under the same name, whose order is another. */
+const resultValue = (index: number): Sql => sql`result.${resultName(index)}`
+
+/** Position of a column of the result. */
+function indexOf({ source, path }: Field): number {
+  if (source.kind === 'column') return source.index
+  throw new Error(`the result has no ${path}`)
+}
+
+function summarizeSql(plan: SummarizePlan): Call {
+  const { groups, summaries, sort, limit } = plan
+  const parameters = new Parameters()
+  const base = new BaseRows(plan.lookup, plan.codec, plan.filter)
+  const keys = groups.map(({ field }) => base.value(field))
+  const values = summaries.map((summary) => summarySql(summary, base))
+  const named = [...keys, ...values].map((value, index) => sql`${value} as ${resultName(index)}`)
+  const grouped = groups.length === 0 ? empty : sql`group by ${join(keys, ', ')}`
+  const types = [...groups.map(({ field }) => field.type), ...summaries.map(({ type }) => type)]
+  const texts = types.map((type, index) => textOfValue(type, resultName(index)))
+  const order = [
+    ...sort.keys.map(({ field, direction }) => {
+      const sign = direction === 'asc' ? sql`asc` : sql`desc`
+      return sql`${resultValue(indexOf(field))} ${sign} nulls last`
+    }),
+    ...(sort.isRandom ? [sql`random()`] : []),
+    ...keys.map((_key, index) => sql`${resultValue(index)} asc nulls last`),
+  ]
+  const result = { expression: (field: Field) => resultName(indexOf(field)) }
+  const text = sql`
+    select ${join(texts.length === 0 ? [sql`null`] : texts, ', ')}
+    from (
+      select ${join(named.length === 0 ? [sql`count(*)`] : named, ', ')}
+      from (${base.relation(parameters)}) base
+      ${grouped}
+    ) result
+    where ${filterSql(plan.summariesFilter, result, parameters)}
+    ${order.length === 0 ? empty : sql`order by ${join(order, ', ')}`}
+    limit ${raw(String(limit))}`
+  return { statement: compileStatement(text), values: parameters.values }
+}
+
+function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {
+  if (field === undefined) return sql`count(*)`
+  const value = base.value(field)
+  switch (operation) {
+    case 'count':
+      return sql`count(${value})`
+    case 'average':
+      return sql`avg(${value}::double precision)`
+    case 'min':
+      return sql`min(${value})`
+    case 'max':
+      return sql`max(${value})`
+    case 'sum':
+      return type === 'int' ? sql`sum(${value})` : sql`sum(${value}::double precision)`
+  }
+}
+
+/** Members are values as JSON text, or objects of them. */
+type Tree = Map<string, string | Tree>
+
+function writeSummary(
+  { groups, summaries }: SummarizePlan,
+  row: readonly (string | null)[],
+  options: { jsonAsText: boolean },
+): string {
+  const tree: Tree = new Map()
+  for (const [index, { path, field }] of groups.entries()) {
+    put(tree, path, writeValue(field.type, row[index], options))
+  }
+  for (const [index, { name, type }] of summaries.entries()) {
+    tree.set(name, writeValue(type, row[groups.length + index], options))
+  }
+  return writeTree(tree)
+}
+
+function put(tree: Tree, [key = '', ...rest]: readonly string[], value: string): void {
+  if (rest.length === 0) {
+    tree.set(key, value)
+    return
+  }
+  const known = tree.get(key)
+  const inner = known instanceof Map ? known : new Map()
+  tree.set(key, inner)
+  put(inner, rest, value)
+}
+
+function writeTree(tree: Tree): string {
+  const members = [...tree].map(([key, value]) => {
+    return `${JSON.stringify(key)}:${value instanceof Map ? writeTree(value) : value}`
+  })
+  return `{${members.join(',')}}`
+}

@@ -1,0 +1,126 @@
+import { createHash } from 'node:crypto'
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from '../../postgres/database.js'
+import { raw, sql } from '../../postgres/sql.js'
+import { compileStatement, slot } from '../../postgres/statement.js'
+import { type OpenTransaction, runReads, StaleError } from '../../rows/running/run.js'
+import type { Session } from './session.js'
+
+/** How long the answer to a request is kept for a repetition of it. */
+export const IDEMPOTENCY_HOURS = 24
+
+/** A request that may be repeated: which one it is, and what exactly it asked for. */
+export interface IdempotentRequest {
+  /** undefined: the client did not ask for it. */
+  readonly key: string | undefined
+  /** The address and body of the request. */
+  readonly content: readonly (string | Buffer)[]
+}
+
+/** Whose requests they are. */
+export interface IdempotencyContext {
+  readonly database: Database
+  readonly session: Session
+}
+
+const OLDEST = sql`now() - interval '${raw(String(IDEMPOTENCY_HOURS))} hours'`
+
+const FIND = compileStatement(sql`
+  select encode(request_hash, 'hex'), body
+  from offshoot.idempotency_keys
+  where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`)
+
+/** Gives no row when the key is taken; one that has had its time is used again. */
+const INSERT = compileStatement(sql`
+  insert into offshoot.idempotency_keys as k (hash, request_hash, status, body)
+  values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), 200, ${slot(2)}::text)
+  on conflict (hash) do update
+  set request_hash = excluded.request_hash, body = excluded.body, created_at = now()
+  where k.created_at <= ${OLDEST}
+  returning 1`)
+
+function sha256(...parts: readonly (string | Buffer)[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part).update('\0')
+  return hash.digest('hex')
+}
+
+/** Keys of one user and branch do not meet those of another. */
+function keyHash(session: Session, key: string): string {
+  return sha256(session.principal.userId, session.access.branchId, key)
+}
+
+/**
+ * Answers a request, or repeats the answer it already got. `execute` must keep its answer in the
+ * transaction it belongs to.
+ */
+export async function answerOnce(
+  context: IdempotencyContext,
+  request: IdempotentRequest,
+  execute: () => Promise<string>,
+): Promise<string> {
+  if (request.key === undefined) return execute()
+  const known = await findAnswer(context, request)
+  if (known !== undefined) return known
+  try {
+    return await execute()
+  } catch (error) {
+    if (error instanceof StaleError) throw error
+    // What was in the way may be the very same request, which was faster.
+    const answer = await findAnswer(context, request)
+    if (answer !== undefined) return answer
+    throw error
+  }
+}
+
+/** The answer to an earlier request with the same key, if it was the same request. */
+export async function findAnswer(
+  context: IdempotencyContext,
+  request: IdempotentRequest,
+): Promise<string | undefined> {
+  const kept = await findKept(context, request.key)
+  if (kept === undefined) return undefined
+  if (kept.requestHash !== sha256(...request.content)) {
+    throw new AppError(
+      'idempotency_mismatch',
+      'header [Idempotency-Key]: was used for a different request before',
+    )
+  }
+  return kept.body
+}
+
+/** Whether an answer is kept under a key, whatever the request was. */
+export async function isKeyUsed(
+  context: IdempotencyContext,
+  key: string | undefined,
+): Promise<boolean> {
+  return (await findKept(context, key)) !== undefined
+}
+
+async function findKept(
+  { database, session }: IdempotencyContext,
+  key: string | undefined,
+): Promise<{ requestHash: string; body: string } | undefined> {
+  if (key === undefined) return undefined
+  const call = { statement: FIND, values: [keyHash(session, key)] }
+  const [rows] = await runReads(database, session.guard, [call])
+  const [row] = rows ?? []
+  return row && { requestHash: row[0] ?? '', body: row[1] ?? '' }
+}
+
+/** Keeps an answer in the transaction it belongs to. Fails when a repetition was faster. */
+export async function keepAnswer(
+  transaction: OpenTransaction,
+  session: Session,
+  request: IdempotentRequest & { answer: string },
+): Promise<void> {
+  if (request.key === undefined) return
+  const values = [keyHash(session, request.key), sha256(...request.content), request.answer]
+  const [rows = []] = await transaction.run([{ statement: INSERT, values }])
+  if (rows.length === 0) {
+    throw new AppError(
+      'idempotency_conflict',
+      'header [Idempotency-Key]: is used by another request at this moment',
+    )
+  }
+}

@@ -1,0 +1,304 @@
+import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import { writeMetadata, writeSelection } from '../../rows/reading/read-plan.js'
+import type { CompiledRead, Session, SessionTable } from './session.js'
+import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
+import {
+  copyCall,
+  deleteCall,
+  inheritedChecks,
+  insertCall,
+  type RowInput,
+  replaceCall,
+  updateCall,
+  updateChecks,
+  updateOneCall,
+} from './write-plan.js'
+
+type Row = readonly (string | null)[]
+type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
+
+/** The statements of a group, and what their rows mean. */
+export interface GroupRun {
+  readonly calls: readonly Call[]
+  /** Writes the result of each operation; returns the first fault. */
+  settle(rows: readonly TextRows[], results: string[]): FaultEntry | undefined
+}
+
+/** `explains`: finds out why an update changed nothing, instead of only that it did. */
+export function prepareGroup(
+  session: Session,
+  group: OperationGroup,
+  options: { explains: boolean },
+): GroupRun {
+  const { operations } = group
+  const [first] = operations
+  if (first === undefined) throw new Error('a group must have an operation')
+  switch (first.kind) {
+    case 'insert':
+      return prepareInserts(session, operations as Operation<'insert'>[])
+    case 'update':
+      return prepareUpdates(session, operations as Operation<'update'>[], options)
+    case 'delete':
+      return prepareDeletes(session, operations as Operation<'delete'>[])
+    case 'get':
+      return prepareGets(session, operations as Operation<'get'>[])
+  }
+}
+
+function prepareInserts(session: Session, operations: readonly Operation<'insert'>[]): GroupRun {
+  const { table, statements } = writableTable(operations)
+  const rows: RowInput[] = operations.map(({ id, ifVersion, values }) => ({
+    id,
+    ifVersion,
+    values,
+  }))
+  // An id that was just made is nobody else's, so nothing can come in its way.
+  const isNew = operations[0]?.hasGivenId === false
+  const makeCall = operations[0]?.createOnly ? insertCall : replaceCall
+  const checks = inheritedChecks(table, statements, (column) =>
+    rows.map((row) => row.values[column] ?? null),
+  )
+  const reads = readCalls(operations)
+  return {
+    calls: [
+      isNew
+        ? copyCall(session, statements, rows)
+        : makeCall(session, statements, { codec: table.codec, rows, returned: 'id' }),
+      ...checks.map((check) => check.call),
+      ...reads.calls,
+    ],
+    settle([written = [], ...rest], results) {
+      const ids = new Set(written.map((row) => row[0]))
+      const found = reads.collect(rest.slice(checks.length))
+      for (const operation of operations) {
+        if (!isNew && !ids.has(operation.id)) return refusedInsert(operation)
+        const columns = columnsOf(session, operation, found)
+        results[operation.index] =
+          `{"operation":"insert","rows":1,"id":"${operation.id}"${columns ?? ''}}`
+      }
+      return takenValue(table, operations, checks, rest)
+    },
+  }
+}
+
+function prepareUpdates(
+  session: Session,
+  operations: readonly Operation<'update'>[],
+  options: { explains: boolean },
+): GroupRun {
+  const { table, statements } = writableTable(operations)
+  const [first] = operations
+  const reads = readCalls(operations)
+  const isSingle = operations.length === 1 && first !== undefined
+  const write = isSingle
+    ? updateOneCall(session, statements, first)
+    : updateCall(
+        session,
+        statements,
+        operations.map(({ id, ifVersion, update }) => ({ id, ifVersion, values: update.values })),
+        first?.update.columns ?? [],
+      )
+  const whole = isSingle ? first.whole : undefined
+  // Finds the id taken when the update has found it, and then does nothing.
+  const creates =
+    whole === undefined || isFaults(whole)
+      ? []
+      : [
+          insertCall(session, statements, {
+            codec: table.codec,
+            rows: [{ id: first?.id ?? '', values: whole as Row }],
+            returned: 'id',
+          }),
+        ]
+  const checks = updateChecks(table, statements, operations)
+  const ids = arrayLiteral(operations.map(({ id }) => id))
+  const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
+  return {
+    calls: [write, ...creates, ...checks.map((check) => check.call), ...probes, ...reads.calls],
+    settle(rows, results) {
+      const [written = [], ...rest] = rows
+      const created = creates.length === 0 ? [] : (rest.shift() ?? [])
+      const checked = rest.splice(0, checks.length)
+      const probed = probes.length === 0 ? [] : (rest.shift() ?? [])
+      const present = new Map(probed.map((row) => [row[0], row]))
+      const changed = new Set([...written, ...created].map((row) => row[0]))
+      const found = reads.collect(rest)
+      for (const operation of operations) {
+        const { id, index } = operation
+        if (!changed.has(id)) return refusedUpdate(operation, present.get(id))
+        const columns = columnsOf(session, operation, found)
+        results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
+      }
+      return takenValue(table, operations, checks, checked)
+    },
+  }
+}
+
+function prepareDeletes(session: Session, operations: readonly Operation<'delete'>[]): GroupRun {
+  const { table, statements } = writableTable(operations)
+  const reads = readCalls(operations)
+  const ids = operations.map(({ id }) => id)
+  return {
+    calls: [...reads.calls, deleteCall(session, statements, ids)],
+    settle(rows, results) {
+      const deleted = new Set(rows.at(-1)?.map((row) => row[0]))
+      const found = reads.collect(rows)
+      for (const operation of operations) {
+        const { id, index, failIfMissing } = operation
+        if (failIfMissing && !deleted.has(id)) {
+          return { index, message: `table [${table.codec.table.name}]: no rows deleted` }
+        }
+        const columns = columnsOf(session, operation, found)
+        results[index] = `{"operation":"delete","rows":${deleted.has(id) ? 1 : 0}${columns ?? ''}}`
+      }
+      return undefined
+    },
+  }
+}
+
+function prepareGets(session: Session, operations: readonly Operation<'get'>[]): GroupRun {
+  const { table } = tableOf(operations)
+  const plain = operations.filter((operation) => operation.read === undefined)
+  const reads = readCalls(operations)
+  const probe = planProbe(table)
+  const probeCalls: Call[] =
+    plain.length === 0
+      ? []
+      : [{ statement: probe.many, values: [arrayLiteral(plain.map(({ id }) => id))] }]
+  return {
+    calls: [...probeCalls, ...reads.calls],
+    settle(rows, results) {
+      const probed = new Map(probeCalls.length === 0 ? [] : rows[0]?.map((row) => [row[0], row]))
+      const found = reads.collect(rows.slice(probeCalls.length))
+      for (const operation of operations) {
+        const { id, index, read } = operation
+        const row = read === undefined ? probed.get(id) : found.get(operation)
+        results[index] = `{"operation":"get","columns":${getColumns(session, operation, row)}}`
+      }
+      return undefined
+    },
+  }
+}
+
+function getColumns(
+  session: Session,
+  { read, id }: PlannedOperation,
+  row: Row | undefined,
+): string {
+  if (row === undefined) return '{}'
+  if (read !== undefined) return writeSelection(read.plan, row, session.metadata)
+  return `{"id":"${id}",${writeMetadata(row, 0, session.metadata)}}`
+}
+
+/** `,"columns":{...}` of a write, where there is something to say. */
+function columnsOf(
+  session: Session,
+  operation: PlannedOperation,
+  found: ReadonlyMap<PlannedOperation, Row>,
+): string | undefined {
+  const { read } = operation
+  if (read !== undefined) {
+    const row = found.get(operation)
+    return `,"columns":${row === undefined ? '{}' : writeSelection(read.plan, row, session.metadata)}`
+  }
+  // Clients of the dialect find the key here although nothing was asked for.
+  const isDialect = session.metadata.key === 'xata'
+  const replaces = operation.kind === 'insert' && !operation.createOnly
+  return isDialect && (operation.kind === 'update' || replaces) ? ',"columns":{}' : undefined
+}
+
+/** One call for each set of columns that was asked for. */
+function readCalls(operations: readonly PlannedOperation[]): {
+  calls: Call[]
+  collect(rows: readonly TextRows[]): Map<PlannedOperation, Row>
+} {
+  const byRead = new Map<CompiledRead, PlannedOperation[]>()
+  for (const operation of operations) {
+    if (operation.read === undefined) continue
+    const list = byRead.get(operation.read)
+    if (list === undefined) byRead.set(operation.read, [operation])
+    else list.push(operation)
+  }
+  const lists = [...byRead]
+  return {
+    calls: lists.map(([read, list]) => ({
+      statement: read.many,
+      values: [arrayLiteral(list.map(({ id }) => id))],
+    })),
+    collect(rows) {
+      const found = new Map<PlannedOperation, Row>()
+      for (const [position, [, list]] of lists.entries()) {
+        const byId = new Map(rows[position]?.map((row) => [row[0], row]))
+        for (const operation of list) {
+          const row = byId.get(operation.id)
+          if (row !== undefined) found.set(operation, row)
+        }
+      }
+      return found
+    },
+  }
+}
+
+function refusedInsert(operation: Operation<'insert'>): FaultEntry {
+  const { index, id, table } = operation
+  const prefix = `table [${table.codec.table.name}]`
+  return operation.createOnly
+    ? { index, message: `${prefix}: record [${id}] already exists` }
+    : { index, message: `${prefix}: record [${id}]: version condition not met` }
+}
+
+function refusedUpdate(operation: Operation<'update'>, present: Row | undefined): FaultEntry {
+  const { index, id, ifVersion, table, whole } = operation
+  const prefix = `table [${table.codec.table.name}]`
+  if (present === undefined) {
+    const faults = whole !== undefined && isFaults(whole) ? whole : undefined
+    const reason = faults?.map((fault) => fault.message).join('; ')
+    return {
+      index,
+      message: reason ? `${prefix}: ${reason}` : `${prefix}: record [${id}] not found`,
+    }
+  }
+  const reason =
+    ifVersion !== undefined && present[1] !== String(ifVersion)
+      ? 'version condition not met'
+      : 'the arithmetic has no result that can be stored exactly'
+  return { index, message: `${prefix}: record [${id}]: ${reason}` }
+}
+
+/** Names one operation for a value that inherited rows have; alone, it is the right one. */
+function takenValue(
+  table: SessionTable,
+  operations: readonly PlannedOperation[],
+  checks: readonly { column: number }[],
+  rows: readonly TextRows[],
+): FaultEntry | undefined {
+  const position = checks.findIndex((_, index) => (rows[index]?.length ?? 0) > 0)
+  const column = checks[position]?.column
+  if (column === undefined) return undefined
+  const path = table.codec.physical[column]?.path.join('.')
+  return {
+    index: operations[0]?.index ?? 0,
+    message: `table [${table.codec.table.name}]: column [${path}]: is not unique`,
+  }
+}
+
+function planProbe(table: SessionTable) {
+  const probe = table.readPlan([])
+  if (!('plan' in probe)) throw new AppError('internal', 'no column at all can be read')
+  return probe
+}
+
+function tableOf(operations: readonly PlannedOperation[]): { table: SessionTable } {
+  const [first] = operations
+  if (first === undefined) throw new Error('a group must have an operation')
+  return { table: first.table }
+}
+
+function writableTable(operations: readonly PlannedOperation[]) {
+  const { table } = tableOf(operations)
+  if (table.statements === undefined) throw new Error('a written table must have a heap')
+  return { table, statements: table.statements }
+}

@@ -1,0 +1,303 @@
+import { createHash } from 'node:crypto'
+import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Database } from '../../postgres/database.js'
+import { runReads, runSteps, StaleError } from '../../rows/running/run.js'
+import type { FileWriter } from '../files/file-input.js'
+import { encodeInput, FAULTS_LISTED_MAX } from './bulk.js'
+import { describeRefusal } from './failures.js'
+import { findAnswer, isKeyUsed, keepAnswer } from './idempotency.js'
+import { LineReader, type ParsedLine } from './line-reader.js'
+import { fileWriter, type RecordContext, storeFiles } from './records.js'
+import { openSink, rowsBefore } from './row-sink.js'
+import type { SessionRequest, Sessions, SessionTable } from './session.js'
+import { READ_AHEAD_BYTES, type StreamSource } from './stream-source.js'
+import type { RowInput } from './write-plan.js'
+
+/** Lines that a partial import commits at a time, at the least. */
+const PARTIAL_BATCH_LINES = 2000
+/** Fewer, when they are as long as lines with files can be. */
+const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
+
+export interface StreamRequest {
+  readonly source: StreamSource
+  readonly idempotencyKey: string | undefined
+  /** The address, so that a key belongs to one request. */
+  readonly url: string
+}
+
+/** What has come of the lines so far. */
+class Tally {
+  inserted = 0
+  failed = 0
+  readonly faults: FaultEntry[] = []
+
+  refuse(line: number, message: string): void {
+    this.failed++
+    if (this.faults.length < FAULTS_LISTED_MAX) {
+      this.faults.push({ index: line - 1, line, status: 400, message })
+    }
+  }
+
+  /** Lines that are no JSON are found before those that are no record; readers expect one order. */
+  get sorted(): FaultEntry[] {
+    return this.faults.toSorted((left, right) => left.index - right.index)
+  }
+
+  toJson(): string {
+    const errors = this.sorted.map(({ line, message }) => ({ line, message }))
+    return JSON.stringify({ inserted: this.inserted, failed: this.failed, errors })
+  }
+}
+
+interface NumberedRow extends RowInput {
+  readonly line: number
+}
+
+/** Inserts a stream of records, one JSON object a line, in constant memory: all of them or none. */
+export async function streamInsert(
+  context: RecordContext & { readonly limits: Limits },
+  request: StreamRequest,
+): Promise<string> {
+  const { database, session, limits } = context
+  const { source, idempotencyKey } = request
+  const table = session.table(context.tableName)
+  if (source.isUsed) {
+    throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
+  }
+  const hash = createHash('sha256').update(request.url)
+  const lines = new LineReader(source, {
+    lineBytesMax: lineBytesMax(table, limits),
+    onChunk: (chunk) => hash.update(chunk),
+  })
+  const idempotent = () => ({ key: idempotencyKey, content: [hash.copy().digest()] })
+  /** The answer to the same request, which is only known to be the same at its end. */
+  const findEarlierAnswer = async () => {
+    if (!(await isKeyUsed(context, idempotencyKey))) return undefined
+    await lines.drain()
+    return findAnswer(context, idempotent())
+  }
+  const known = await findEarlierAnswer()
+  if (known !== undefined) return known
+  await source.readAhead(READ_AHEAD_BYTES)
+  await context.sessions.writable(session, table)
+  const tally = new Tally()
+  const numbers = new LineNumbers()
+  try {
+    return await runSteps(
+      database,
+      session.guard,
+      async (transaction) => {
+        // Who holds the gate keeps forks waiting, and those keep everyone waiting.
+        source.hurry(limits.stallTimeoutMs)
+        const sink = openSink(session, table, transaction)
+        let isOpen = true
+        const close = async () => {
+          if (isOpen) await sink.abort()
+          isOpen = false
+        }
+        try {
+          for await (const parsed of lines.batches()) {
+            const files = fileWriter(session, table)
+            const rows = encodeLines(table, parsed, { tally, files })
+            if (tally.failed > 0) {
+              await close()
+              continue
+            }
+            await storeFiles(session, files)
+            numbers.add(rows)
+            await sink.add(rows)
+            tally.inserted += rows.length
+          }
+          if (tally.failed > 0) throw streamFailed(tally)
+          isOpen = false
+          await sink.end()
+          const answer = tally.toJson()
+          await keepAnswer(transaction, session, { ...idempotent(), answer })
+          return answer
+        } finally {
+          await close()
+        }
+      },
+      // What was read of the stream cannot be read again.
+      { isLong: true, isOnce: true },
+    )
+  } catch (error) {
+    // A client that went away needs no answer.
+    if (error instanceof StaleError || source.isAborted) throw error
+    const answer = await findEarlierAnswer()
+    if (answer !== undefined) return answer
+    const refusal = describeRefusal(error, [table.codec])
+    if (refusal === undefined) throw error
+    tally.refuse(
+      numbers.lineAfter(rowsBefore(error) ?? tally.inserted),
+      `invalid record: ${refusal}`,
+    )
+    throw streamFailed(tally)
+  }
+}
+
+/** Where rows stood in the stream: their count and their line differ by the blank lines before. */
+class LineNumbers {
+  readonly #starts: { rows: number; line: number }[] = []
+  #rows = 0
+  #next = -1
+
+  add(rows: readonly NumberedRow[]): void {
+    for (const { line } of rows) {
+      if (line !== this.#next) this.#starts.push({ rows: this.#rows, line })
+      this.#rows++
+      this.#next = line + 1
+    }
+  }
+
+  /** The line of the row that so many rows come before. */
+  lineAfter(rows: number): number {
+    const start = this.#starts.findLast((candidate) => candidate.rows <= rows)
+    return start === undefined ? 1 : start.line + rows - start.rows
+  }
+}
+
+export interface PartialContext {
+  readonly database: Database
+  readonly sessions: Sessions
+  readonly limits: Limits
+  readonly session: SessionRequest
+  readonly tableName: string
+}
+
+/**
+ * Inserts those lines of a stream that can be, some at a time. The branch may change between; each
+ * batch goes to what it is by then.
+ */
+export async function streamPartially(
+  context: PartialContext,
+  request: StreamRequest,
+): Promise<string> {
+  const { sessions, limits, tableName } = context
+  const lineBytes = await sessions.run(context.session, async (session) => {
+    const table = session.table(tableName)
+    if (request.idempotencyKey !== undefined) {
+      throw new AppError(
+        'invalid_request',
+        'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
+      )
+    }
+    return lineBytesMax(table, limits)
+  })
+  const tally = new Tally()
+  let waiting: ParsedLine[] = []
+  let waitingBytes = 0
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytes,
+    onChunk: (chunk) => {
+      waitingBytes += chunk.length
+    },
+  })
+  for await (const parsed of lines.batches()) {
+    waiting = waiting.concat(parsed)
+    if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
+    await insertLines(context, waiting, tally)
+    waitingBytes = 0
+    waiting = []
+  }
+  if (waiting.length > 0) await insertLines(context, waiting, tally)
+  return tally.toJson()
+}
+
+async function insertLines(
+  { database, sessions, session: sessionRequest, tableName }: PartialContext,
+  lines: readonly ParsedLine[],
+  tally: Tally,
+): Promise<void> {
+  let pending = lines
+  await sessions.run(sessionRequest, async (session) => {
+    const table = session.table(tableName)
+    await sessions.writable(session, table)
+    // Lines that are refused are not looked at again, so it must not be by an outdated schema.
+    await runReads(database, session.guard, [])
+    const context = { database, sessions, session, tableName, columns: undefined }
+    const files = fileWriter(session, table)
+    const rows = encodeLines(table, pending, { tally, files })
+    const left = new Set(rows.map((row) => row.line))
+    try {
+      await storeFiles(session, files)
+      await insertWhatFits(context, table, {
+        rows,
+        tally,
+        onSettled: (settled) => {
+          for (const { line } of settled) left.delete(line)
+        },
+      })
+    } finally {
+      pending = pending.filter(({ line }) => left.has(line))
+    }
+  })
+}
+
+/** Halves a batch that is refused until the rows at fault stand alone. */
+async function insertWhatFits(
+  context: RecordContext,
+  table: SessionTable,
+  options: {
+    rows: readonly NumberedRow[]
+    tally: Tally
+    onSettled(rows: readonly NumberedRow[]): void
+  },
+): Promise<void> {
+  const { rows, tally, onSettled } = options
+  const [first] = rows
+  if (first === undefined) return
+  const { database, session } = context
+  try {
+    await runSteps(database, session.guard, async (transaction) => {
+      const sink = openSink(session, table, transaction)
+      await sink.add(rows)
+      await sink.end()
+    })
+    tally.inserted += rows.length
+    onSettled(rows)
+  } catch (error) {
+    const refusal = describeRefusal(error, [table.codec])
+    if (refusal === undefined) throw error
+    if (rows.length === 1) {
+      tally.refuse(first.line, `invalid record: ${refusal}`)
+      onSettled(rows)
+      return
+    }
+    const middle = Math.ceil(rows.length / 2)
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(0, middle) })
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(middle) })
+  }
+}
+
+/** Checks lines; those that are refused are counted and left out. */
+function encodeLines(
+  table: SessionTable,
+  lines: readonly ParsedLine[],
+  { tally, files }: { tally: Tally; files: FileWriter | undefined },
+): NumberedRow[] {
+  const now = new Date().toISOString()
+  return lines.flatMap(({ line, value, fault }) => {
+    const row = fault ?? encodeInput(table.codec, value, now, files)
+    if (typeof row !== 'string') return [{ ...row, line }]
+    tally.refuse(line, row)
+    return []
+  })
+}
+
+/** JSON writes a character with up to six; a line may be that much longer than its record. */
+const ESCAPE_FACTOR = 6
+
+/** A record with files may be as long as a request. */
+function lineBytesMax({ codec }: SessionTable, limits: Limits): number {
+  const bytes = limits.recordBytesMax * ESCAPE_FACTOR
+  return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)
+}
+
+function streamFailed(tally: Tally): AppError {
+  const count = tally.failed === 1 ? '1 line is' : `${tally.failed} lines are`
+  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
+    errors: tally.sorted,
+  })
+}

@@ -1,0 +1,350 @@
+import type { FaultEntry } from '@offshoot/contract/errors'
+import { newRecordId } from '../../common/ids.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { NO_FILES } from '../../rows/columns/file-value.js'
+import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encoder.js'
+import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
+import { linkedTables } from '../../rows/reading/read-plan.js'
+import type { CompiledRead, Session, SessionTable } from './session.js'
+
+interface OperationBase {
+  readonly index: number
+  readonly table: SessionTable
+  readonly id: string
+  /** What to answer with of the record; undefined when nothing was asked for. */
+  readonly read: CompiledRead | undefined
+}
+
+export type PlannedOperation = OperationBase &
+  (
+    | {
+        readonly kind: 'insert'
+        /** New ids only; otherwise a record of that id is replaced. */
+        readonly createOnly: boolean
+        readonly hasGivenId: boolean
+        readonly ifVersion: number | undefined
+        readonly values: readonly (string | null)[]
+      }
+    | {
+        readonly kind: 'update'
+        readonly ifVersion: number | undefined
+        readonly update: EncodedUpdate
+        /** The whole record, when the update may create it; or what is wrong with it. */
+        readonly whole: readonly (string | null)[] | readonly Fault[] | undefined
+      }
+    | { readonly kind: 'delete'; readonly failIfMissing: boolean }
+    | { readonly kind: 'get' }
+  )
+
+const KINDS = ['insert', 'update', 'delete', 'get'] as const
+type Kind = (typeof KINDS)[number]
+
+const FIELDS: Readonly<Record<Kind, readonly FieldCheck[]>> = {
+  insert: [
+    required('table', 'string'),
+    required('record', 'object'),
+    optional('createOnly', 'boolean'),
+    optional('ifVersion', 'version'),
+    optional('columns', 'strings'),
+  ],
+  update: [
+    required('table', 'string'),
+    required('id', 'string'),
+    required('fields', 'object'),
+    optional('ifVersion', 'version'),
+    optional('upsert', 'boolean'),
+    optional('columns', 'strings'),
+  ],
+  delete: [
+    required('table', 'string'),
+    required('id', 'string'),
+    optional('failIfMissing', 'boolean'),
+    optional('columns', 'strings'),
+  ],
+  get: [required('table', 'string'), required('id', 'string'), optional('columns', 'strings')],
+}
+
+type FieldType = 'string' | 'object' | 'boolean' | 'version' | 'strings'
+
+interface FieldCheck {
+  readonly name: string
+  readonly type: FieldType
+  readonly isRequired: boolean
+}
+
+function required(name: string, type: FieldType): FieldCheck {
+  return { name, type, isRequired: true }
+}
+
+function optional(name: string, type: FieldType): FieldCheck {
+  return { name, type, isRequired: false }
+}
+
+const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
+  string: 'a string',
+  object: 'an object',
+  boolean: 'a boolean',
+  version: 'a whole number from 0',
+  strings: 'a list of strings',
+}
+
+/** Turns operations into what can be run, or lists everything that is visibly wrong with them. */
+export function planOperations(
+  session: Session,
+  operations: readonly unknown[],
+): { planned: PlannedOperation[]; faults: FaultEntry[] } {
+  const planned: PlannedOperation[] = []
+  const faults: FaultEntry[] = []
+  const now = new Date().toISOString()
+  for (const [index, operation] of operations.entries()) {
+    const result = planOperation(session, operation, { index, now })
+    if (Array.isArray(result)) faults.push(...result.map((message) => ({ index, message })))
+    else planned.push(result)
+  }
+  return { planned, faults }
+}
+
+type Shape = Readonly<Record<string, unknown>>
+
+function planOperation(
+  session: Session,
+  operation: unknown,
+  { index, now }: { index: number; now: string },
+): PlannedOperation | string[] {
+  const shape = readShape(operation)
+  if (Array.isArray(shape)) return shape
+  const { kind, fields } = shape
+  const tableName = fields.table as string
+  const table = session.findTable(tableName)
+  if (table === undefined) return [`table [${tableName}] not found`]
+  const faults: string[] = []
+  const read = planRead(table, fields.columns as readonly string[] | undefined, faults)
+  const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
+  const idFault = given === undefined ? undefined : table.codec.checkId(given)
+  if (idFault !== undefined) faults.push(inTable(table, idFault))
+  const id = given === undefined ? newRecordId() : String(given)
+  const ifVersion = fields.ifVersion as number | undefined
+  // Written out rather than spread: thousands of these are made a request.
+  switch (kind) {
+    case 'insert': {
+      const values = table.codec.encodeRecord(fields.record as InputRecord, now, refuseFile)
+      if (isFaults(values)) faults.push(...values.map((fault) => inTable(table, fault)))
+      const hasGivenId = given !== undefined
+      if (ifVersion !== undefined && !hasGivenId) {
+        faults.push(`table [${tableName}]: field [ifVersion]: needs an id`)
+      }
+      if (faults.length > 0 || isFaults(values)) return faults
+      const createOnly = fields.createOnly === true || !hasGivenId
+      return { kind, index, table, id, read, values, createOnly, hasGivenId, ifVersion }
+    }
+    case 'update': {
+      const input = fields.fields as InputRecord
+      const update = table.codec.encodeUpdate(input, refuseFile)
+      if (isFaults(update)) faults.push(...update.map((fault) => inTable(table, fault)))
+      if (faults.length > 0 || isFaults(update)) return faults
+      const whole =
+        fields.upsert === true ? table.codec.encodeRecord(input, now, refuseFile) : undefined
+      return { kind, index, table, id, read, update, whole, ifVersion }
+    }
+    case 'delete':
+      if (faults.length > 0) return faults
+      return { kind, index, table, id, read, failIfMissing: fields.failIfMissing === true }
+    case 'get':
+      return faults.length > 0 ? faults : { kind, index, table, id, read }
+  }
+}
+
+/** The one key of an operation and its fields, with their types checked. */
+function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[] {
+  if (!isObject(operation)) return ['expected an object']
+  const kind = onlyKind(operation)
+  if (kind === undefined) {
+    const keys = Object.keys(operation).join(', ').slice(0, 255)
+    return [`expected exactly one of [${KINDS.join(', ')}], got [${keys}]`]
+  }
+  const fields = operation[kind]
+  if (!isObject(fields)) return [`operation [${kind}]: expected an object`]
+  const faults: string[] = []
+  let known = 0
+  for (const { name, type, isRequired } of FIELDS[kind]) {
+    const value = fields[name]
+    if (value === undefined) {
+      if (isRequired) faults.push(`operation [${kind}]: field [${name}]: is required`)
+      continue
+    }
+    known++
+    if (!hasType(value, type)) {
+      faults.push(`operation [${kind}]: field [${name}]: must be ${DESCRIPTIONS[type]}`)
+    }
+  }
+  if (Object.keys(fields).length !== known) faults.push(...unknownFields(kind, fields))
+  return faults.length > 0 ? faults : { kind, fields }
+}
+
+function onlyKind(operation: Shape): Kind | undefined {
+  const keys = Object.keys(operation)
+  const [key] = keys
+  return keys.length === 1 ? KINDS.find((kind) => kind === key) : undefined
+}
+
+function unknownFields(kind: Kind, fields: Shape): string[] {
+  return Object.keys(fields)
+    .filter((name) => !FIELDS[kind].some((check) => check.name === name))
+    .map((name) => `operation [${kind}]: field [${name.slice(0, 255)}]: is not known`)
+}
+
+function hasType(value: unknown, type: FieldType): boolean {
+  switch (type) {
+    case 'object':
+      return isObject(value)
+    case 'version':
+      return Number.isSafeInteger(value) && (value as number) >= 0
+    case 'strings':
+      return Array.isArray(value) && value.every((item) => typeof item === 'string')
+    default:
+      return typeof value === type
+  }
+}
+
+function isObject(value: unknown): value is Shape {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function planRead(
+  table: SessionTable,
+  columns: readonly string[] | undefined,
+  faults: string[],
+): CompiledRead | undefined {
+  if (columns === undefined || columns.length === 0) return undefined
+  const read = table.readPlan(columns)
+  if ('plan' in read) return read
+  faults.push(...read.map((fault) => inTable(table, fault)))
+  return undefined
+}
+
+const FILE_REFUSED = 'file upload not permitted in transaction'
+
+/** No files at all are no upload: clients send records back as they read them. */
+const refuseFile: FileEncoder = (column, value) => {
+  if (column.type === 'file') return new Fault(FILE_REFUSED)
+  const isEmpty = Array.isArray(value) && value.length === 0
+  return isEmpty ? NO_FILES : new Fault(`file entry [0]: ${FILE_REFUSED}`)
+}
+
+/** Files are refused in the very words that clients know, which do not name the table. */
+function inTable(table: SessionTable, fault: Fault): string {
+  return fault.message.endsWith(FILE_REFUSED)
+    ? fault.message
+    : `table [${table.codec.table.name}]: ${fault.message}`
+}
+
+/** Operations that run together: of one kind on one table, each on a record of its own. */
+export interface OperationGroup {
+  readonly wave: number
+  readonly operations: PlannedOperation[]
+}
+
+/**
+ * Groups operations so that few statements do the work of many, with the same outcome as running
+ * them one after the other: operations on different records commute, those on the same record stay in
+ * order, in different waves. Unique columns couple the records of a table, so there the order is kept
+ * as it is and only neighbours of one kind come together. Links lead to other records, so what is
+ * read through them stays between the writes to those tables that come before and after it.
+ */
+export function groupOperations(operations: readonly PlannedOperation[]): OperationGroup[] {
+  const tables = new Map<number, TableSchedule>()
+  const scheduleOf = (tableId: number): TableSchedule => {
+    let schedule = tables.get(tableId)
+    if (schedule === undefined) {
+      schedule = {
+        nextWaves: new Map(),
+        last: undefined,
+        afterWrites: 0,
+        afterLinks: 0,
+        open: new Map(),
+      }
+      tables.set(tableId, schedule)
+    }
+    return schedule
+  }
+  const groups: OperationGroup[] = []
+  for (const operation of operations) {
+    const { table, id, read } = operation
+    const schedule = scheduleOf(table.codec.table.id)
+    const linked = read === undefined ? NO_TABLES : linkedTables(read.plan).map(scheduleOf)
+    const form = formOf(operation)
+    const alone = isAlone(operation)
+    const writes = operation.kind !== 'get'
+    let wave = schedule.nextWaves.get(id) ?? 0
+    if (writes) wave = Math.max(wave, schedule.afterLinks)
+    for (const target of linked) wave = Math.max(wave, target.afterWrites)
+    if (table.uniqueColumns.length > 0) {
+      const { last } = schedule
+      if (last !== undefined) {
+        const follows = last.form === form && !alone
+        wave = Math.max(wave, follows ? last.wave : last.wave + 1)
+      }
+      schedule.last = { wave, form }
+    }
+    schedule.nextWaves.set(id, wave + 1)
+    if (writes) schedule.afterWrites = Math.max(schedule.afterWrites, wave + 1)
+    for (const target of linked) target.afterLinks = Math.max(target.afterLinks, wave + 1)
+    let open = schedule.open.get(form)
+    if (open === undefined) {
+      open = []
+      schedule.open.set(form, open)
+    }
+    const group = alone ? undefined : open[wave]
+    if (group !== undefined) {
+      group.operations.push(operation)
+      continue
+    }
+    const created = { wave, operations: [operation] }
+    groups.push(created)
+    if (!alone) open[wave] = created
+  }
+  return groups.sort((left, right) => left.wave - right.wave)
+}
+
+const NO_TABLES: readonly TableSchedule[] = []
+
+/** Where the operations on one table stand. */
+interface TableSchedule {
+  /** By record id: the first wave that may touch the record again. */
+  readonly nextWaves: Map<string, number>
+  last: { wave: number; form: string } | undefined
+  /** The first wave behind every write to the table so far. */
+  afterWrites: number
+  /** The first wave behind everything that is read of the table through links so far. */
+  afterLinks: number
+  /** Groups that can take more, by form and wave. */
+  readonly open: Map<string, (OperationGroup | undefined)[]>
+}
+
+/** What operations must share to be one statement. */
+function formOf(operation: PlannedOperation): string {
+  switch (operation.kind) {
+    case 'insert':
+      if (!operation.hasGivenId) return 'new'
+      return operation.createOnly ? 'create' : 'replace'
+    case 'update':
+      return `update ${operation.update.columns.join()}`
+    case 'delete':
+      return `delete ${operation.read === undefined ? '' : 'read'}`
+    case 'get':
+      return 'get'
+  }
+}
+
+/** Arithmetic, upserts, and changes of unique columns have a statement for each record. */
+function isAlone(operation: PlannedOperation): boolean {
+  const { table } = operation
+  // Whether an inherited value is still there is asked after the statement, for all of its rows.
+  if (operation.kind === 'insert') {
+    return !operation.createOnly && table.isInherited && table.uniqueColumns.length > 0
+  }
+  if (operation.kind !== 'update') return false
+  const { update, whole } = operation
+  if (update.arithmetic.length > 0 || whole !== undefined) return true
+  return update.columns.some((column) => table.uniqueColumns.includes(column))
+}

@@ -1,0 +1,192 @@
+import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Database } from '../../postgres/database.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { type OpenTransaction, runReads, runSerialReads, runSteps } from '../../rows/running/run.js'
+import { brokenRule, describeRefusal } from './failures.js'
+import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import { loadContents } from './records.js'
+import { prepareGroup } from './run-operations.js'
+import type { Session, Sessions, SessionTable } from './session.js'
+import {
+  groupOperations,
+  type OperationGroup,
+  type PlannedOperation,
+  planOperations,
+} from './transaction-plan.js'
+
+export interface TransactionContext {
+  readonly database: Database
+  readonly sessions: Sessions
+  readonly session: Session
+  readonly limits: Limits
+}
+
+/** Runs all operations or none. */
+export async function runOperations(
+  context: TransactionContext,
+  request: { operations: readonly unknown[]; idempotent: IdempotentRequest },
+): Promise<string> {
+  const { session, limits } = context
+  const { operations, idempotent } = request
+  if (operations.length > limits.transactionOperationsMax) {
+    throw new AppError(
+      'invalid_request',
+      `a transaction can have at most ${limits.transactionOperationsMax} operations, got ${operations.length}`,
+    )
+  }
+  return answerOnce(context, idempotent, async () => {
+    const { planned, faults } = planOperations(session, operations)
+    if (faults.length > 0) throw transactionFailed(faults)
+    await requireHeaps(context, planned)
+    return run(context, { planned, idempotent })
+  })
+}
+
+/** Tables that are written need a heap; it may have to be made first. */
+async function requireHeaps(
+  { sessions, session }: TransactionContext,
+  planned: readonly PlannedOperation[],
+): Promise<void> {
+  const written = new Set<SessionTable>()
+  for (const { kind, table } of planned) {
+    if (kind !== 'get') written.add(table)
+  }
+  for (const table of written) await sessions.writable(session, table)
+}
+
+/**
+ * Grouped first: that is fast, and what it does is what the operations do one by one. When something
+ * is refused, running them one by one finds out which one, or that only the grouping was at fault.
+ */
+async function run(
+  context: TransactionContext,
+  request: { planned: readonly PlannedOperation[]; idempotent: IdempotentRequest },
+): Promise<string> {
+  const { planned } = request
+  if (planned.every((operation) => operation.kind === 'get')) return runGets(context, request)
+  try {
+    return await runGroups(context, {
+      ...request,
+      groups: groupOperations(planned),
+      isStepwise: false,
+    })
+  } catch (error) {
+    const isRefused = error instanceof AppError && error.code === 'transaction_failed'
+    if (!isRefused && describeRefusal(error, codecsOf(planned)) === undefined) throw error
+    const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
+    return runGroups(context, { ...request, groups, isStepwise: true })
+  }
+}
+
+async function runGroups(
+  { database, session }: TransactionContext,
+  request: {
+    planned: readonly PlannedOperation[]
+    groups: readonly OperationGroup[]
+    idempotent: IdempotentRequest
+    isStepwise: boolean
+  },
+): Promise<string> {
+  const { groups, idempotent, isStepwise } = request
+  const runs = groups.map((group) => ({
+    group,
+    ...prepareGroup(session, group, { explains: isStepwise }),
+  }))
+  const results = new Array<string>(request.planned.length).fill('')
+  const finish = async (transaction: OpenTransaction): Promise<string> => {
+    const answer = `{"results":[${results.join(',')}]}`
+    await keepAnswer(transaction, session, { ...idempotent, answer })
+    return answer
+  }
+  if (isStepwise) {
+    return runSteps(database, session.guard, async (transaction) => {
+      for (const { group, calls, settle } of runs) {
+        const rows = await transaction.run(calls).catch((error: unknown) => {
+          throw toRunFault(error, group)
+        })
+        await loadGroupContents(session, group, { calls, rows })
+        const fault = settle(rows, results)
+        if (fault !== undefined) throw transactionFailed([fault])
+      }
+      return finish(transaction)
+    })
+  }
+  return runSteps(
+    database,
+    session.guard,
+    async (transaction, rows) => {
+      let position = 0
+      for (const { group, calls, settle } of runs) {
+        const own = rows.slice(position, position + calls.length)
+        await loadGroupContents(session, group, { calls, rows: own })
+        const fault = settle(own, results)
+        if (fault !== undefined) throw transactionFailed([fault])
+        position += calls.length
+      }
+      return finish(transaction)
+    },
+    { first: runs.flatMap(({ calls }) => calls) },
+  )
+}
+
+/**
+ * Reads alone cannot be refused, so all of it is one round trip. Several records must be of one moment,
+ * and of one that the transactions that write have too: a snapshot of its own could show the second of
+ * two without the first. One record by itself has no such order to get wrong.
+ */
+async function runGets(
+  { database, session }: TransactionContext,
+  request: { planned: readonly PlannedOperation[] },
+): Promise<string> {
+  const { planned } = request
+  const runs = groupOperations(planned).map((group) => ({
+    group,
+    ...prepareGroup(session, group, { explains: false }),
+  }))
+  const results = new Array<string>(planned.length).fill('')
+  const calls = runs.flatMap((group) => group.calls)
+  const runAll = planned.length <= 1 ? runReads : runSerialReads
+  const rows = await runAll(database, session.guard, calls)
+  let position = 0
+  for (const { group, calls: own, settle } of runs) {
+    const found = rows.slice(position, position + own.length)
+    await loadGroupContents(session, group, { calls: own, rows: found })
+    settle(found, results)
+    position += own.length
+  }
+  return `{"results":[${results.join(',')}]}`
+}
+
+/** Contents of files are read between the statements of a group and its results. */
+async function loadGroupContents(
+  session: Session,
+  group: OperationGroup,
+  { calls, rows }: { calls: readonly Call[]; rows: readonly TextRows[] },
+): Promise<void> {
+  for (const read of new Set(group.operations.map((operation) => operation.read))) {
+    if (!read?.hasContents) continue
+    const position = calls.findIndex((call) => call.statement === read.many)
+    await loadContents(session, read, rows[position] ?? [])
+  }
+}
+
+function toRunFault(error: unknown, group: OperationGroup): unknown {
+  const [operation] = group.operations
+  const codecs = codecsOf(group.operations)
+  const refusal = describeRefusal(error, codecs)
+  if (refusal === undefined || operation === undefined) return error
+  const rule = brokenRule(error, codecs)
+  const table = rule?.codec.table.name ?? operation.table.codec.table.name
+  return transactionFailed([{ index: operation.index, message: `table [${table}]: ${refusal}` }])
+}
+
+function codecsOf(operations: readonly PlannedOperation[]) {
+  return new Set(operations.map((operation) => operation.table.codec))
+}
+
+function transactionFailed(errors: readonly FaultEntry[]): AppError {
+  const failed = new Set(errors.map((error) => error.index)).size
+  const count = failed === 1 ? '1 operation' : `${failed} operations`
+  return new AppError('transaction_failed', `${count} failed; nothing was applied`, { errors })
+}

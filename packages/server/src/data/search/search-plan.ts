@@ -1,0 +1,107 @@
+import { SEARCH_LIMITS } from '@offshoot/contract/search'
+import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import type { ReadPlan, TableLookup } from '../../rows/reading/read-plan.js'
+import { type TextKind, textKindOf } from '../../rows/reading/searched-text.js'
+import { resolveField } from '../query/field.js'
+import { type Filter, parseFilter } from '../query/filter.js'
+import { queryFault } from '../query/query-fault.js'
+import { planColumns } from '../records/records.js'
+import type { SessionTable } from '../records/session.js'
+import { type Booster, type BoosterRequest, parseBooster } from './booster.js'
+
+/** A column that is looked in. */
+export interface SearchColumn {
+  readonly path: readonly string[]
+  /** Index into the physical columns. */
+  readonly index: number
+  /** Indexes of the objects around it. */
+  readonly objects: readonly number[]
+  readonly kind: TextKind
+  readonly weight: number
+}
+
+/** A table that is looked in, with its names resolved. */
+export interface TablePlan {
+  readonly codec: TableCodec
+  readonly read: ReadPlan
+  readonly columns: readonly SearchColumn[]
+  readonly filter: Filter
+  readonly boosters: readonly Booster[]
+}
+
+export type Target = string | { readonly column: string; readonly weight?: number }
+
+export interface TableRequest {
+  readonly filter?: unknown
+  readonly target?: readonly Target[]
+  readonly boosters?: readonly BoosterRequest[]
+}
+
+export function planTable(
+  lookup: TableLookup,
+  table: SessionTable,
+  request: TableRequest,
+): TablePlan {
+  const { codec } = table
+  const resolve = (path: string) => resolveField(lookup, codec, path)
+  return {
+    codec,
+    read: planColumns(table, ['*']).plan,
+    columns: planTargets(codec, request.target ?? []),
+    filter: parseFilter(resolve, request.filter ?? {}),
+    boosters: (request.boosters ?? []).map((booster) => parseBooster(resolve, booster)),
+  }
+}
+
+/** The columns that are meant; one that is named has its own weight even beside `*`. */
+export function planTargets(codec: TableCodec, targets: readonly Target[]): SearchColumn[] {
+  const weights = new Map<number, { weight: number; isNamed: boolean }>()
+  for (const target of targets.length === 0 ? ['*'] : targets) {
+    const { column, weight = 1 } = typeof target === 'string' ? { column: target } : target
+    const isNamed = column !== '*'
+    for (const index of listColumns(codec, column)) {
+      if (isNamed || weights.get(index)?.isNamed !== true) weights.set(index, { weight, isNamed })
+    }
+  }
+  return [...weights].flatMap(([index, { weight }]): SearchColumn[] => {
+    const physical = codec.physical[index]
+    const kind = physical && textKindOf(physical.column.type)
+    if (physical === undefined || kind === undefined) return []
+    const objects = enclosingObjects(codec, index)
+    return [{ path: physical.path, index, objects, kind, weight }]
+  })
+}
+
+/** `*` is all columns that have words; an object stands for those inside. */
+function listColumns(codec: TableCodec, target: string): number[] {
+  if (target === '*') return searchable(codec, '')
+  const path = target.replace(/\.\*$/, '')
+  const index = codec.indexes.get(path)
+  const column = index === undefined ? undefined : codec.physical[index]?.column
+  const fault = (message: string) =>
+    queryFault(`target: table [${codec.table.name}]: column [${target}]: ${message}`)
+  if (index === undefined || column === undefined) throw fault('column not found')
+  if (column.type === 'object') return searchable(codec, `${path}.`)
+  if (path !== target) throw fault('column not found')
+  if (textKindOf(column.type) === undefined) {
+    throw fault(`cannot be searched, it is of type [${column.type}]`)
+  }
+  return [index]
+}
+
+function searchable(codec: TableCodec, prefix: string): number[] {
+  return codec.physical.flatMap(({ path, column }, index) => {
+    const isInside = path.join('.').startsWith(prefix)
+    return isInside && textKindOf(column.type) !== undefined ? [index] : []
+  })
+}
+
+/** Which part of what is found is asked for. */
+export interface SearchPage {
+  readonly size: number
+  readonly offset: number
+}
+
+export function readSearchPage(page: { size?: number; offset?: number } = {}): SearchPage {
+  return { size: page.size ?? SEARCH_LIMITS.pageSize, offset: page.offset ?? 0 }
+}

@@ -1,0 +1,124 @@
+import type { BranchSearch, TableSearch } from '@offshoot/contract/search'
+import type { Bounds } from '../../postgres/bounds.js'
+import type { Database } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
+import type { TextRows } from '../../postgres/statement.js'
+import { writeFound } from '../../rows/reading/read-plan.js'
+import { runCalculation } from '../query/base-rows.js'
+import { queryFault } from '../query/query-fault.js'
+import { lookupOf } from '../query/query-records.js'
+import type { Session } from '../records/session.js'
+import { type Part, writeHighlight } from './highlight.js'
+import { makePatterns, type Patterns } from './patterns.js'
+import { planTable, readSearchPage, type TablePlan } from './search-plan.js'
+import { type SearchPlan, searchSql } from './search-sql.js'
+import { findStems } from './stems.js'
+import { hasStem, readTerms } from './terms.js'
+
+export interface SearchContext {
+  readonly database: Database
+  readonly session: Session
+  readonly bounds: Bounds
+}
+
+const FUZZINESS = 1
+const NUMBER = /^-?\d{1,15}(\.\d{1,15})?$/
+
+/** The records of a branch that have the words of a query, best first, as JSON text. */
+export async function searchBranch(context: SearchContext, request: BranchSearch): Promise<string> {
+  const { session } = context
+  const lookup = lookupOf(session)
+  const { tables: listed = [] } = request
+  const named = listed.map((entry) => (typeof entry === 'string' ? { table: entry } : entry))
+  const all = session.schema.tableNames.map((table) => ({ table }))
+  const tables = (named.length === 0 ? all : named).map(({ table: name, ...options }, index) => {
+    const table = session.findTable(name)
+    if (table === undefined) throw queryFault(`tables: table [${name}] not found`)
+    if (named.findIndex((other) => other.table === name) < index && named.length > 0) {
+      throw queryFault(`tables: table [${name}] is named twice`)
+    }
+    return planTable(lookup, table, options)
+  })
+  return search(context, tables, request)
+}
+
+/** The same for one table. Without a query, all of its records that meet the filter. */
+export async function searchTable(
+  context: SearchContext & { readonly tableName: string },
+  request: TableSearch,
+): Promise<string> {
+  const { session, tableName } = context
+  const table = planTable(lookupOf(session), session.table(tableName), request)
+  return search(context, [table], request)
+}
+
+type Options = Pick<TableSearch, 'query' | 'fuzziness' | 'prefix' | 'highlight' | 'page'>
+
+async function search(
+  context: SearchContext,
+  tables: readonly TablePlan[],
+  options: Options,
+): Promise<string> {
+  const { session } = context
+  const { patterns, warnings } = await readQuery(context, options)
+  const plan: SearchPlan = {
+    lookup: lookupOf(session),
+    // Of a query without a word, nothing can be found.
+    tables: patterns?.terms.length === 0 ? [] : tables,
+    patterns,
+    numbers: (options.query ?? '').split(/\s+/).filter((word) => NUMBER.test(word)),
+    isHighlighted: options.highlight?.enabled ?? true,
+    page: readSearchPage(options.page),
+  }
+  const { call, tables: searched } = searchSql(plan)
+  const [first, ...rows] = await run(context, call)
+  const records = rows.map((row) => writeHit(row, { session, plan, searched, options }))
+  const warning = warnings.length === 0 ? '' : `,"warning":${JSON.stringify(warnings.join('; '))}`
+  return `{"totalCount":${first?.[2] ?? 0},"records":[${records.join(',')}]${warning}}`
+}
+
+async function readQuery(
+  { database }: SearchContext,
+  { query, fuzziness = FUZZINESS, prefix }: Options,
+): Promise<{ patterns: Patterns | undefined; warnings: readonly string[] }> {
+  if (query === undefined) return { patterns: undefined, warnings: [] }
+  const { terms, warnings } = readTerms(query, fuzziness)
+  const words = terms.filter(hasStem).map(({ text }) => text)
+  const stems = await findStems(database, words)
+  return { patterns: makePatterns(terms, { stems, isPrefix: prefix === 'phrase' }), warnings }
+}
+
+const INVALID_PATTERN = '2201B'
+
+async function run(
+  context: SearchContext,
+  call: Parameters<typeof runCalculation>[1],
+): Promise<TextRows> {
+  try {
+    return await runCalculation(context, call)
+  } catch (error) {
+    if (codeOf(error) === INVALID_PATTERN) throw queryFault('query: is too complex')
+    throw error
+  }
+}
+
+function writeHit(
+  [, tableNumber, score, texts, highlight]: readonly (string | null)[],
+  context: {
+    session: Session
+    plan: SearchPlan
+    searched: readonly TablePlan[]
+    options: Options
+  },
+): string {
+  const table = context.searched[Number(tableNumber)]
+  if (table === undefined) throw new Error('what is found is of a table that was searched')
+  const row = JSON.parse(texts ?? '[]') as (string | null)[]
+  const members = [`"table":${JSON.stringify(table.codec.table.name)}`, `"score":${score}`]
+  if (context.plan.isHighlighted) {
+    const parts = JSON.parse(highlight ?? '[]') as (Part[] | null)[]
+    const encodeHTML = context.options.highlight?.encodeHTML ?? true
+    members.push(`"highlight":${writeHighlight(table.columns, parts, { encodeHTML })}`)
+  }
+  return writeFound(table.read, row, context.session.metadata, members.join(','))
+}

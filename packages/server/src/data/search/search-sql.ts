@@ -1,0 +1,354 @@
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, compileStatement } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { joinVisible, visibleArms } from '../../rows/reading/arms.js'
+import { selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
+import { indexedText } from '../../rows/reading/searched-text.js'
+import { FieldExpressions } from '../query/field-sql.js'
+import { filterSql } from '../query/filter-sql.js'
+import { Parameters } from '../query/parameters.js'
+import { ROOT } from '../query/sort-sql.js'
+import { boosterSql } from './booster.js'
+import { highlightSql } from './highlight-sql.js'
+import type { Patterns } from './patterns.js'
+import type { SearchPage, TablePlan } from './search-plan.js'
+import { foundWordsSql, textSql } from './words-sql.js'
+
+/** A search whose names are resolved. */
+export interface SearchPlan {
+  readonly lookup: TableLookup
+  readonly tables: readonly TablePlan[]
+  /** undefined: nothing is looked for, and everything is found. */
+  readonly patterns: Patterns | undefined
+  /** Those of the words that are numbers. */
+  readonly numbers: readonly string[]
+  readonly isHighlighted: boolean
+  readonly page: SearchPage
+}
+
+/** How soon further occurrences of a word stop to count, and how much the length of a text does. */
+const SATURATION = 1.2
+const LENGTH_PART = 0.75
+
+const tableName = (name: string, number: number): Sql => ident(`${name}_${number}`)
+const textName = (index: number): Sql => ident(`text_${index}`)
+
+/**
+ * One statement, so that everything is of the same moment. Its first row has the count of what was
+ * found; each further one is a record of the page: its place, the number of its table, its score, its
+ * texts and what is highlighted in it, both as JSON. Tables without rows, or without anything to look
+ * in, are left out; the others are numbered.
+ */
+export function searchSql(plan: SearchPlan): { call: Call; tables: readonly TablePlan[] } {
+  const parameters = new Parameters()
+  const { lookup, patterns } = plan
+  const tables = plan.tables.filter(({ codec, columns }) => {
+    const isPossible = patterns === undefined || columns.length > 0
+    return isPossible && visibleArms(lookup.layout, codec, ROOT).length > 0
+  })
+  if (tables.length === 0) {
+    const nothing = compileStatement(sql`select 0, null, '0', null, null`)
+    return { call: { statement: nothing, values: [] }, tables }
+  }
+  const parts = tables.map((table, number) => tableSql(plan, { table, number, parameters }))
+  const found = tables.map((_table, number) => sql`select * from ${tableName('found', number)}`)
+  const page = sql`
+    select row_number() over (order by score desc, table_number, id) as place, *
+    from found
+    order by score desc, table_number, id
+    limit ${raw(String(plan.page.size))} offset ${raw(String(plan.page.offset))}`
+  const text = sql`
+    with ${join(
+      parts.flatMap(({ relations }) => relations),
+      ', ',
+    )},
+    found as materialized (${join(found, ' union all ')}),
+    page as materialized (${page})
+    select 0::bigint as place, null::integer, count(*)::text, null::text, null::text from found
+    union all ${join(
+      parts.map(({ records }) => records),
+      ' union all ',
+    )}
+    order by place`
+  // Whether an index helps depends on the words, so each search is planned for its own.
+  const call = { statement: compileStatement(text), values: parameters.values, isUnnamed: true }
+  return { call, tables }
+}
+
+interface TableContext {
+  readonly table: TablePlan
+  readonly number: number
+  readonly parameters: Parameters
+}
+
+function tableSql(plan: SearchPlan, context: TableContext): { relations: Sql[]; records: Sql } {
+  const { patterns } = plan
+  const relations =
+    patterns === undefined
+      ? [everythingSql(plan, context)]
+      : [
+          statisticsSql(plan, context),
+          wordsSql(plan, context, patterns),
+          termsSql(context),
+          foundSql(context, patterns),
+        ]
+  return { relations, records: recordsSql(plan, context) }
+}
+
+/** Rows of the table that meet its filter, arm by arm. */
+function rowsSql(
+  { lookup }: SearchPlan,
+  { table, parameters }: TableContext,
+  part: (row: RowExpressions) => RowPart,
+): Sql {
+  const selects = visibleArms(lookup.layout, table.codec, ROOT).map((arm) => {
+    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
+    const fields = new FieldExpressions(lookup, record)
+    const texts = table.columns.map((column) => textSql(column, record.column))
+    const filter = filterSql(table.filter, fields, parameters)
+    const {
+      selected,
+      from = empty,
+      condition = empty,
+      end = empty,
+    } = part({
+      texts,
+      column: record.column,
+      fields,
+    })
+    return sql`
+      select ${selected} from ${arm.table} ${ROOT}${fields.joins}${from}
+      where ${arm.condition} and ${filter}${condition}${end}`
+  })
+  return join(selects, ' union all ')
+}
+
+/** What is selected of each row, and further parts of the statement. */
+interface RowPart {
+  readonly selected: Sql
+  readonly from?: Sql
+  readonly condition?: Sql
+  readonly end?: Sql
+}
+
+interface RowExpressions {
+  readonly texts: readonly Sql[]
+  readonly fields: FieldExpressions
+  column(index: number): Sql
+}
+
+function boostSql({ table, parameters }: TableContext, fields: FieldExpressions): Sql {
+  if (table.boosters.length === 0) return sql`0::double precision`
+  const boosts = table.boosters.map((booster) => boosterSql(booster, fields, parameters))
+  return sql`(${join(boosts, ' + ')})::double precision`
+}
+
+/** Without words, only boosters make a difference. */
+function everythingSql(plan: SearchPlan, context: TableContext): Sql {
+  const { number } = context
+  const rows = rowsSql(plan, context, ({ fields }) => ({
+    selected: sql`${raw(String(number))} as table_number, ${ROOT}.id, 1 + ${boostSql(context, fields)} as score`,
+  }))
+  return sql`${tableName('found', number)} as (${rows})`
+}
+
+/** Whether a row has one of the words, or nearly; a number is only ever there as it is. */
+function isHit(
+  { numbers }: SearchPlan,
+  { table, parameters }: TableContext,
+  { patterns, row }: { patterns: Patterns; row: RowExpressions },
+): Sql {
+  const texts = row.texts.filter((_text, index) => table.columns[index]?.kind !== 'number')
+  const conditions = table.columns
+    .filter(({ kind }) => kind === 'number' && numbers.length > 0)
+    .map(({ index }) => {
+      const list = parameters.add(`{${numbers.join(',')}}`)
+      return sql`${row.column(index)} = any(${list}::double precision[])`
+    })
+  if (texts.length > 0) {
+    const indexed = table.codec.table.searchIndex
+      ? [inIndex({ table, parameters }, { patterns, row })]
+      : []
+    // Of one column alone, PostgreSQL would look for these in the index too, which costs more than it gains.
+    const isOne = texts.length === 1 && indexed.length === 0
+    const text = isOne ? join(texts) : sql`concat_ws(E'\n', ${join(texts, ', ')})`
+    const { rough, fine } = patterns
+    const looks = [rough, ...(fine === undefined ? [] : [fine])].map((pattern) => {
+      return sql`${text} ~ ${parameters.add(pattern)}::text`
+    })
+    conditions.unshift(sql`(${join([...indexed, ...looks], ' and ')})`)
+  }
+  return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
+}
+
+/** Whether a row may have one of the words, as far as a search index can tell. */
+function inIndex(
+  { table, parameters }: Pick<TableContext, 'table' | 'parameters'>,
+  { patterns, row }: { patterns: Patterns; row: RowExpressions },
+): Sql {
+  const looks = table.columns.flatMap(({ kind, index }) => {
+    if (kind === 'number') return []
+    return sql`${indexedText(kind, row.column(index))} ~ ${parameters.add(patterns.indexed)}::text`
+  })
+  return sql`(${join(looks, ' or ')})`
+}
+
+/** How much the columns weigh that have the query as a whole. */
+function phraseSql(
+  { table, parameters }: TableContext,
+  { phrase }: Patterns,
+  texts: readonly Sql[],
+): Sql {
+  if (phrase === undefined) return sql`0::double precision`
+  const weights = texts.map((text, index) => {
+    const weight = raw(String(table.columns[index]?.weight ?? 1))
+    return sql`case when ${text} ~ ${parameters.add(phrase)}::text then ${weight} else 0 end`
+  })
+  return sql`(${join(weights, ' + ')})::double precision`
+}
+
+/**
+ * How many rows there are to look in, and how long their texts are on the whole: a word in a title
+ * counts more than one in a long text.
+ */
+function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
+  const numbers = context.table.codec.table.searchIndex
+    ? estimatesSql(plan, context)
+    : countsSql(plan, context)
+  return sql`${tableName('statistics', context.number)} as materialized (${numbers})`
+}
+
+function countsSql(plan: SearchPlan, context: TableContext): Sql {
+  const rows = rowsSql(plan, context, ({ texts }) => ({
+    selected: join(
+      texts.map((text, index) => sql`octet_length(${text}) as ${textName(index)}`),
+      ', ',
+    ),
+  }))
+  const columns = context.table.columns.map((_column, index) => textName(index))
+  const lengths = columns.map((name) => sql`coalesce(sum(${name}), 0)`)
+  const counts = columns.map((name) => sql`count(${name})`)
+  return sql`
+    select count(*)::double precision as records,
+      greatest(1, ((${join(lengths, ' + ')})::double precision
+        / nullif(${join(counts, ' + ')}, 0))) as length
+    from (${rows}) r`
+}
+
+/** What was not analysed yet is taken for rows of this size. */
+const ROWS_PER_PAGE = 20
+const LENGTH = 100
+
+/**
+ * The same as PostgreSQL has it for planning, because counting would take a pass over all texts, which
+ * the index is to save.
+ */
+function estimatesSql({ lookup }: SearchPlan, { table, parameters }: TableContext): Sql {
+  const tables = visibleArms(lookup.layout, table.codec, ROOT).map(
+    ({ table: arm }) => sql`(select tableoid from ${arm} limit 1)`,
+  )
+  const names = table.columns.map(({ index }) => table.codec.physical[index]?.physicalName ?? '')
+  return sql`
+    select coalesce(sum(t.rows), 0)::double precision as records,
+      greatest(1, coalesce(sum(t.rows * w.length) / nullif(sum(t.rows), 0), ${raw(String(LENGTH))}))
+        as length
+    from (
+      select relname, pg_relation_size(oid) / current_setting('block_size')::double precision
+        * case when relpages > 0 and reltuples > 0 then reltuples / relpages
+          else ${raw(String(ROWS_PER_PAGE))} end as rows
+      from pg_class
+      where oid in (${join(tables, ', ')})
+    ) t
+    cross join lateral (
+      select coalesce(avg(avg_width), ${raw(String(LENGTH))}) as length
+      from pg_stats
+      where schemaname = 'offshoot_rows' and tablename = t.relname
+        and attname = any(${parameters.add(arrayLiteral(names))}::name[])
+    ) w`
+}
+
+/** By row, column and term: how often it is there. */
+function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): Sql {
+  const { table, number, parameters } = context
+  const rows = rowsSql(plan, context, (row) => {
+    const columns = table.columns.map(({ kind }, index) => {
+      const isNumber = kind === 'number' ? sql`true` : sql`false`
+      return sql`(${raw(String(index))}, ${row.texts[index]}, ${isNumber})`
+    })
+    const phrase = phraseSql(context, patterns, row.texts)
+    return {
+      selected: sql`${ROOT}.id, c.index, max(octet_length(c.text)) as length, f.term,
+        max(f.factor) as factor, count(*)::double precision as frequency,
+        max(${boostSql(context, row.fields)}) as boost, max(${phrase}) as phrase`,
+      from: sql`
+        cross join lateral (values ${join(columns, ', ')}) as c (index, text, is_number)
+        cross join lateral (${foundWordsSql(sql`c.text`, patterns, parameters)}) f`,
+      condition: sql`
+        and ${isHit(plan, context, { patterns, row })}
+        and (f.kind = 'exact' or not c.is_number)`,
+      end: sql`
+        group by ${ROOT}.id, c.index, f.term`,
+    }
+  })
+  return sql`${tableName('words', number)} as materialized (${rows})`
+}
+
+/** What is in few rows counts more than what is in many. */
+function termsSql({ number }: TableContext): Sql {
+  return sql`
+    ${tableName('terms', number)} as materialized (
+      select t.term, ln(1 + (greatest(s.records, t.rows) - t.rows + 0.5) / (t.rows + 0.5))
+        as rarity
+      from (
+        select term, count(distinct id)::double precision as rows
+        from ${tableName('words', number)}
+        group by term
+      ) t
+      cross join ${tableName('statistics', number)} s
+    )`
+}
+
+/** The sum over words and columns, as BM25 has it, and what boosters add. */
+function foundSql({ table, number }: TableContext, patterns: Patterns): Sql {
+  const weights = table.columns.map(({ weight }) => raw(String(weight)))
+  const [k, b] = [raw(String(SATURATION)), raw(String(LENGTH_PART))]
+  const relative = sql`w.length / s.length`
+  const score = sql`
+    t.rarity * w.factor * (array[${join(weights, ', ')}]::double precision[])[w.index + 1]
+      * w.frequency * (1 + ${k}) / (w.frequency + ${k} * (1 - ${b} + ${b} * ${relative}))`
+  const phrase =
+    patterns.phrase === undefined
+      ? empty
+      : sql` + max(w.phrase) * (select sum(rarity) from ${tableName('terms', number)})`
+  return sql`
+    ${tableName('found', number)} as (
+      select ${raw(String(number))} as table_number, w.id,
+        sum(${score}) + max(w.boost)${phrase} as score
+      from ${tableName('words', number)} w
+      join ${tableName('terms', number)} t on t.term = w.term
+      cross join ${tableName('statistics', number)} s
+      group by w.id
+    )`
+}
+
+/** The records of the page that are of the table. */
+function recordsSql(plan: SearchPlan, { table, number, parameters }: TableContext): Sql {
+  const { lookup, patterns } = plan
+  const { codec, read } = table
+  const alias = ident('record')
+  const column = (index: number) => {
+    return sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`
+  }
+  const { selected, joins } = selectPlan(lookup, read, { alias, column })
+  const texts = selected.map((value) => sql`${value}::text`)
+  const highlight =
+    patterns === undefined || !plan.isHighlighted
+      ? sql`null::text`
+      : highlightSql(table, { patterns, parameters, column })
+  return sql`
+    select page.place, page.table_number, page.score::text,
+      array_to_json(array[${join(texts, ', ')}])::text, ${highlight}
+    from page
+    ${joinVisible(lookup.layout, codec, { id: sql`page.id`, alias })}${joins}
+    where page.table_number = ${raw(String(number))}`
+}

@@ -1,0 +1,251 @@
+import {
+  SEARCH_LIMITS,
+  type SimilarityFunction,
+  type VectorSearch,
+} from '@offshoot/contract/search'
+import { type Extension, findExtension } from '../../postgres/extension.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import {
+  type Call,
+  compileStatement,
+  type Slot,
+  slot,
+  type TextRows,
+} from '../../postgres/statement.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
+import { indexedVector, wantsIndex } from '../../rows/indexes/heap-indexes.js'
+import { heapName, inheritsRows, ownHeap } from '../../rows/layout/layout.js'
+import { joinVisible, visibleArms } from '../../rows/reading/arms.js'
+import {
+  type ReadPlan,
+  selectPlan,
+  type TableLookup,
+  writeFound,
+} from '../../rows/reading/read-plan.js'
+import { runReads } from '../../rows/running/run.js'
+import { runCalculation } from '../query/base-rows.js'
+import { resolveField } from '../query/field.js'
+import { FieldExpressions } from '../query/field-sql.js'
+import { type Filter, parseFilter } from '../query/filter.js'
+import { filterSql } from '../query/filter-sql.js'
+import { Parameters } from '../query/parameters.js'
+import { queryFault } from '../query/query-fault.js'
+import { lookupOf } from '../query/query-records.js'
+import { ROOT } from '../query/sort-sql.js'
+import { planColumns } from '../records/records.js'
+import { arraySimilarity, extensionSimilarity, similarityOf } from './distance-sql.js'
+import type { SearchContext } from './search-records.js'
+
+/** A vector search whose names are resolved and whose values are checked. */
+export interface VectorPlan {
+  readonly lookup: TableLookup
+  readonly codec: TableCodec
+  readonly read: ReadPlan
+  /** Index of the vector column. */
+  readonly column: number
+  readonly query: readonly number[]
+  readonly similarity: SimilarityFunction
+  readonly size: number
+  readonly filter: Filter
+}
+
+/** The records whose vectors are nearest to a given one, as JSON text. */
+export async function searchVectors(
+  context: SearchContext & { readonly tableName: string },
+  request: VectorSearch,
+): Promise<string> {
+  const { database, session } = context
+  const table = session.table(context.tableName)
+  const lookup = lookupOf(session)
+  const { codec } = table
+  const plan: VectorPlan = {
+    lookup,
+    codec,
+    read: planColumns(table, ['*']).plan,
+    ...readVector(codec, request),
+    size: request.size ?? SEARCH_LIMITS.vectorSize,
+    filter: parseFilter((path) => resolveField(lookup, codec, path), request.filter ?? {}),
+  }
+  const extension = isSingle(plan.query) ? await findExtension(database, 'vector') : undefined
+  const [first, ...rows] =
+    (await searchIndex(context, plan, extension)) ??
+    (await runCalculation(context, vectorSql(plan, extension)))
+  const name = JSON.stringify(codec.table.name)
+  const records = rows.map(([, score, ...texts]) => {
+    return writeFound(plan.read, texts, session.metadata, `"table":${name},"score":${score}`)
+  })
+  return `{"totalCount":${first?.[1] ?? 0},"records":[${records.join(',')}]}`
+}
+
+export function readVector(
+  codec: TableCodec,
+  { column: name, queryVector, similarityFunction = 'cosineSimilarity' }: VectorSearch,
+): Pick<VectorPlan, 'column' | 'query' | 'similarity'> {
+  const column = codec.indexes.get(name) ?? -1
+  const stored = codec.physical[column]?.column
+  const fault = (message: string) =>
+    queryFault(`table [${codec.table.name}]: column [${name}]: ${message}`)
+  if (stored === undefined) throw fault('column not found')
+  if (stored.type !== 'vector') throw fault(`is of type [${stored.type}], not [vector]`)
+  const dimension = stored.vector?.dimension
+  if (queryVector.length !== dimension) {
+    throw queryFault(
+      `queryVector: column [${name}] has ${dimension} numbers, got ${queryVector.length}`,
+    )
+  }
+  if (similarityFunction === 'cosineSimilarity' && queryVector.every((value) => value === 0)) {
+    throw queryFault('queryVector: is all zeros, which has no direction to compare')
+  }
+  return { column, query: queryVector, similarity: similarityFunction }
+}
+
+/** pgvector computes in single precision. */
+function isSingle(query: readonly number[]): boolean {
+  return query.every((value) => Number.isFinite(Math.fround(value)))
+}
+
+/**
+ * One statement. Its first row has the count of the vectors that were compared; each further one is
+ * its place, its score and the texts of the record.
+ */
+export function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
+  const { lookup, codec } = plan
+  const parameters = new Parameters()
+  const arms = visibleArms(lookup.layout, codec, ROOT)
+  if (arms.length === 0) {
+    return { statement: compileStatement(sql`select 0, '0'`), values: [] }
+  }
+  const query = parameters.add(`{${plan.query.join(',')}}`)
+  const vectors = arms.map((arm) => {
+    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
+    const fields = new FieldExpressions(lookup, record)
+    const own = visibleVector(plan, record.column)
+    // Of another type it is a copy in memory, of which a component is at hand.
+    const value = extension === undefined ? sql`${own}::double precision[]` : own
+    const filter = filterSql(plan.filter, fields, parameters)
+    return sql`
+      select ${ROOT}.id, ${value} as own
+      from ${arm.table} ${ROOT}${fields.joins}
+      where ${arm.condition} and ${own} is not null and ${filter}`
+  })
+  const text = sql`
+    with scored as materialized (
+      select v.id, ${similaritySql(plan, extension, { query, parameters })} as score
+      from (${join(vectors, ' union all ')} offset 0) v
+      cross join (select ${query}::double precision[] as query offset 0) q
+    ),
+    ${pageSql(plan, sql`select count(*) from scored`)}`
+  return { statement: compileStatement(text), values: parameters.values }
+}
+
+/** What is left when records have scores. */
+function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
+  const alias = ident('record')
+  const { selected, joins } = selectPlan(lookup, read, {
+    alias,
+    column: (index) => sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`,
+  })
+  const nothing = selected.map(() => sql`null`)
+  const texts = selected.map((value) => sql`${value}::text`)
+  return sql`
+    page as materialized (
+      select row_number() over (order by score desc, id) as place, *
+      from scored
+      order by score desc, id
+      limit ${raw(String(size))}
+    )
+    select 0::bigint as place, (${count})::text, ${join(nothing, ', ')}
+    union all
+    select page.place, page.score::text, ${join(texts, ', ')}
+    from page
+    ${joinVisible(lookup.layout, codec, { id: sql`page.id`, alias })}${joins}
+    order by place`
+}
+
+function similaritySql(
+  { similarity, query: vector }: VectorPlan,
+  extension: Extension | undefined,
+  { query, parameters }: { query: Slot; parameters: Parameters },
+): Sql {
+  if (extension === undefined) {
+    const length = parameters.add(String(Math.hypot(...vector)))
+    return arraySimilarity(similarity, {
+      own: sql`v.own`,
+      query: sql`q.query`,
+      queryLength: sql`${length}::double precision`,
+      dimension: vector.length,
+    })
+  }
+  return extensionSimilarity(similarity, extension, {
+    own: sql`v.own`,
+    query: sql`${query}::real[]`,
+  })
+}
+
+/** A vector inside an object is there when the object is. */
+function visibleVector({ codec, column }: VectorPlan, at: (index: number) => Sql): Sql {
+  const objects = enclosingObjects(codec, column).map(at)
+  if (objects.length === 0) return at(column)
+  return sql`(case when ${join(objects, ' and ')} then ${at(column)} end)`
+}
+
+/** What pgvector looks at in its index for a search; by default that is 40, and never above 1000. */
+const CANDIDATES_MIN = 200
+const CANDIDATES_MAX = 1000
+const SET_CANDIDATES = compileStatement(
+  sql`select set_config('hnsw.ef_search', ${slot(0)}::text, true)`,
+)
+
+/**
+ * The same by the index of the column: quick, and nearly always right. undefined where there is none
+ * that serves, or where it did not lead to enough records.
+ */
+async function searchIndex(
+  { database, session, bounds }: SearchContext,
+  plan: VectorPlan,
+  extension: Extension | undefined,
+): Promise<TextRows | undefined> {
+  const call = extension && indexSql(plan, extension)
+  if (call === undefined) return undefined
+  const candidates = Math.min(CANDIDATES_MAX, Math.max(CANDIDATES_MIN, 2 * plan.size))
+  const settings = { statement: SET_CANDIDATES, values: [String(candidates)] }
+  const [, rows = []] = await runReads(database, session.guard, [settings, call], bounds)
+  const count = Number(rows[0]?.[1])
+  return rows.length - 1 < Math.min(plan.size, count) ? undefined : rows
+}
+
+/** Only what a branch has of its own, as a whole and by angle, is in an index. */
+export function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
+  const { lookup, codec, column, similarity } = plan
+  const physical = codec.physical[column]
+  const heap = ownHeap(lookup.layout, codec.table.id)
+  const isServed =
+    physical !== undefined &&
+    wantsIndex(physical.column) &&
+    similarity === 'cosineSimilarity' &&
+    plan.filter.kind === 'and' &&
+    plan.filter.items.length === 0 &&
+    enclosingObjects(codec, column).length === 0 &&
+    heap?.columnIds.has(physical.id) === true &&
+    !inheritsRows(lookup.layout, codec.table.id)
+  if (!isServed) return undefined
+  const { schema } = extension
+  const name = sql`${ROOT}.${ident(physical.physicalName)}`
+  const parameters = new Parameters()
+  const query = sql`${parameters.add(`{${plan.query.join(',')}}`)}::real[]`
+  const [own, other] = [name, query].map((value) => indexedVector(value, schema, physical.column))
+  const distance = sql`(${own}) operator(${ident(schema)}.<=>) (${other})`
+  const text = sql`
+    with scored as materialized (
+      select n.id, ${similarityOf(similarity, sql`n.distance`)} as score
+      from (
+        select ${ROOT}.id, ${distance} as distance
+        from ${heapName(heap.heapId)} ${ROOT}
+        where ${name} is not null
+        order by ${distance}
+        limit ${raw(String(plan.size))}
+      ) n
+    ),
+    ${pageSql(plan, sql`select count(${name}) from ${heapName(heap.heapId)} ${ROOT}`)}`
+  return { statement: compileStatement(text), values: parameters.values }
+}

@@ -1,0 +1,111 @@
+import { BECOME_READER, BECOME_SELF } from '../../postgres/reader-role.js'
+import { literal, type Sql, sql } from '../../postgres/sql.js'
+import {
+  type Call,
+  compileSharing,
+  compileStatement,
+  type Parameter,
+  type TextRows,
+} from '../../postgres/statement.js'
+import type { OpenTransaction } from '../../rows/running/run.js'
+import { toSqlError } from './sql-errors.js'
+import { tooCostly } from './sql-fault.js'
+
+/** Memory of one sort or hash before it goes to disk, and how much may go there. */
+const WORK_MEMORY = '4MB'
+const TEMPORARY_FILES_MAX = '256MB'
+
+/**
+ * Names are found among PostgreSQL's own alone, one process works on a statement, and what does not
+ * fit into memory is limited where the server lets us.
+ */
+const SETTINGS = compileStatement(sql`
+  select set_config('search_path', 'pg_catalog', true),
+    set_config('work_mem', ${literal(WORK_MEMORY)}, true),
+    set_config('hash_mem_multiplier', '1', true),
+    set_config('max_parallel_workers_per_gather', '0', true),
+    set_config('jit', 'off', true),
+    case when has_parameter_privilege('temp_file_limit', 'set')
+      then set_config('temp_file_limit', ${literal(TEMPORARY_FILES_MAX)}, true)
+    end`)
+const AS_READER = compileStatement(BECOME_READER)
+const AS_SELF = compileStatement(BECOME_SELF)
+
+const plain = (statement: ReturnType<typeof compileStatement>): Call => ({ statement, values: [] })
+
+/** What of a query was read. */
+export interface Evaluated {
+  /** The columns of the query, each with its name and the oid of its type. */
+  readonly columns: readonly { readonly name: string; readonly typeId: string }[]
+  /** One text for each row, up to the limit. */
+  readonly rows: readonly string[]
+  readonly hasMore: boolean
+}
+
+/** Runs what statements read, inside of one transaction, with what is left of their limits. */
+export class Evaluator {
+  readonly #transaction: OpenTransaction
+  readonly #hasReader: boolean
+  #bytesLeft: number
+
+  constructor(
+    transaction: OpenTransaction,
+    options: { hasReader: boolean; resultBytesMax: number },
+  ) {
+    this.#transaction = transaction
+    this.#hasReader = options.hasReader
+    this.#bytesLeft = options.resultBytesMax
+  }
+
+  /** Reads a query; `rows` makes one text of each of its rows. */
+  async read(
+    query: Sql,
+    options: {
+      parameters: readonly Parameter[]
+      rowsMax: number
+      textOf(query: Sql): Sql
+    },
+  ): Promise<Evaluated> {
+    const { parameters, rowsMax } = options
+    const once = (template: Sql): Call => ({
+      statement: compileSharing(template),
+      values: parameters,
+      isUnnamed: true,
+    })
+    // One row more than asked for tells whether there is more. A row that is too much is not sent.
+    const bounded = sql`
+      select case when sum(octet_length(t.row)) over (rows unbounded preceding) <= ${this.#bytesLeft}::bigint
+        then t.row end
+      from (${options.textOf(query)} limit ${rowsMax + 1}::bigint) t`
+    const [columns = [], rows = []] = await this.#run([
+      { ...once(query), describes: true },
+      once(bounded),
+    ])
+    const texts = rows.slice(0, rowsMax).map(([text]) => this.#count(text ?? null))
+    return {
+      columns: columns.map(([name, typeId]) => ({ name: name ?? '', typeId: typeId ?? '' })),
+      rows: texts,
+      hasMore: rows.length > rowsMax,
+    }
+  }
+
+  #count(text: string | null): string {
+    if (text === null) {
+      throw tooCostly('the result is too large; ask for fewer rows or columns')
+    }
+    this.#bytesLeft -= Buffer.byteLength(text)
+    return text
+  }
+
+  /** As the role that reads rows alone, where there is one. */
+  async #run(calls: readonly Call[]): Promise<TextRows[]> {
+    const before = [plain(SETTINGS), ...(this.#hasReader ? [plain(AS_READER)] : [])]
+    const after = this.#hasReader ? [plain(AS_SELF)] : []
+    try {
+      const rows = await this.#transaction.run([...before, ...calls, ...after])
+      return rows.slice(before.length, before.length + calls.length)
+    } catch (error) {
+      throw toSqlError(error)
+    }
+  }
+}

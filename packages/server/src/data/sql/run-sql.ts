@@ -1,0 +1,195 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
+import { requireAccess } from '../../domain/access/scope.js'
+import type { Bounds } from '../../postgres/bounds.js'
+import { codeOf } from '../../postgres/failures.js'
+import { hasReader, renewReader } from '../../postgres/reader-role.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import type { Parameter } from '../../postgres/statement.js'
+import { quoteJson } from '../../rows/columns/text-types.js'
+import { type OpenTransaction, runSnapshot, runSteps } from '../../rows/running/run.js'
+import type { Session, Sessions } from '../records/session.js'
+import type { TransactionContext } from '../records/transaction.js'
+import { BranchTables } from './branch-tables.js'
+import { type Evaluated, Evaluator } from './evaluate.js'
+import { encodeParameters } from './parameters.js'
+import { PERMISSION_DENIED } from './sql-errors.js'
+import { sqlFault } from './sql-fault.js'
+import {
+  type ParsedStatement,
+  parseStatement,
+  planStatement,
+  type StatementPlan,
+} from './statement-plan.js'
+import { findTypeNames } from './type-names.js'
+import { writeRecords } from './write-records.js'
+
+export interface SqlContext extends TransactionContext {
+  readonly sessions: Sessions
+  readonly session: Session
+  readonly limits: Limits
+  readonly bounds: Bounds
+}
+
+type ResponseType = NonNullable<SqlRequest['responseType']>
+
+/** A statement with its parameters, as it is about to run. */
+interface PreparedStatement {
+  readonly parsed: ParsedStatement
+  readonly plan: StatementPlan
+  readonly parameters: readonly Parameter[]
+}
+
+/** Runs statements one after the other in one transaction. Their results are JSON texts. */
+export async function runSql(
+  context: SqlContext,
+  request: { statements: readonly SqlStatement[]; responseType: ResponseType | undefined },
+): Promise<string[]> {
+  const { session, sessions } = context
+  const { statements, responseType = 'json' } = request
+  requireLimits(context.limits, statements)
+  const prepared = await prepareAll(context, statements)
+  const isWrite = prepared.some(({ parsed }) => parsed.isWrite)
+  if (isWrite) requireAccess(session.principal.scope, 'write')
+  for (const { plan } of prepared) {
+    if (plan.kind !== 'select') await sessions.writable(session, plan.table.table)
+  }
+  const { database, bounds } = context
+  const run = async () => {
+    const options = { hasReader: await hasReader(database), responseType }
+    const body = (transaction: OpenTransaction) =>
+      runAll(context, transaction, { prepared, ...options })
+    return isWrite
+      ? runSteps(database, session.guard, body, { bounds })
+      : runSnapshot(database, session.guard, body, bounds)
+  }
+  return run().catch(async (error) => {
+    if (codeOf(error) !== PERMISSION_DENIED) throw error
+    await renewReader(database)
+    return run()
+  })
+}
+
+async function runAll(
+  context: SqlContext,
+  transaction: OpenTransaction,
+  options: {
+    prepared: readonly PreparedStatement[]
+    hasReader: boolean
+    responseType: ResponseType
+  },
+): Promise<string[]> {
+  const { prepared, hasReader, responseType } = options
+  const { sqlResultBytesMax: resultBytesMax } = context.limits
+  const evaluator = new Evaluator(transaction, { hasReader, resultBytesMax })
+  const results: string[] = []
+  for (const [index, statement] of prepared.entries()) {
+    try {
+      results.push(await runOne(context, { transaction, evaluator, statement, responseType }))
+    } catch (error) {
+      throw prepared.length === 1 ? error : inBatch(error, index)
+    }
+  }
+  return results
+}
+
+function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
+  if (statements.length > limits.sqlStatementsMax) {
+    throw sqlFault(`a batch can have at most ${limits.sqlStatementsMax} statements`)
+  }
+  const length = statements.reduce((sum, { statement }) => sum + statement.length, 0)
+  if (length > limits.sqlLengthMax) {
+    throw sqlFault(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)
+  }
+  for (const { params } of statements) {
+    if ((params?.length ?? 0) > limits.sqlParametersMax) {
+      throw sqlFault(`a statement can have at most ${limits.sqlParametersMax} parameters`)
+    }
+  }
+}
+
+async function prepareAll(
+  { session }: SqlContext,
+  statements: readonly SqlStatement[],
+): Promise<PreparedStatement[]> {
+  const tables = new BranchTables(session)
+  const prepared: PreparedStatement[] = []
+  for (const [index, { statement, params }] of statements.entries()) {
+    try {
+      const parameters = encodeParameters(params ?? [])
+      const parameterCount = parameters.length
+      const parsed = await parseStatement(statement, parameterCount)
+      const plan = planStatement(parsed, { tables, parameterCount })
+      prepared.push({ parsed, plan, parameters })
+    } catch (error) {
+      throw statements.length === 1 ? error : inBatch(error, index)
+    }
+  }
+  return prepared
+}
+
+/** Says which statement of a batch is at fault. */
+function inBatch(error: unknown, index: number): unknown {
+  if (!(error instanceof AppError)) return error
+  const { code, message, cause } = error
+  return new AppError(code, message, { cause, errors: [{ index, message }] })
+}
+
+interface Run {
+  readonly transaction: OpenTransaction
+  readonly evaluator: Evaluator
+  readonly statement: PreparedStatement
+  readonly responseType: ResponseType
+}
+
+async function runOne(context: SqlContext, run: Run): Promise<string> {
+  const { evaluator, statement } = run
+  const { plan, parameters } = statement
+  const read = (query: Sql, values: readonly Parameter[]) =>
+    evaluator.read(query, {
+      parameters: values,
+      rowsMax: context.limits.sqlRowsMax,
+      textOf: run.responseType === 'json' ? recordText : rowText,
+    })
+  if (plan.kind === 'select') {
+    const found = await read(plan.query, parameters)
+    return writeResult(run, found, { total: found.rows.length, rowsMax: context.limits.sqlRowsMax })
+  }
+  const { returning } = plan
+  const written = await writeRecords(context, { ...run, plan, parameters }, (ids) =>
+    returning === undefined ? undefined : read(returning, [...parameters, ids]),
+  )
+  const { total, found = NOTHING } = written
+  return writeResult(run, found, { total, rowsMax: context.limits.sqlRowsMax })
+}
+
+const NOTHING: Evaluated = { columns: [], rows: [], hasMore: false }
+
+/** A record by the names of its columns; of two with one name, readers of JSON take the last. */
+const recordText = (query: Sql): Sql => sql`select row_to_json(q)::text as row from (${query}) as q`
+
+/** The values alone. */
+const rowText = (query: Sql): Sql => sql`
+  select (
+    select coalesce(json_agg(v.value), '[]'::json) from json_each(row_to_json(q)) v
+  )::text as row
+  from (${query}) as q`
+
+async function writeResult(
+  { transaction, responseType }: Run,
+  { columns, rows, hasMore }: Evaluated,
+  { total, rowsMax }: { total: number; rowsMax: number },
+): Promise<string> {
+  const typeIds = columns.map(({ typeId }) => typeId)
+  const names = await findTypeNames(transaction, typeIds)
+  const described = columns.map(
+    ({ name, typeId }) =>
+      `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,
+  )
+  const key = responseType === 'json' ? 'records' : 'rows'
+  const warning = hasMore
+    ? `,"warning":"only the first ${rowsMax} rows are returned; use LIMIT and OFFSET for more"`
+    : ''
+  return `{"${key}":[${rows.join(',')}],"columns":[${described.join(',')}],"total":${total}${warning}}`
+}

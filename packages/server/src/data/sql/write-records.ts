@@ -1,0 +1,268 @@
+import { newRecordId } from '../../common/ids.js'
+import type { Call, Parameter } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
+import { Fault } from '../../rows/columns/fault.js'
+import { isFaults } from '../../rows/columns/table-codec.js'
+import type { OpenTransaction } from '../../rows/running/run.js'
+import { describeRefusal } from '../records/failures.js'
+import { prepareGroup } from '../records/run-operations.js'
+import type { SessionTable } from '../records/session.js'
+import type { TransactionContext } from '../records/transaction.js'
+import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
+import { type KeyColumn, newRecord, type TargetColumn } from './branch-tables.js'
+import type { Evaluated, Evaluator } from './evaluate.js'
+import { sqlFault } from './sql-fault.js'
+import type { ConflictPlan, StatementPlan } from './statement-plan.js'
+
+/*
+ * Statements never write. What they would write is read, as JSON, and then written by the operations
+ * of a transaction, so that every rule that holds there holds here.
+ */
+
+type WritePlan = Exclude<StatementPlan, { kind: 'select' }>
+
+interface Write {
+  readonly transaction: OpenTransaction
+  readonly evaluator: Evaluator
+  readonly plan: WritePlan
+  readonly parameters: readonly Parameter[]
+}
+
+/** Values in JSON, as a statement gives them. */
+type Row = readonly unknown[]
+
+/** Writes what the statement says. `read` is for what it returns, by the ids of its records. */
+export async function writeRecords(
+  context: TransactionContext,
+  write: Write,
+  read: (ids: string) => Promise<Evaluated> | undefined,
+): Promise<{ total: number; found: Evaluated | undefined }> {
+  const rows = await readRows(context, write)
+  const planned = planRows(write.plan, rows)
+  const operations = await settleConflicts(write, planned)
+  const ids = arrayLiteral(operations.map(({ id }) => id))
+  // What is deleted can only be read before.
+  const before = write.plan.kind === 'delete' ? await read(ids) : undefined
+  await runAll(context, write, operations)
+  const found = write.plan.kind === 'delete' ? before : await read(ids)
+  return { total: operations.length, found }
+}
+
+async function readRows(context: TransactionContext, write: Write): Promise<Row[]> {
+  const { plan, evaluator, parameters } = write
+  const query = plan.kind === 'insert' ? plan.values.rows : plan.rows
+  // All of it are defaults.
+  if (query === undefined) return [[]]
+  const rowsMax = context.limits.transactionOperationsMax
+  const { rows, hasMore } = await evaluator.read(query, {
+    parameters,
+    rowsMax,
+    textOf: (own) => own,
+  })
+  if (hasMore) throw sqlFault(`a statement can write at most ${rowsMax} records`)
+  return rows.map((text) => JSON.parse(text) as Row)
+}
+
+function planRows(plan: WritePlan, rows: readonly Row[]): PlannedOperation[] {
+  const { table } = plan.table
+  const now = new Date().toISOString()
+  switch (plan.kind) {
+    case 'insert':
+      return rows.map((row, index) => planInsert(plan, row, { index, now }))
+    case 'update':
+      return firstOfEach(rows).map((row, index) => planUpdate(table, plan.columns, row, index))
+    case 'delete':
+      return firstOfEach(rows).map(([id], index) => ({
+        kind: 'delete',
+        index,
+        table,
+        id: String(id),
+        read: undefined,
+        failIfMissing: false,
+      }))
+  }
+}
+
+type InsertPlan = Extract<WritePlan, { kind: 'insert' }>
+type PlannedInsert = Extract<PlannedOperation, { kind: 'insert' }>
+
+/** A record that is in the way of one to insert: its id, whether to change it, and its new values. */
+type Other = readonly [id: unknown, isWanted?: unknown, ...values: unknown[]]
+
+/**
+ * ON CONFLICT: of the records to insert, those that others are in the way of are left out, or change
+ * the others instead. What is found stays as it is, because the transaction is serializable.
+ */
+async function settleConflicts(
+  write: Write,
+  planned: readonly PlannedOperation[],
+): Promise<readonly PlannedOperation[]> {
+  const { plan } = write
+  if (plan.kind !== 'insert' || plan.conflict === undefined) return planned
+  const { conflict } = plan
+  const inserts = planned.filter((operation) => operation.kind === 'insert')
+  const others = await findOthers(write, conflict, inserts)
+  const settle = conflict.update === undefined ? leaveOut : changeInstead
+  return settle(plan, conflict, inserts, others).map((operation, index) => ({
+    ...operation,
+    index,
+  }))
+}
+
+async function findOthers(
+  { evaluator, parameters }: Write,
+  { keys, rows: query }: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+): Promise<Map<number, Other>> {
+  const records = JSON.stringify(inserts.map(({ id, values }) => [id, ...values]))
+  const texts = keys.map((key) => arrayLiteral(inserts.map((insert) => keyValue(key, insert))))
+  const { rows } = await evaluator.read(query, {
+    parameters: [...parameters, records, ...texts],
+    rowsMax: inserts.length * keys.length,
+    textOf: (own) => own,
+  })
+  return new Map(
+    rows.map((text) => {
+      const [position, ...other] = JSON.parse(text) as [number, ...Other]
+      return [position - 1, other]
+    }),
+  )
+}
+
+function leaveOut(
+  _plan: InsertPlan,
+  conflict: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+  others: ReadonlyMap<number, Other>,
+): PlannedOperation[] {
+  const taken = new Set<string>()
+  return inserts.filter((insert, index) => {
+    const keys = keysOf(conflict, insert)
+    if (others.has(index) || keys.some((key) => taken.has(key))) return false
+    for (const key of keys) taken.add(key)
+    return true
+  })
+}
+
+function changeInstead(
+  { table: { table } }: InsertPlan,
+  conflict: ConflictPlan,
+  inserts: readonly PlannedInsert[],
+  others: ReadonlyMap<number, Other>,
+): PlannedOperation[] {
+  const taken = new Set<string>()
+  return inserts.flatMap((insert, index): PlannedOperation[] => {
+    const other = others.get(index)
+    const [key = ''] = other === undefined ? keysOf(conflict, insert) : [keyText('id', other[0])]
+    // A value that is null is in nobody's way.
+    if (key !== '' && taken.has(key)) {
+      throw sqlFault('ON CONFLICT DO UPDATE cannot change a record a second time')
+    }
+    taken.add(key)
+    if (other === undefined) return [insert]
+    const [id, isWanted, ...values] = other
+    const columns = conflict.update ?? []
+    return isWanted === true ? [planUpdate(table, columns, [id, ...values], index)] : []
+  })
+}
+
+const keyText = (name: string, value: unknown) => JSON.stringify([name, value])
+
+function keyValue({ index }: KeyColumn, { id, values }: PlannedInsert): string | null {
+  return index === undefined ? id : (values[index] ?? null)
+}
+
+/** What no other record of the statement may have too; nulls are equal to nothing. */
+function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
+  return keys.flatMap((key) => {
+    const value = keyValue(key, insert)
+    return value === null ? [] : [keyText(key.name, value)]
+  })
+}
+
+/** A record that is joined with several others is written once. */
+function firstOfEach(rows: readonly Row[]): Row[] {
+  const byId = new Map<unknown, Row>()
+  for (const row of rows) if (!byId.has(row[0])) byId.set(row[0], row)
+  return [...byId.values()]
+}
+
+function planInsert(
+  { table: { table }, values }: InsertPlan,
+  row: Row,
+  { index, now }: { index: number; now: string },
+): PlannedOperation {
+  const record = newRecord()
+  for (const [position, column] of values.columns.entries()) {
+    if (!values.isDefault(index, position)) column.put(record, row[position] ?? null)
+  }
+  const given = record.id
+  const hasGivenId = given !== undefined
+  const idFault = hasGivenId ? table.codec.checkId(given) : undefined
+  if (idFault !== undefined) throw valueFault(table, [idFault])
+  const encoded = table.codec.encodeRecord(record, now, refuseFile)
+  if (isFaults(encoded)) throw valueFault(table, encoded)
+  return {
+    kind: 'insert',
+    index,
+    table,
+    id: hasGivenId ? String(given) : newRecordId(),
+    read: undefined,
+    createOnly: true,
+    hasGivenId,
+    ifVersion: undefined,
+    values: encoded,
+  }
+}
+
+function planUpdate(
+  table: SessionTable,
+  columns: readonly TargetColumn[],
+  [id, ...values]: Row,
+  index: number,
+): PlannedOperation {
+  const fields = newRecord()
+  for (const [position, column] of columns.entries()) column.put(fields, values[position] ?? null)
+  const update = table.codec.encodeUpdate(fields, refuseFile)
+  if (isFaults(update)) throw valueFault(table, update)
+  return {
+    kind: 'update',
+    index,
+    table,
+    id: String(id),
+    read: undefined,
+    update,
+    whole: undefined,
+    ifVersion: undefined,
+  }
+}
+
+const refuseFile = () => new Fault('files cannot be written by SQL')
+
+function valueFault({ codec }: SessionTable, faults: readonly Fault[]) {
+  return sqlFault(`table [${codec.table.name}]: ${faults.map(({ message }) => message).join('; ')}`)
+}
+
+async function runAll(
+  { session }: TransactionContext,
+  { transaction, plan }: Write,
+  operations: readonly PlannedOperation[],
+): Promise<void> {
+  const results = new Array<string>(operations.length).fill('')
+  const runs = groupOperations(operations).map((group) =>
+    prepareGroup(session, group, { explains: false }),
+  )
+  const { codec } = plan.table.table
+  const rows = await transaction
+    .run(runs.flatMap(({ calls }): readonly Call[] => calls))
+    .catch((error: unknown) => {
+      const refusal = describeRefusal(error, [codec])
+      throw refusal === undefined ? error : sqlFault(`table [${codec.table.name}]: ${refusal}`)
+    })
+  let position = 0
+  for (const { calls, settle } of runs) {
+    const fault = settle(rows.slice(position, position + calls.length), results)
+    if (fault !== undefined) throw sqlFault(fault.message)
+    position += calls.length
+  }
+}

@@ -1,0 +1,261 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Queryable } from '../../postgres/database.js'
+import { type Extension, installedExtension } from '../../postgres/extension.js'
+import { codeOf } from '../../postgres/failures.js'
+import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { heapName, indexName, pastName } from '../layout/layout.js'
+import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
+import { indexedKindOf, indexedText } from '../reading/searched-text.js'
+
+/*
+ * The index of a column is one on the heap and one on the past, of the column and the id: what is
+ * equal comes in the order of ids, which is the order of pages. A heap has the indexes that the
+ * schema of its branch asks for. Where there is little to index this is so at once; otherwise it is
+ * written down as work, and done without keeping anyone from writing.
+ */
+
+/** What PostgreSQL says when a value does not fit into an index. */
+export const TOO_LONG = '54000'
+
+/** Up to this size, with long values, an index takes moments, which writers can wait. */
+const AT_ONCE_BYTES_MAX = 1024 * 1024
+
+/** Records are often looked for by what they link to. A unique column has an index of its own. */
+export function wantsIndex({ unique, index, type }: StoredColumn): boolean {
+  return unique !== true && (index ?? type === 'link')
+}
+
+/** A table has a search index on every column that has words, or on none. */
+export function wantsSearchIndex(
+  { searchIndex }: Pick<StoredTable, 'searchIndex'>,
+  { type }: Pick<StoredColumn, 'type'>,
+): boolean {
+  return searchIndex === true && indexedKindOf(type) !== undefined
+}
+
+export interface HeapColumn {
+  readonly heapId: string
+  readonly column: Pick<StoredColumn, 'id'>
+}
+
+/** A column of a heap, as the schema of its branch has it. */
+export interface IndexTarget {
+  readonly heapId: string
+  readonly table: Pick<StoredTable, 'searchIndex'>
+  readonly column: StoredColumn
+}
+
+const INDEX_KINDS = ['values', 'search'] as const
+export type IndexKind = (typeof INDEX_KINDS)[number]
+
+/** An index on one of the tables of a heap. */
+export interface HeapIndex {
+  readonly kind: IndexKind
+  readonly name: string
+  /** What follows `create index`. */
+  readonly definition: Sql
+}
+
+/** All names that the indexes of a column can have. */
+export function indexNames(
+  { heapId, column: { id } }: HeapColumn,
+  kinds: readonly IndexKind[] = INDEX_KINDS,
+): string[] {
+  return kinds.flatMap((kind) => [
+    indexName('heap', { heapId, columnId: id, kind }),
+    indexName('past', { heapId, columnId: id, kind }),
+  ])
+}
+
+/** One index on the heap and one on the past; `of` is what follows the name of the table. */
+function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): HeapIndex[] {
+  const named = { heapId, columnId: column.id, kind }
+  const [heap, past] = [indexName('heap', named), indexName('past', named)]
+  return [
+    { kind, name: heap, definition: sql`${ident(heap)} on ${heapName(heapId)} ${of}` },
+    { kind, name: past, definition: sql`${ident(past)} on ${pastName(heapId)} ${of}` },
+  ]
+}
+
+/** pgvector indexes no longer ones. */
+export const INDEXED_DIMENSION_MAX = 2000
+
+/** Why a column cannot have an index, whatever is in it. */
+export class UnindexableError extends Error {}
+
+/**
+ * The index of a vector is one of its neighbours, by angle, and only on the heap: what a branch
+ * inherits is compared one by one.
+ */
+function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): HeapIndex {
+  const kind = 'values'
+  const name = indexName('heap', { heapId, columnId: column.id, kind })
+  const operators = sql`${ident(schema)}.vector_cosine_ops`
+  return {
+    kind,
+    name,
+    definition: sql`${ident(name)} on ${heapName(heapId)}
+      using hnsw ((${indexedVector(sql`${ident(`c${column.id}`)}`, schema, column)}) ${operators})`,
+  }
+}
+
+/** A vector in the form that its index has it. */
+export function indexedVector(value: Sql, schema: string, { vector }: StoredColumn): Sql {
+  return sql`${value}::${ident(schema)}.vector(${raw(String(vector?.dimension ?? 0))})`
+}
+
+/** pgvector, without which, or for longer vectors, there is no index. */
+export async function getVectorIndexing(
+  database: Queryable,
+  { vector }: StoredColumn,
+): Promise<Extension> {
+  if ((vector?.dimension ?? 0) > INDEXED_DIMENSION_MAX) {
+    throw new UnindexableError(`it has more than ${INDEXED_DIMENSION_MAX} numbers`)
+  }
+  const extension = await installedExtension(database, 'vector')
+  if (extension === undefined) throw new UnindexableError('PostgreSQL has no extension [vector]')
+  return extension
+}
+
+/** The indexes that a column wants. */
+export async function listHeapIndexes(
+  database: Queryable,
+  target: IndexTarget,
+): Promise<HeapIndex[]> {
+  return [...(await valueIndexes(database, target)), ...(await searchIndexes(database, target))]
+}
+
+async function valueIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
+  const { column } = target
+  if (!wantsIndex(column)) return []
+  if (column.type === 'vector') {
+    return [vectorIndex(await getVectorIndexing(database, column), target)]
+  }
+  return twoIndexes('values', target, sql`(${ident(`c${column.id}`)}, id)`)
+}
+
+/** Every three letters of the text. */
+async function searchIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
+  const { table, column } = target
+  const kind = indexedKindOf(column.type)
+  if (!wantsSearchIndex(table, column) || kind === undefined) return []
+  // The table was given it when there were trigrams; without them, records are found by looking.
+  const extension = await installedExtension(database, 'pg_trgm')
+  if (extension === undefined) return []
+  const text = indexedText(kind, sql`${ident(`c${column.id}`)}`)
+  const operators = sql`${ident(extension.schema)}.gin_trgm_ops`
+  return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
+}
+
+/** Of a heap that is new and empty. */
+export async function createIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
+  // Nobody asks for it here: where it is not possible any more, records are found without it.
+  const indexes = await listHeapIndexes(transaction, target).catch(unlessUnindexable)
+  for (const { definition } of indexes ?? []) {
+    await transaction.query(sql`create index ${definition}`)
+  }
+}
+
+function unlessUnindexable(error: unknown): undefined {
+  if (!(error instanceof UnindexableError)) throw error
+}
+
+/** Brings the indexes of a column in line with what it wants. Must run alone behind the gate. */
+export async function requestIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
+  const { heapId, column } = target
+  const indexes = await listHeapIndexes(transaction, target).catch((error) => {
+    throw error instanceof UnindexableError ? unindexable(column, error.message) : error
+  })
+  if (indexes.length === 0) return releaseIndexes(transaction, target)
+  const wanted = new Set(indexes.map(({ name }) => name))
+  const others = indexNames(target).filter((name) => !wanted.has(name))
+  // Dropping an index waits for everyone who reads the table, so it is always left as work. And whoever
+  // is at work on the heap may drop what is made here, because it was not wanted when he looked.
+  const isLeft =
+    (await isLarge(transaction, heapId)) ||
+    (await hasOneOf(transaction, others)) ||
+    (await hasWork(transaction, heapId))
+  if (isLeft) return insertWork(transaction, { heapId, column })
+  await deleteWork(transaction, { heapId, column })
+  for (const { name, definition } of indexes) {
+    // Whoever was interrupted may have left one behind that is not valid.
+    await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
+    await transaction.query(sql`create index ${definition}`).catch((error: unknown) => {
+      throw codeOf(error) === TOO_LONG ? unindexable(column, TOO_LONG_REASON) : error
+    })
+  }
+}
+
+async function hasWork(transaction: Queryable, heapId: string): Promise<boolean> {
+  const rows = await transaction.query(sql`
+    select from offshoot.index_work where heap_id = ${heapId} and failure is null limit 1`)
+  return rows.length > 0
+}
+
+async function isLarge(transaction: Queryable, heapId: string): Promise<boolean> {
+  const [size] = await transaction.query<{ isLarge: boolean }>(sql`
+    select pg_table_size(${`offshoot_rows.heap_${heapId}`}::regclass)
+      + pg_table_size(${`offshoot_rows.past_${heapId}`}::regclass)
+      > ${AT_ONCE_BYTES_MAX} as "isLarge"`)
+  return size?.isLarge === true
+}
+
+/** Indexes of extensions are left out of backups; where they are wanted, they are work to be done. */
+export async function requestExtensionIndexes(database: Queryable): Promise<void> {
+  const [work] = await database.query<{ isThere: boolean }>(sql`
+    select to_regclass('offshoot.index_work') is not null as "isThere"`)
+  // A catalogue from before there were indexes; none can be wanted.
+  if (!work?.isThere) return
+  await database.query(sql`
+    insert into offshoot.index_work (heap_id, column_id)
+    select distinct h.id, (c ->> 'id')::bigint
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    cross join lateral (
+      select jsonb_path_query(s.document, '$.tables[*] ? (@.searchIndex == true).**.columns[*]')
+      union all
+      select jsonb_path_query(s.document,
+        '$.**.columns[*] ? (@.type == "vector" && @.index == true)')
+    ) as wanted (c)
+    where (c ->> 'id')::bigint = any(h.column_ids)
+    on conflict do nothing`)
+}
+
+/** For a column that wants no index any more. */
+export async function releaseIndexes(transaction: Queryable, target: HeapColumn): Promise<void> {
+  const [work] = await transaction.query(sql`
+    select from offshoot.index_work
+    where heap_id = ${target.heapId} and column_id = ${target.column.id}`)
+  if (work !== undefined || (await hasOneOf(transaction, indexNames(target)))) {
+    await insertWork(transaction, target)
+  }
+}
+
+async function hasOneOf(transaction: Queryable, names: readonly string[]): Promise<boolean> {
+  const [found] = await transaction.query(sql`
+    select from pg_class
+    where relnamespace = 'offshoot_rows'::regnamespace and relname = any(${names}::name[])
+    limit 1`)
+  return found !== undefined
+}
+
+async function insertWork(transaction: Queryable, { heapId, column }: HeapColumn): Promise<void> {
+  await transaction.query(sql`
+    insert into offshoot.index_work (heap_id, column_id)
+    values (${heapId}, ${column.id})
+    on conflict (heap_id, column_id)
+    do update set stamp = nextval('offshoot.stamps'), failure = null`)
+}
+
+async function deleteWork(transaction: Queryable, { heapId, column }: HeapColumn): Promise<void> {
+  await transaction.query(sql`
+    delete from offshoot.index_work
+    where heap_id = ${heapId} and column_id = ${column.id}`)
+}
+
+function unindexable({ name }: { readonly name: string }, reason: string): AppError {
+  return new AppError('invalid_schema', `column [${name}]: cannot be indexed: ${reason}`)
+}
+
+export const TOO_LONG_REASON = 'a value is longer than 2400 bytes'

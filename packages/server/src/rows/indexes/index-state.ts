@@ -1,0 +1,84 @@
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { indexName, type Layout, ownHeap, uniqueIndexName } from '../layout/layout.js'
+import type { IndexKind } from './heap-indexes.js'
+
+export interface IndexState {
+  readonly state: 'building' | 'ready' | 'failed'
+  readonly message?: string
+}
+
+const NOT_INHERITED =
+  'rows that the branch inherits are looked for without it until the branch that they come from has it too'
+
+/**
+ * How far the indexes of columns that want one are, by column id: on the branch itself, and where it
+ * inherits from.
+ */
+export async function findIndexStates(
+  database: Queryable,
+  layout: Layout,
+  { tableId, columnIds, kind }: { tableId: number; columnIds: readonly number[]; kind: IndexKind },
+): Promise<Map<number, IndexState>> {
+  const heapId = ownHeap(layout, tableId)?.heapId
+  const work = await database.query<{ columnId: string; failure: string | null }>(sql`
+    select column_id as "columnId", failure
+    from offshoot.index_work
+    where heap_id = ${heapId ?? null}::bigint`)
+  const failures = new Map(work.map(({ columnId, failure }) => [Number(columnId), failure]))
+  // The other index of the column may be the one that failed.
+  const failing = columnIds.filter((columnId) => typeof failures.get(columnId) === 'string')
+  const failed = await listLacking(
+    database,
+    failing.map((columnId) => ({ columnId, heapId: heapId ?? '' })),
+    kind,
+  )
+  const inherited = columnIds.flatMap((columnId) =>
+    inheritedHeaps(layout, { tableId, columnId }).map((heapId) => ({ columnId, heapId })),
+  )
+  const lacking = await listLacking(database, inherited, kind)
+  return new Map(
+    columnIds.map((columnId): [number, IndexState] => {
+      const failure = failures.get(columnId)
+      if (failure === null) return [columnId, { state: 'building' }]
+      if (failure !== undefined && failed.has(columnId)) {
+        return [columnId, { state: 'failed', message: failure }]
+      }
+      const message = lacking.has(columnId) ? { message: NOT_INHERITED } : {}
+      return [columnId, { state: 'ready', ...message }]
+    }),
+  )
+}
+
+function inheritedHeaps(
+  layout: Layout,
+  { tableId, columnId }: { tableId: number; columnId: number },
+): string[] {
+  return layout.levels.slice(1).flatMap(({ heaps }) => {
+    const heap = heaps.get(tableId)
+    return heap?.columnIds.has(columnId) ? [heap.heapId] : []
+  })
+}
+
+/** The columns that have no index on one of their heaps. */
+async function listLacking(
+  database: Queryable,
+  columns: readonly { columnId: number; heapId: string }[],
+  kind: IndexKind,
+): Promise<ReadonlySet<number>> {
+  if (columns.length === 0) return new Set()
+  const namesOf = ({ columnId, heapId }: { columnId: number; heapId: string }) => [
+    indexName('heap', { heapId, columnId, kind }),
+    ...(kind === 'values' ? [uniqueIndexName(heapId, columnId)] : []),
+  ]
+  const rows = await database.query<{ name: string }>(sql`
+    select c.relname as name
+    from pg_index i
+    join pg_class c on c.oid = i.indexrelid
+    where c.relnamespace = 'offshoot_rows'::regnamespace
+      and c.relname = any(${columns.flatMap(namesOf)}::name[])
+      and i.indisvalid`)
+  const found = new Set(rows.map(({ name }) => name))
+  const without = columns.filter((column) => !namesOf(column).some((name) => found.has(name)))
+  return new Set(without.map(({ columnId }) => columnId))
+}

@@ -1,0 +1,124 @@
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { collected } from '../../telemetry/events.js'
+import { dropHeap } from './heap-ddl.js'
+import { pastName } from './layout.js'
+import { mayRemoveStorage } from './storage-hold.js'
+
+/*
+ * Storage that nothing reads any more goes in the background, in small steps, each a transaction of
+ * its own. Several processes may do this at once: each takes what no other has in hand.
+ */
+
+/** Rows that one step deletes. */
+const STEP_ROWS = 1000
+
+/** Drops one heap whose branch is gone. Says whether there may be more. */
+export async function collectHeap(database: Database): Promise<boolean> {
+  const isDropped = await runTransaction(
+    database,
+    async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return false
+      const [heap] = await transaction.query<{ id: string }>(sql`
+        select h.id
+        from offshoot.heaps h
+        where not exists (select from offshoot.branches b where b.id = h.branch_id)
+        limit 1
+        for update skip locked`)
+      if (heap === undefined) return false
+      await dropHeap(transaction, heap.id)
+      return true
+    },
+    { isolation: 'read committed' },
+  )
+  if (isDropped) collected.add('heap')
+  return isDropped
+}
+
+/** Drops one heap that its branch does not have any more, if there is no fork that might read it. */
+export async function dropUnusedHeap(transaction: Queryable, branchId: string): Promise<boolean> {
+  const [heap] = await transaction.query<{ id: string }>(sql`
+    select h.id
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.schemas s on s.id = b.schema_id
+    where b.id = ${branchId}
+      and not exists (select from offshoot.branches f where f.parent_id = b.id)
+      and (
+        b.deleted_at is not null
+        or not exists (
+          select from jsonb_array_elements(s.document -> 'tables') t
+          where (t ->> 'id')::bigint = h.table_id
+        )
+      )
+    limit 1
+    for update of h`)
+  if (heap === undefined) return false
+  await dropHeap(transaction, heap.id)
+  return true
+}
+
+/** Deletes some versions that no fork of a branch can see. Says how many; none: there are no more. */
+export async function deleteUnseenVersions(
+  transaction: Queryable,
+  branchId: string,
+): Promise<number> {
+  // A reset takes the heaps to another branch, and then the forks that read them. It waits for this
+  // step, or this step would find the heaps without their readers.
+  const heaps = await transaction.query<{ id: string }>(sql`
+    select id
+    from offshoot.heaps
+    where branch_id = ${branchId}
+    order by id
+    for key share`)
+  for (const heap of heaps) {
+    const past = pastName(heap.id)
+    const deleted = await transaction.query(sql`
+      delete from ${past}
+      where ctid = any(array(
+        select p.ctid
+        from ${past} p
+        where not exists (
+          select from offshoot.branches f
+          where f.parent_id = ${branchId}
+            and f.fork_epoch >= p.epoch
+            and f.fork_epoch < p.until
+        )
+        limit ${STEP_ROWS}
+      ))
+      returning 1`)
+    if (deleted.length > 0) return deleted.length
+  }
+  return 0
+}
+
+/** More than this many branches to look at are as good as any other number. */
+const PENDING_MAX = 100_000
+
+/** How many branches are still to be looked at. */
+export async function countSweeps(database: Queryable): Promise<number> {
+  const [row] = await database.query<{ count: number }>(sql`
+    select count(*)::integer as count
+    from (select from offshoot.sweeps limit ${PENDING_MAX}) sweeps`)
+  return row?.count ?? 0
+}
+
+/** Deletes answers that are too old to be asked for again. */
+export async function collectAnswers(
+  database: Database,
+  options: { hours: number },
+): Promise<boolean> {
+  const deleted = await database.query(sql`
+    delete from offshoot.idempotency_keys
+    where hash = any(array(
+      select hash
+      from offshoot.idempotency_keys
+      where created_at < now() - make_interval(hours => ${options.hours})
+      limit ${STEP_ROWS}
+      for update skip locked
+    ))
+    returning 1`)
+  collected.add('answer', deleted.length)
+  return deleted.length > 0
+}

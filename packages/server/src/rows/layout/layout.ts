@@ -1,0 +1,142 @@
+import type { Queryable } from '../../postgres/database.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
+
+/** The physical tables that hold what one branch wrote for one table. */
+export interface Heap {
+  readonly heapId: string
+  readonly columnIds: ReadonlySet<number>
+}
+
+/** A branch that rows are read from. */
+export interface Level {
+  readonly branchId: string
+  /** Rows are seen as of this epoch; undefined means as they are now. */
+  readonly asOf: number | undefined
+  /** By table id. */
+  readonly heaps: ReadonlyMap<number, Heap>
+}
+
+/**
+ * Where the rows of a branch are: its own level first, then what it inherits from, nearest first.
+ * What it inherits never changes while the branch lives; its own part changes only together with its
+ * stamp.
+ */
+export interface Layout {
+  readonly branchId: string
+  readonly databaseId: string
+  readonly gate: number
+  readonly stamp: string
+  readonly schemaId: string
+  /** Rows written now carry this epoch. */
+  readonly epoch: number
+  /** A branch may see rows of this one, so old versions must be kept before they change. */
+  readonly hasForks: boolean
+  readonly levels: readonly Level[]
+}
+
+interface LevelRow {
+  readonly depth: number
+  readonly branchId: string
+  readonly databaseId: string
+  readonly gate: number
+  readonly stamp: string
+  readonly schemaId: string
+  readonly epoch: number
+  readonly asOf: number | null
+  readonly hasForks: boolean
+  readonly heaps: { id: number; tableId: number; columnIds: number[] }[] | null
+}
+
+/** `hidden`: also of a branch that is deleted, or was never meant to be seen. */
+export async function findLayout(
+  database: Queryable,
+  branchId: string,
+  options: { hidden?: boolean } = {},
+): Promise<Layout | undefined> {
+  const rows = await database.query<LevelRow>(sql`
+    with recursive chain as (
+      select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
+      from offshoot.branches b
+      where b.id = ${branchId} and (b.deleted_at is null or ${options.hidden ?? false})
+      union all
+      select c.depth + 1, p.id, p.parent_id, p.fork_epoch, c.fork_epoch
+      from chain c
+      join offshoot.branches p on p.id = c.parent_id
+    )
+    select c.depth, b.id as "branchId", b.database_id as "databaseId", b.gate, b.stamp,
+      b.schema_id as "schemaId", b.epoch, c.as_of as "asOf",
+      exists (select from offshoot.branches f where f.parent_id = b.id) as "hasForks",
+      (
+        select json_agg(json_build_object(
+          'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids))
+        from offshoot.heaps h
+        where h.branch_id = b.id and (c.as_of is null or h.epoch <= c.as_of)
+      ) as heaps
+    from chain c
+    join offshoot.branches b on b.id = c.id
+    order by c.depth`)
+  const [own] = rows
+  if (own === undefined) return undefined
+  const { databaseId, gate, stamp, schemaId, epoch, hasForks } = own
+  return {
+    branchId,
+    databaseId,
+    gate,
+    stamp,
+    schemaId,
+    epoch,
+    hasForks,
+    levels: rows.map((row) => ({
+      branchId: row.branchId,
+      asOf: row.asOf ?? undefined,
+      heaps: new Map(
+        (row.heaps ?? []).map(({ id, tableId, columnIds }) => [
+          tableId,
+          { heapId: String(id), columnIds: new Set(columnIds) },
+        ]),
+      ),
+    })),
+  }
+}
+
+/** The branch's own heap of a table; undefined until it first writes to the table. */
+export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
+  return layout.levels[0]?.heaps.get(tableId)
+}
+
+/** Whether rows of the table may come from another branch. */
+export function inheritsRows(layout: Layout, tableId: number): boolean {
+  return layout.levels.slice(1).some((level) => level.heaps.has(tableId))
+}
+
+/**
+ * The same state as one that has only these columns: values that heaps keep of others, because the
+ * state has lost them or does not have them yet, read as if they had never been written.
+ */
+export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
+  const restrict = ({ heapId, columnIds: all }: Heap): Heap => ({
+    heapId,
+    columnIds: new Set([...all].filter((id) => columnIds.has(id))),
+  })
+  return {
+    ...layout,
+    levels: layout.levels.map((level) => ({
+      ...level,
+      heaps: new Map([...level.heaps].map(([tableId, heap]) => [tableId, restrict(heap)])),
+    })),
+  }
+}
+
+/** A state without any rows. */
+export function withoutRows(layout: Layout): Layout {
+  return { ...layout, levels: [] }
+}
+
+export const heapName = (heapId: string): Sql => sql`offshoot_rows.${ident(`heap_${heapId}`)}`
+export const pastName = (heapId: string): Sql => sql`offshoot_rows.${ident(`past_${heapId}`)}`
+export const indexName = (
+  table: 'heap' | 'past',
+  { heapId, columnId, kind }: { heapId: string; columnId: number; kind: 'values' | 'search' },
+): string => `${table}_${heapId}_c${columnId}_${kind === 'values' ? 'index' : kind}`
+export const uniqueIndexName = (heapId: string, columnId: number): string =>
+  `heap_${heapId}_c${columnId}_unique`

@@ -1,0 +1,109 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Queryable } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
+import { sql } from '../../postgres/sql.js'
+import { compileTable } from '../columns/table-codec.js'
+import { requestIndexes } from '../indexes/heap-indexes.js'
+import { selectVisible } from '../reading/arms.js'
+import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
+import { type Layout, ownHeap } from './layout.js'
+import type { StoredColumn, StoredTable } from './stored-schema.js'
+
+const TOO_MANY_COLUMNS = '54011'
+
+/** What a schema edit means for the rows. Renames mean nothing. */
+export type SchemaChange =
+  | { readonly kind: 'tableAdded'; readonly table: StoredTable }
+  | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
+  | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
+  | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
+  /** The column is one that is there before and after, at any depth. */
+  | { readonly kind: 'indexChanged'; readonly table: StoredTable; readonly column: StoredColumn }
+
+/** Brings the heaps of a branch in line with its new schema. Must run alone behind the gate. */
+export async function applySchemaChanges(
+  transaction: Queryable,
+  layout: Layout,
+  options: {
+    before: ReadonlyMap<number, StoredTable>
+    changes: readonly SchemaChange[]
+    limits: Limits
+  },
+): Promise<void> {
+  for (const change of options.changes) {
+    const heap = ownHeap(layout, change.table.id)
+    switch (change.kind) {
+      case 'tableAdded':
+        await createHeap(transaction, { ...layout, table: change.table })
+        break
+      case 'tableRemoved':
+        // With forks the rows stay for them, until the collector finds that nobody is left.
+        if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap.heapId)
+        break
+      case 'columnAdded': {
+        const { table, column } = change
+        const before = options.before.get(table.id) ?? table
+        await requireFillable(transaction, layout, { before, column, limits: options.limits })
+        if (heap === undefined) break
+        await addHeapColumn(transaction, { heapId: heap.heapId, table, column }).catch(
+          (error: unknown) => {
+            throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
+          },
+        )
+        break
+      }
+      case 'columnRemoved':
+        if (heap !== undefined) {
+          await dropColumnRules(transaction, { heapId: heap.heapId, column: change.column })
+        }
+        break
+      case 'indexChanged':
+        // Without a heap there is nothing to find yet; the one to be will have the index.
+        if (heap !== undefined) {
+          const { table, column } = change
+          await requestIndexes(transaction, { heapId: heap.heapId, table, column })
+        }
+        break
+    }
+  }
+}
+
+/** Columns that were removed stay in the heap, for forks that have them. */
+function worn(table: StoredTable): AppError {
+  return new AppError(
+    'limit_reached',
+    `table [${table.name}]: cannot have another column: it has had about 1600 of them by now; ` +
+      'make a new table and move the records',
+  )
+}
+
+/** A column that must have a value cannot be added to rows that would have none. */
+async function requireFillable(
+  transaction: Queryable,
+  layout: Layout,
+  options: { before: StoredTable; column: StoredColumn; limits: Limits },
+): Promise<void> {
+  const { before, column, limits } = options
+  if (column.notNull !== true || column.fill !== undefined) return
+  const codec = compileTable(before, { limits, jsonAsText: false })
+  const [row] = await transaction.query<{ count: string }>(sql`
+    select count(*) as count from (${selectVisible(layout, codec)}) visible`)
+  if (row === undefined || row.count === '0') return
+  throw new UnfillableColumnError(before.name, column.name, Number(row.count))
+}
+
+/** Rows that are there would have no value in a column that needs one. */
+export class UnfillableColumnError extends AppError {
+  constructor(
+    readonly table: string,
+    readonly column: string,
+    count: number,
+  ) {
+    const records = count === 1 ? '1 record' : `${count} records`
+    super(
+      'invalid_schema',
+      `table [${table}]: column [${column}]: cannot be added as not null without a default: ${records} would have no value`,
+    )
+  }
+}

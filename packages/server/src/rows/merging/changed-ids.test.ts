@@ -1,0 +1,123 @@
+import { describe, expect, test } from 'vitest'
+import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
+import { areRelated, changedIds, mayDiffer } from './changed-ids.js'
+
+/** A branch as of an epoch, or now, with the heaps of its tables. */
+const level = (
+  branchId: string,
+  asOf: number | undefined,
+  heaps: Record<number, string>,
+): Level => ({
+  branchId,
+  asOf,
+  heaps: new Map(
+    Object.entries(heaps).map(([tableId, heapId]) => [
+      Number(tableId),
+      { heapId, columnIds: new Set([1, 2]) },
+    ]),
+  ),
+})
+
+const layout = (...levels: Level[]): Layout => ({
+  branchId: levels[0]?.branchId ?? '',
+  databaseId: '1',
+  gate: 0,
+  stamp: '1',
+  schemaId: '1',
+  epoch: 1,
+  hasForks: false,
+  levels,
+})
+
+const main = (asOf?: number) => level('main', asOf, { 7: '10', 8: '11' })
+const dev = (asOf?: number) => level('dev', asOf, { 7: '20' })
+const other = (asOf?: number) => level('other', asOf, { 8: '30' })
+
+/** The places that are looked into, as heap or past with the condition. */
+function placesOf(left: Layout, right: Layout, tableId: number): string[] {
+  const { text } = changedIds(left, right, tableId)
+  const places = text.matchAll(/from offshoot_rows\."(\w+)"(?: where ([^)]*?))?(?= union|\))/g)
+  return [...places].map(([, table, condition]) => [table, condition].filter(Boolean).join(' '))
+}
+
+describe('two states', () => {
+  test('that are the same differ nowhere', () => {
+    const one = layout(dev(), main(3))
+    expect(mayDiffer(one, one, 7)).toBe(false)
+    expect(placesOf(one, one, 7)).toEqual([])
+  })
+
+  test('of a fork and where it started differ in what the fork wrote', () => {
+    const start = layout(main(3))
+    const fork = layout(dev(), main(3))
+    expect(placesOf(start, fork, 7)).toEqual(['heap_20', 'past_20'])
+    expect(mayDiffer(start, fork, 7)).toBe(true)
+    expect(mayDiffer(start, fork, 8)).toBe(false)
+    expect(placesOf(start, fork, 8)).toEqual([])
+  })
+
+  test('of a branch then and now differ in what it did since', () => {
+    expect(placesOf(layout(main(3)), layout(main()), 7)).toEqual([
+      'heap_10 epoch > 3 and epoch > 1',
+      'past_10 until > 3',
+    ])
+  })
+
+  test('of siblings differ in what each wrote and what the source did between', () => {
+    const left = layout(dev(), main(3))
+    const right = layout(other(), main(5))
+    expect(placesOf(left, right, 7)).toEqual([
+      'heap_20',
+      'past_20',
+      'heap_10 epoch > 3 and epoch > 1',
+      'past_10 until > 3',
+    ])
+    expect(placesOf(right, left, 8)).toEqual([
+      'heap_30',
+      'past_30',
+      'heap_11 epoch > 3 and epoch > 1',
+      'past_11 until > 3',
+    ])
+  })
+
+  test('of a branch now and a fork of it differ on both sides of the fork', () => {
+    expect(placesOf(layout(dev(), main(3)), layout(main()), 7)).toEqual([
+      'heap_20',
+      'past_20',
+      'heap_10 epoch > 3 and epoch > 1',
+      'past_10 until > 3',
+    ])
+  })
+
+  test('share whatever both inherit as of the same epoch', () => {
+    const left = layout(other(), dev(2), main(3))
+    const right = layout(dev(4), main(3))
+    expect(placesOf(left, right, 7)).toEqual([
+      'heap_20 epoch > 2 and epoch > 1',
+      'past_20 until > 2',
+    ])
+  })
+
+  test('of which one has no rows differ in all of the other', () => {
+    const fork = layout(dev(), main(3))
+    expect(placesOf(withoutRows(fork), fork, 7)).toEqual([
+      'heap_20',
+      'past_20',
+      'heap_10',
+      'past_10',
+    ])
+  })
+
+  test('are related when they share a branch', () => {
+    expect(areRelated(layout(dev(), main(3)), layout(other(), main(5)))).toBe(true)
+    expect(areRelated(layout(dev(), main(3)), layout(dev(2), main(3)))).toBe(true)
+    expect(areRelated(layout(dev()), layout(other(), main(5)))).toBe(false)
+  })
+})
+
+test('a state with some columns has no values of the others', () => {
+  const state = withColumns(layout(dev(), main(3)), new Set([2, 3]))
+  for (const { heaps } of state.levels) {
+    for (const { columnIds } of heaps.values()) expect([...columnIds]).toEqual([2])
+  }
+})

@@ -1,0 +1,81 @@
+import { join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { heapName, type Layout, type Level, pastName } from '../layout/layout.js'
+
+/*
+ * Two states of related branches share what both inherit. A row can only differ where they do not:
+ * in a heap that one of them reads and the other does not, or reads as of another epoch. Looking only
+ * there costs what changed, however much there is.
+ */
+
+/** Whether any row of a table can differ between two states. */
+export function mayDiffer(left: Layout, right: Layout, tableId: number): boolean {
+  return withoutCommonEnd(left.levels, right.levels)
+    .flat()
+    .some((level) => level.heaps.has(tableId))
+}
+
+/** SQL for ids of a table that may differ between two states; it may name some that do not. */
+export function changedIds(left: Layout, right: Layout, tableId: number): Sql {
+  const [ours, theirs] = withoutCommonEnd(left.levels, right.levels)
+  const sources: Sql[] = []
+  const seen = new Set<string>()
+  for (const level of [...ours, ...theirs]) {
+    const heap = level.heaps.get(tableId)
+    if (heap === undefined || seen.has(level.branchId)) continue
+    seen.add(level.branchId)
+    const since = commonEpoch(level.branchId, ours, theirs)
+    sources.push(...changesOf(heap.heapId, since))
+  }
+  if (sources.length === 0) return sql`select null::text as id where false`
+  return sql`select id from (${join(sources, ' union all ')}) sources group by id`
+}
+
+/** Rows of a heap that changed after an epoch, or all of them. */
+function changesOf(heapId: string, since: number | undefined): Sql[] {
+  const [heap, past] = [heapName(heapId), pastName(heapId)]
+  if (since === undefined) return [sql`select id from ${heap}`, sql`select id from ${past}`]
+  const epoch = raw(String(since))
+  return [
+    // The constant lets PostgreSQL see that the partial index applies.
+    sql`select id from ${heap} where epoch > ${epoch} and epoch > 1`,
+    sql`select id from ${past} where until > ${epoch}`,
+  ]
+}
+
+/** The epoch up to which both states read the branch alike; undefined when one does not read it. */
+function commonEpoch(
+  branchId: string,
+  left: readonly Level[],
+  right: readonly Level[],
+): number | undefined {
+  const [ours, theirs] = [left, right].map((levels) =>
+    levels.find((level) => level.branchId === branchId),
+  )
+  if (ours === undefined || theirs === undefined) return undefined
+  const epochs = [ours.asOf, theirs.asOf].filter((epoch) => epoch !== undefined)
+  return Math.min(...epochs)
+}
+
+function withoutCommonEnd(
+  left: readonly Level[],
+  right: readonly Level[],
+): [readonly Level[], readonly Level[]] {
+  let common = 0
+  while (isSame(left.at(-1 - common), right.at(-1 - common))) common++
+  return [left.slice(0, left.length - common), right.slice(0, right.length - common)]
+}
+
+function isSame(left: Level | undefined, right: Level | undefined): boolean {
+  return (
+    left !== undefined &&
+    right !== undefined &&
+    left.branchId === right.branchId &&
+    left.asOf === right.asOf
+  )
+}
+
+/** Whether two states share any of their past. */
+export function areRelated(left: Layout, right: Layout): boolean {
+  const branches = new Set(left.levels.map((level) => level.branchId))
+  return right.levels.some((level) => branches.has(level.branchId))
+}

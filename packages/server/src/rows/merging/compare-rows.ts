@@ -1,0 +1,138 @@
+import type { Transaction } from '../../postgres/run-transaction.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import type { Layout } from '../layout/layout.js'
+import { joinVisible } from '../reading/arms.js'
+import { changedIds } from './changed-ids.js'
+
+/** A row as one state has it: its texts in the order of the physical columns; undefined: none. */
+export type RowTexts = readonly (string | null)[] | undefined
+
+/** A row that may differ, in each of the states that were asked for. */
+export interface ComparedRow {
+  readonly id: string
+  readonly states: readonly RowTexts[]
+}
+
+export interface ComparedPage {
+  readonly rows: readonly ComparedRow[]
+  /** Where the next page starts; undefined: there is none. */
+  readonly next: string | undefined
+}
+
+/** Bytes of the rows of one page, unless a single one is larger: 8 MiB. */
+const PAGE_BYTES_MAX = 8 * 1024 * 1024
+
+/** `json`: what decoding reads. `write`: what a write takes. */
+export type TextForm = 'json' | 'write'
+
+export interface ChangeCounts {
+  readonly inserted: number
+  readonly updated: number
+  readonly deleted: number
+}
+
+type Querying = Pick<Transaction, 'query'>
+
+/**
+ * Rows of a table that may differ between the first two states, by id from the given one on, in all
+ * the states. A page is full of candidates; some of them may turn out to be equal.
+ */
+export async function listCompared(
+  transaction: Querying,
+  options: {
+    codec: TableCodec
+    states: readonly [Layout, Layout, ...Layout[]]
+    form: TextForm
+    after: string
+    limit: number
+    ids?: readonly string[]
+  },
+): Promise<ComparedPage> {
+  const { codec, states, form, after, limit, ids } = options
+  const aliases = states.map((_, index) => ident(`s${index}`))
+  const joins = states.map((layout, index) =>
+    joinVisible(layout, codec, { id: sql`k.id`, alias: aliases[index] ?? empty, outer: true }),
+  )
+  const candidates =
+    ids === undefined
+      ? changedIds(states[0], states[1], codec.table.id)
+      : sql`select unnest(${ids}::text[]) as id`
+  // The first row is always sent. What comes after one that is too much is not.
+  const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
+    select t.id,
+      case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
+        or row_number() over w = 1
+        then t.states end as states
+    from (
+      select k.id, array[${join(
+        aliases.map((alias) => stateTexts(codec, alias, form)),
+        ', ',
+      )}] as states
+      from (
+        select id from (${candidates}) c
+        where id > ${after} collate "C"
+        order by id collate "C"
+        limit ${limit}
+      ) k
+      ${join(joins, ' ')}
+      offset 0
+    ) t
+    window w as (order by t.id collate "C" rows unbounded preceding)
+    order by t.id collate "C"`)
+  const compared = rows.flatMap(({ id, states: texts }) =>
+    texts === null
+      ? []
+      : {
+          id,
+          // The first text tells whether there is a row; arrays of one length need a place for it.
+          states: texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1))),
+        },
+  )
+  const isLast = compared.length === rows.length && rows.length < limit
+  return { rows: compared, next: isLast ? undefined : compared.at(-1)?.id }
+}
+
+/** One array of texts per state, led by the id. */
+function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
+  const texts = codec.physical.map(({ column, physicalName }) => {
+    const reference = `${alias.text}.${ident(physicalName).text}`
+    const selected =
+      form === 'json' ? COLUMN_TYPE_ENTRIES[column.type].select(reference) : reference
+    return sql`, (${raw(selected)})::text`
+  })
+  return sql`array[${alias}.id${join([empty, ...texts], '')}]`
+}
+
+/** How many rows differ between two states in the given physical columns. */
+export async function countChanges(
+  transaction: Querying,
+  options: { codec: TableCodec; columns: ReadonlySet<number>; before: Layout; after: Layout },
+): Promise<ChangeCounts> {
+  const { codec, columns, before, after } = options
+  const differs = codec.physical.flatMap(({ physicalName }, index) => {
+    const name = ident(physicalName)
+    // As texts, because values that PostgreSQL holds for equal may read differently: 1.0 and 1.00.
+    return columns.has(index) ? sql`b.${name}::text is distinct from a.${name}::text` : []
+  })
+  const isChanged = differs.length === 0 ? sql`false` : join(differs, ' or ')
+  const [counts] = await transaction.query<ChangeCounts>(sql`
+    select
+      (count(*) filter (where b.id is null and a.id is not null))::integer as inserted,
+      (count(*) filter (where b.id is not null and a.id is not null and (${isChanged})))::integer
+        as updated,
+      (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
+    from (${changedIds(before, after, codec.table.id)}) k
+    ${joinVisible(before, codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
+    ${joinVisible(after, codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
+  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
+}
+
+/** Indexes of the physical columns whose texts differ. */
+export function changedColumns(
+  before: readonly (string | null)[],
+  after: readonly (string | null)[],
+) {
+  return before.flatMap((text, index) => (text === after[index] ? [] : [index]))
+}
