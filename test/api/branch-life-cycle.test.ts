@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { endExpiredBranches } from '../../packages/server/src/background.js'
 import { deleteExpiredBranches } from '../../packages/server/src/domain/branches/expire-branches.js'
-import { runLifeCycle } from '../../packages/server/src/domain/branches/life-cycle.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -518,20 +518,20 @@ describe('a ttl', () => {
     await setExpiry('ttl-idle', 100)
     await service.call('GET', `${service.workspace}/dbs/shop`)
     await service.call('GET', url('ttl-idle'), { key: 'off_wrong' })
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await readStored('ttl-idle'))?.left).toBeLessThan(101)
   })
 
   it('starts again by uses of records, which are written down now and then', async () => {
     await create('ttl-records', { ttl: 3600 })
     expect((await readRecord('ttl-records')).status).toBe(200)
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     await setExpiry('ttl-records', 100)
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await readStored('ttl-records'))?.left).toBeLessThan(101)
     expect((await readRecord('ttl-records')).status).toBe(200)
     expect((await readStored('ttl-records'))?.left).toBeLessThan(101)
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await readStored('ttl-records'))?.left).toBeGreaterThan(3500)
   })
 
@@ -539,7 +539,7 @@ describe('a ttl', () => {
     await create('ttl-late', { ttl: 3600 })
     expect((await readRecord('ttl-late')).status).toBe(200)
     await expire('ttl-late')
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await readStored('ttl-late'))?.left).toBeGreaterThan(3500)
   })
 
@@ -547,7 +547,7 @@ describe('a ttl', () => {
     await create('ttl-gone', { ttl: 3600 })
     expect((await readRecord('ttl-gone')).status).toBe(200)
     await patch('ttl-gone', { ttl: null })
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await read('ttl-gone')).body).not.toHaveProperty('expiresAt')
   })
 
@@ -561,7 +561,7 @@ describe('a ttl', () => {
       )
       expect((await read('ttl-locked')).status).toBe(200)
       expect((await readRecord('ttl-locked')).status).toBe(200)
-      await runLifeCycle(service)
+      await endExpiredBranches(service)
     } finally {
       await client.query('rollback')
       client.release()
@@ -572,7 +572,7 @@ describe('a ttl', () => {
     const expiresAt = inMs(DAY * 1000)
     await create('fixed', { expiresAt })
     expect((await readRecord('fixed')).status).toBe(200)
-    await runLifeCycle(service)
+    await endExpiredBranches(service)
     expect((await read('fixed')).body.expiresAt).toBe(expiresAt)
   })
 })

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { COLLECT_TIMES, checkBlobs, collectBlobs } from './data/files/collect.js'
 import { renewLinkKeys } from './data/files/links.js'
 import { IDEMPOTENCY_HOURS } from './data/records/idempotency.js'
-import { runLifeCycle } from './domain/branches/life-cycle.js'
+import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, countSweeps } from './rows/layout/collect.js'
@@ -18,7 +18,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   const { database, sessions } = services
   const { blobs, links } = sessions.files
   // Uses are written down first: a branch in use must not expire because of a long round.
-  await runLifeCycle(services)
+  await endExpiredBranches(services)
   await renewLinkKeys(database)
   await links.load(database)
   // It may take long, and nothing else has to wait for it.
@@ -37,6 +37,18 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     await sessions.flushUses()
   }
   sweepsPending.set(await countSweeps(database))
+}
+
+/**
+ * Deletes the branches whose expiry has passed. The uses that this process has seen are written first,
+ * because they move expiries ahead.
+ */
+export async function endExpiredBranches({
+  database,
+  sessions,
+}: Pick<Services, 'database' | 'sessions'>): Promise<void> {
+  await sessions.flushUses()
+  await deleteExpiredBranches(database)
 }
 
 /** Runs rounds until told to stop; resolves when the last one is over. */

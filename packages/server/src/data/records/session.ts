@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { isLive } from '../../domain/access/is-live.js'
 import { authenticate, type Principal } from '../../domain/access/principal.js'
 import {
   type BranchAccess,
@@ -9,7 +10,6 @@ import {
   type WorkspaceAddress,
 } from '../../domain/access/resolve.js'
 import { type Need, requireAccess } from '../../domain/access/scope.js'
-import { isLive } from '../../domain/branches/is-live.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'

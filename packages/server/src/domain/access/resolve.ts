@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Role } from '@offshoot/contract/workspaces'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { isLive } from '../branches/is-live.js'
+import { isLive } from './is-live.js'
 import type { Principal } from './principal.js'
 import {
   type Need,

@@ -1,10 +1,10 @@
 import type { BranchRule } from '@offshoot/contract/branches'
+import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase } from '../access/scope.js'
-import { lockDatabase } from '../databases/queries.js'
 
 export async function readBranchRules(
   database: Database,
@@ -65,4 +65,16 @@ async function insertBranchRules(
     select ${databaseId}, position, rule ->> 'pattern', rule - 'pattern'
     from jsonb_array_elements(${JSON.stringify(rules)}::jsonb)
       with ordinality as given (rule, position)`)
+}
+
+/** Makes concurrent changes of the rules wait until the transaction ends. Reads and forks go on. */
+async function lockDatabase(
+  transaction: Queryable,
+  { databaseId, databaseName }: { databaseId: string; databaseName: string },
+): Promise<void> {
+  const rows = await transaction.query(sql`
+    select id from offshoot.databases where id = ${databaseId} for no key update`)
+  if (rows.length === 0) {
+    throw new AppError('database_not_found', `database [${databaseName}] not found`)
+  }
 }

@@ -4,9 +4,9 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { findLayout, type Layout } from '../../rows/layout/layout.js'
 import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
-import { isLive } from './is-live.js'
 
 /** A branch at one moment: where its rows are and what its schema is. */
 export interface BranchState {

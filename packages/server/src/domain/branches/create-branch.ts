@@ -7,20 +7,18 @@ import { closeEpoch } from '../../rows/layout/fork.js'
 import { EMPTY_SCHEMA } from '../../rows/layout/stored-schema.js'
 import { enterGate } from '../../rows/running/gate.js'
 import { forks } from '../../telemetry/events.js'
+import { type BranchGate, findGate } from '../access/find-gate.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
+import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
 import { findBranchRule } from './branch-rules.js'
 import { deleteBranch } from './delete-branch.js'
 import {
-  type BranchGate,
   type BranchLife,
   findExpiredBranch,
-  findGate,
   insertBranch,
-  insertMigration,
-  insertSchema,
   updateBranchExpiries,
 } from './queries.js'
 

@@ -2,12 +2,12 @@ import type { GitMappingEntry, ResolvedBranch } from '@offshoot/contract/branche
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { findGate } from '../access/find-gate.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 import {
   deleteGitBranch,
   findBranchId,
-  findGate,
   findGitBranch,
   insertGitBranch,
   listGitBranches,

@@ -2,9 +2,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { enterGate } from '../../rows/running/gate.js'
+import { findGate } from '../access/find-gate.js'
+import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { isLive } from './is-live.js'
-import { findGate } from './queries.js'
 
 /** The gates of some branches, in one order for everyone: nobody waits for one who waits for him. */
 export async function listGates(

@@ -30,13 +30,18 @@ import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
-import { deleteUnusedSchema, findHead, updateHead } from '../schemas/queries.js'
+import {
+  deleteUnusedSchema,
+  findHead,
+  insertMigration,
+  insertSchema,
+  updateHead,
+} from '../schemas/queries.js'
 import { schemaDifference, storageChanges } from '../schemas/schema-difference.js'
 import { type BranchState, getStartOf, getState } from './branch-state.js'
 import { listGates, lockBranches } from './lock-branches.js'
 import { findBase, insertMerge, listTablesLeftOut } from './merge-base.js'
 import { describeConflicts, type MergeConflict, type MergeLayouts } from './merge-conflicts.js'
-import { insertMigration, insertSchema } from './queries.js'
 
 export interface MergeOptions {
   readonly from: BranchAccess

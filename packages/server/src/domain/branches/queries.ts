@@ -2,7 +2,7 @@ import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { StoredSchema } from '../../rows/layout/stored-schema.js'
-import { isExpired, isLive } from './is-live.js'
+import { isExpired, isLive } from '../access/is-live.js'
 
 /** How long a branch lives. */
 export interface BranchLife {
@@ -66,40 +66,6 @@ export async function findBranchId(
     from offshoot.branches
     where database_id = ${branch.databaseId} and name = ${branch.name} and ${isLive}`)
   return row?.id
-}
-
-export async function insertSchema(
-  database: Queryable,
-  schema: { databaseId: string; document: StoredSchema },
-): Promise<string> {
-  const [row] = await database.query<{ id: string }>(sql`
-    insert into offshoot.schemas (database_id, document)
-    values (${schema.databaseId}, ${JSON.stringify(schema.document)}::jsonb)
-    returning id`)
-  if (row === undefined) throw new Error('an inserted schema must be returned')
-  return row.id
-}
-
-/** Branches share the migrations they have in common; one that is there stays as it is. */
-export async function insertMigration(
-  database: Queryable,
-  migration: {
-    id: string
-    databaseId: string
-    parentId: string | null
-    checksum: string
-    operations: readonly unknown[]
-    title?: string | undefined
-    message?: string | undefined
-  },
-): Promise<void> {
-  await database.query(sql`
-    insert into offshoot.migrations
-      (id, database_id, parent_id, checksum, operations, title, message)
-    values (${migration.id}, ${migration.databaseId}, ${migration.parentId},
-      ${migration.checksum}, ${JSON.stringify(migration.operations)}::jsonb,
-      ${migration.title ?? null}, ${migration.message ?? null})
-    on conflict (database_id, id) do nothing`)
 }
 
 export async function insertBranch(
@@ -322,26 +288,4 @@ export async function deleteGitBranch(
 
 export async function deleteGitBranchesOf(database: Queryable, branchId: string): Promise<void> {
   await database.query(sql`delete from offshoot.git_branches where branch_id = ${branchId}`)
-}
-
-export interface BranchGate {
-  readonly id: string
-  readonly name: string
-  readonly gate: number
-  /** Each use moves its expiry. */
-  readonly isSliding: boolean
-}
-
-/** What is needed to lock a branch; the gate of a branch never changes. */
-export async function findGate(
-  database: Queryable,
-  branch: { databaseId: string; id?: string; name?: string },
-): Promise<BranchGate | undefined> {
-  const [row] = await database.query<BranchGate>(sql`
-    select id, name, gate, ttl_seconds is not null as "isSliding"
-    from offshoot.branches
-    where database_id = ${branch.databaseId}
-      and (id = ${branch.id ?? null} or name = ${branch.name ?? null})
-      and ${isLive}`)
-  return row
 }

@@ -42,18 +42,6 @@ export async function getDatabase(
   return row
 }
 
-/** Keeps others who lock it waiting until the transaction ends; reads and forks go on. */
-export async function lockDatabase(
-  transaction: Queryable,
-  { databaseId, databaseName }: { databaseId: string; databaseName: string },
-): Promise<void> {
-  const rows = await transaction.query(sql`
-    select id from offshoot.databases where id = ${databaseId} for no key update`)
-  if (rows.length === 0) {
-    throw new AppError('database_not_found', `database [${databaseName}] not found`)
-  }
-}
-
 export async function countDatabases(database: Queryable, workspaceId: string): Promise<number> {
   const [row] = await database.query<{ count: number }>(sql`
     select count(*)::integer as count

@@ -8,9 +8,9 @@ import { sql } from '../../postgres/sql.js'
 import { findLayout } from '../../rows/layout/layout.js'
 import { applySchemaChanges } from '../../rows/layout/schema-changes.js'
 import { enterGate } from '../../rows/running/gate.js'
+import { findGate } from '../access/find-gate.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { findGate, insertMigration, insertSchema } from '../branches/queries.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
@@ -20,6 +20,8 @@ import {
   deleteUnusedSchema,
   findHead,
   findMigration,
+  insertMigration,
+  insertSchema,
   listObjectIds,
   updateHead,
 } from './queries.js'

@@ -11,7 +11,6 @@ import { findLayout, type Layout } from '../../rows/layout/layout.js'
 import { applySchemaChanges } from '../../rows/layout/schema-changes.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { insertSchema } from '../branches/queries.js'
 import { withHead } from './edit-schema.js'
 import {
   columnNotFound,
@@ -20,7 +19,7 @@ import {
   requireUnprotected,
   tableNotFound,
 } from './operations.js'
-import { type BranchHead, deleteUnusedSchema, updateHead } from './queries.js'
+import { type BranchHead, deleteUnusedSchema, insertSchema, updateHead } from './queries.js'
 
 /*
  * An index is part of the schema of a branch, so that forks have it and merges carry it, but not of

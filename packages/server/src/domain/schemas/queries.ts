@@ -55,6 +55,40 @@ export async function deleteUnusedSchema(database: Queryable, schemaId: string):
       )`)
 }
 
+export async function insertSchema(
+  database: Queryable,
+  schema: { databaseId: string; document: StoredSchema },
+): Promise<string> {
+  const [row] = await database.query<{ id: string }>(sql`
+    insert into offshoot.schemas (database_id, document)
+    values (${schema.databaseId}, ${JSON.stringify(schema.document)}::jsonb)
+    returning id`)
+  if (row === undefined) throw new Error('an inserted schema must be returned')
+  return row.id
+}
+
+/** Branches share the migrations they have in common; one that is there stays as it is. */
+export async function insertMigration(
+  database: Queryable,
+  migration: {
+    id: string
+    databaseId: string
+    parentId: string | null
+    checksum: string
+    operations: readonly unknown[]
+    title?: string | undefined
+    message?: string | undefined
+  },
+): Promise<void> {
+  await database.query(sql`
+    insert into offshoot.migrations
+      (id, database_id, parent_id, checksum, operations, title, message)
+    values (${migration.id}, ${migration.databaseId}, ${migration.parentId},
+      ${migration.checksum}, ${JSON.stringify(migration.operations)}::jsonb,
+      ${migration.title ?? null}, ${migration.message ?? null})
+    on conflict (database_id, id) do nothing`)
+}
+
 export interface MigrationRow {
   readonly id: string
   readonly parentId: string | null
