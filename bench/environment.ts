@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { startEmbedded } from '@offshoot/server/embedded'
+import { startEmbedded } from '@offshoot/embedded-postgres'
 import pg from 'pg'
 import { Pool } from 'undici'
 

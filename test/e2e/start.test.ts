@@ -6,7 +6,7 @@ import { tmpdir, userInfo } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startEmbedded } from '../../packages/server/src/postgres/embedded/embedded.js'
+import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import {
   type Banner,
   endAll,

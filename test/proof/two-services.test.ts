@@ -3,10 +3,7 @@ import { PassThrough } from 'node:stream'
 import pg from 'pg'
 import S3rver from 's3rver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type EmbeddedPostgres,
-  startEmbedded,
-} from '../../packages/server/src/postgres/embedded/embedded.js'
+import { type EmbeddedPostgres, startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import { until } from '../support/process.js'
 import { Proof } from '../support/proof/proof.js'
 import {

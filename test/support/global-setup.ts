@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { startEmbedded } from '../../packages/server/src/postgres/embedded/embedded.js'
+import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 
 declare module 'vitest' {
   export interface ProvidedContext {

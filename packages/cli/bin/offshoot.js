@@ -28,7 +28,9 @@ const { run } = await import(pathToFileURL(built).href)
 process.exitCode = await run(process.argv.slice(2))
 
 function isStale() {
-  return !existsSync(built) || ['contract', 'server', 'cli'].some(isPackageStale)
+  return (
+    !existsSync(built) || ['contract', 'embedded-postgres', 'server', 'cli'].some(isPackageStale)
+  )
 }
 
 function isPackageStale(name) {

@@ -1,10 +1,15 @@
+import {
+  acquireDataLock,
+  type DataLock,
+  DataLockError,
+  findRunning,
+  hasCluster,
+  startEmbedded,
+} from '@offshoot/embedded-postgres'
 import type { BlobStore } from '../blobs/blob-store.js'
 import type { Config } from '../config.js'
 import { createBlobStore } from '../create-blob-store.js'
 import { type Connection, Database } from '../postgres/database.js'
-import { acquireDataLock, type DataLock, DataLockError } from '../postgres/embedded/data-lock.js'
-import { startEmbedded } from '../postgres/embedded/embedded.js'
-import { findRunning, hasCluster } from '../postgres/embedded/running.js'
 import { BackupError } from './errors.js'
 
 /** What a backup is made of, or restored into. */

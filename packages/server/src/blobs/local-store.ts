@@ -1,6 +1,7 @@
 import { access, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
+import { syncFolder } from '../common/sync-folder.js'
 import {
   type BlobStore,
   type ByteRange,
@@ -108,15 +109,6 @@ export class LocalStore implements BlobStore {
     this.#synced.set(folder, syncing)
     syncing.catch(() => this.#synced.delete(folder))
     return syncing
-  }
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 

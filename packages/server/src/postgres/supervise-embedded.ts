@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type EmbeddedPostgres, startEmbedded } from './embedded/embedded.js'
+import { type EmbeddedPostgres, startEmbedded } from '@offshoot/embedded-postgres'
 
 const RESTART_DELAY_MS = 1_000
 

@@ -19,16 +19,16 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { findPackage, prepareBinaries, readPackage } from './binaries.js'
+import { exists } from './files.js'
+import { allows, chooseIdentity, parseAccounts, spawnIdentity } from './identity.js'
+import { compileForProcesses, type SeparateProcesses } from './separate-process.js'
 import {
   EmbeddedError,
   type EmbeddedOptions,
   type EmbeddedPostgres,
   startEmbedded,
   startFromPackage,
-} from './embedded.js'
-import { exists } from './files.js'
-import { allows, chooseIdentity, parseAccounts, spawnIdentity } from './identity.js'
-import { compileForProcesses, type SeparateProcesses } from './separate-process.js'
+} from './start-embedded.js'
 
 const isRoot = process.geteuid?.() === 0
 if (!isRoot) console.log('tests of running as root are skipped because this is not root')
@@ -42,7 +42,7 @@ let lines: string[]
 const running: EmbeddedPostgres[] = []
 
 beforeAll(async () => {
-  processes = compileForProcesses('embedded')
+  processes = compileForProcesses('start-embedded')
   preparedFolder = await mkdtemp(join(tmpdir(), 'offshoot-test-'))
   const server = await startEmbedded({ dataDir: preparedFolder, log: () => {} })
   await query(server, ...makeTable)
@@ -87,6 +87,8 @@ async function start(settings?: Record<string, string>): Promise<EmbeddedPostgre
 
 async function query(server: EmbeddedPostgres, ...statements: string[]): Promise<unknown[]> {
   const client = new pg.Client(server.connection)
+  // A server that restarts resets the connection; the statement fails, which is enough to know.
+  client.on('error', () => {})
   await client.connect()
   try {
     let rows: unknown[] = []
@@ -122,7 +124,7 @@ async function permissions(path: string): Promise<string> {
 const startAndTellPid = `
   import { readFileSync } from 'node:fs'
   import pg from 'pg'
-  import { startEmbedded } from './embedded.js'
+  import { startEmbedded } from './start-embedded.js'
   const dataDir = process.argv[2]
   const server = await startEmbedded({ dataDir, log: () => {} })
   const client = new pg.Client(server.connection)

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { database, superuser } from './cluster.js'
-import type { Connection } from './embedded.js'
 import { readIfExists } from './files.js'
 import { fixedSettings } from './settings.js'
+import type { Connection } from './start-embedded.js'
 
 /** How to reach the server that another process runs in a data folder; nothing if there is none. */
 export async function findRunning(dataDir: string): Promise<Connection | undefined> {
