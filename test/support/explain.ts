@@ -1,7 +1,7 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import pg from 'pg'
 import { type QueryRequest, readPage } from '../../packages/server/src/data/query/page.js'
-import { planQuery } from '../../packages/server/src/data/query/query-records.js'
+import { cursorScope, planQuery } from '../../packages/server/src/data/query/query-records.js'
 import { querySql } from '../../packages/server/src/data/query/query-sql.js'
 import type { Session } from '../../packages/server/src/data/records/session.js'
 import { BranchTables } from '../../packages/server/src/data/sql/branch-tables.js'
@@ -37,7 +37,8 @@ export async function explainQuery(
 ): Promise<Explained> {
   const call = await withSession(service, target, async (session) => {
     const context = { ...service, session, tableName: target.table, limits: LIMITS }
-    return querySql(planQuery(context, readPage(request, LIMITS)))
+    const scope = cursorScope(session, session.table(target.table).codec.table.id)
+    return querySql(planQuery(context, readPage(request, { limits: LIMITS, scope })))
   })
   return explainCall(service, call)
 }

@@ -85,3 +85,16 @@ export const LIMITS = {
 
 export type LimitName = keyof typeof LIMITS
 export type Limits = Readonly<Record<LimitName, number>>
+
+/**
+ * Limits of what one query may ask for, so that planning it stays short here and in PostgreSQL. They
+ * are fixed: behind them are PostgreSQL's own limits.
+ */
+export const QUERY_LIMITS = {
+  /** Characters of a query as JSON: its filter, sort, columns and aggregations. */
+  queryLengthMax: 512 * 1024,
+  /** Characters of a cursor, and bytes of what it holds. */
+  cursorLengthMax: 4 * 1024 * 1024,
+  /** Characters of a path: the name of a column, through links and objects, or into a JSON document. */
+  pathLengthMax: 8192,
+} as const

@@ -4,6 +4,7 @@ import { branching } from './migrations/002-branching.js'
 import { files } from './migrations/003-files.js'
 import { indexes } from './migrations/004-indexes.js'
 import { searchIndexes } from './migrations/005-search-indexes.js'
+import { secrets } from './migrations/006-secrets.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -24,6 +25,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 3, name: 'files', statements: files },
   { number: 4, name: 'indexes', statements: indexes },
   { number: 5, name: 'search indexes', statements: searchIndexes },
+  { number: 6, name: 'secrets', statements: secrets },
 ]
 
 /** Any number will do, as long as every version of Offshoot uses the same one. */

@@ -1,4 +1,6 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { queryFault } from './query-fault.js'
 
 /** A boundary in the order of a query, next to a record. */
@@ -24,39 +26,62 @@ export interface Cursor {
   readonly last?: Position
 }
 
-/** More than the largest request could make of it. */
-const TEXT_LENGTH_MAX = 64 * 1024 * 1024
+/** Where a cursor is of use, and the secret that tells it from one that somebody else has made. */
+export interface CursorScope {
+  readonly secret: Buffer
+  readonly branchId: string
+  readonly tableId: number
+}
 
 /** Compressing takes longer than most queries, so only what would be long is compressed. */
 const PLAIN_LENGTH_MAX = 1024
 
-/** What the text starts with tells how it goes on. */
+/** The first character tells how the content is written. */
 const PLAIN = 'p'
 const COMPRESSED = 'c'
+/** 24 characters of base64url leave no bit unused, so that no two texts stand for the same code. */
+const CODE_BYTES = 18
+const CODE_LENGTH = 24
 
-export function writeCursor(cursor: Cursor): string {
-  const json = JSON.stringify(cursor)
-  return json.length <= PLAIN_LENGTH_MAX
-    ? `${PLAIN}${Buffer.from(json).toString('base64url')}`
-    : `${COMPRESSED}${deflateRawSync(json).toString('base64url')}`
+/** The form, the authentication code, and the content. */
+export function writeCursor(scope: CursorScope, cursor: Cursor): string {
+  const json = Buffer.from(JSON.stringify(cursor))
+  if (json.length > QUERY_LIMITS.cursorLengthMax) throw tooLong()
+  const form = json.length <= PLAIN_LENGTH_MAX ? PLAIN : COMPRESSED
+  const bytes = form === PLAIN ? json : deflateRawSync(json)
+  const content = bytes.toString('base64url')
+  if (1 + CODE_LENGTH + content.length > QUERY_LIMITS.cursorLengthMax) throw tooLong()
+  return `${form}${codeOf(scope, form, content)}${content}`
 }
 
-/** Cursors come from clients; one that is not ours is refused like any other bad input. */
-export function readCursor(text: string): Cursor {
-  try {
-    const cursor: unknown = JSON.parse(readText(text))
-    if (isCursor(cursor)) return cursor
-  } catch {
-    // Told below.
+/** Cursors come from clients. Nothing of one is decoded before it is known to be from here. */
+export function readCursor(scope: CursorScope, text: string): Cursor {
+  if (text.length > QUERY_LIMITS.cursorLengthMax) {
+    throw queryFault(
+      `page: a cursor must not have more than ${QUERY_LIMITS.cursorLengthMax} characters`,
+    )
   }
-  throw invalidCursor()
+  const form = text.slice(0, 1)
+  const code = Buffer.from(text.slice(1, 1 + CODE_LENGTH))
+  const content = text.slice(1 + CODE_LENGTH)
+  const expected = Buffer.from(codeOf(scope, form, content))
+  if (code.length !== expected.length || !timingSafeEqual(code, expected)) throw invalidCursor()
+  const bytes = Buffer.from(content, 'base64url')
+  const json =
+    form === PLAIN
+      ? bytes
+      : inflateRawSync(bytes, { maxOutputLength: QUERY_LIMITS.cursorLengthMax })
+  return JSON.parse(json.toString()) as Cursor
 }
 
-function readText(text: string): string {
-  const bytes = Buffer.from(text.slice(1), 'base64url')
-  if (text.startsWith(PLAIN)) return bytes.toString()
-  if (!text.startsWith(COMPRESSED)) return ''
-  return inflateRawSync(bytes, { maxOutputLength: TEXT_LENGTH_MAX }).toString()
+function codeOf({ secret, branchId, tableId }: CursorScope, form: string, content: string): string {
+  const code = createHmac('sha256', secret).update(`${form}\n${branchId}\n${tableId}\n`)
+  return code.update(content).digest().subarray(0, CODE_BYTES).toString('base64url')
+}
+
+/** The query itself is bounded, so it must be the values. */
+function tooLong() {
+  return queryFault('sort: the values of these records are too long to go on from in a cursor')
 }
 
 export function invalidCursor() {
@@ -66,26 +91,4 @@ export function invalidCursor() {
 /** The same boundary, seen from its other side. */
 export function otherSide({ keys, id, isInclusive = false }: Position): Position {
   return { keys, id, isInclusive: !isInclusive }
-}
-
-function isCursor(value: unknown): value is Cursor {
-  if (typeof value !== 'object' || value === null) return false
-  const { size, seed, first, last } = value as Partial<Cursor>
-  return (
-    Number.isSafeInteger(size) &&
-    Number(size) > 0 &&
-    Number.isSafeInteger(seed) &&
-    [first, last].every((position) => position === undefined || isPosition(position))
-  )
-}
-
-function isPosition(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  const { keys, id, isInclusive = false } = value as Partial<Position>
-  return (
-    typeof id === 'string' &&
-    typeof isInclusive === 'boolean' &&
-    Array.isArray(keys) &&
-    keys.every((key) => key === null || typeof key === 'string')
-  )
 }

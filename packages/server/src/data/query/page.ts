@@ -1,7 +1,8 @@
 import { randomInt } from 'node:crypto'
 import type { Limits } from '@offshoot/contract/limits'
-import { type Cursor, type Position, readCursor } from './cursor.js'
+import { type Cursor, type CursorScope, type Position, readCursor } from './cursor.js'
 import { queryFault } from './query-fault.js'
+import { requireQuerySize } from './query-size.js'
 
 /** Which part of the result is asked for. */
 export interface Page {
@@ -42,8 +43,14 @@ export interface QueryRequest {
 }
 
 /** Brings together what the request says and what its cursor remembers. */
-export function readPage(request: QueryRequest, limits: Limits): Page {
+export function readPage(
+  request: QueryRequest,
+  { limits, scope }: { limits: Limits; scope: CursorScope },
+): Page {
   const { page = {} } = request
+  requireQuerySize(request.filter, request.sort, request.columns)
+  const cursorOf = (text: string | undefined): Cursor | undefined =>
+    text === undefined || text === END ? undefined : readCursor(scope, text)
   const given = [page.after, page.before, page.start, page.end].map((text) => text ?? undefined)
   const [afterText, beforeText, start, end] = given
   const whole = start ?? end
@@ -52,7 +59,7 @@ export function readPage(request: QueryRequest, limits: Limits): Page {
   }
   const after = cursorOf(afterText)
   const before = cursorOf(beforeText)
-  const cursor = after ?? before ?? (whole === undefined ? undefined : readCursor(whole))
+  const cursor = after ?? before ?? (whole === undefined ? undefined : readCursor(scope, whole))
   if (cursor !== undefined && (request.filter ?? request.sort ?? undefined) !== undefined) {
     throw queryFault('page: a cursor brings its own filter and sort; they cannot be given besides')
   }
@@ -77,10 +84,6 @@ export function readPage(request: QueryRequest, limits: Limits): Page {
     isBackward: end !== undefined || (beforeText !== undefined && afterText === undefined),
     isTail: afterText === END,
   }
-}
-
-function cursorOf(text: string | undefined): Cursor | undefined {
-  return text === undefined || text === END ? undefined : readCursor(text)
 }
 
 function isSameQuery(one: Cursor, other: Cursor): boolean {

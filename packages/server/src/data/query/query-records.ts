@@ -14,7 +14,7 @@ import {
 import { runReads } from '../../rows/running/run.js'
 import { planColumns } from '../records/records.js'
 import type { Session, SessionTable } from '../records/session.js'
-import { invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
+import { type CursorScope, invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
 import { type FieldType, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
 import { type Page, type QueryRequest, readPage } from './page.js'
@@ -35,7 +35,8 @@ export interface QueryContext {
 /** A page of the records that meet a filter, as JSON text. */
 export async function queryRecords(context: QueryContext, request: QueryRequest): Promise<string> {
   const { session, limits } = context
-  const page = readPage(request, limits)
+  const scope = cursorScope(session, session.table(context.tableName).codec.table.id)
+  const page = readPage(request, { limits, scope })
   const plan = planQuery(context, page)
   const rows = await run(context, plan)
   const hasMore = !page.isTail && rows.length > page.size
@@ -46,7 +47,7 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
       ? { first: positionOf(plan, shown[0]), last: positionOf(plan, shown.at(-1)) }
       : await endsOfEmpty(context, { page, plan, tail: page.isTail ? rows[0] : undefined })
   const { filter, sort, columns, size, seed } = page
-  const cursor = writeCursor({ filter, sort, columns, size, seed, ...ends })
+  const cursor = writeCursor(scope, { filter, sort, columns, size, seed, ...ends })
   await loadFound(plan, shown, session)
   const records = shown.map((row) => writeFound(plan, row, session))
   return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
@@ -90,6 +91,11 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
     limit: page.isTail ? 1 : page.size + 1,
     offset: page.isTail ? 0 : page.offset,
   }
+}
+
+/** A cursor is of use on the branch and table that it came from. */
+export function cursorScope({ cursorSecret, guard }: Session, tableId: number): CursorScope {
+  return { secret: cursorSecret, branchId: guard.layout.branchId, tableId }
 }
 
 /** How paths of a query find their way in the schema of the branch. */
@@ -197,7 +203,7 @@ function writeFound(plan: QueryPlan, row: Row, { metadata }: Session): string {
   return `${record.slice(0, -1)}${members.join('')}}`
 }
 
-/** Cursors can be made by hand; PostgreSQL must be able to read the values all the same. */
+/** A column may be of another type by now; PostgreSQL must be able to read the values all the same. */
 const IS_KEY: Readonly<Partial<Record<FieldType, (text: string) => boolean>>> = {
   text: (text) => checkText(text) === undefined,
   int: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(64, BigInt(text)) === BigInt(text),

@@ -39,6 +39,7 @@ import {
   type TableStatements,
 } from '../../rows/writing/table-statements.js'
 import type { Files } from '../files/files.js'
+import { CursorSecret } from '../query/cursor-secret.js'
 import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
 import { LruMap } from './lru-map.js'
 
@@ -82,6 +83,8 @@ export interface CompiledRead {
 export interface Session extends BranchSession {
   readonly principal: Principal
   readonly access: BranchAccess
+  /** Authenticates the cursors of queries. */
+  readonly cursorSecret: Buffer
 }
 
 /** The same without a key: what links to files are followed with. */
@@ -131,6 +134,7 @@ export class Sessions {
   readonly #branches = new LruMap<string, BranchEntry & { untilMs: number }>(SESSIONS_MAX)
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
   readonly #uses = new BranchUses()
+  readonly #cursorSecret = new CursorSecret()
 
   constructor(database: Database, limits: Limits, files: Files) {
     this.#database = database
@@ -320,6 +324,7 @@ export class Sessions {
 
   async #resolveIn(database: Queryable, request: SessionRequest): Promise<Resolved> {
     await this.files.links.load(database)
+    const cursorSecret = await this.#cursorSecret.load(database)
     const principal = await authenticate(database, request.authorization)
     const access = await resolveBranch(database, principal, { ...request, need: 'read' })
     const layout = await findLayout(database, access.branchId)
@@ -339,7 +344,7 @@ export class Sessions {
       schema,
       isDialect: request.isDialect,
     })
-    return { session: { ...session, principal, access }, branch: access }
+    return { session: { ...session, principal, access, cursorSecret }, branch: access }
   }
 }
 

@@ -1,0 +1,40 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { queryFault } from './query-fault.js'
+
+/** Values inside of each other; more than any query that is accepted has. */
+const DEPTH_MAX = 200
+
+/** Refuses a query that is larger than one may be, without looking at more of it than that. */
+export function requireQuerySize(...parts: readonly unknown[]): void {
+  const max = QUERY_LIMITS.queryLengthMax
+  let length = 0
+
+  function add(characters: number): void {
+    length += characters
+    if (length > max) {
+      throw queryFault(`the query is too long: it must not have more than ${max} characters`)
+    }
+  }
+
+  function measure(value: unknown, depth: number): void {
+    if (depth > DEPTH_MAX) {
+      throw queryFault(`the query is nested more than ${DEPTH_MAX} levels deep`)
+    }
+    if (typeof value === 'string') add(value.length + 2)
+    else if (Array.isArray(value)) {
+      add(1)
+      for (const item of value) {
+        add(1)
+        measure(item, depth + 1)
+      }
+    } else if (typeof value === 'object' && value !== null) {
+      add(1)
+      for (const key in value) {
+        add(key.length + 4)
+        measure((value as Readonly<Record<string, unknown>>)[key], depth + 1)
+      }
+    } else add(String(value).length)
+  }
+
+  for (const part of parts) if (part !== undefined) measure(part, 0)
+}
