@@ -1,16 +1,29 @@
 import { defineConfig } from 'vitest/config'
+import { SummaryReporter } from './test/support/summary-reporter.js'
 
 const resolve = { conditions: ['source'] }
 const ssr = { resolve: { conditions: ['source'] } }
 
-/** What compares the rates of a machine with each other needs one that does nothing else. */
+/** These measure what the machine can do, so nothing else of the run may use it at the same time. */
 const ALONE = ['test/e2e/overload.test.ts']
+
+/**
+ * Time limits of tests only end those that hang. They are far above what a test takes, because the
+ * machine may be busy with other work.
+ */
+const HANGING_MS = 300_000
+const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTimeout: HANGING_MS }
+
+/** All random tests of a run start from one seed. */
+process.env.OFFSHOOT_TEST_SEED ??= String(Math.floor(Math.random() * 2 ** 31))
 
 export default defineConfig({
   test: {
     // The default leaves one of two cores idle.
     maxWorkers: 2,
-    reporters: ['default', 'json'],
+    // Tests are not slow by the clock: the machine decides. The summary names the slowest files.
+    slowTestThreshold: HANGING_MS,
+    reporters: ['default', 'json', new SummaryReporter({ seed: process.env.OFFSHOOT_TEST_SEED })],
     outputFile: { json: 'test-results.json' },
     projects: [
       {
@@ -18,9 +31,9 @@ export default defineConfig({
         ssr,
         test: {
           name: 'pure',
-          include: ['packages/*/src/**/*.test.ts'],
+          include: ['packages/*/src/**/*.test.ts', 'test/support/**/*.test.ts'],
           exclude: ['**/*.pg.test.ts'],
-          testTimeout: 30_000,
+          ...timeouts,
         },
       },
       {
@@ -30,8 +43,7 @@ export default defineConfig({
           name: 'postgres',
           include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
+          ...timeouts,
         },
       },
       {
@@ -41,8 +53,7 @@ export default defineConfig({
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
           exclude: ALONE,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          ...timeouts,
         },
       },
       {
@@ -51,8 +62,7 @@ export default defineConfig({
         test: {
           name: 'proof',
           include: ['test/proof/**/*.test.ts'],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          ...timeouts,
         },
       },
       {
@@ -61,8 +71,7 @@ export default defineConfig({
         test: {
           name: 'alone',
           include: ALONE,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          ...timeouts,
           // After all others, one file at a time.
           sequence: { groupOrder: 1 },
           fileParallelism: false,

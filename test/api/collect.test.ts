@@ -319,5 +319,5 @@ describe('two collectors at once', () => {
       select (select count(*)::integer from offshoot.merges) as merges,
         (select count(*)::integer from offshoot.sweeps) as sweeps`)
     expect(left).toEqual({ merges: 0, sweeps: 0 })
-  }, 60_000)
+  })
 })

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { quoteIdent } from '../../packages/server/src/postgres/sql.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { SEED } from '../support/random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
@@ -10,7 +11,6 @@ import { type BranchCall, branchCall, createTables, expectOk } from '../support/
  * unknown. It shares nothing with the service but the meaning of the words.
  */
 
-const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
 const RUNS = 150
 const WALKS = 25
 

@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { SEED } from '../support/random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
@@ -9,7 +10,6 @@ import { type BranchCall, branchCall, createTables, expectOk } from '../support/
  * shares nothing with the service but the meaning of the words.
  */
 
-const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
 const RUNS = 40
 
 /** Not words of English, so that these have no other forms. */

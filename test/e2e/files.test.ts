@@ -116,5 +116,5 @@ describe('a server that is killed while files arrive', () => {
     }
     expect(files).toBeGreaterThan(RECORDS)
     expect(await service.end('SIGTERM')).toMatchObject({ code: 0 })
-  }, 120_000)
+  })
 })

@@ -135,7 +135,6 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
     { space: 'log', codes: ['storage_full', 'unavailable'] },
   ])(
     'loses nothing when there is no more space for the $space, and goes on when there is',
-    { timeout: 120_000 },
     async ({ space, codes }) => {
       const round = new Round(service, { mayVanish: false })
       const faults = await proof.play([round], {

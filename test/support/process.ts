@@ -87,12 +87,22 @@ export function runOffshoot(
   }
 }
 
+/** Time limits that only end what hangs, because a busy machine is slow to answer innocent requests. */
+const PATIENCE_MS = '200000'
+const PATIENT = {
+  OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS: PATIENCE_MS,
+  OFFSHOOT_LIMIT_REQUEST_WAIT_MS: PATIENCE_MS,
+  OFFSHOOT_LIMIT_HEADERS_TIMEOUT_MS: PATIENCE_MS,
+  OFFSHOOT_LIMIT_STALL_TIMEOUT_MS: PATIENCE_MS,
+  OFFSHOOT_LIMIT_QUERY_TIMEOUT_MS: PATIENCE_MS,
+}
+
 /** Starts the service with the embedded PostgreSQL in a folder, on a port that is free. */
 export function startOffshoot(
   dataDir: string,
   options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
 ): OffshootProcess {
-  const env = { OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: dataDir, ...options.env }
+  const env = { OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: dataDir, ...PATIENT, ...options.env }
   return runOffshoot(['start'], { ...options, env })
 }
 
@@ -144,7 +154,7 @@ function kill(pid: number, signal: NodeJS.Signals | 0): boolean {
   }
 }
 
-export async function until(condition: () => Promise<boolean>, timeoutMs = 40_000): Promise<void> {
+export async function until(condition: () => Promise<boolean>, timeoutMs = 240_000): Promise<void> {
   const end = performance.now() + timeoutMs
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`waited ${timeoutMs} ms for ${condition}`)

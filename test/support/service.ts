@@ -52,6 +52,16 @@ export const REGIONS = [
   { id: 'eu', name: 'Europe' },
 ]
 
+/** Time limits that only end what hangs, because a busy machine is slow to answer innocent requests. */
+const PATIENCE_MS = 200_000
+const PATIENT: Partial<Limits> = {
+  requestTimeoutMs: PATIENCE_MS,
+  requestWaitMs: PATIENCE_MS,
+  headersTimeoutMs: PATIENCE_MS,
+  stallTimeoutMs: PATIENCE_MS,
+  queryTimeoutMs: PATIENCE_MS,
+}
+
 export async function createTestService(
   options: {
     limits?: Partial<Limits>
@@ -65,10 +75,11 @@ export async function createTestService(
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
   const url = options.url ?? own?.url ?? ''
-  const limits = { ...LIMITS, ...options.limits }
+  const limits = { ...LIMITS, ...PATIENT, ...options.limits }
   const database = new Database({
     poolMax: 10,
-    statementTimeoutMs: 20_000,
+    statementTimeoutMs: PATIENCE_MS,
+    connectTimeoutMs: PATIENCE_MS,
     answerBytesMax: limits.answerBytesMax,
     readingBytesMax: limits.bufferedBytesMax,
     onIdleError: () => undefined,

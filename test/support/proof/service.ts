@@ -4,13 +4,7 @@ import path from 'node:path'
 import { Readable } from 'node:stream'
 import pg from 'pg'
 import { Agent, request } from 'undici'
-import {
-  endAll,
-  type OffshootProcess,
-  postgresProcesses,
-  startOffshoot,
-  until,
-} from '../process.js'
+import { endAll, type OffshootProcess, postgresProcesses, runOffshoot, until } from '../process.js'
 
 export interface Reply {
   /** 0: there was no answer. */
@@ -62,8 +56,15 @@ export class ProofService implements Endpoint {
 
   /** Starts it without waiting until it is ready. */
   launch(): void {
-    const env = { OFFSHOOT_API_KEY: KEY, ...this.env }
-    this.#process = startOffshoot(this.dataDir, { env })
+    // With the time limits that it has by itself: recovering from faults takes them.
+    this.#process = runOffshoot(['start'], {
+      env: {
+        OFFSHOOT_PORT: '0',
+        OFFSHOOT_DATA_DIR: this.dataDir,
+        OFFSHOOT_API_KEY: KEY,
+        ...this.env,
+      },
+    })
   }
 
   get isRunning(): boolean {

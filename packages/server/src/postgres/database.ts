@@ -38,6 +38,8 @@ export interface DatabaseOptions {
   readonly poolMax: number
   /** Zero: a statement takes as long as it takes. */
   readonly statementTimeoutMs: number
+  /** How long to wait for a connection; 5 seconds unless it is said. */
+  readonly connectTimeoutMs?: number
   /** Bytes of rows that are read for one request; as many as there are, unless it is said. */
   readonly answerBytesMax?: number
   /** The same for all requests together. */
@@ -204,13 +206,16 @@ function createPool(connection: Connection, options: DatabaseOptions): pg.Pool {
 
 function clientConfig(
   connection: Connection,
-  { statementTimeoutMs }: { statementTimeoutMs: number },
+  {
+    statementTimeoutMs,
+    connectTimeoutMs = CONNECT_TIMEOUT_MS,
+  }: { statementTimeoutMs: number; connectTimeoutMs?: number },
 ): pg.ClientConfig {
   return {
     // The embedded server is reached over a socket, whatever the environment says about TLS.
     ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
     application_name: 'offshoot',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
     // Times are read and written as text in UTC; the session must not depend on the server's locale.

@@ -9,7 +9,7 @@ const databases: Database[] = []
 function connect(url: string): Database {
   const database = new Database({
     poolMax: 3,
-    statementTimeoutMs: 20_000,
+    statementTimeoutMs: 200_000,
     onIdleError: () => undefined,
   })
   database.connect({ url })

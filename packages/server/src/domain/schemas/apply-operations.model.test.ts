@@ -283,7 +283,7 @@ function attempt<Value>(run: () => Value): Value | undefined {
   }
 }
 
-test('any sequence of migrations does what the naive model does', { timeout: 60_000 }, () => {
+test('any sequence of migrations does what the naive model does', () => {
   const counts = { accepted: 0, refused: 0, changes: 0 }
   const migration = fc.array(intent, { minLength: 1, maxLength: 5, size: 'max' })
   fc.assert(

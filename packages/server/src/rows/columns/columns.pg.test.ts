@@ -21,14 +21,13 @@ const { from: copyFrom } = createRequire(import.meta.url)('pg-copy-streams') as 
 const options = { limits: LIMITS, jsonAsText: false }
 const now = '2026-01-31T09:30:00.000Z'
 
-/** Repeat a failed run with `OFFSHOOT_TEST_SEED`. */
+/** The summary of a run names it; `OFFSHOOT_TEST_SEED` repeats it. */
 const seed = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
 
 let database: TestDatabase
 let client: pg.PoolClient
 
 beforeAll(async () => {
-  console.info(`OFFSHOOT_TEST_SEED=${seed}`)
   database = await createTestDatabase()
   client = await database.pool.connect()
   await client.query("set time zone 'UTC'")

@@ -1,0 +1,136 @@
+import path from 'node:path'
+import type { Reporter, TestModule } from 'vitest/node'
+
+const SLOWEST_FILES = 10
+
+interface Counts {
+  passed: number
+  failed: number
+  skipped: number
+  files: number
+  ms: number
+}
+
+interface Failure {
+  readonly file: string
+  readonly name: string
+  readonly reason: string
+}
+
+/** Ends the output of a run with what a reader looks for: counts, times, failures and the seed. */
+export class SummaryReporter implements Reporter {
+  readonly #seed: string
+  readonly #write: (text: string) => void
+  #startedAt = performance.now()
+
+  constructor(options: { seed: string; write?: (text: string) => void }) {
+    this.#seed = options.seed
+    this.#write = options.write ?? ((text) => process.stdout.write(text))
+  }
+
+  onTestRunStart(): void {
+    this.#startedAt = performance.now()
+  }
+
+  onTestRunEnd(modules: readonly TestModule[], unhandled: readonly { message?: string }[]): void {
+    const failures = [
+      ...modules.flatMap(failuresOf),
+      ...unhandled.map(({ message }) => ({
+        file: 'outside of a test',
+        name: 'unhandled error',
+        reason: firstLine(message),
+      })),
+    ]
+    const seconds = formatSeconds(performance.now() - this.#startedAt)
+    const lines = [
+      '',
+      'Summary',
+      ...countLines(modules),
+      `  finished after ${seconds}`,
+      '',
+      `Slowest files`,
+      ...slowestLines(modules),
+      '',
+      `Seed of the random tests: ${this.#seed} (OFFSHOOT_TEST_SEED=${this.#seed} repeats them)`,
+      ...failureLines(failures),
+      '',
+    ]
+    this.#write(`${lines.join('\n')}\n`)
+  }
+}
+
+function countLines(modules: readonly TestModule[]): string[] {
+  const projects = new Map<string, Counts>()
+  for (const module of modules) {
+    const name = module.project.name
+    const counts = projects.get(name) ?? { passed: 0, failed: 0, skipped: 0, files: 0, ms: 0 }
+    projects.set(name, counts)
+    counts.files++
+    counts.ms += timeOf(module)
+    for (const test of module.children.allTests()) {
+      const { state } = test.result()
+      if (state === 'pending') counts.skipped++
+      else counts[state]++
+    }
+  }
+  return [...projects].map(([name, { passed, failed, skipped, files, ms }]) => {
+    const count = `${passed} passed, ${failed} failed, ${skipped} skipped`
+    return `  ${name.padEnd(10)} ${count} in ${files} files, which took ${formatSeconds(ms)}`
+  })
+}
+
+function slowestLines(modules: readonly TestModule[]): string[] {
+  return [...modules]
+    .sort((left, right) => timeOf(right) - timeOf(left))
+    .slice(0, SLOWEST_FILES)
+    .map((module) => `  ${formatSeconds(timeOf(module)).padStart(10)}  ${fileOf(module)}`)
+}
+
+function failureLines(failures: readonly Failure[]): string[] {
+  if (failures.length === 0) return ['Nothing failed.']
+  return [
+    `Failed (${failures.length}):`,
+    ...failures.map(({ file, name, reason }) => `  ${file}\n    ${name}\n    ${reason}`),
+  ]
+}
+
+function failuresOf(module: TestModule): Failure[] {
+  const file = fileOf(module)
+  const suites = [...module.children.allSuites()].flatMap((suite) =>
+    suite.errors().map(({ message }) => ({
+      file,
+      name: suite.fullName,
+      reason: firstLine(message),
+    })),
+  )
+  const tests = [...module.children.allTests('failed')].map((test) => ({
+    file,
+    name: test.fullName,
+    reason: firstLine(test.result().errors?.[0]?.message),
+  }))
+  const whole = module.errors().map(({ message }) => ({
+    file,
+    name: 'the file as a whole',
+    reason: firstLine(message),
+  }))
+  return [...whole, ...suites, ...tests]
+}
+
+function timeOf(module: TestModule): number {
+  const { duration, collectDuration, setupDuration } = module.diagnostic()
+  return duration + collectDuration + setupDuration
+}
+
+function fileOf(module: TestModule): string {
+  return path.relative(process.cwd(), module.moduleId)
+}
+
+function firstLine(text = 'no reason given'): string {
+  return text.split('\n')[0]?.slice(0, 200) ?? ''
+}
+
+function formatSeconds(ms: number): string {
+  const seconds = ms / 1000
+  if (seconds < 60) return `${seconds.toFixed(1)} s`
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`
+}
