@@ -18,6 +18,7 @@ import { openapiPlugin } from './http/plugins/openapi.js'
 import { originsPlugin } from './http/plugins/origins.js'
 import { pacePlugin } from './http/plugins/pace.js'
 import { requestLogPlugin } from './http/plugins/request-log.js'
+import { targetPlugin } from './http/plugins/target.js'
 import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
@@ -109,6 +110,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   if (options.origins != null) await app.register(originsPlugin, { origins: options.origins })
   await app.register(addressPlugin, services)
   await app.register(guardsPlugin, services)
+  await app.register(targetPlugin)
   await app.register(connectionsPlugin, services)
   await app.register(pacePlugin, services)
   await app.register(admissionPlugin, services)

@@ -84,8 +84,8 @@ const SETTINGS = {
   }),
   publicUrl: setting<string | null>({
     env: 'OFFSHOOT_PUBLIC_URL',
-    help: 'The address clients reach this service at, when it differs from host and port.',
-    fallback: 'http:// with host and port',
+    help: 'The address clients reach this service at; links to files start with it. Needed behind a proxy or a host name.',
+    fallback: 'the IP address or loopback name that a request came to',
     allowed: 'an http or https address without a path',
     parse: (text) => (text === undefined ? null : parseOrigin(text)),
   }),

@@ -186,9 +186,7 @@ async function findOnlyWorkspace(
     const found = reached.length > 1 ? 'more than one workspace' : 'no workspace'
     throw new AppError(
       'ambiguous_workspace',
-      `database [${databaseName}]: ${found} of this API key has it; name the workspace and region ` +
-        'in the host (http://{workspace}.{region}.localhost:6001/db/...) or as the first part of ' +
-        'the path (http://localhost:6001/{workspace}.{region}/db/...)',
+      `database [${databaseName}]: ${found} of this API key has it`,
     )
   }
   return only.workspaceId

@@ -43,17 +43,31 @@ describe('rewriteUrl', () => {
   it.each([
     ['/home-abc123.local/db/shop:main', '/db/shop:main'],
     ['/home-abc123.local.xata.sh/db/shop:main?a=b.c', '/db/shop:main?a=b.c'],
-    ['/home-abc123.local/', '/'],
+    ['/home-abc123.local/dbs/shop', '/dbs/shop'],
+    ['/home-abc123.local/', '/home-abc123.local/'],
+    ['/home-abc123.local/metrics', '/home-abc123.local/metrics'],
+    ['/home-abc123.local/file/x', '/home-abc123.local/file/x'],
+    ['/home-abc123.local/workspaces', '/home-abc123.local/workspaces'],
+    ['/home-abc123.local/dbsx/shop', '/home-abc123.local/dbsx/shop'],
+    ['/home-abc123.local/a.b/db/shop:main', '/home-abc123.local/a.b/db/shop:main'],
+    ['http://localhost/metrics?x', '/metrics?x'],
+    ['HTTPS://localhost', '/'],
     ['/home-abc123.local', '/home-abc123.local'],
     ['/openapi.json', '/openapi.json'],
     ['/openapi.json?x=/y', '/openapi.json?x=/y'],
     ['/docs/static/index.css', '/docs/static/index.css'],
     ['/db/shop:main', '/db/shop:main'],
     ['/db?x=a.b/c', '/db?x=a.b/c'],
-    ['/a.b//c', '//c'],
+    ['/a.b//db/c', '/a.b//db/c'],
     ['*', '*'],
     ['', ''],
   ])('makes of %s the path %s', (url, expected) => {
-    expect(rewriteUrl({ url } as IncomingMessage)).toBe(expected)
+    expect(rewriteUrl({ url, headers: {} } as IncomingMessage)).toBe(expected)
+  })
+
+  it('takes the host of a target instead of the header', () => {
+    const request = { url: 'http://b:1/db/x', headers: { host: 'a' } } as IncomingMessage
+    expect(rewriteUrl(request)).toBe('/db/x')
+    expect(request.headers.host).toBe('b:1')
   })
 })

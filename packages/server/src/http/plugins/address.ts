@@ -3,6 +3,7 @@ import type { Region } from '@offshoot/contract/workspaces'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { WorkspaceAddress } from '../../domain/access/resolve.js'
+import { parseHost } from '../host.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -15,20 +16,35 @@ declare module 'fastify' {
 
 const pathAddresses = new WeakMap<IncomingMessage, WorkspaceAddress>()
 
-/** `/{workspace}.{region}.anything/db/...`, for clients without wildcard DNS. */
-const PATH_FORM = /^\/([^/?#]*\.[^/?#]*)(\/.*)$/s
+/**
+ * `/{workspace}.{region}.anything/db/...`, for clients without wildcard DNS. Only the data plane has such
+ * addresses: any other path has one spelling, which a proxy can close.
+ */
+const PATH_FORM = /^\/([^/?#]*\.[^/?#]*)(\/dbs?\/.*)$/s
+/** A request as it is made to a proxy, `GET http://host/path`, which every server has to take. */
+const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)(\/.*)?$/is
 
 /**
  * Takes the workspace out of the path before routing, so that routes are the same for every form of
  * address.
  */
 export function rewriteUrl(request: IncomingMessage): string {
-  const url = request.url ?? '/'
+  const url = takeHost(request)
   const match = PATH_FORM.exec(url)
   if (match === null) return url
   const [, segment = '', rest = '/'] = match
   pathAddresses.set(request, toAddress(decode(segment).split('.')))
   return rest
+}
+
+/** The host in a target stands above the one in the header. */
+function takeHost(request: IncomingMessage): string {
+  const url = request.url ?? '/'
+  const match = ABSOLUTE_FORM.exec(url)
+  if (match === null) return url
+  const [, host, path = '/'] = match
+  request.headers.host = host
+  return path
 }
 
 /** Reads the workspace of each request, and whether it speaks the dialect. */
@@ -64,7 +80,7 @@ export function hostAddress(
   host: string | undefined,
   options: { regionIds: ReadonlySet<string>; publicHost: string | undefined },
 ): WorkspaceAddress | undefined {
-  const name = (host ?? '').toLowerCase().replace(/:\d*$/, '')
+  const { name } = parseHost(host ?? '') ?? { name: '' }
   if (name === options.publicHost || name.startsWith('[') || /^[\d.]+$/.test(name)) return undefined
   const labels = name.split('.')
   const [workspace = '', region = ''] = labels

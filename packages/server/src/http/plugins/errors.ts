@@ -3,6 +3,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import fastifyPlugin from 'fastify-plugin'
 import { toAppError } from '../../postgres/failures.js'
 import { commonHeaders } from '../common-headers.js'
+import { describeAddresses } from '../origin.js'
 import { describeValidation } from '../validation.js'
 import { type RouteMap, routeMap } from './route-map.js'
 
@@ -93,6 +94,10 @@ function toKnownError(error: FastifyError, request: FastifyRequest): AppError | 
   return mapped instanceof AppError ? mapped : undefined
 }
 
+export function routeNotFound(pathname: string): AppError {
+  return new AppError('route_not_found', `there is nothing at [${pathname}]; see /docs`)
+}
+
 function answerNotFound(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -101,8 +106,7 @@ function answerNotFound(
   const pathname = request.url.split('?', 1)[0] ?? '/'
   const allowed = routes.methodsAt(pathname).join(', ')
   if (allowed === '') {
-    const error = new AppError('route_not_found', `there is nothing at [${pathname}]; see /docs`)
-    return sendError(request, reply, error)
+    return sendError(request, reply, routeNotFound(pathname))
   }
   const error = new AppError(
     'method_not_allowed',
@@ -113,13 +117,18 @@ function answerNotFound(
 
 function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
   request.errorCode = error.code
-  const body: ErrorBody = { id: request.id, message: error.message, code: error.code }
+  const body: ErrorBody = { id: request.id, message: messageOf(error, request), code: error.code }
   Object.assign(body, error.details)
   if (error.errors !== undefined) body.errors = [...error.errors]
   // What else comes is of no use to anyone.
   if (error.code === 'request_timeout') reply.header('connection', 'close')
   if (error.code === 'version_conflict') body.status = error.status
   return reply.code(statusOf(error, request)).type('application/json').send(body)
+}
+
+/** Only here it is known which address the client has used. */
+function messageOf({ code, message }: AppError, request: FastifyRequest): string {
+  return code === 'ambiguous_workspace' ? `${message}; ${describeAddresses(request)}` : message
 }
 
 /**

@@ -56,8 +56,8 @@ export const openapiPlugin = fastifyPlugin(
             'folder, `.offshoot` unless it was moved; *Authorize* takes it for this page.\n\n' +
             'Control-plane paths (`/user`, `/workspaces`) are on the base address. Data-plane ' +
             'paths (`/db`, `/dbs`) are on the address of a workspace: ' +
-            '`http://{workspace}.{region}.localhost:6001/db/...`, ' +
-            '`http://localhost:6001/{workspace}.{region}/db/...`, or the base address when the ' +
+            '`http://{workspace}.{region}.{host}/db/...`, ' +
+            '`http://{host}/{workspace}.{region}/db/...`, or the base address when the ' +
             'API key leaves no doubt which workspace is meant.',
           license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
         },

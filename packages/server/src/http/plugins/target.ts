@@ -1,0 +1,56 @@
+import type { IncomingMessage } from 'node:http'
+import { AppError } from '@offshoot/contract/errors'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { parseHost } from '../host.js'
+import { routeNotFound } from './errors.js'
+
+/** Clients and proxies remove these, or climb with them, before they look at a path. */
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|$)/i
+
+/**
+ * Refuses request targets and hosts that a proxy could read in another way than this service. The router
+ * decodes a path before it looks for a route, so `/%6detrics` would lead to `/metrics` past a rule of a
+ * proxy that closes `/metrics`.
+ */
+export const targetPlugin = fastifyPlugin(async (app: FastifyInstance) => {
+  app.addHook('onRequest', (request, _reply, done) => {
+    done(faultOf(request))
+  })
+})
+
+function faultOf(request: FastifyRequest): AppError | undefined {
+  const { host } = request.headers
+  if (host !== undefined && (parseHost(host) === undefined || hasTwoHosts(request.raw))) {
+    return new AppError(
+      'invalid_request',
+      'header [host]: must be one host name or IP address, with or without a port',
+    )
+  }
+  if (request.url.includes('#')) {
+    return new AppError('invalid_request', 'the path must not hold a fragment [#]')
+  }
+  const pattern = request.routeOptions.url
+  const [path = '/'] = request.url.split('?', 1)
+  if (DOT_SEGMENT.test(path)) return routeNotFound(path)
+  if (pattern === undefined || !path.includes('%') || isSpelledAs(pattern, path)) return undefined
+  return routeNotFound(path)
+}
+
+/** Node keeps the first of them, and others may keep the last. */
+function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
+  let count = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? ''
+    if (name.length === 4 && name.toLowerCase() === 'host') count++
+  }
+  return count > 1
+}
+
+/** Whether the fixed parts of a route are in the path as they are, and only the others are encoded. */
+function isSpelledAs(pattern: string, path: string): boolean {
+  const parts = path.split('/')
+  return pattern
+    .split('/')
+    .every((part, i) => part.startsWith(':') || part === '*' || part === parts[i])
+}
