@@ -31,7 +31,11 @@ export default defineConfig({
         ssr,
         test: {
           name: 'pure',
-          include: ['packages/*/src/**/*.test.ts', 'test/support/**/*.test.ts'],
+          include: [
+            'packages/*/src/**/*.test.ts',
+            'test/source/**/*.test.ts',
+            'test/support/**/*.test.ts',
+          ],
           exclude: ['**/*.pg.test.ts'],
           ...timeouts,
         },

@@ -2,8 +2,8 @@ import { empty, join, type Sql, sql } from '../../postgres/sql.js'
 import type { Position } from './cursor.js'
 import { SQL_TYPES } from './field.js'
 import type { Parameters } from './parameters.js'
-import type { QueryPlan } from './query-sql.js'
-import { type KeyExpression, ROOT } from './sort-sql.js'
+import type { QueryPlan } from './query-plan.js'
+import { type KeyExpression, type Part, ROOT } from './sort-sql.js'
 
 /*
  * Nulls come last in either direction, which no index gives in descending order; and "after this value,
@@ -11,9 +11,6 @@ import { type KeyExpression, ROOT } from './sort-sql.js'
  * first key and those that have none are asked for apart, each in an order and with a range that an
  * index has.
  */
-
-/** Which rows of the order: all, those with a value of the first key, or those without. */
-export type Part = 'all' | 'values' | 'nulls'
 
 export function listParts({ sort, after, before, isBackward }: QueryPlan): Part[] {
   const [first] = sort.keys

@@ -1,33 +1,14 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement } from '../../postgres/statement.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { type VisibleArm, visibleArms } from '../../rows/reading/arms.js'
-import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
-import { beyondSql, listParts, type Part, partSql } from './bounds-sql.js'
-import type { Position } from './cursor.js'
+import { selectPlan } from '../../rows/reading/read-plan.js'
+import { beyondSql, listParts, partSql } from './bounds-sql.js'
 import { FieldExpressions } from './field-sql.js'
-import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
 import { Parameters } from './parameters.js'
-import { type ReverseLink, reverseLinkSql } from './reverse-link.js'
-import type { Sort } from './sort.js'
-import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
-
-/** A query whose names are resolved and whose values are checked. */
-export interface QueryPlan {
-  readonly lookup: TableLookup
-  readonly codec: TableCodec
-  readonly read: ReadPlan
-  readonly reverseLinks: readonly ReverseLink[]
-  readonly filter: Filter
-  readonly sort: Sort
-  readonly seed: number
-  readonly after: Position | undefined
-  readonly before: Position | undefined
-  readonly isBackward: boolean
-  readonly limit: number
-  readonly offset: number
-}
+import type { QueryPlan } from './query-plan.js'
+import { reverseLinkSql } from './reverse-link.js'
+import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys } from './sort-sql.js'
 
 /**
  * One statement. Each table that rows of the branch come from is asked on its own, with filter, order

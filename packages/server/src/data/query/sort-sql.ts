@@ -1,5 +1,4 @@
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import type { Part } from './bounds-sql.js'
 import type { FieldType } from './field.js'
 import type { FieldExpressions } from './field-sql.js'
 import type { Parameters } from './parameters.js'
@@ -11,6 +10,9 @@ export const ROOT = ident('found')
 /** Columns of the result by which it is ordered, after those of the records. */
 export const keyName = (index: number): Sql => ident(`key_${index}`)
 export const KEY_ID = ident('key_id')
+
+/** Which rows of the order: all, those with a value of the first key, or those without. */
+export type Part = 'all' | 'values' | 'nulls'
 
 export interface KeyExpression {
   readonly expression: Sql

@@ -1,0 +1,22 @@
+import type { TableCodec } from '../../rows/columns/table-codec.js'
+import type { ReadPlan, TableLookup } from '../../rows/reading/read-plan.js'
+import type { Position } from './cursor.js'
+import type { Filter } from './filter.js'
+import type { ReverseLink } from './reverse-link.js'
+import type { Sort } from './sort.js'
+
+/** A query whose names are resolved and whose values are checked. */
+export interface QueryPlan {
+  readonly lookup: TableLookup
+  readonly codec: TableCodec
+  readonly read: ReadPlan
+  readonly reverseLinks: readonly ReverseLink[]
+  readonly filter: Filter
+  readonly sort: Sort
+  readonly seed: number
+  readonly after: Position | undefined
+  readonly before: Position | undefined
+  readonly isBackward: boolean
+  readonly limit: number
+  readonly offset: number
+}

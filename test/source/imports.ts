@@ -1,0 +1,56 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+/** One import in the sources of a package. Paths are relative to the root of the repository. */
+export interface Import {
+  readonly file: string
+  readonly line: number
+  /** A path such as `packages/server/src/app.ts`, or the name of a package. */
+  readonly target: string
+}
+
+// Static imports start a line, because the formatter puts them there.
+const STATIC_IMPORT =
+  /^(?:import|export)\s+(?:type\s+)?(?:[\w*][^'{}]*?\s+)?(?:\{[^}]*\}\s+)?from\s+'([^']+)'/gm
+const BARE_IMPORT = /^import\s+'([^']+)'/gm
+const DYNAMIC_IMPORT = /\bimport\('([^']+)'\)/g
+
+/** Reads the imports of all sources in `packages/<name>/src`, type imports and dynamic ones included. */
+export function readImports(): Import[] {
+  return listSources().flatMap((file) => {
+    const text = readFileSync(path.join(ROOT, file), 'utf8')
+    return findImports(text).map(({ line, target }) => ({
+      file,
+      line,
+      target: resolve(file, target),
+    }))
+  })
+}
+
+function listSources(): string[] {
+  return readdirSync(path.join(ROOT, 'packages')).flatMap((name) => {
+    const folder = path.join('packages', name, 'src')
+    return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'))
+      .map((file) => path.join(folder, file))
+      .sort()
+  })
+}
+
+/** Finds the imports in a text, each with the number of the line that names its target. */
+export function findImports(text: string): { line: number; target: string }[] {
+  return [STATIC_IMPORT, BARE_IMPORT, DYNAMIC_IMPORT].flatMap((pattern) =>
+    [...text.matchAll(pattern)].map((match) => ({
+      line: text.slice(0, match.index + match[0].length).split('\n').length,
+      target: match[1] ?? '',
+    })),
+  )
+}
+
+function resolve(file: string, target: string): string {
+  if (!target.startsWith('.')) return target
+  return path.join(path.dirname(file), target).replace(/\.js$/, '.ts')
+}

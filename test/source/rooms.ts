@@ -1,0 +1,138 @@
+import type { Import } from './imports.js'
+
+export const SERVER = 'packages/server/src/'
+
+/** The packages that each package may import. */
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  contract: [],
+  'embedded-postgres': [],
+  server: ['@offshoot/contract', '@offshoot/embedded-postgres'],
+  cli: ['@offshoot/server'],
+}
+
+/**
+ * The rooms of the server, lowest first. A file may import its own room and the rooms of lower levels.
+ * Rooms of one level do not know each other.
+ */
+const LEVELS: readonly (readonly string[])[] = [
+  ['common', 'telemetry', 'version.ts'],
+  ['config.ts'],
+  ['blobs', 'postgres'],
+  ['rows'],
+  ['domain/access'],
+  ['domain/keys'],
+  ['domain/users'],
+  ['domain/workspaces'],
+  ['domain/schemas'],
+  ['domain/branches'],
+  ['domain/databases'],
+  ['domain/first-start.ts'],
+  ['data/session'],
+  ['data/files'],
+  ['data/records'],
+  ['data/query'],
+  ['data/search'],
+  ['data/sql'],
+  ['http'],
+  ['create-blob-store.ts', 'key-file.ts', 'start-message.ts', 'start-tracing.ts'],
+  ['app.ts', 'background.ts', 'backup'],
+  ['main.ts'],
+]
+
+/**
+ * The modules of `rows/` that the rooms above may import. The list may only become shorter: a module that
+ * nothing above imports any more makes the test fail.
+ */
+export const ROWS_FACE: readonly string[] = [
+  'rows/columns/carriers.ts',
+  'rows/columns/column-tree.ts',
+  'rows/columns/column-type.ts',
+  'rows/columns/column-types.ts',
+  'rows/columns/datetime-type.ts',
+  'rows/columns/fault.ts',
+  'rows/columns/file-value.ts',
+  'rows/columns/json-text.ts',
+  'rows/columns/record-encoder.ts',
+  'rows/columns/table-codec.ts',
+  'rows/columns/text-types.ts',
+  'rows/indexes/heap-indexes.ts',
+  'rows/indexes/index-builder.ts',
+  'rows/indexes/index-state.ts',
+  'rows/layout/collect.ts',
+  'rows/layout/ensure-heap.ts',
+  'rows/layout/fork.ts',
+  'rows/layout/heap-ddl.ts',
+  'rows/layout/layout.ts',
+  'rows/layout/schema-changes.ts',
+  'rows/layout/storage-hold.ts',
+  'rows/layout/stored-schema.ts',
+  'rows/merging/changed-ids.ts',
+  'rows/merging/compare-rows.ts',
+  'rows/merging/merge-rows.ts',
+  'rows/reading/arms.ts',
+  'rows/reading/read-plan.ts',
+  'rows/reading/searched-text.ts',
+  'rows/running/gate.ts',
+  'rows/running/guard.ts',
+  'rows/running/run.ts',
+  'rows/writing/table-statements.ts',
+]
+
+/** Describes what is wrong with an import, or returns undefined if it is allowed. */
+export function explainImport({ file, target }: Import): string | undefined {
+  // A test may use rooms above its own to set up what it tests.
+  if (file.endsWith('.test.ts')) return
+  const [, name = ''] = file.split('/')
+  if (target.startsWith('@offshoot/')) {
+    const allowed = PACKAGES[name]
+    if (allowed?.some((known) => target === known || target.startsWith(`${known}/`))) return
+    return `packages/${name} may import ${allowed?.join(', ') || 'no package of this repository'}`
+  }
+  if (!target.startsWith('packages/')) return
+  if (!target.startsWith(`packages/${name}/src/`)) return 'a package is imported by its name'
+  if (name !== 'server') return
+  return explainRooms(file.slice(SERVER.length), target.slice(SERVER.length))
+}
+
+function explainRooms(file: string, target: string): string | undefined {
+  const from = findRoom(file)
+  const to = findRoom(target)
+  if (from === undefined) return `${file} is in no room: add its room to LEVELS`
+  if (to === undefined) return `${target} is in no room: add its room to LEVELS`
+  if (from.room === to.room) return
+  if (to.level >= from.level) return `${from.room} is not above ${to.room}`
+  if (to.room === 'rows' && !ROWS_FACE.includes(target)) {
+    return 'rows/ is only imported through its face, the modules in ROWS_FACE'
+  }
+  return
+}
+
+function findRoom(file: string): { room: string; level: number } | undefined {
+  for (const [level, rooms] of LEVELS.entries()) {
+    const room = rooms.find((name) => file === name || file.startsWith(`${name}/`))
+    if (room !== undefined) return { room, level }
+  }
+  return undefined
+}
+
+/** Finds import cycles between files: each as the list of its files, in the order of the imports. */
+export function findCycles(imports: readonly Import[]): string[][] {
+  const targets = new Map<string, string[]>()
+  for (const { file, target } of imports) {
+    targets.set(file, [...(targets.get(file) ?? []), target])
+  }
+  const done = new Set<string>()
+  const cycles: string[][] = []
+  const visit = (file: string, path: readonly string[]): void => {
+    const start = path.indexOf(file)
+    if (start >= 0) {
+      cycles.push(path.slice(start))
+      return
+    }
+    if (done.has(file)) return
+    for (const target of targets.get(file) ?? []) visit(target, [...path, file])
+    done.add(file)
+  }
+  for (const file of targets.keys()) visit(file, [])
+  return cycles
+}
