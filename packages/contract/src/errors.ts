@@ -42,6 +42,7 @@ export const ERROR_CODES = {
   unrelated_branches: [409, 'The two branches have no common past.'],
   retry_limit: [409, 'Other requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
+  link_in_use: [409, 'The upload link takes one upload, and one is under way.'],
   payload_too_large: [413, 'The request is larger than the limit.'],
   unsupported_media_type: [415, 'The content type is not one this address reads.'],
   range_not_satisfiable: [416, 'The file has no bytes in the range that was asked for.'],

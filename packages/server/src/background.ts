@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { COLLECT_TIMES, checkBlobs, collectBlobs } from './data/files/collect.js'
 import { renewLinkKeys } from './data/files/links.js'
+import { collectUploadClaims } from './data/files/upload-claim.js'
 import { IDEMPOTENCY_HOURS } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
@@ -27,6 +28,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
+    () => collectUploadClaims(database),
     () => checkBlobs(database, COLLECT_TIMES),
     () => collectBlobs({ database, blobs }, COLLECT_TIMES),
   ]

@@ -21,6 +21,7 @@ import { planColumns } from '../records/records.js'
 import type { BranchSession, Sessions, SessionTable } from '../records/session.js'
 import { onlyRow, updateCall } from '../records/write-plan.js'
 import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
+import { claimUpload } from './upload-claim.js'
 
 export interface FileContext {
   readonly database: Database
@@ -164,13 +165,16 @@ export async function uploadByLink(
     const file = await findLinkedFile(database, session, place)
     return file && toTarget(session, place)
   }
-  const target = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
-  if (target === undefined) throw new AppError('file_not_found', 'the file is gone')
-  const blob = await options.receive()
-  const { file } = await sessions.runOnBranch(branch, (session) =>
-    attachFile(context, session, { target, blob, mediaType, key: place.key }),
-  )
-  return file
+  return claimUpload(database, accessId, async () => {
+    // The link is free only after the upload before this one has changed the file, or failed.
+    const target = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
+    if (target === undefined) throw new AppError('file_not_found', 'the file is gone')
+    const blob = await options.receive()
+    const { file } = await sessions.runOnBranch(branch, (session) =>
+      attachFile(context, session, { target, blob, mediaType, key: place.key }),
+    )
+    return file
+  })
 }
 
 async function checkLink(

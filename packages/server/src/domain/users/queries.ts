@@ -10,13 +10,15 @@ export async function findUser(database: Queryable, userId: string): Promise<Use
   return user
 }
 
+/** No other user can be created with the same address; showing it is everybody's own choice. */
 export async function insertUser(
   database: Queryable,
   user: User & { administrator: boolean },
 ): Promise<void> {
   await database.query(sql`
-    insert into offshoot.users (id, email, fullname, image, administrator)
-    values (${user.id}, ${user.email}, ${user.fullname}, ${user.image}, ${user.administrator})`)
+    insert into offshoot.users (id, email, assigned_email, fullname, image, administrator)
+    values (${user.id}, ${user.email}, ${user.email}, ${user.fullname}, ${user.image},
+      ${user.administrator})`)
 }
 
 export async function updateUser(database: Queryable, user: User): Promise<User | undefined> {

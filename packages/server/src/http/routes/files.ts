@@ -183,7 +183,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           security: [],
           params,
           querystring,
-          response: { 201: FileSchema, ...refusals(404, 413) },
+          response: { 201: FileSchema, ...refusals(404, 409, 413) },
         },
         config: { documentedBody: BytesSchema, lane: 'files' },
       },

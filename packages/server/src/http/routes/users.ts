@@ -46,8 +46,10 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
         schema: {
           tags,
           summary: 'Update the current user',
+          description:
+            'Any address is taken as it is: nobody proves an e-mail address, and nothing is decided by it.',
           body: UpdateUserSchema,
-          response: { 200: Type.Ref('User#'), ...refusals(422) },
+          response: { 200: Type.Ref('User#'), ...refusals() },
         },
       },
       async (request) => updateCurrentUser(database, request.principal, request.body),
