@@ -39,7 +39,7 @@ import {
   type TableStatements,
 } from '../../rows/writing/table-statements.js'
 import type { Files } from '../files/files.js'
-import { CursorSecret } from '../query/cursor-secret.js'
+import { CursorSecret } from '../session/cursor-secret.js'
 import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
 import { LruMap } from './lru-map.js'
 
