@@ -97,4 +97,14 @@ export const QUERY_LIMITS = {
   cursorLengthMax: 4 * 1024 * 1024,
   /** Characters of a path: the name of a column, through links and objects, or into a JSON document. */
   pathLengthMax: 8192,
+  /** Names in the columns of one request, those of its reverse links included. */
+  columnsMax: 1000,
+  /** Values of a record, and of those its links lead to. PostgreSQL selects at most 1664. */
+  valuesMax: 1600,
+  /** Tables that one request joins: one for each link that is followed, and for each reverse link. */
+  relationsMax: 64,
+  /** Values that a filter compares with, and what combines them. */
+  conditionsMax: 20_000,
+  /** Conditions inside of each other. */
+  conditionDepthMax: 50,
 } as const

@@ -3,6 +3,7 @@ import pg from 'pg'
 import type { Span } from '../telemetry/tracer.js'
 import { codeOf } from './failures.js'
 import type { Sql } from './sql.js'
+import { requireSendable } from './statement.js'
 
 const INVALID_PARAMETER_VALUE = '22023'
 
@@ -129,6 +130,7 @@ export class Database implements Queryable {
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { text, values } = statement
+    requireSendable(text, values.length)
     return (await this.pool.query<Row>({ text, values })).rows
   }
 
@@ -141,6 +143,7 @@ export class Database implements Queryable {
     if (this.#sidePool === undefined) {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
+    requireSendable(text, values.length)
     return (await this.#sidePool.query<Row>({ text, values })).rows
   }
 

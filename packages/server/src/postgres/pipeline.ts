@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { Call, TextRows } from './statement.js'
+import { type Call, requireSendable, type TextRows } from './statement.js'
 
 /*
  * `pg` waits for the answer to each statement before it sends the next. What a request needs of
@@ -33,14 +33,19 @@ interface RowDescriptionMessage {
 /** The next statement without a name takes its place. */
 const UNNAMED = ''
 
-/** Statements a connection keeps prepared; beyond that the one longest unused is dropped. */
+/** Statements a connection keeps prepared; beyond that those longest unused are dropped. */
 export const PREPARED_MAX = 500
+/** Characters of all of them together. PostgreSQL takes many times that, for their trees and plans. */
+export const PREPARED_LENGTH_MAX = 1024 * 1024
+/** A longer statement is parsed each time, which costs little beside running it. */
+export const PREPARED_TEXT_LENGTH_MAX = 16 * 1024
 
 /** The prepared statements of a connection, by text, the most recently used last. */
 class PreparedStatements {
   readonly #names = new Map<string, string>()
   #doubtful: string[] = []
   #count = 0
+  #length = 0
 
   /** The name to run the text under. What it takes to have it is sent and noted in `sent`. */
   use(connection: Connection, text: string, sent: SentChanges): string {
@@ -50,10 +55,11 @@ class PreparedStatements {
       this.#names.set(text, known)
       return known
     }
-    this.#makeRoom(connection, sent)
+    this.#makeRoom(connection, text.length, sent)
     const name = `s${++this.#count}`
     connection.parse({ name, text, types: [] })
     this.#names.set(text, name)
+    this.#length += text.length
     sent.parsed.add(text)
     return name
   }
@@ -62,7 +68,7 @@ class PreparedStatements {
   doubt(text: string): void {
     const name = this.#names.get(text)
     if (name === undefined) return
-    this.#names.delete(text)
+    this.#forget(text)
     this.#doubtful.push(name)
   }
 
@@ -71,16 +77,23 @@ class PreparedStatements {
     this.#doubtful.push(...names)
   }
 
-  #makeRoom(connection: Connection, sent: SentChanges): void {
+  #makeRoom(connection: Connection, length: number, sent: SentChanges): void {
     const names = this.#doubtful
     this.#doubtful = []
-    const [oldest] = this.#names
-    if (this.#names.size >= PREPARED_MAX && oldest !== undefined) {
-      this.#names.delete(oldest[0])
-      names.push(oldest[1])
+    // The entries of a map come in the order in which they were put there.
+    for (const [text, name] of this.#names) {
+      const hasRoom =
+        this.#names.size < PREPARED_MAX && this.#length + length <= PREPARED_LENGTH_MAX
+      if (hasRoom) break
+      this.#forget(text)
+      names.push(name)
     }
     for (const name of names) connection.close({ type: 'S', name })
     sent.closed.push(...names)
+  }
+
+  #forget(text: string): void {
+    if (this.#names.delete(text)) this.#length -= text.length
   }
 }
 
@@ -133,7 +146,9 @@ class Pipeline {
     preparedOf.set(connection, prepared)
     connection.stream.cork()
     try {
-      for (const { statement, values, input, isUnnamed, describes } of this.#calls) {
+      for (const call of this.#calls) {
+        const { statement, values, input, describes } = call
+        const isUnnamed = call.isUnnamed || statement.text.length > PREPARED_TEXT_LENGTH_MAX
         const name = isUnnamed ? UNNAMED : prepared.use(connection, statement.text, this.#sent)
         if (isUnnamed) connection.parse({ name, text: statement.text, types: [] })
         if (describes) {
@@ -225,6 +240,7 @@ export function runPipeline(
   room?: ReadRoom,
 ): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
+    for (const { statement } of calls) requireSendable(statement.text, statement.slots.length)
     const pipeline = new Pipeline(calls, { resolve, reject }, room)
     client.query(pipeline as unknown as pg.Submittable)
   })

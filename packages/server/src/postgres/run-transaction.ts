@@ -4,6 +4,7 @@ import { retries } from '../telemetry/events.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError } from './failures.js'
 import type { Sql } from './sql.js'
+import { requireSendable } from './statement.js'
 
 export interface Transaction extends Queryable {
   /** For what needs the connection itself, such as COPY. */
@@ -88,6 +89,7 @@ function transactionOn(client: pg.PoolClient): Transaction {
     client,
     async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
       const { text, values } = statement
+      requireSendable(text, values.length)
       return (await client.query<Row>({ text, values })).rows
     },
   }

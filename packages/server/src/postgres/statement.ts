@@ -1,4 +1,26 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Sql } from './sql.js'
+
+/** PostgreSQL counts the parameters of a statement in two bytes. */
+const PARAMETERS_MAX = 65_535
+/** Characters of a statement. PostgreSQL would take more, and minutes to plan it. */
+const TEXT_LENGTH_MAX = 4 * 1024 * 1024
+
+/** Refuses a statement that PostgreSQL could not take. Sent, it would break the connection. */
+export function requireSendable(text: string, parameters: number): void {
+  if (parameters > PARAMETERS_MAX) {
+    throw new AppError(
+      'query_too_costly',
+      `the query is too costly: it takes ${parameters} parameters, and PostgreSQL takes ${PARAMETERS_MAX}`,
+    )
+  }
+  if (text.length > TEXT_LENGTH_MAX) {
+    throw new AppError(
+      'query_too_costly',
+      `the query is too costly: its statement has more than ${TEXT_LENGTH_MAX} characters`,
+    )
+  }
+}
 
 /** Stands in a template for a value that is given each time the statement runs. */
 export class Slot {

@@ -1,5 +1,6 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement } from '../../postgres/statement.js'
+import { type Call, compileSharing } from '../../postgres/statement.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
 import type { Aggregations, Bucketing, Buckets, Measure } from './aggregation.js'
 import type { BaseRows } from './base-rows.js'
 import type { FieldType } from './field.js'
@@ -73,7 +74,9 @@ const measureName = (index: number): Sql => ident(`measure_${index}`)
  */
 export function aggregationSql(nodes: readonly AggregationNode[], base: BaseRows): Call {
   const parameters = new Parameters()
-  const relations = nodes.map((node) => sql`, ${nodeName(node)} as (${nodeSql(node, base)})`)
+  const relations = nodes.map(
+    (node) => sql`, ${nodeName(node)} as (${nodeSql(node, { base, parameters })})`,
+  )
   const results = nodes.map((node) => {
     const names = [
       ...node.keys.map((_type, depth) => keyName(depth)),
@@ -89,19 +92,24 @@ export function aggregationSql(nodes: readonly AggregationNode[], base: BaseRows
     with base as materialized (${base.relation(parameters)})${join([empty, ...relations], '')}
     ${join(results, ' union all ')}
     order by node, place`
-  return { statement: compileStatement(text), values: parameters.values }
+  return { statement: compileSharing(text), values: parameters.values }
 }
 
-function nodeSql(node: AggregationNode, base: BaseRows): Sql {
+interface NodeContext {
+  readonly base: BaseRows
+  readonly parameters: Parameters
+}
+
+function nodeSql(node: AggregationNode, context: NodeContext): Sql {
   const { buckets, parent, keys } = node
   const measures = node.measures.map(({ measure }, index) => {
-    return sql`, ${measureSql(measure, base)} as ${measureName(index)}`
+    return sql`, ${measureSql(measure, context.base)} as ${measureName(index)}`
   })
   const measured = join([sql`, count(*) as bucket_count`, ...measures], '')
   if (buckets === undefined || parent === undefined) {
-    return sql`select 1 as place${finish(node, sql`select 1 as place${measured} from base`)}`
+    return sql`select 1 as place${finish(node, context, sql`select 1 as place${measured} from base`)}`
   }
-  const own = keySql(buckets.bucketing, base)
+  const own = keySql(buckets.bucketing, context)
   const outer = parent.keys.map((_type, depth) => keyName(depth))
   // What is in the buckets around, which are fewer than all when they are the top ones.
   const around =
@@ -110,7 +118,7 @@ function nodeSql(node: AggregationNode, base: BaseRows): Sql {
       : sql`from (
           select ${join(
             ancestors(node).map((bucketing, depth) => {
-              return sql`${keySql(bucketing, base)} as ${outerName(depth)}`
+              return sql`${keySql(bucketing, context)} as ${outerName(depth)}`
             }),
             ', ',
           )}, base.* from base
@@ -141,6 +149,7 @@ function nodeSql(node: AggregationNode, base: BaseRows): Sql {
       ', ',
     )}${finish(
       node,
+      context,
       sql`select *, row_number() over (${partition} order by ${order}) as place
         from (${grouped}) buckets`,
     )}
@@ -155,10 +164,11 @@ function ancestors({ parent }: AggregationNode): Bucketing[] {
 }
 
 /** The count and the measures, those that take a second step finished. */
-function finish({ measures }: AggregationNode, from: Sql): Sql {
+function finish({ measures }: AggregationNode, { parameters }: NodeContext, from: Sql): Sql {
   const finished = measures.map(({ measure }, index) => {
     const name = measureName(index)
-    const value = measure.kind === 'percentiles' ? percentilesSql(name, measure.percents) : name
+    const value =
+      measure.kind === 'percentiles' ? percentilesSql(name, measure.percents, parameters) : name
     return sql`, ${value} as ${name}`
   })
   return sql`, bucket_count${join([empty, ...finished], '')} from (${from}) measured`
@@ -187,33 +197,37 @@ function measureSql(measure: Measure, base: BaseRows): Sql {
 }
 
 /** Between the two values next to the position p/100 * n - 0.5, which is kept inside the list. */
-function percentilesSql(sorted: Sql, percents: readonly number[]): Sql {
-  const values = percents.map((percent) => {
-    const position = sql`greatest(0, least(cardinality(${sorted}) - 1,
-      ${raw(String(percent))}::double precision / 100 * cardinality(${sorted}) - 0.5))`
-    const below = sql`${sorted}[floor(${position})::integer + 1]`
-    const above = sql`${sorted}[ceil(${position})::integer + 1]`
-    return sql`${below} + (${above} - ${below}) * (${position} - floor(${position}))`
-  })
-  return sql`to_json(array[${join(values, ', ')}])`
+function percentilesSql(sorted: Sql, percents: readonly number[], parameters: Parameters): Sql {
+  const list = parameters.share(arrayLiteral(percents.map(String)))
+  const below = sql`${sorted}[floor(p.position)::integer + 1]`
+  const above = sql`${sorted}[ceil(p.position)::integer + 1]`
+  return sql`to_json(array(
+    select ${below} + (${above} - ${below}) * (p.position - floor(p.position))
+    from (
+      select place, greatest(0, least(cardinality(${sorted}) - 1,
+        percent / 100 * cardinality(${sorted}) - 0.5)) as position
+      from unnest(${list}::double precision[]) with ordinality as given (percent, place)
+    ) p
+    order by p.place
+  ))`
 }
 
 /** The bucket that a row is in, by its key. */
-function keySql(bucketing: Bucketing, base: BaseRows): Sql {
+function keySql(bucketing: Bucketing, { base, parameters }: NodeContext): Sql {
   const value = base.value(bucketing.field)
   switch (bucketing.kind) {
     case 'topValues':
       return value
     case 'numericHistogram': {
-      const interval = sql`${literal(String(bucketing.interval))}::double precision`
-      const offset = sql`${literal(String(bucketing.offset))}::double precision`
+      const interval = sql`${parameters.share(String(bucketing.interval))}::double precision`
+      const offset = sql`${parameters.share(String(bucketing.offset))}::double precision`
       return sql`(floor((${value} - ${offset}) / ${interval}) * ${interval} + ${offset})`
     }
     case 'dateHistogram': {
       const { interval, offsetMinutes } = bucketing
-      const shift = sql`make_interval(mins => ${raw(String(offsetMinutes))})`
+      const shift = sql`make_interval(mins => ${parameters.share(String(offsetMinutes))}::double precision::integer)`
       if (typeof interval !== 'string') {
-        const length = sql`make_interval(secs => ${raw(String(interval.ms))} / 1000.0)`
+        const length = sql`make_interval(secs => ${parameters.share(String(interval.ms))}::double precision / 1000.0)`
         return sql`date_bin(${length}, ${value}, 'epoch'::timestamptz - ${shift})`
       }
       const local = sql`((${value} at time zone 'UTC') + ${shift})`

@@ -64,7 +64,7 @@ export class BaseRows {
     if (arms.length === 0) return this.#nothing()
     const selects = arms.map((arm) => {
       const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-      const fields = new FieldExpressions(this.#lookup, record)
+      const fields = new FieldExpressions(this.#lookup, record, parameters)
       const values = this.#list(
         (field) => fields.expression(field),
         (filter) => filterSql(filter, fields, parameters),

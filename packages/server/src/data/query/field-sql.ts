@@ -1,8 +1,10 @@
 import { ident, join, literal, type Sql, sql } from '../../postgres/sql.js'
+import { arrayLiteral } from '../../rows/columns/carriers.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { joinVisible } from '../../rows/reading/arms.js'
 import type { PlanRoot, TableLookup } from '../../rows/reading/read-plan.js'
 import type { Field, FieldType } from './field.js'
+import type { Parameters } from './parameters.js'
 
 const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
   int: sql`::bigint`,
@@ -15,10 +17,12 @@ export class FieldExpressions {
   readonly #root: PlanRoot
   readonly #joined = new Map<string, PlanRoot>()
   readonly #joins: Sql[] = []
+  readonly #parameters: Parameters
 
-  constructor(lookup: TableLookup, root: PlanRoot) {
+  constructor(lookup: TableLookup, root: PlanRoot, parameters: Parameters) {
     this.#lookup = lookup
     this.#root = root
+    this.#parameters = parameters
   }
 
   /** The joins that the expressions so far need. */
@@ -37,10 +41,10 @@ export class FieldExpressions {
       case 'column':
         return record.column(source.index)
       case 'json': {
-        const keys = source.keys.map((key) => literal(key))
+        const keys = this.#parameters.share(arrayLiteral(source.keys))
         const document = record.column(source.index)
         // In a document there is a null of its own, which is as good as nothing.
-        return sql`nullif(${document} #> array[${join(keys, ', ')}]::text[], 'null'::jsonb)`
+        return sql`nullif(${document} #> ${keys}::text[], 'null'::jsonb)`
       }
       case 'file': {
         const text = sql`(${record.column(source.index)} ->> ${literal(source.key)})`

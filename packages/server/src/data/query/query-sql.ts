@@ -1,5 +1,5 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement } from '../../postgres/statement.js'
+import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
 import { type VisibleArm, visibleArms } from '../../rows/reading/arms.js'
 import { selectPlan } from '../../rows/reading/read-plan.js'
 import { beyondSql, listParts, partSql } from './bounds-sql.js'
@@ -38,7 +38,9 @@ export function querySql(plan: QueryPlan): Call {
           order by ${order} limit ${limit}${offset}`
   const text =
     plan.reverseLinks.length === 0 ? page : withReverseLinks(plan, { page, order, parameters })
-  return { statement: compileStatement(text), values: parameters.values }
+  const call = { statement: compileSharing(text), values: parameters.values }
+  // The offset is part of the text, and there are too many of them to keep each prepared.
+  return plan.offset === 0 ? call : { ...call, isUnnamed: true }
 }
 
 /** Only the records of the page are looked up, all of them together. */
@@ -76,7 +78,7 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
 /** The rows of one arm that are in one part of the order, in order. */
 function armSql(plan: QueryPlan, arm: VisibleArm, part: Part, parameters: Parameters): Sql {
   const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-  const fields = new FieldExpressions(plan.lookup, record)
+  const fields = new FieldExpressions(plan.lookup, record, parameters)
   const { selected, joins } = selectPlan(plan.lookup, plan.read, record)
   const keys = sortKeys(plan, { fields, parameters })
   const keyColumns = keys.map(({ expression }, index) => sql`, ${expression} as ${keyName(index)}`)

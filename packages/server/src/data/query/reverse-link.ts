@@ -148,7 +148,7 @@ export function reverseLinkSql(
   let count = 0
   const selects = arms.map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record)
+    const fields = new FieldExpressions(lookup, record, parameters)
     const { selected, joins } = selectPlan(lookup, read, record)
     const keys = sortKeys({ sort, seed }, { fields, parameters })
     count = selected.length

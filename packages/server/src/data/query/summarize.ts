@@ -1,6 +1,6 @@
 import type { SummarizeRequest } from '@offshoot/contract/aggregation'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement } from '../../postgres/statement.js'
+import { type Call, compileSharing } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { TableLookup } from '../../rows/reading/read-plan.js'
 import { BaseRows, runCalculation, textOfValue, writeValue } from './base-rows.js'
@@ -240,7 +240,7 @@ function summarizeSql(plan: SummarizePlan): Call {
     where ${filterSql(plan.summariesFilter, result, parameters)}
     ${order.length === 0 ? empty : sql`order by ${join(order, ', ')}`}
     limit ${raw(String(limit))}`
-  return { statement: compileStatement(text), values: parameters.values }
+  return { statement: compileSharing(text), values: parameters.values }
 }
 
 function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {

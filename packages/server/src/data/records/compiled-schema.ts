@@ -1,15 +1,17 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { LruMap } from '../../common/lru-map.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { isFileType } from '../../rows/columns/column-types.js'
 import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
 import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
-import { LruMap } from './lru-map.js'
 
 /** A schema with what reading and writing its tables takes, compiled when first needed. */
 export interface CompiledSchema {
   readonly id: string
   readonly tableNames: readonly string[]
+  /** Of all tables, those inside of objects included. */
+  readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
   /** The table that has a file column. */
@@ -17,11 +19,16 @@ export interface CompiledSchema {
 }
 
 const SCHEMAS_MAX = 1000
+/** Columns of all of them together; what is compiled of one takes about a KiB. */
+const SCHEMA_COLUMNS_MAX = 300_000
 
 /** Schemas are immutable, so what was compiled once holds; the dialect reads JSON differently. */
 export class SchemaCache {
   readonly #limits: Limits
-  readonly #schemas = new LruMap<string, CompiledSchema>(SCHEMAS_MAX)
+  readonly #schemas = new LruMap<string, CompiledSchema>(SCHEMAS_MAX, {
+    weightMax: SCHEMA_COLUMNS_MAX,
+    weigh: (_key, { columnCount }) => columnCount,
+  })
 
   constructor(limits: Limits) {
     this.#limits = limits
@@ -66,6 +73,7 @@ function compileSchema(
   return {
     id,
     tableNames: document.tables.map((table) => table.name),
+    columnCount: document.tables.reduce((count, table) => count + countColumns(table.columns), 0),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
     tableByFileColumn: (columnId) =>
@@ -75,4 +83,8 @@ function compileSchema(
         ),
       ),
   }
+}
+
+function countColumns(columns: StoredTable['columns']): number {
+  return columns.reduce((count, column) => count + 1 + countColumns(column.columns ?? []), 0)
 }

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { LruMap } from '../../common/lru-map.js'
 import { isLive } from '../../domain/access/is-live.js'
 import { authenticate, type Principal } from '../../domain/access/principal.js'
 import {
@@ -21,11 +22,13 @@ import type { Statement } from '../../postgres/statement.js'
 import type { Fault } from '../../rows/columns/fault.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { ensureHeap } from '../../rows/layout/ensure-heap.js'
-import { findLayout, ownHeap } from '../../rows/layout/layout.js'
+import { findLayout, type Layout, ownHeap } from '../../rows/layout/layout.js'
 import {
   compileGuardedRead,
   compileReadMany,
   compileReadOne,
+  countTexts,
+  linkedTables,
   type MetadataForm,
   planRead,
   type ReadPlan,
@@ -41,7 +44,6 @@ import {
 import type { Files } from '../files/files.js'
 import { CursorSecret } from '../session/cursor-secret.js'
 import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
-import { LruMap } from './lru-map.js'
 
 /** Where a data-plane request goes, and with which key. */
 export interface SessionRequest {
@@ -68,6 +70,8 @@ export interface SessionTable {
 
 export interface CompiledRead {
   readonly plan: ReadPlan
+  /** Characters of its statements, about. */
+  readonly length: number
   /** Contents of files are among what is asked for; they are not in the rows. */
   readonly hasContents: boolean
   readonly one: Statement
@@ -93,12 +97,18 @@ export interface BranchSession {
   readonly schema: CompiledSchema
   readonly metadata: MetadataForm
   readonly files: Files
+  /** Columns of the heaps that its layout names. */
+  readonly columnCount: number
   table(name: string): SessionTable
   findTable(name: string): SessionTable | undefined
 }
 
 const SESSIONS_MAX = 10_000
-const READS_PER_TABLE_MAX = 200
+/** Columns of all heaps that the layouts of sessions name; a session of a large schema takes megabytes. */
+const SESSION_COLUMNS_MAX = 4_000_000
+const READS_MAX = 20_000
+/** Characters of their statements, as far as they can be told beforehand. */
+const READS_LENGTH_MAX = 64 * 1024 * 1024
 const ATTEMPTS_MAX = 20
 /** How long a link is followed without looking whether the branch has expired. */
 const BRANCH_KNOWN_MS = 5_000
@@ -127,12 +137,20 @@ interface Resolved {
   readonly branch: FoundBranch
 }
 
+const SESSION_WEIGHTS = {
+  weightMax: SESSION_COLUMNS_MAX,
+  weigh: (_key: string, { session }: { session: BranchSession }) => session.columnCount,
+}
+
 export class Sessions {
   readonly files: Files
   readonly #database: Database
   readonly #schemas: SchemaCache
-  readonly #branches = new LruMap<string, BranchEntry & { untilMs: number }>(SESSIONS_MAX)
-  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX)
+  readonly #branches = new LruMap<string, BranchEntry & { untilMs: number }>(
+    SESSIONS_MAX,
+    SESSION_WEIGHTS,
+  )
+  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_WEIGHTS)
   readonly #uses = new BranchUses()
   readonly #cursorSecret = new CursorSecret()
 
@@ -402,6 +420,7 @@ function createSession(options: {
     files,
     schema,
     metadata: { key: isDialect ? 'xata' : 'service' },
+    columnCount: countColumns(layout),
     findTable,
     table(name) {
       const table = findTable(name)
@@ -411,30 +430,64 @@ function createSession(options: {
   }
 }
 
+function countColumns({ levels }: Layout): number {
+  const heaps = levels.flatMap((level) => [...level.heaps.values()])
+  return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)
+}
+
+/** Of all tables together; a list of columns can be of any length. */
+const reads = new LruMap<string, CompiledRead>(READS_MAX, {
+  weightMax: READS_LENGTH_MAX,
+  weigh: (key, { length }) => key.length + length,
+})
+let tables = 0
+
 function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
   const { layout } = lookup
   const heap = ownHeap(layout, codec.table.id)
-  const reads = new LruMap<string, CompiledRead>(READS_PER_TABLE_MAX)
+  const number = ++tables
   return {
     codec,
     statements: heap && compileTableStatements(layout, codec, heap),
     uniqueColumns: codec.physical.flatMap(({ column }, index) => (column.unique ? [index] : [])),
     isInherited: layout.levels.slice(1).some((level) => level.heaps.has(codec.table.id)),
     readPlan(columns) {
-      const key = columns.join()
+      const key = `${number} ${columns.join()}`
       const known = reads.get(key)
       if (known !== undefined) return known
       const plan = planRead(lookup, codec, columns)
       if (Array.isArray(plan)) return plan as readonly Fault[]
-      const read = {
-        plan: plan as ReadPlan,
-        hasContents: readsContents(plan as ReadPlan),
-        one: compileReadOne(lookup, plan as ReadPlan),
-        guarded: compileGuardedRead(lookup, plan as ReadPlan),
-        many: compileReadMany(lookup, plan as ReadPlan),
-      }
+      const read = compileRead(lookup, plan as ReadPlan)
       reads.set(key, read)
       return read
+    },
+  }
+}
+
+/** A value with its name, in each table that a row can come from. */
+const VALUE_LENGTH = 100
+
+/** Statements are made when they are first needed; a query needs only the plan. */
+function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
+  let one: Statement | undefined
+  let guarded: Statement | undefined
+  let many: Statement | undefined
+  const values = countTexts(plan) + linkedTables(plan).length
+  return {
+    plan,
+    length: 3 * VALUE_LENGTH * values * (2 * lookup.layout.levels.length),
+    hasContents: readsContents(plan),
+    get one() {
+      one ??= compileReadOne(lookup, plan)
+      return one
+    },
+    get guarded() {
+      guarded ??= compileGuardedRead(lookup, plan)
+      return guarded
+    },
+    get many() {
+      many ??= compileReadMany(lookup, plan)
+      return many
     },
   }
 }

@@ -1,4 +1,4 @@
-import { literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { encodeDatetime } from '../../rows/columns/datetime-type.js'
 import { Fault } from '../../rows/columns/fault.js'
 import type { Field, FieldResolver, FieldType } from '../query/field.js'
@@ -162,19 +162,19 @@ function addedSql(booster: Booster, fields: Expressions, parameters: Parameters)
   switch (booster.kind) {
     case 'value': {
       const isValue = filterSql(booster.isValue, fields, parameters)
-      return sql`case when ${isValue} then ${number(booster.factor)} end`
+      return sql`case when ${isValue} then ${number(booster.factor, parameters)} end`
     }
     case 'numeric': {
-      const value = sql`(${fields.expression(booster.field)} * ${number(booster.factor)})`
+      const value = sql`(${fields.expression(booster.field)} * ${number(booster.factor, parameters)})`
       return modified(booster.modifier, value)
     }
     case 'date': {
       const { origin, scaleSeconds, decay, factor } = booster
-      const time = origin === undefined ? sql`now()` : sql`${literal(origin)}::timestamptz`
+      const time = origin === undefined ? sql`now()` : sql`${parameters.add(origin)}::timestamptz`
       const distance = sql`abs(extract(epoch from ${fields.expression(booster.field)} - ${time}))`
-      const rate = number(Math.log(decay) / scaleSeconds)
+      const rate = number(Math.log(decay) / scaleSeconds, parameters)
       const least = raw(String(EXPONENT_MIN))
-      return sql`${number(factor)} * exp(greatest(${least}, ${distance}::double precision * ${rate}))`
+      return sql`${number(factor, parameters)} * exp(greatest(${least}, ${distance}::double precision * ${rate}))`
     }
   }
 }
@@ -200,6 +200,6 @@ function modified(modifier: Modifier, value: Sql): Sql {
   }
 }
 
-function number(value: number): Sql {
-  return sql`${literal(String(value))}::double precision`
+function number(value: number, parameters: Parameters): Sql {
+  return sql`${parameters.share(String(value))}::double precision`
 }

@@ -1,5 +1,5 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement } from '../../postgres/statement.js'
+import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
 import { arrayLiteral } from '../../rows/columns/carriers.js'
 import { joinVisible, visibleArms } from '../../rows/reading/arms.js'
 import { selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
@@ -71,7 +71,7 @@ export function searchSql(plan: SearchPlan): { call: Call; tables: readonly Tabl
     )}
     order by place`
   // Whether an index helps depends on the words, so each search is planned for its own.
-  const call = { statement: compileStatement(text), values: parameters.values, isUnnamed: true }
+  const call = { statement: compileSharing(text), values: parameters.values, isUnnamed: true }
   return { call, tables }
 }
 
@@ -103,7 +103,7 @@ function rowsSql(
 ): Sql {
   const selects = visibleArms(lookup.layout, table.codec, ROOT).map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record)
+    const fields = new FieldExpressions(lookup, record, parameters)
     const texts = table.columns.map((column) => textSql(column, record.column))
     const filter = filterSql(table.filter, fields, parameters)
     const {

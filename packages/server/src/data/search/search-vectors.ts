@@ -7,6 +7,7 @@ import { type Extension, findExtension } from '../../postgres/extension.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
+  compileSharing,
   compileStatement,
   type Slot,
   slot,
@@ -118,7 +119,7 @@ export function vectorSql(plan: VectorPlan, extension: Extension | undefined): C
   const query = parameters.add(`{${plan.query.join(',')}}`)
   const vectors = arms.map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record)
+    const fields = new FieldExpressions(lookup, record, parameters)
     const own = visibleVector(plan, record.column)
     // Of another type it is a copy in memory, of which a component is at hand.
     const value = extension === undefined ? sql`${own}::double precision[]` : own
@@ -135,7 +136,7 @@ export function vectorSql(plan: VectorPlan, extension: Extension | undefined): C
       cross join (select ${query}::double precision[] as query offset 0) q
     ),
     ${pageSql(plan, sql`select count(*) from scored`)}`
-  return { statement: compileStatement(text), values: parameters.values }
+  return { statement: compileSharing(text), values: parameters.values }
 }
 
 /** What is left when records have scores. */
@@ -247,5 +248,5 @@ export function indexSql(plan: VectorPlan, extension: Extension): Call | undefin
       ) n
     ),
     ${pageSql(plan, sql`select count(${name}) from ${heapName(heap.heapId)} ${ROOT}`)}`
-  return { statement: compileStatement(text), values: parameters.values }
+  return { statement: compileSharing(text), values: parameters.values }
 }

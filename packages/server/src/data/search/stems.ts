@@ -1,6 +1,6 @@
+import { LruMap } from '../../common/lru-map.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { LruMap } from '../records/lru-map.js'
 
 const STEMS_MAX = 10_000
 /** Stems never change. A word that has none, such as `the`, is kept too. */

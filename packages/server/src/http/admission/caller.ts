@@ -1,5 +1,5 @@
 import type { KeyScope } from '@offshoot/contract/users'
-import { LruMap } from '../../data/records/lru-map.js'
+import { LruMap } from '../../common/lru-map.js'
 
 /** What one API key may ask of a process; what is undefined is not limited. */
 export interface KeyLimits {

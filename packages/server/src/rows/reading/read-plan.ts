@@ -1,3 +1,4 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
@@ -57,8 +58,8 @@ const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'up
 
 /** How many records a path may lead through. */
 const LINK_DEPTH_MAX = 10
-/** PostgreSQL selects at most 1664 values. */
-const VALUES_MAX = 1600
+
+const NOTHING = { projection: { columns: [], fields: [] }, links: [] } as const
 
 /** Resolves `columns` of a request. `*` alone stands for all own columns. */
 export function planRead(
@@ -66,8 +67,16 @@ export function planRead(
   codec: TableCodec,
   columns: readonly string[],
 ): ReadPlan | Fault[] {
+  const { columnsMax, pathLengthMax, valuesMax, relationsMax } = QUERY_LIMITS
+  if (columns.length > columnsMax) {
+    return [new Fault(`more than ${columnsMax} columns cannot be named at once`)]
+  }
+  if (columns.some((path) => path.length > pathLengthMax)) {
+    return [new Fault(`the name of a column must not have more than ${pathLengthMax} characters`)]
+  }
   const faults: Fault[] = []
   let position = 0
+  let relations = 0
 
   function plan(at: TableCodec, paths: readonly string[], prefix: string, depth: number): ReadPlan {
     const offset = position
@@ -75,7 +84,7 @@ export function planRead(
     const linked = new Map<string, string[]>()
     let wantsId = false
     let wantsMetadata = false
-    for (const path of paths) {
+    for (const path of new Set(paths)) {
       const names = path.split('.')
       if (path === '*' && depth === 0) {
         wantsId = true
@@ -85,9 +94,15 @@ export function planRead(
       if (path === 'id') wantsId = true
       else if (isMetadata(names)) wantsMetadata = true
       else if (link === undefined) own.push(path)
-      // A link that is named without a path is expanded in full; `*` leaves links as they are.
-      else linked.set(link.path, [...(linked.get(link.path) ?? []), link.rest || '*'])
+      else {
+        // A link that is named without a path is expanded in full; `*` leaves links as they are.
+        const inner = linked.get(link.path)
+        if (inner === undefined) linked.set(link.path, [link.rest || '*'])
+        else inner.push(link.rest || '*')
+      }
     }
+    relations += linked.size
+    if (relations > relationsMax) return { codec: at, ...NOTHING, offset, wantsId, wantsMetadata }
     const projection = project(at, [...own, ...linked.keys()], prefix)
     position += METADATA_COUNT + projection.columns.length
     const links = [...linked].flatMap(([path, inner]): LinkPlan[] => {
@@ -107,17 +122,18 @@ export function planRead(
   function project(at: TableCodec, paths: readonly string[], prefix: string): Projection {
     const result = at.project(paths)
     if (!isFaults(result)) return result
-    for (const path of paths) {
-      if (isFaults(at.project([path]))) {
-        faults.push(new Fault(`column [${prefix}${path}]: column not found`))
-      }
+    for (const { message } of result) {
+      faults.push(new Fault(message.replace('column [', () => `column [${prefix}`)))
     }
-    return { columns: [], fields: [] }
+    return NOTHING.projection
   }
 
   const root = plan(codec, columns, '', 0)
-  if (position > VALUES_MAX) {
-    faults.push(new Fault(`more than ${VALUES_MAX} values of a record cannot be read at once`))
+  if (relations > relationsMax) {
+    return [new Fault(`more than ${relationsMax} links cannot be followed at once`)]
+  }
+  if (position > valuesMax) {
+    faults.push(new Fault(`more than ${valuesMax} values of a record cannot be read at once`))
   }
   return faults.length > 0 ? faults : root
 }

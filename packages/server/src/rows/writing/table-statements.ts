@@ -1,3 +1,4 @@
+import { LruMap } from '../../common/lru-map.js'
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
@@ -68,6 +69,16 @@ export interface TableStatements {
   repeatedValues(column: number): Statement
 }
 
+/**
+ * Statements of all tables together, bounded in number and characters: an update has one for each set of
+ * columns that it changes.
+ */
+const compiled = new LruMap<string, Statement>(20_000, {
+  weightMax: 32 * 1024 * 1024,
+  weigh: (key, { text }) => key.length + text.length,
+})
+let tables = 0
+
 export function compileTableStatements(
   layout: Layout,
   codec: TableCodec,
@@ -79,7 +90,7 @@ export function compileTableStatements(
   const isPlain = !inheritsRows(layout, codec.table.id)
   const names = physical.map((column) => ident(column.physicalName))
   const all = physical.map((_, index) => index)
-  const statements = new Map<string, Statement>()
+  const number = ++tables
 
   /** `u`: the rows that were given, one per id. */
   function given(columns: readonly number[]): Sql {
@@ -366,10 +377,11 @@ export function compileTableStatements(
   }
 
   function remember(key: string, make: () => Statement): Statement {
-    const known = statements.get(key)
+    const own = `${number} ${key}`
+    const known = compiled.get(own)
     if (known !== undefined) return known
     const statement = make()
-    statements.set(key, statement)
+    compiled.set(own, statement)
     return statement
   }
 
