@@ -505,8 +505,6 @@ describe('an archive that is not as it was written', () => {
   })
 
   it('is refused when it is of a version that is not known', async () => {
-    const chunks: Buffer[] = []
-    const tar = new TarWriter(async (chunk) => void chunks.push(chunk))
     const header = {
       offshoot: '9.9.9',
       postgres: '18.4',
@@ -515,7 +513,8 @@ describe('an archive that is not as it was written', () => {
       sequences: [],
     }
     const restore = async (format: number) => {
-      chunks.length = 0
+      const chunks: Buffer[] = []
+      const tar = new TarWriter(async (chunk) => void chunks.push(chunk))
       await tar.add('backup.json', Buffer.from(JSON.stringify({ ...header, format })))
       await tar.end()
       const place = await newPlace()

@@ -1,151 +1,195 @@
+import { EventEmitter, once } from 'node:events'
+import type { Writable } from 'node:stream'
+import { type Entry, type Extract, extract, pack } from 'tar-stream'
+
 /*
- * The part of the tar format that a backup needs: plain files, one after the other, in a stream. Any
- * tar can list and unpack what is written here.
+ * A backup is written to and read from a stream of plain files in the tar format. Any tar can list and
+ * unpack it.
  */
 
 const BLOCK_BYTES = 512
-const NAME_BYTES_MAX = 100
-/** What fits into the eleven octal digits of the field; larger sizes are written in binary. */
-const OCTAL_SIZE_MAX = 8 * 1024 ** 3 - 1
+/** Only the owner may read what somebody unpacks. */
+const MODE = 0o600
 
 /** The stream is no archive, or a part of it is missing or altered. */
 export class DamagedArchiveError extends Error {}
 
-/** What an archive is written to. Resolves when more can be taken. */
+/** Takes the bytes of an archive. Resolves when it can take more. */
 export type Sink = (chunk: Buffer) => Promise<void>
 
+/** Writes one archive, file by file. */
 export class TarWriter {
-  readonly #sink: Sink
+  readonly #pack = pack()
+  readonly #written: Promise<void>
 
   constructor(sink: Sink) {
-    this.#sink = sink
+    // Each failure reaches the caller through the entry it is writing, or through `end`.
+    this.#pack.on('error', () => undefined)
+    this.#written = this.#writeTo(sink)
+    this.#written.catch(() => undefined)
+  }
+
+  async #writeTo(sink: Sink): Promise<void> {
+    try {
+      for await (const chunk of this.#pack) await sink(chunk)
+    } catch (error) {
+      this.#pack.destroy(error as Error)
+      throw error
+    }
   }
 
   async add(name: string, content: Buffer): Promise<void> {
     await this.addStream(name, content.length, [content])
   }
 
-  /** The content must have exactly the size that was announced. */
+  /** Adds a file. Fails unless the content has exactly the announced size. */
   async addStream(
     name: string,
     size: number,
     content: AsyncIterable<Buffer> | Iterable<Buffer>,
   ): Promise<void> {
-    await this.#sink(headerOf(name, size))
-    let written = 0
-    for await (const chunk of content) {
-      written += chunk.length
-      if (written > size) break
-      await this.#sink(chunk)
+    // The sink may have failed since the last file.
+    if (this.#pack.destroyed) await this.#written
+    const { entry, ended } = this.#open(name, size)
+    try {
+      for await (const chunk of exactly(size, content, name)) {
+        if (entry.destroyed) break
+        if (!entry.write(chunk)) await drained(entry)
+      }
+      entry.end()
+      await ended
+    } catch (error) {
+      entry.destroy(error as Error)
+      throw error
     }
-    if (written !== size)
-      throw new Error(`[${name}] does not have the ${size} bytes it should have`)
-    await this.#sink(Buffer.alloc(paddingOf(size)))
   }
 
-  /** Two empty blocks say that nothing is missing. */
+  #open(name: string, size: number): { entry: Writable; ended: Promise<void> } {
+    const end = new EventEmitter()
+    const ended = once(end, 'end').then(() => undefined)
+    ended.catch(() => undefined)
+    const entry = this.#pack.entry({ name, size, mode: MODE, type: 'file' }, (error) =>
+      error ? end.emit('error', error) : end.emit('end'),
+    )
+    entry.on('error', () => undefined)
+    return { entry, ended }
+  }
+
+  /** Writes the end of the archive. */
   async end(): Promise<void> {
-    await this.#sink(Buffer.alloc(2 * BLOCK_BYTES))
+    this.#pack.finalize()
+    await this.#written
   }
 }
 
-function headerOf(name: string, size: number): Buffer {
-  if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw new Error(`[${name}] is too long a name`)
-  const header = Buffer.alloc(BLOCK_BYTES)
-  header.write(name, 0)
-  header.write('0000600\0', 100)
-  header.write('0000000\0', 108)
-  header.write('0000000\0', 116)
-  writeSize(header, size)
-  header.write(
-    `${Math.floor(Date.now() / 1000)
-      .toString(8)
-      .padStart(11, '0')}\0`,
-    136,
-  )
-  header.write('0', 156)
-  header.write('ustar\x0000', 257)
-  header.write(`${checksumOf(header).toString(8).padStart(6, '0')}\0 `, 148)
-  return header
-}
-
-function writeSize(header: Buffer, size: number): void {
-  if (size <= OCTAL_SIZE_MAX) {
-    header.write(`${size.toString(8).padStart(11, '0')}\0`, 124)
-    return
+async function* exactly(
+  size: number,
+  content: AsyncIterable<Buffer> | Iterable<Buffer>,
+  name: string,
+): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for await (const chunk of content) {
+    bytes += chunk.length
+    if (bytes > size) break
+    yield chunk
   }
-  header.writeUInt8(0x80, 124)
-  header.writeBigUInt64BE(BigInt(size), 128)
+  if (bytes !== size) throw new Error(`[${name}] does not have the announced size of ${size} bytes`)
 }
 
-function readSize(header: Buffer): number {
-  if (header.readUInt8(124) === 0x80) return Number(header.readBigUInt64BE(128))
-  return Number.parseInt(header.toString('latin1', 124, 135), 8)
-}
-
-/** The sum of all bytes, with spaces where the sum itself stands. */
-function checksumOf(header: Buffer): number {
-  let sum = 8 * 0x20
-  for (const [position, byte] of header.entries()) {
-    if (position < 148 || position >= 156) sum += byte
-  }
-  return sum
-}
-
-function paddingOf(size: number): number {
-  return (BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES
+/** Resolves when a stream takes more, or will never take any. */
+async function drained(stream: NodeJS.WritableStream): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      stream.off('drain', done)
+      stream.off('close', done)
+      resolve()
+    }
+    stream.on('drain', done)
+    stream.on('close', done)
+  })
 }
 
 export interface TarEntry {
   readonly name: string
   readonly size: number
-  /** Has to be read to its end before the next entry is asked for. */
+  /** Must be read to its end before the next entry is asked for. */
   readonly content: AsyncIterable<Buffer>
 }
 
-/** The entries of an archive in their order. Ends only where the archive says that it ends. */
+/** Yields the entries of an archive in their order. Fails unless the archive has its end mark. */
 export async function* readTar(source: AsyncIterable<Buffer>): AsyncGenerator<TarEntry> {
-  const input = new Input(source)
-  for (;;) {
-    const header = await input.take(BLOCK_BYTES)
-    if (header.every((byte) => byte === 0)) return
-    const name = header.toString('utf8', 0, NAME_BYTES_MAX).replace(/\0.*$/s, '')
-    const size = readSize(header)
-    const sum = Number.parseInt(header.toString('latin1', 148, 154), 8)
-    if (sum !== checksumOf(header) || !Number.isSafeInteger(size) || size < 0) {
-      throw new DamagedArchiveError('it is no backup, or a part of it is damaged')
+  const archive = extract()
+  archive.on('error', () => undefined)
+  const feed = new Feed(source, archive)
+  const done = feed.run()
+  try {
+    for await (const entry of archive) {
+      const { name, size = 0 } = entry.header
+      yield { name, size, content: read(entry, feed) }
     }
-    yield { name, size, content: input.stream(size) }
-    await input.take(paddingOf(size))
+    await done
+    if (!feed.endsWithEmptyBlock) throw new DamagedArchiveError('it is cut short')
+  } catch (error) {
+    throw feed.explain(error)
+  } finally {
+    archive.destroy()
   }
 }
 
-class Input {
-  readonly #chunks: AsyncIterator<Buffer>
-  #rest: Buffer = Buffer.alloc(0)
+async function* read(entry: Entry, feed: Feed): AsyncGenerator<Buffer> {
+  try {
+    yield* entry
+  } catch (error) {
+    throw feed.explain(error)
+  }
+}
 
-  constructor(source: AsyncIterable<Buffer>) {
-    this.#chunks = source[Symbol.asyncIterator]()
+/** Brings a source to the parser, and tells failures of the source from those of the archive. */
+class Feed {
+  readonly #source: AsyncIterable<Buffer>
+  readonly #archive: Extract
+  #failure: { error: unknown } | undefined
+  /** The number of zero bytes that the source ended with so far. */
+  #zeroBytes = 0
+
+  constructor(source: AsyncIterable<Buffer>, archive: Extract) {
+    this.#source = source
+    this.#archive = archive
   }
 
-  async take(length: number): Promise<Buffer> {
-    const parts: Buffer[] = []
-    for await (const part of this.stream(length)) parts.push(part)
-    return Buffer.concat(parts)
+  /** An archive ends with empty blocks; where they are missing, it was cut off. */
+  get endsWithEmptyBlock(): boolean {
+    return this.#zeroBytes >= BLOCK_BYTES
   }
 
-  async *stream(length: number): AsyncGenerator<Buffer> {
-    for (let missing = length; missing > 0; ) {
-      if (this.#rest.length === 0) {
-        const next = await this.#chunks.next()
-        if (next.done === true) throw new DamagedArchiveError('it is cut short')
-        this.#rest = next.value
-        continue
+  async run(): Promise<void> {
+    try {
+      for await (const chunk of this.#source) {
+        if (this.#archive.destroyed) return
+        this.#countZeros(chunk)
+        if (!this.#archive.write(chunk)) await drained(this.#archive)
       }
-      const part = this.#rest.subarray(0, missing)
-      this.#rest = this.#rest.subarray(part.length)
-      missing -= part.length
-      yield part
+      this.#archive.end()
+    } catch (error) {
+      this.#failure = { error }
+      this.#archive.destroy(error as Error)
     }
+  }
+
+  #countZeros(chunk: Buffer): void {
+    let zeros = 0
+    while (zeros < chunk.length && zeros < BLOCK_BYTES && chunk[chunk.length - 1 - zeros] === 0) {
+      zeros++
+    }
+    this.#zeroBytes = zeros === chunk.length ? this.#zeroBytes + zeros : zeros
+  }
+
+  explain(error: unknown): unknown {
+    if (this.#failure !== undefined) return this.#failure.error
+    if (error instanceof DamagedArchiveError) return error
+    const isCut = (error as Error).message === 'Unexpected end of data'
+    return new DamagedArchiveError(
+      isCut ? 'it is cut short' : 'it is no backup, or a part of it is damaged',
+    )
   }
 }

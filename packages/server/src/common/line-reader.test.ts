@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { StreamSource } from '../data/records/stream-source.js'
 import { LineReader, type ParsedLine } from './line-reader.js'
-import { StreamSource } from './stream-source.js'
 
 const LINE_BYTES_MAX = 1_000_000
 
