@@ -199,7 +199,7 @@ class Run {
     const isDefault = random.chance(0.5)
     const into = isDefault ? from.source : this.#other(from)
     const wish = this.#wish(from, into)
-    const body = { ...(isDefault ? {} : { into: into?.name }), ...wish }
+    const body = { ...(isDefault ? {} : { into: into?.name }), ...wish, allowDataLoss: true }
     this.note(`merge ${from.name} into ${into?.name} ${JSON.stringify(body)}`)
     await this.#bringTogether({ from, into, wish, request: [from, '/merge', body] })
   }
@@ -210,7 +210,7 @@ class Run {
     const isDefault = random.chance(0.7)
     const from = isDefault ? into.source : this.#other(into)
     const wish = this.#wish(from, into)
-    const body = { ...(isDefault ? {} : { from: from?.name }), ...wish }
+    const body = { ...(isDefault ? {} : { from: from?.name }), ...wish, allowDataLoss: true }
     this.note(`pull ${from?.name} into ${into.name} ${JSON.stringify(body)}`)
     await this.#bringTogether({ from, into, wish, request: [into, '/pull', body] })
   }
@@ -411,7 +411,8 @@ class Run {
       () => {
         branch.state = change(branch.state)
       },
-      () => this.call(branch, 'POST', '/schema/apply', { edits: { operations } }),
+      () =>
+        this.call(branch, 'POST', '/schema/apply', { edits: { operations }, allowDataLoss: true }),
     )
   }
 

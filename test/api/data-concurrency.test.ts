@@ -292,7 +292,7 @@ describe('what one process does, the next request in another process knows', () 
     const { at } = await open(T)
     const { here, there } = at()
     const edit = async (...operations: object[]) =>
-      expectOk(await here('POST', '/schema/update', { body: { operations } }))
+      expectOk(await here('POST', '/schema/update', { body: { operations, allowDataLoss: true } }))
     const put = (body: object, table = 't') => there('PUT', `/tables/${table}/data/x`, { body })
     const run = (body: object) =>
       there('POST', '/transaction', {

@@ -61,6 +61,7 @@ describe('a merge', () => {
       tables: [{ name: 'items', inserted: 1, updated: 1, deleted: 1 }],
       conflicts: [],
       conflictCount: 0,
+      dataLoss: [],
     })
     const merged = { a: { name: 'A', price: 10 }, c: { name: 'C', price: 3 }, d: { name: 'D' } }
     expect(await items(branches, 'main')).toEqual(merged)
@@ -555,7 +556,7 @@ describe('schemas', () => {
       { removeColumn: { table: 'items', column: 'name' } },
       { removeTable: { table: 'notes' } },
     )
-    await branches.merge('dev')
+    await branches.merge('dev', { allowDataLoss: true })
     expect(await branches.schema('main')).toEqual({ items: ['price'] })
     expect(await items(branches, 'main')).toEqual({
       a: { price: 1 },
@@ -699,7 +700,7 @@ describe('schemas', () => {
       { table: 'notes', message: 'was removed there and changed here' },
     ])
     await branches.fork('theirs')
-    await branches.merge('dev', { into: 'theirs', strategy: 'theirs' })
+    await branches.merge('dev', { into: 'theirs', strategy: 'theirs', allowDataLoss: true })
     expect(Object.keys(await branches.schema('theirs'))).toEqual(['items'])
     await branches.merge('dev', { strategy: 'ours' })
     expect(await branches.read('main', 'notes', ['n'])).toEqual({ n: { body: 'x' } })
@@ -1178,7 +1179,7 @@ describe('merges one after the other', () => {
     await branches.patch('dev', 'items', 'a', { price: 10 })
     await branches.remove('dev', 'items', 'b')
     await branches.edit('dev', { removeColumn: { table: 'items', column: 'name' } })
-    await branches.merge('dev')
+    await branches.merge('dev', { allowDataLoss: true })
     expect(await states()).toEqual(old)
     expect((await branches.diff('before')).tables).toEqual([])
   })

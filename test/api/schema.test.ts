@@ -857,7 +857,7 @@ describe('PUT table schema', () => {
     await put(call, 'things', 'x', { a: '1', b: '2', c: 3 })
     const columns = [{ name: 'c', type: 'string' }, string('d'), string('a')]
     const answer = await expectEdit(call, () =>
-      call('PUT', '/tables/things/schema', { body: { columns } }),
+      call('PUT', '/tables/things/schema', { body: { columns, allowDataLoss: true } }),
     )
     expect(answer).toMatchObject({ status: 200, body: SUR })
     expect(await columnsOf(call, 'things')).toEqual(expect.arrayContaining(columns))
@@ -890,7 +890,7 @@ describe('PUT table schema', () => {
     ],
     [
       'a not-null column without default',
-      { columns: [{ name: 'y', type: 'int', notNull: true }] },
+      { columns: [{ name: 'y', type: 'int', notNull: true }], allowDataLoss: true },
       400,
       /: 1 record would have no value$/,
     ],

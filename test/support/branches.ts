@@ -49,7 +49,8 @@ export class TestBranches {
   }
 
   async edit(branch: string, ...operations: readonly SchemaOperation[]): Promise<void> {
-    expectOk(await this.call(branch, 'POST', '/schema/apply', { edits: { operations } }))
+    const body = { edits: { operations }, allowDataLoss: true }
+    expectOk(await this.call(branch, 'POST', '/schema/apply', body))
   }
 
   /** Puts a whole record under an id. */

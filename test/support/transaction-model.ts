@@ -392,7 +392,8 @@ export async function recreateTables(call: BranchCall): Promise<void> {
     ...Object.keys(MODEL_TABLES).map((name) => ({ removeTable: { table: name } })),
     ...addTables(MODEL_TABLES),
   ]
-  expectOk(await call('POST', '/schema/update', { body: { operations } }))
+  const body = { operations, allowDataLoss: true }
+  expectOk(await call('POST', '/schema/update', { body }))
 }
 
 /** Brings the tables to a state from which records of known and of generated ids are gone. */

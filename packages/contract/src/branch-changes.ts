@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
 import { BranchNameSchema, NAME_PATTERN, TableNameSchema } from './names.js'
 import type { SchemaOperation } from './schema-edits.js'
@@ -111,6 +112,7 @@ const StrategySchema = Type.Enum(['fail', 'ours', 'theirs'], {
 const mergeProperties = {
   dryRun: Type.Optional(Type.Boolean({ description: 'Only say what would happen.' })),
   strategy: Type.Optional(StrategySchema),
+  allowDataLoss: Type.Optional(AllowDataLossSchema),
   tables: Type.Optional(
     Type.Record(
       Type.String(),
@@ -171,6 +173,7 @@ export const MergeResultSchema = Type.Object(
     ),
     conflicts: Type.Array(Type.Object({}, { additionalProperties: true })),
     conflictCount: Type.Integer(),
+    dataLoss: DataLossListSchema,
   },
   {
     title: 'MergeResult',
@@ -183,6 +186,7 @@ export const MergeResultSchema = Type.Object(
         tables: [{ name: 'users', inserted: 1, updated: 2, deleted: 0 }],
         conflicts: [],
         conflictCount: 0,
+        dataLoss: [],
       },
     ],
   },

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { DataLossListSchema } from './data-loss.js'
 
 /** Every machine-readable error code, its HTTP status, and what it means. */
 export const ERROR_CODES = {
@@ -37,6 +38,7 @@ export const ERROR_CODES = {
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
   protected_branch: [409, 'The branch is protected against deletion and direct schema edits.'],
   only_owner: [409, 'A workspace must keep at least one owner.'],
+  data_loss: [409, 'Values would be lost; they are listed. `allowDataLoss` allows it.'],
   merge_conflict: [409, 'Both branches changed the same; the conflicts are listed.'],
   no_source: [409, 'The branch was not forked from another one, or that one is gone.'],
   unrelated_branches: [409, 'The two branches have no common past.'],
@@ -126,6 +128,7 @@ export const ErrorBodySchema = Type.Object(
       }),
     ),
     conflictCount: Type.Optional(Type.Integer()),
+    dataLoss: Type.Optional(DataLossListSchema),
   },
   {
     $id: 'Error',

@@ -39,6 +39,8 @@ export const LIMITS = {
   /** Bytes of one file: 5 GiB, the most that S3 takes in one piece. */
   fileBytesMax: 5 * 1024 * 1024 * 1024,
   bulkRecordsMax: 10_000,
+  /** Records of a table that are looked at to tell what its removal, or that of columns, would lose. */
+  dataLossRecordsMax: 10_000,
   transactionOperationsMax: 1000,
   pageSizeMax: 1000,
   /** Bytes of rows that PostgreSQL sends for the answer to one request: 64 MiB. */

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox'
+import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
 import {
   BranchNameSchema,
@@ -163,23 +164,32 @@ export const RenameTableSchema = Type.Object(
 )
 export type RenameTable = Static<typeof RenameTableSchema>
 
-/** The body of reading and of setting the whole column list of a table. */
+const columnsExample = {
+  columns: [
+    { name: 'email', type: 'email', unique: true },
+    { name: 'name', type: 'string' },
+  ],
+}
+
+/** The whole column list of a table. */
 export const TableColumnsSchema = Type.Object(
   { columns: Type.Array(ColumnReference) },
-  {
-    ...closed,
-    title: 'TableColumns',
-    examples: [
-      {
-        columns: [
-          { name: 'email', type: 'email', unique: true },
-          { name: 'name', type: 'string' },
-        ],
-      },
-    ],
-  },
+  { ...closed, title: 'TableColumns', examples: [columnsExample] },
 )
 export type TableColumns = Static<typeof TableColumnsSchema>
+
+const allowDataLoss = Type.Optional(AllowDataLossSchema)
+
+export const ReplaceColumnsSchema = Type.Object(
+  { ...TableColumnsSchema.properties, allowDataLoss },
+  {
+    ...closed,
+    title: 'ReplaceColumns',
+    description:
+      'The columns that the table should have. Others are removed; one that differs from that of the same name is removed and added anew, and its values are lost.',
+    examples: [columnsExample],
+  },
+)
 
 export const FlatColumnsSchema = Type.Object(
   { columns: Type.Array(Type.Object({ ...ColumnSchema.properties, name: ColumnPathSchema })) },
@@ -251,7 +261,12 @@ export const CompareBranchSchema = Type.Object(
 export type CompareBranch = Static<typeof CompareBranchSchema>
 
 export const ComparisonSchema = Type.Object(
-  { source: SchemaReference, target: SchemaReference, edits: SchemaEditsSchema },
+  {
+    source: SchemaReference,
+    target: SchemaReference,
+    edits: SchemaEditsSchema,
+    dataLoss: Type.Optional(DataLossListSchema),
+  },
   {
     title: 'Comparison',
     description: 'Two schemas and the edits that turn the source into the target.',
@@ -277,7 +292,11 @@ export const PreviewEditsSchema = Type.Object(
 export type PreviewEdits = Static<typeof PreviewEditsSchema>
 
 export const PreviewSchema = Type.Object(
-  { original: SchemaReference, updated: SchemaReference },
+  {
+    original: SchemaReference,
+    updated: SchemaReference,
+    dataLoss: Type.Optional(DataLossListSchema),
+  },
   {
     title: 'Preview',
     description: 'The schema of the branch as it is, and as the edits would leave it.',
@@ -292,7 +311,7 @@ export const PreviewSchema = Type.Object(
 export type Preview = Static<typeof PreviewSchema>
 
 export const ApplyEditsSchema = Type.Object(
-  { edits: SchemaEditsSchema },
+  { edits: SchemaEditsSchema, allowDataLoss },
   {
     ...closed,
     title: 'ApplyEdits',
@@ -305,6 +324,7 @@ export const UpdateSchemaSchema = Type.Object(
   {
     parentID: Type.Optional(MigrationIdSchema),
     operations: OperationsSchema,
+    allowDataLoss,
   },
   {
     ...closed,
@@ -392,7 +412,7 @@ export const HistorySchema = Type.Object(
 export type History = Static<typeof HistorySchema>
 
 export const PushMigrationsSchema = Type.Object(
-  { migrations: Type.Array(MigrationSchema) },
+  { migrations: Type.Array(MigrationSchema), allowDataLoss },
   {
     ...closed,
     title: 'PushMigrations',

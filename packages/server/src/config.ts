@@ -308,6 +308,7 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   emailLengthMax: 'Characters in an `email` column.',
   recordBytesMax: 'Bytes of one record as JSON, without its files.',
   bulkRecordsMax: 'Records in one bulk insert.',
+  dataLossRecordsMax: 'Records of a table that are looked at before columns or tables are removed.',
   pageSizeMax: 'Records on one page of a query.',
   answerBytesMax: 'Bytes of rows that are read for the answer to one request.',
   requestBytesMax: 'Bytes of one request body.',

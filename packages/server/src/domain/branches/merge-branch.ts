@@ -1,4 +1,5 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
+import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { newMigrationId } from '../../common/ids.js'
@@ -29,6 +30,7 @@ import { merges } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
+import { dataLossError, listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import {
   deleteUnusedSchema,
@@ -49,6 +51,8 @@ export interface MergeOptions {
   readonly dryRun: boolean
   readonly strategy: MergeStrategy
   readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
+  /** Whether the target may lose tables and columns that its records hold values in. */
+  readonly allowDataLoss: boolean
   readonly limits: Limits
 }
 
@@ -118,11 +122,17 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
   )
   // A schema in conflict is none that edits could lead to.
   const operations = conflicts.length > 0 ? [] : schemaDifference(ours.schema, schema)
+  const removals = conflicts.length > 0 ? [] : listRemovals(ours.schema, schema)
   const outcome: MergeOutcome = {
     operations,
+    // Before the schema is applied, because that may drop a heap.
+    dataLoss: await measureLoss(transaction, ours.layout, { removals, limits }),
     tables: [],
     conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
     conflictCount: conflicts.length,
+  }
+  if (outcome.dataLoss.length > 0 && !options.allowDataLoss && !dryRun) {
+    throw dataLossError(outcome.dataLoss)
   }
   try {
     if (conflicts.length > 0) return refuse(options, outcome)
@@ -362,6 +372,7 @@ async function refusing<Result>(codec: TableCodec, body: () => Promise<Result>):
 
 interface MergeOutcome {
   readonly operations: MergeResult['schema']['operations']
+  readonly dataLoss: DataLoss[]
   readonly tables: { readonly name: string; readonly tally: MergeTally }[]
   readonly conflicts: MergeConflict[]
   conflictCount: number
@@ -381,6 +392,7 @@ function toResult(options: MergeOptions, outcome: MergeOutcome): MergeResult {
     })),
     conflicts: outcome.conflicts,
     conflictCount: outcome.conflictCount,
+    dataLoss: outcome.dataLoss,
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import type { StoredSchema } from '../../rows/layout/stored-schema.js'
 import { compareColumns } from './compare-columns.js'
 
 /**
@@ -22,4 +23,27 @@ export function compareSchemas(source: Schema, target: Schema): SchemaOperation[
   }
   const removeTables = [...sourceTables.keys()].map((table) => ({ removeTable: { table } }))
   return [...removeColumns, ...removeTables, ...addTables, ...addColumns]
+}
+
+/** The source of a comparison without the tables and columns that its edits remove. */
+export function withoutRemoved(
+  source: StoredSchema,
+  edits: readonly SchemaOperation[],
+): StoredSchema {
+  const tables = new Set<string>()
+  const columns = new Set<string>()
+  for (const edit of edits) {
+    if ('removeTable' in edit) tables.add(edit.removeTable.table)
+    // No name has a dot in it.
+    if ('removeColumn' in edit)
+      columns.add(`${edit.removeColumn.table}.${edit.removeColumn.column}`)
+  }
+  return {
+    tables: source.tables
+      .filter(({ name }) => !tables.has(name))
+      .map((table) => ({
+        ...table,
+        columns: table.columns.filter(({ name }) => !columns.has(`${table.name}.${name}`)),
+      })),
+  }
 }

@@ -14,7 +14,8 @@ import { requireAccess } from '../access/scope.js'
 import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
-import { editOptions } from './edit-options.js'
+import { dataLossError, listRemovals, measureLoss, removesAnything } from './data-loss.js'
+import { dryRunOptions, editOptions } from './edit-options.js'
 import {
   type BranchHead,
   deleteUnusedSchema,
@@ -46,12 +47,33 @@ const LOCK_TIMEOUT_MS = 10_000
 export function editSchema(
   database: Database,
   access: BranchAccess,
-  options: { plan: PlanEdits; limits: Limits },
+  options: { plan: PlanEdits; limits: Limits; allowDataLoss: boolean },
 ): Promise<SchemaUpdate> {
+  const { limits } = options
   return withHead(database, access, async (transaction, head) => {
     const edits = await options.plan(head, transaction)
-    return applyEdits(transaction, { head, edits, access, limits: options.limits })
+    if (!options.allowDataLoss) await requireNoLoss(transaction, { head, edits, limits })
+    return applyEdits(transaction, { head, edits, access, limits })
   })
+}
+
+/** Looks at the outcome of all edits before the first one is made, which may drop a heap. */
+async function requireNoLoss(
+  transaction: Queryable,
+  options: { head: BranchHead; edits: readonly PlannedEdit[]; limits: Limits },
+): Promise<void> {
+  const { head, edits, limits } = options
+  if (!edits.some(({ operations }) => removesAnything(operations))) return
+  const dryRun = dryRunOptions(limits)
+  const after = edits.reduce(
+    (schema, { operations }) => applyOperations(schema, operations, dryRun).schema,
+    head.schema,
+  )
+  const removals = listRemovals(head.schema, after)
+  const layout = await findLayout(transaction, head.branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  const losses = await measureLoss(transaction, layout, { removals, limits })
+  if (losses.length > 0) throw dataLossError(losses)
 }
 
 /** Runs a transaction that is alone on the branch, and sees its newest schema. */

@@ -1,3 +1,4 @@
+import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column, Schema } from '@offshoot/contract/schema'
@@ -15,11 +16,14 @@ import type {
   UpdateSchema,
 } from '@offshoot/contract/schema-edits'
 import { HISTORY_PAGE_SIZE } from '@offshoot/contract/schema-edits'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
+import { findLayout } from '../../rows/layout/layout.js'
 import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
-import { compareSchemas } from './compare-schemas.js'
+import { compareSchemas, withoutRemoved } from './compare-schemas.js'
+import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions } from './edit-options.js'
 import { editSchema, type PlanEdits } from './edit-schema.js'
 import { planPush } from './plan-push.js'
@@ -36,10 +40,15 @@ export interface EditContext {
   readonly limits: Limits
 }
 
+/** An edit of which it is known whether it may lose values that records hold. */
+export interface WriteContext extends EditContext {
+  readonly allowDataLoss: boolean
+}
+
 /** Applies operations as one migration. */
 export function applySchemaOperations(
   database: Database,
-  context: EditContext,
+  context: WriteContext,
   operations: readonly SchemaOperation[],
 ): Promise<SchemaUpdate> {
   return editDirectly(database, context, async () => [{ operations: [...operations] }])
@@ -47,7 +56,7 @@ export function applySchemaOperations(
 
 export function updateSchema(
   database: Database,
-  context: EditContext,
+  context: WriteContext,
   { parentID, operations }: UpdateSchema,
 ): Promise<SchemaUpdate> {
   return editDirectly(database, context, async (head) => {
@@ -64,7 +73,7 @@ export function updateSchema(
 /** Replaces the column list of a table. */
 export function replaceColumns(
   database: Database,
-  context: EditContext,
+  context: WriteContext,
   options: { tableName: string; columns: readonly Column[] },
 ): Promise<SchemaUpdate> {
   return editDirectly(database, context, async (head) => [
@@ -74,7 +83,7 @@ export function replaceColumns(
 
 export function pushMigrations(
   database: Database,
-  context: EditContext,
+  context: WriteContext,
   { migrations }: PushMigrations,
 ): Promise<SchemaUpdate> {
   return editDirectly(database, context, async (head, transaction) => {
@@ -90,11 +99,12 @@ export function pushMigrations(
 /** Edits that a request asks for itself. What comes by a merge is free to enter a protected branch. */
 function editDirectly(
   database: Database,
-  { access, limits }: EditContext,
+  { access, limits, allowDataLoss }: WriteContext,
   plan: PlanEdits,
 ): Promise<SchemaUpdate> {
   return editSchema(database, access, {
     limits,
+    allowDataLoss,
     plan: async (head, transaction) => {
       requireUnprotected(access, head)
       return plan(head, transaction)
@@ -140,51 +150,87 @@ export async function readColumn(
   return column
 }
 
-/** The edits that turn the schema of the branch into the given one. */
-export async function compareWithSchema(
-  database: Database,
-  { access, limits }: EditContext,
-  request: CompareSchema,
-): Promise<Comparison> {
-  const head = await getHead(database, access)
-  const options = dryRunOptions(limits)
-  const source = applyOperations(head.schema, request.branchOperations ?? [], options).schema
-  const given = readSchema(request.schema, options)
-  const target = applyOperations(given, request.schemaOperations ?? [], options).schema
-  return comparison(source, target, { sourceMigrationID: head.lastMigrationId })
+/** A look at what edits would do. */
+export interface LookContext extends EditContext {
+  /** Whether the answer says what would be lost. */
+  readonly showsLoss: boolean
 }
 
-/** The edits that turn the schema of the branch into that of another one. */
-export async function compareWithBranch(
+/** The edits that turn the schema of the branch into the given one. */
+export function compareWithSchema(
   database: Database,
-  { access, limits }: EditContext,
-  options: { other: BranchAccess; request: CompareBranch },
+  context: LookContext,
+  request: CompareSchema,
 ): Promise<Comparison> {
-  const { other, request } = options
-  const head = await getHead(database, access)
-  const otherHead = await getHead(database, other)
-  const dryRun = dryRunOptions(limits)
-  const source = applyOperations(head.schema, request.sourceBranchOperations ?? [], dryRun).schema
-  const target = applyOperations(
-    otherHead.schema,
-    request.targetBranchOperations ?? [],
-    dryRun,
-  ).schema
-  return comparison(source, target, {
-    sourceMigrationID: head.lastMigrationId,
-    targetMigrationID: otherHead.lastMigrationId,
+  return look(database, async (transaction) => {
+    const head = await getHead(transaction, context.access)
+    const options = dryRunOptions(context.limits)
+    const source = applyOperations(head.schema, request.branchOperations ?? [], options).schema
+    const given = readSchema(request.schema, options)
+    const target = applyOperations(given, request.schemaOperations ?? [], options).schema
+    const compared = comparison(source, target, { sourceMigrationID: head.lastMigrationId })
+    const after = withoutRemoved(source, compared.edits.operations)
+    return { ...compared, ...(await lossOf(transaction, context, { before: head.schema, after })) }
   })
 }
 
-export async function previewEdits(
+/** The edits that turn the schema of the branch into that of another one. */
+export function compareWithBranch(
   database: Database,
-  { access, limits }: EditContext,
+  context: LookContext,
+  options: { other: BranchAccess; request: CompareBranch },
+): Promise<Comparison> {
+  const { sourceBranchOperations = [], targetBranchOperations = [] } = options.request
+  return look(database, async (transaction) => {
+    const head = await getHead(transaction, context.access)
+    const other = await getHead(transaction, options.other)
+    const dryRun = dryRunOptions(context.limits)
+    const source = applyOperations(head.schema, sourceBranchOperations, dryRun).schema
+    const target = applyOperations(other.schema, targetBranchOperations, dryRun).schema
+    const compared = comparison(source, target, {
+      sourceMigrationID: head.lastMigrationId,
+      targetMigrationID: other.lastMigrationId,
+    })
+    const after = withoutRemoved(source, compared.edits.operations)
+    return { ...compared, ...(await lossOf(transaction, context, { before: head.schema, after })) }
+  })
+}
+
+export function previewEdits(
+  database: Database,
+  context: LookContext,
   request: PreviewEdits,
 ): Promise<Preview> {
-  const { schema } = await getHead(database, access)
-  const operations = request.edits?.operations ?? []
-  const updated = applyOperations(schema, operations, dryRunOptions(limits)).schema
-  return { original: toPublicSchema(schema), updated: toPublicSchema(updated) }
+  return look(database, async (transaction) => {
+    const { schema: before } = await getHead(transaction, context.access)
+    const operations = request.edits?.operations ?? []
+    const after = applyOperations(before, operations, dryRunOptions(context.limits)).schema
+    return {
+      original: toPublicSchema(before),
+      updated: toPublicSchema(after),
+      ...(await lossOf(transaction, context, { before, after })),
+    }
+  })
+}
+
+function look<Result>(
+  database: Database,
+  body: (transaction: Queryable) => Promise<Result>,
+): Promise<Result> {
+  return runTransaction(database, body, SNAPSHOT)
+}
+
+async function lossOf(
+  transaction: Queryable,
+  { access, limits, showsLoss }: LookContext,
+  { before, after }: { before: StoredSchema; after: StoredSchema },
+): Promise<{ dataLoss?: DataLoss[] }> {
+  if (!showsLoss) return {}
+  const removals = listRemovals(before, after)
+  if (removals.length === 0) return { dataLoss: [] }
+  const layout = await findLayout(transaction, access.branchId)
+  if (layout === undefined) throw new Error('a branch with a head must have a layout')
+  return { dataLoss: await measureLoss(transaction, layout, { removals, limits }) }
 }
 
 /** Migrations of the branch, newest first. The cursor of a page is the id of its last one. */
@@ -263,7 +309,7 @@ export function columnNotFound(options: { tableName: string; columnName: string 
   )
 }
 
-export async function getHead(database: Database, access: BranchAccess): Promise<BranchHead> {
+export async function getHead(database: Queryable, access: BranchAccess): Promise<BranchHead> {
   const head = await findHead(database, access.branchId)
   if (head === undefined) {
     throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)

@@ -25,6 +25,9 @@ import { sendJson } from './records.js'
 
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
 
+/** How a merge goes when the request does not say. */
+const RULES = { dryRun: false, strategy: 'fail', tables: {}, allowDataLoss: false } as const
+
 /**
  * GET    /db/:databaseBranch/diff
  * POST   /db/:databaseBranch/merge
@@ -87,17 +90,18 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
           tags,
           summary: 'Merge a branch into its source or another branch',
           description:
-            'Schema and rows, in one transaction. Columns that only one side changed go together; what both changed is a conflict, and then nothing is merged unless a strategy decides it. `dryRun` only looks.',
+            'Schema and rows, in one transaction. Columns that only one side changed go together; what both changed is a conflict, and then nothing is merged unless a strategy decides it. `dryRun` only looks. When the target would lose columns or tables with values in them, the merge is refused with `data_loss` unless `allowDataLoss` is true.',
           params,
           body: Type.Union([MergeRequestSchema, Type.Null()]),
           response: { 200: MergeResultSchema, ...refusals(404, 409) },
         },
       },
       async (request) => {
-        const { into: name, dryRun = false, strategy = 'fail', tables = {} } = request.body ?? {}
+        const { into: name, ...rules } = request.body ?? {}
+        const { dryRun = false } = rules
         const from = await branchOf(request, dryRun ? 'read' : 'write')
         const into = await otherBranch(request, from, { name, need: 'write' })
-        return mergeBranches(database, { from, into, dryRun, strategy, tables, limits })
+        return mergeBranches(database, { ...RULES, ...rules, from, into, limits })
       },
     )
 
@@ -114,10 +118,10 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         },
       },
       async (request) => {
-        const { from: name, dryRun = false, strategy = 'fail', tables = {} } = request.body ?? {}
+        const { from: name, ...rules } = request.body ?? {}
         const into = await branchOf(request, 'write')
         const from = await otherBranch(request, into, { name, need: 'read' })
-        return mergeBranches(database, { from, into, dryRun, strategy, tables, limits })
+        return mergeBranches(database, { ...RULES, ...rules, from, into, limits })
       },
     )
 

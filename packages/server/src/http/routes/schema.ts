@@ -18,6 +18,7 @@ import {
   PushMigrationsSchema,
   RenameColumnSchema,
   RenameTableSchema,
+  ReplaceColumnsSchema,
   SchemaUpdateSchema,
   TableColumnsSchema,
   TableParamsSchema,
@@ -31,6 +32,7 @@ import {
   compareWithBranch,
   compareWithSchema,
   type EditContext,
+  type LookContext,
   previewEdits,
   pushMigrations,
   readColumn,
@@ -39,10 +41,13 @@ import {
   readTableColumns,
   replaceColumns,
   updateSchema,
+  type WriteContext,
 } from '../../domain/schemas/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
+
+type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
 
 /**
  * PUT    /db/:databaseBranch/tables/:tableName            PATCH, DELETE
@@ -54,10 +59,29 @@ import type { Services } from '../services.js'
  */
 export function schemaRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
   const { branchOf } = addressed(database)
-  const edit = async (
-    request: FastifyRequest<{ Params: { databaseBranch: string } }>,
-    need: Need,
-  ): Promise<EditContext> => ({ access: await branchOf(request, need), limits })
+  const edit = async (request: BranchRequest, need: Need): Promise<EditContext> => ({
+    access: await branchOf(request, need),
+    limits,
+  })
+
+  /** Removing one table or column is asked for by name, so it may take its values along. */
+  const step = async (request: BranchRequest): Promise<WriteContext> => ({
+    ...(await edit(request, 'write')),
+    allowDataLoss: true,
+  })
+
+  /** Clients of Xata Lite know of no such field, and their edits work as they always did. */
+  const write = async (
+    request: BranchRequest & { body: { allowDataLoss?: boolean } },
+  ): Promise<WriteContext> => ({
+    ...(await edit(request, 'write')),
+    allowDataLoss: request.isDialect || request.body.allowDataLoss === true,
+  })
+
+  const look = async (request: BranchRequest): Promise<LookContext> => ({
+    ...(await edit(request, 'read')),
+    showsLoss: !request.isDialect,
+  })
 
   return async (app) => {
     const tags = ['Schema']
@@ -76,11 +100,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request, reply) => {
         const { databaseBranch, tableName } = request.params
         const operations = [{ addTable: { table: tableName } }]
-        const { status } = await applySchemaOperations(
-          database,
-          await edit(request, 'write'),
-          operations,
-        )
+        const { status } = await applySchemaOperations(database, await step(request), operations)
         return reply.code(201).send({ branchName: databaseBranch, tableName, status })
       },
     )
@@ -98,7 +118,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const renameTable = { oldName: request.params.tableName, newName: request.body.name }
-        return applySchemaOperations(database, await edit(request, 'write'), [{ renameTable }])
+        return applySchemaOperations(database, await step(request), [{ renameTable }])
       },
     )
 
@@ -114,7 +134,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const removeTable = { table: request.params.tableName }
-        const context = await edit(request, 'write')
+        const context = await step(request)
         const { status } = await applySchemaOperations(database, context, [{ removeTable }])
         return { status }
       },
@@ -140,13 +160,15 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           summary: 'Set the whole column list of a table',
+          description:
+            'Removes and adds what differs, by name. Refused with `data_loss` when records hold values in what would be removed, unless `allowDataLoss` is true.',
           params: TableParamsSchema,
-          body: TableColumnsSchema,
+          body: ReplaceColumnsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
       async (request) =>
-        replaceColumns(database, await edit(request, 'write'), {
+        replaceColumns(database, await write(request), {
           tableName: request.params.tableName,
           columns: request.body.columns,
         }),
@@ -185,7 +207,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const addColumn = { table: request.params.tableName, column: request.body }
-        return applySchemaOperations(database, await edit(request, 'write'), [{ addColumn }])
+        return applySchemaOperations(database, await step(request), [{ addColumn }])
       },
     )
 
@@ -216,7 +238,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request) => {
         const { tableName, columnName } = request.params
         const renameColumn = { table: tableName, oldName: columnName, newName: request.body.name }
-        return applySchemaOperations(database, await edit(request, 'write'), [{ renameColumn }])
+        return applySchemaOperations(database, await step(request), [{ renameColumn }])
       },
     )
 
@@ -233,7 +255,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       async (request) => {
         const { tableName, columnName } = request.params
         const removeColumn = { table: tableName, column: columnName }
-        return applySchemaOperations(database, await edit(request, 'write'), [{ removeColumn }])
+        return applySchemaOperations(database, await step(request), [{ removeColumn }])
       },
     )
 
@@ -252,7 +274,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
         },
       },
-      async (request) => compareWithSchema(database, await edit(request, 'read'), request.body),
+      async (request) => compareWithSchema(database, await look(request), request.body),
     )
 
     app.post(
@@ -268,7 +290,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const { databaseName } = splitDatabaseBranch(request.params.databaseBranch)
-        const context = await edit(request, 'read')
+        const context = await look(request)
         const other = await branchOf(
           request,
           'read',
@@ -290,7 +312,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: PreviewSchema, ...refusals(404, 422) },
         },
       },
-      async (request) => previewEdits(database, await edit(request, 'read'), request.body),
+      async (request) => previewEdits(database, await look(request), request.body),
     )
 
     app.post(
@@ -308,7 +330,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       },
       async (request) => {
         const { operations } = request.body.edits
-        return applySchemaOperations(database, await edit(request, 'write'), operations)
+        return applySchemaOperations(database, await write(request), operations)
       },
     )
 
@@ -323,7 +345,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
-      async (request) => updateSchema(database, await edit(request, 'write'), request.body),
+      async (request) => updateSchema(database, await write(request), request.body),
     )
 
     app.post(
@@ -351,7 +373,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
         },
       },
-      async (request) => pushMigrations(database, await edit(request, 'write'), request.body),
+      async (request) => pushMigrations(database, await write(request), request.body),
     )
   }
 }

@@ -1,0 +1,105 @@
+import type { DataLoss } from '@offshoot/contract/data-loss'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import type { Queryable } from '../../postgres/database.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { compileTable } from '../../rows/columns/table-codec.js'
+import { physicalShapes } from '../../rows/layout/heap-ddl.js'
+import type { Layout } from '../../rows/layout/layout.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import { selectVisible } from '../../rows/reading/arms.js'
+
+/** Losses that a refusal names in its message. */
+const MESSAGE_LOSSES_MAX = 5
+/** Losses that a refusal or an answer lists. */
+const LOSSES_LISTED_MAX = 100
+
+/** A table that goes, or the columns that it would lose. */
+export interface Removal {
+  readonly table: StoredTable
+  /** undefined: the whole table. */
+  readonly columns: readonly StoredColumn[] | undefined
+}
+
+/** What one schema has and a later one has not. Ids tell it, so a rename removes nothing. */
+export function listRemovals(before: StoredSchema, after: StoredSchema): Removal[] {
+  const kept = new Map(after.tables.map((table) => [table.id, table]))
+  return before.tables.flatMap((table): Removal[] => {
+    const remaining = kept.get(table.id)
+    if (remaining === undefined) return [{ table, columns: undefined }]
+    const ids = new Set(remaining.columns.map((column) => column.id))
+    const columns = table.columns.filter((column) => !ids.has(column.id))
+    return columns.length === 0 ? [] : [{ table, columns }]
+  })
+}
+
+export function removesAnything(operations: readonly SchemaOperation[]): boolean {
+  return operations.some((operation) => 'removeTable' in operation || 'removeColumn' in operation)
+}
+
+/**
+ * Counts the records that would lose something, as the branch sees them. At most
+ * `dataLossRecordsMax` records of a table are looked at, so the cost does not grow with the table; where there are more, a
+ * removal counts as a loss even if none of them holds a value.
+ */
+export async function measureLoss(
+  database: Queryable,
+  layout: Layout,
+  options: { removals: readonly Removal[]; limits: Limits },
+): Promise<DataLoss[]> {
+  const losses: DataLoss[] = []
+  for (const removal of options.removals) {
+    losses.push(...(await measureRemoval(database, layout, { removal, limits: options.limits })))
+  }
+  return losses
+}
+
+async function measureRemoval(
+  database: Queryable,
+  layout: Layout,
+  options: { removal: Removal; limits: Limits },
+): Promise<DataLoss[]> {
+  const { limits } = options
+  const { dataLossRecordsMax } = limits
+  const { table, columns = [] } = options.removal
+  const codec = compileTable({ ...table, columns }, { limits, jsonAsText: false })
+  const counts = columns.map((column, i) => sql`, ${countOf(column)} as ${ident(`column${i}`)}`)
+  const [row = {}] = await database.query<Record<string, number>>(sql`
+    select count(*)::integer as records${join([sql``, ...counts], '')}
+    from (select * from (${selectVisible(layout, codec)}) v limit ${dataLossRecordsMax + 1}) seen`)
+  const more = Number(row.records) > dataLossRecordsMax
+  const toLoss = (count: number | undefined, column?: string): DataLoss[] => {
+    const records = Math.min(count ?? 0, dataLossRecordsMax)
+    if (records === 0 && !more) return []
+    return [{ table: table.name, ...(column === undefined ? {} : { column }), records, more }]
+  }
+  if (options.removal.columns === undefined) return toLoss(row.records)
+  return columns.flatMap(({ name }, i) => toLoss(row[`column${i}`], name))
+}
+
+/** Records that hold a value in a column, or in any column nested in it. */
+function countOf(column: StoredColumn): Sql {
+  const names = physicalShapes([column]).map(({ physicalName }) => ident(physicalName))
+  return sql`(count(*) filter (where num_nonnulls(${join(names, ', ')}) > 0))::integer`
+}
+
+/** The refusal of a request that would lose data and does not say that it may. */
+export function dataLossError(losses: readonly DataLoss[]): AppError {
+  const shown = losses.slice(0, MESSAGE_LOSSES_MAX).map(describeLoss)
+  const rest = losses.length - shown.length
+  if (rest > 0) shown.push(`and ${rest} more`)
+  return new AppError(
+    'data_loss',
+    `data would be lost: ${shown.join('; ')}. Nothing was changed. Send [allowDataLoss]: true to ` +
+      'lose it, or rename instead of removing and adding',
+    { details: { dataLoss: losses.slice(0, LOSSES_LISTED_MAX) } },
+  )
+}
+
+function describeLoss({ table, column, records, more }: DataLoss): string {
+  const place = column === undefined ? `table [${table}]` : `table [${table}]: column [${column}]`
+  if (records === 0) return `${place}: perhaps; it has more records than were looked at`
+  const count = `${more ? 'at least ' : ''}${records} ${records === 1 ? 'record' : 'records'}`
+  return column === undefined ? `${place}: ${count}` : `${place}: ${count} with a value`
+}
