@@ -12,11 +12,11 @@ import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
-import { guardsPlugin } from './http/plugins/guards.js'
 import { metricsPlugin } from './http/plugins/metrics.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
 import { originsPlugin } from './http/plugins/origins.js'
 import { pacePlugin } from './http/plugins/pace.js'
+import { readinessPlugin } from './http/plugins/readiness.js'
 import { requestLogPlugin } from './http/plugins/request-log.js'
 import { targetPlugin } from './http/plugins/target.js'
 import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
@@ -109,7 +109,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(errorsPlugin)
   if (options.origins != null) await app.register(originsPlugin, { origins: options.origins })
   await app.register(addressPlugin, services)
-  await app.register(guardsPlugin, services)
+  await app.register(readinessPlugin, services)
   await app.register(targetPlugin)
   await app.register(connectionsPlugin, services)
   await app.register(pacePlugin, services)

@@ -1,6 +1,6 @@
 export type LifecycleState = 'starting' | 'ready' | 'draining'
 
-/** Where the process is in its life; requests are served only in the middle of it. */
+/** The state of the process. Requests are served only while it is `ready`. */
 export class Lifecycle {
   #state: LifecycleState
 

@@ -4,18 +4,18 @@ import fastifyPlugin from 'fastify-plugin'
 import { commonHeaders } from '../common-headers.js'
 import type { Lifecycle } from '../lifecycle.js'
 
-/** Where clients come over TLS, browsers never try without it: for a year, counted from each answer. */
+/** HSTS, one year, renewed by every response. */
 const STRICT_TRANSPORT = 'max-age=31536000'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Also while the process starts or stops; the route explains that itself. */
+    /** Serves the route while the process starts or stops, too; the route reports that itself. */
     isAlwaysServed?: boolean
   }
 }
 
-/** What every answer carries, and what no request passes while the process is not in service. */
-export const guardsPlugin = fastifyPlugin(
+/** Sets the common headers of every answer, and refuses requests while the process starts or stops. */
+export const readinessPlugin = fastifyPlugin(
   async (
     app: FastifyInstance,
     options: { lifecycle: Lifecycle; publicUrl?: string | undefined },
@@ -31,7 +31,7 @@ export const guardsPlugin = fastifyPlugin(
         : new AppError('draining', 'the server is shutting down')
     })
     app.addHook('onSend', (_request, reply, _payload, done) => {
-      // A connection that is kept would keep the process from ending.
+      // A keep-alive connection would keep the process from ending.
       if (options.lifecycle.state === 'draining') reply.header('connection', 'close')
       done()
     })
