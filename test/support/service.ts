@@ -69,6 +69,7 @@ export async function createTestService(
     url?: string
     blobs?: BlobStore
     publicUrl?: string
+    statementTimeoutMs?: number
     app?: Partial<AppOptions>
     tracing?: StatementTracing
   } = {},
@@ -78,7 +79,8 @@ export async function createTestService(
   const limits = { ...LIMITS, ...PATIENT, ...options.limits }
   const database = new Database({
     poolMax: 10,
-    statementTimeoutMs: PATIENCE_MS,
+    userPoolMax: limits.sqlConnectionsMax,
+    statementTimeoutMs: options.statementTimeoutMs ?? PATIENCE_MS,
     connectTimeoutMs: PATIENCE_MS,
     answerBytesMax: limits.answerBytesMax,
     readingBytesMax: limits.bufferedBytesMax,

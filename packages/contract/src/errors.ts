@@ -61,6 +61,10 @@ export const ERROR_CODES = {
   overloaded: [503, 'There are more requests than can be served; nothing was executed.'],
   unavailable: [503, 'PostgreSQL cannot be reached or is overloaded.'],
   storage_full: [503, 'There is no space left on a disk; nothing was applied.'],
+  commit_unknown: [
+    503,
+    'PostgreSQL did not say whether the changes were committed; look before you send them again.',
+  ],
   timeout: [503, 'The request took longer than its limit; nothing was applied.'],
 } as const satisfies Record<string, readonly [number, string]>
 

@@ -73,6 +73,16 @@ export const LIMITS = {
   queryTimeoutMs: 20_000,
   /** Characters of SQL in one request; they are parsed in one go, while others wait. */
   sqlLengthMax: 50_000,
+  /** Connections to PostgreSQL for SQL of callers, beside those for everything else. */
+  sqlConnectionsMax: 8,
+  /** Of these, for one workspace. */
+  sqlConnectionsPerWorkspaceMax: 4,
+  /** SQL requests that wait for such a connection; more are refused. */
+  sqlWaitingMax: 32,
+  /** Of these, for one workspace. */
+  sqlWaitingPerWorkspaceMax: 16,
+  /** How long a SQL request waits for such a connection. */
+  sqlWaitMs: 5000,
   /** Statements in one batch of SQL. */
   sqlStatementsMax: 100,
   /** Parameters of one SQL statement. */

@@ -80,6 +80,7 @@ async function serve(
   if (tracing !== undefined) cleanUps.push(() => tracing.stop())
   const database = new Database({
     poolMax: config.poolMax,
+    userPoolMax: config.limits.sqlConnectionsMax,
     statementTimeoutMs: config.limits.requestTimeoutMs,
     answerBytesMax: config.limits.answerBytesMax,
     readingBytesMax: config.limits.bufferedBytesMax,

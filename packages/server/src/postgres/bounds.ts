@@ -20,27 +20,63 @@ type Cause = 'work' | 'wait'
 /** Between two statements there is nothing to stop; then it takes another attempt. */
 const AGAIN_MS = 100
 
+/** How long a backend that was told to stop may go on before it is given up. */
+export const STOP_GRACE_MS = 2_000
+
+/** What has a limit is done. Nothing is stopped from here on, so that a COMMIT can follow. */
+export type Unbound = () => Promise<void>
+
+/**
+ * A backend did not stop when it was told to, because it is inside of a function that does not look.
+ * Nobody waits for it any more; its connection is closed, and it ends when it comes to look.
+ */
+export class LostBackendError extends AppError {
+  constructor(
+    readonly processId: number,
+    reason: AppError,
+  ) {
+    super(reason.code, reason.message, { cause: reason.cause })
+  }
+}
+
 /**
  * Runs `body` on a connection and has PostgreSQL stop what it does there when the time is up or the
- * caller is gone.
+ * caller is gone. A backend that does not stop is given up where `canLose` says so.
  */
 export async function runBounded<Result>(
-  options: { database: Database; client: pg.PoolClient; bounds: Bounds | undefined },
-  body: () => Promise<Result>,
+  options: {
+    database: Database
+    client: pg.PoolClient
+    bounds: Bounds | undefined
+    canLose?: boolean
+  },
+  body: (unbind: Unbound) => Promise<Result>,
 ): Promise<Result> {
-  const { database, client, bounds } = options
-  if (bounds === undefined) return body()
+  const { database, client, bounds, canLose = false } = options
+  if (bounds === undefined) return body(async () => undefined)
   const { timeoutMs, signal } = bounds
   if (signal?.aborted) throw new AppError('timeout', 'the caller is gone')
   const { processID } = client as unknown as { processID: number }
+  let giveUp: (error: LostBackendError) => void = () => undefined
+  const lost = new Promise<never>((_resolve, reject) => {
+    giveUp = reject
+  })
   let isOver = false
   let first: Promise<Cause> | undefined
+  let firstAt = 0
   let last: Promise<Cause> | undefined
   const stop = async (): Promise<void> => {
     last = stopBackend(database, processID)
-    first ??= last
+    if (first === undefined) {
+      first = last
+      firstAt = performance.now()
+    }
     await last
-    if (!isOver) timer = setTimeout(stop, AGAIN_MS)
+    if (canLose && performance.now() - firstAt > STOP_GRACE_MS) {
+      giveUp(new LostBackendError(processID, tooLate(await first, timeoutMs, undefined)))
+    } else if (!isOver) {
+      timer = setTimeout(stop, AGAIN_MS)
+    }
   }
   let timer = setTimeout(stop, timeoutMs)
   const onAbort = () => {
@@ -48,17 +84,25 @@ export async function runBounded<Result>(
     void stop()
   }
   signal?.addEventListener('abort', onAbort, { once: true })
+  const end = async () => {
+    isOver = true
+    signal?.removeEventListener('abort', onAbort)
+    clearTimeout(timer)
+    // Whoever gets the connection next must not be stopped in our place.
+    await last
+    clearTimeout(timer)
+  }
+  const unbind = async () => {
+    await end()
+    if (first !== undefined) throw tooLate(await first, timeoutMs, undefined)
+  }
   try {
-    return await body()
+    return await Promise.race([body(unbind), lost])
   } catch (error) {
     if (first === undefined || codeOf(error) !== QUERY_CANCELED) throw error
     throw tooLate(await first, timeoutMs, error)
   } finally {
-    isOver = true
-    signal?.removeEventListener('abort', onAbort)
-    // Whoever gets the connection next must not be stopped in our place.
-    await last
-    clearTimeout(timer)
+    await end()
   }
 }
 

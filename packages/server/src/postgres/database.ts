@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
 import type { Span } from '../telemetry/tracer.js'
+import { watchWarnings } from './commit.js'
 import { codeOf } from './failures.js'
 import type { Sql } from './sql.js'
 import { requireSendable } from './statement.js'
@@ -34,9 +35,15 @@ const CLIENT_CHECK_MS = 1_000
 const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
 /** Connections for statements that run beside a transaction. None is opened before it is needed. */
 const SIDE_POOL_MAX = 2
+const USER_POOL_MAX = 8
+
+/** A backend keeps what it has compiled, such as regular expressions. After so many uses it is replaced. */
+const USER_CONNECTION_USES_MAX = 200
 
 export interface DatabaseOptions {
   readonly poolMax: number
+  /** Connections for SQL that callers write; 8, unless it is said. */
+  readonly userPoolMax?: number
   /** Zero: a statement takes as long as it takes. */
   readonly statementTimeoutMs: number
   /** How long to wait for a connection; 5 seconds unless it is said. */
@@ -72,6 +79,7 @@ export interface PoolState {
 export class Database implements Queryable {
   #pool: pg.Pool | undefined
   #sidePool: pg.Pool | undefined
+  #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
@@ -85,10 +93,15 @@ export class Database implements Queryable {
 
   /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
   connect(connection: Connection): void {
-    const previous = [this.#pool, this.#sidePool]
+    const previous = [this.#pool, this.#sidePool, this.#userPool]
     this.#connection = connection
     this.#pool = createPool(connection, this.#options)
     this.#sidePool = createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
+    this.#userPool = createPool(
+      connection,
+      { ...this.#options, poolMax: this.#options.userPoolMax ?? USER_POOL_MAX },
+      { maxUses: USER_CONNECTION_USES_MAX },
+    )
     for (const pool of previous) pool?.end().catch(() => undefined)
   }
 
@@ -107,6 +120,18 @@ export class Database implements Queryable {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
     return this.#pool
+  }
+
+  /** For SQL that callers write, see `UserConnections`. */
+  get userPool(): pg.Pool {
+    if (this.#userPool === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    return this.#userPool
+  }
+
+  get isConnected(): boolean {
+    return this.#pool !== undefined
   }
 
   /** Connections that are opened at the most. */
@@ -177,9 +202,10 @@ export class Database implements Queryable {
   }
 
   async close(): Promise<void> {
-    const pools = [this.#pool, this.#sidePool]
+    const pools = [this.#pool, this.#sidePool, this.#userPool]
     this.#pool = undefined
     this.#sidePool = undefined
+    this.#userPool = undefined
     this.#connection = undefined
     for (const client of this.#long) await client.end()
     for (const pool of pools) {
@@ -190,18 +216,24 @@ export class Database implements Queryable {
   }
 }
 
-function createPool(connection: Connection, options: DatabaseOptions): pg.Pool {
+function createPool(
+  connection: Connection,
+  options: DatabaseOptions,
+  more: Pick<pg.PoolConfig, 'maxUses'> = {},
+): pg.Pool {
   const pool = new pg.Pool({
     ...clientConfig(connection, options),
     max: options.poolMax,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     onConnect: watchClient,
+    ...more,
   })
   // Without a listener an idle connection that breaks would end the process.
   pool.on('error', options.onIdleError)
   // The same for one that breaks between two statements of a transaction; the next one fails by itself.
   pool.on('connect', (client) => {
     client.on('error', () => undefined)
+    watchWarnings(client)
     options.tracing?.watch(client)
   })
   return pool
@@ -227,7 +259,7 @@ function clientConfig(
       '-c DateStyle=ISO,YMD',
       '-c IntervalStyle=iso_8601',
       '-c extra_float_digits=1',
-      '-c client_min_messages=error',
+      '-c client_min_messages=warning',
       `-c statement_timeout=${statementTimeoutMs}`,
       `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,
       `-c tcp_keepalives_interval=${KEEPALIVE.intervalSeconds}`,

@@ -141,7 +141,17 @@ class Pipeline {
     return this.#calls.map((call) => call.statement.text)
   }
 
-  submit(connection: Connection): void {
+  /** What fails while it is sent fails this batch: `pg` has no one to tell of what is thrown here. */
+  submit(connection: Connection): Error | undefined {
+    try {
+      this.#send(connection)
+      return undefined
+    } catch (error) {
+      return error instanceof Error ? error : new Error('a batch could not be sent')
+    }
+  }
+
+  #send(connection: Connection): void {
     const prepared = preparedOf.get(connection) ?? new PreparedStatements()
     preparedOf.set(connection, prepared)
     connection.stream.cork()

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
+import { releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError } from './failures.js'
 import type { Sql } from './sql.js'
@@ -64,14 +65,22 @@ async function attemptTransaction<Result>(
 ): Promise<Result> {
   const client = await database.pool.connect()
   let broken: Error | undefined
+  let unknown: UnknownOutcomeError | undefined
   try {
     await client.query(
       `begin isolation level ${options.isolation ?? 'serializable'}${options.readOnly ? ' read only' : ''}`,
     )
     const result = await body(transactionOn(client))
-    await client.query('commit')
+    // The limit of time does not hold for the COMMIT, see `commit.ts`.
+    if (!options.readOnly) await client.query('set local statement_timeout = 0')
+    const committing = client.query('commit')
+    await (options.readOnly ? committing : settleCommit(client, committing))
     return result
   } catch (error) {
+    if (error instanceof UnknownOutcomeError) {
+      unknown = error
+      throw error
+    }
     try {
       await client.query('rollback')
     } catch (rollbackError) {
@@ -80,7 +89,8 @@ async function attemptTransaction<Result>(
     }
     throw error
   } finally {
-    client.release(broken)
+    if (unknown === undefined) client.release(broken)
+    else releaseWhenSettled(client, unknown)
   }
 }
 

@@ -8,8 +8,10 @@ import {
   type TextRows,
 } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/running/run.js'
+import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'
 import { tooCostly } from './sql-fault.js'
+import { WRITTEN_LENGTH_MAX } from './sql-limits.js'
 
 /** Memory of one sort or hash before it goes to disk, and how much may go there. */
 const WORK_MEMORY = '4MB'
@@ -67,11 +69,11 @@ export class Evaluator {
     },
   ): Promise<Evaluated> {
     const { parameters, rowsMax } = options
-    const once = (template: Sql): Call => ({
-      statement: compileSharing(template),
-      values: parameters,
-      isUnnamed: true,
-    })
+    const once = (template: Sql): Call => {
+      const statement = compileSharing(template)
+      if (statement.text.length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+      return { statement, values: parameters, isUnnamed: true }
+    }
     // One row more than asked for tells whether there is more. A row that is too much is not sent.
     const bounded = sql`
       select case when sum(octet_length(t.row)) over (rows unbounded preceding) <= ${this.#bytesLeft}::bigint

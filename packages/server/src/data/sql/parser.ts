@@ -1,6 +1,7 @@
 import type { Node, ParseResult } from 'libpg-query'
 import createParser, { type ParserModule } from 'libpg-query/wasm/libpg-query.js'
 import { sqlFault } from './sql-fault.js'
+import { DEPTH_MAX, NODES_MAX, OPERATOR_STEPS_MAX } from './sql-limits.js'
 
 /*
  * PostgreSQL's own grammar, compiled to WebAssembly. What it makes of a text is only ever read: the
@@ -18,17 +19,65 @@ const CURSOR_AT = 16
 /** The statements of a text, as a tree. */
 export async function parseSql(text: string): Promise<readonly Node[]> {
   if (text.includes('\0')) throw sqlFault('the statement contains a NUL character')
+  requireShortOperators(text)
   loading ??= createParser()
   const parser = await loading
+  const result = parseBounded(parser, text)
+  if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
+  const { stmts = [] } = JSON.parse(result.tree) as ParseResult
+  requireSize(stmts)
+  return stmts.flatMap(({ stmt }) => stmt ?? [])
+}
+
+function parseBounded(parser: ParserModule, text: string) {
   try {
-    const result = parseWith(parser, text)
-    if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
-    return (JSON.parse(result.tree) as ParseResult).stmts?.flatMap(({ stmt }) => stmt ?? []) ?? []
-  } catch (error) {
-    if (error instanceof SyntaxFault) throw error
+    return parseWith(parser, text)
+  } catch {
     // It ran out of stack in the middle, and what it left behind is of no use any more.
     loading = undefined
-    throw sqlFault('the statement is nested too deeply')
+    throw tooDeep()
+  }
+}
+
+export function tooDeep() {
+  return sqlFault(`the statement is nested too deeply: at most ${DEPTH_MAX} levels are possible`)
+}
+
+const OPERATOR_CHARACTERS = /[~!@#^&|`?+\-*/%<>=]+/g
+
+/** In a text or a comment such a run costs nothing, but nobody needs one that long there either. */
+function requireShortOperators(text: string): void {
+  let steps = 0
+  for (const [run] of text.matchAll(OPERATOR_CHARACTERS)) steps += run.length * run.length
+  if (steps > OPERATOR_STEPS_MAX) {
+    throw sqlFault('the statement has too long a row of operator characters')
+  }
+}
+
+/**
+ * Counts nodes and how deep they are in each other, without recursion: everything behind this walks
+ * the tree recursively and can rely on it.
+ */
+function requireSize(root: unknown): void {
+  let count = 0
+  let level: unknown[] = [root]
+  for (let depth = 0; level.length > 0; ) {
+    const next: unknown[] = []
+    let hasNodes = false
+    for (const value of level) {
+      if (typeof value !== 'object' || value === null) continue
+      const inner = Object.entries(value)
+      // A node is an object with one field, which has the name of its kind.
+      if (inner.length === 1 && /^[A-Z]/.test(inner[0]?.[0] ?? '')) {
+        count++
+        hasNodes = true
+      }
+      for (const [, each] of inner) next.push(each)
+    }
+    if (hasNodes) depth++
+    if (depth > DEPTH_MAX) throw tooDeep()
+    if (count > NODES_MAX) throw sqlFault(`a statement can have at most ${NODES_MAX} parts`)
+    level = next
   }
 }
 

@@ -7,6 +7,7 @@ import { codeOf } from '../../postgres/failures.js'
 import { hasReader, renewReader } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
+import type { UserConnections } from '../../postgres/user-connections.js'
 import { quoteJson } from '../../rows/columns/text-types.js'
 import { type OpenTransaction, runSnapshot, runSteps } from '../../rows/running/run.js'
 import type { Session, Sessions } from '../records/session.js'
@@ -30,6 +31,7 @@ export interface SqlContext extends TransactionContext {
   readonly session: Session
   readonly limits: Limits
   readonly bounds: Bounds
+  readonly connections: UserConnections
 }
 
 type ResponseType = NonNullable<SqlRequest['responseType']>
@@ -60,9 +62,12 @@ export async function runSql(
     const options = { hasReader: await hasReader(database), responseType }
     const body = (transaction: OpenTransaction) =>
       runAll(context, transaction, { prepared, ...options })
+    const connections = {
+      connect: () => context.connections.connect(session.access.workspaceId, bounds.signal),
+    }
     return isWrite
-      ? runSteps(database, session.guard, body, { bounds })
-      : runSnapshot(database, session.guard, body, bounds)
+      ? runSteps(database, session.guard, body, { bounds, connections })
+      : runSnapshot(database, session.guard, body, { bounds, connections })
   }
   return run().catch(async (error) => {
     if (codeOf(error) !== PERMISSION_DENIED) throw error

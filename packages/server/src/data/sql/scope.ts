@@ -10,6 +10,7 @@ export interface Relation {
   /** What it is called in what we write. */
   readonly alias: string
   readonly columns: readonly string[]
+  readonly names: NameIndex
 }
 
 /** A query that a WITH clause names. */
@@ -19,16 +20,62 @@ export interface NamedQuery {
   columns: readonly string[]
 }
 
+/** Names by their spelling, and by their letters alone: a name is found without a look at all of them. */
+export class NameIndex {
+  readonly #exact = new Set<string>()
+  readonly #folded = new Map<string, Set<string>>()
+
+  constructor(names: readonly string[] = []) {
+    this.add(names)
+  }
+
+  add(names: readonly string[]): void {
+    for (const name of names) {
+      if (this.#exact.has(name)) continue
+      this.#exact.add(name)
+      const key = name.toLowerCase()
+      const same = this.#folded.get(key)
+      if (same === undefined) this.#folded.set(key, new Set([name]))
+      else same.add(name)
+    }
+  }
+
+  hasExact(name: string): boolean {
+    return this.#exact.has(name)
+  }
+
+  /** The one name that differs in case alone. */
+  findFolded(name: string): string | undefined {
+    const found = this.#folded.get(name.toLowerCase())
+    return found?.size === 1 ? [...found][0] : undefined
+  }
+
+  /** As it stands, or else the one that differs in case alone. */
+  find(name: string): string | undefined {
+    return this.#exact.has(name) ? name : this.findFolded(name)
+  }
+}
+
 /** What the names of a query, or a part of it, can refer to. */
 export class Scope {
   readonly relations: Relation[] = []
   readonly queries: NamedQuery[] = []
   /** The columns that `*` stands for. */
   readonly star: string[] = []
-  /** Names that ORDER BY and GROUP BY may use besides. */
-  outputs: readonly string[] = []
+  /** Columns of the relations, and names that ORDER BY and GROUP BY may use besides. */
+  readonly #names = new NameIndex()
 
   constructor(readonly outer: Scope | undefined) {}
+
+  addRelation(relation: Relation): void {
+    this.relations.push(relation)
+    this.#names.add(relation.columns)
+  }
+
+  /** Names that ORDER BY and GROUP BY may use besides. */
+  addOutputs(names: readonly string[]): void {
+    this.#names.add(names)
+  }
 
   *#outwards(): Generator<Scope> {
     for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.outer) yield scope
@@ -52,14 +99,10 @@ export class Scope {
 
   /** The column as its table spells it. */
   findColumn(name: string): string | undefined {
-    for (const isExact of [true, false]) {
-      for (const { relations, outputs } of this.#outwards()) {
-        const columns = [...outputs, ...relations.flatMap((relation) => relation.columns)]
-        const found = isExact
-          ? columns.find((column) => column === name)
-          : foldedMatch(columns, name)
-        if (found !== undefined) return found
-      }
+    for (const scope of this.#outwards()) if (scope.#names.hasExact(name)) return name
+    for (const scope of this.#outwards()) {
+      const found = scope.#names.findFolded(name)
+      if (found !== undefined) return found
     }
     return undefined
   }
@@ -77,14 +120,8 @@ export function findName<Item>(
   return folded.length === 1 ? folded[0] : undefined
 }
 
-/** The one name that differs in case alone; it may be that of several relations. */
-function foldedMatch(names: readonly string[], name: string): string | undefined {
-  const folded = new Set(names.filter((other) => other.toLowerCase() === name.toLowerCase()))
-  return folded.size === 1 ? [...folded][0] : undefined
-}
-
-export function findColumnOf({ columns }: Relation, name: string): string | undefined {
-  return findName(columns, name, (column) => column)
+export function findColumnOf({ names }: Relation, name: string): string | undefined {
+  return names.find(name)
 }
 
 const NAME_BYTES_MAX = 63

@@ -9,8 +9,15 @@ import {
 } from './expression-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { outputName } from './output-name.js'
-import { Aliases, findName, type Relation, Scope } from './scope.js'
+import { Aliases, NameIndex, type Relation, Scope } from './scope.js'
 import { sqlFault, unusedParameters } from './sql-fault.js'
+import {
+  COLUMNS_IN_ALL_MAX,
+  COLUMNS_MAX,
+  NAMED_QUERIES_MAX,
+  RELATIONS_MAX,
+  WRITTEN_LENGTH_MAX,
+} from './sql-limits.js'
 
 /** A table of the branch, as a statement sees it. */
 export interface SqlTable {
@@ -25,9 +32,6 @@ export interface SqlTables {
   /** By its name, or else by the one that differs in case alone. */
   find(name: string): SqlTable | undefined
 }
-
-/** Tables, subqueries and functions that one statement can draw on. */
-export const RELATIONS_MAX = 100
 
 export interface WrittenQuery {
   readonly text: Sql
@@ -45,6 +49,9 @@ export class QueryWriter implements StatementContext {
   readonly #parameters = new Set<number>()
   #misplaced: { number: number; position: number | undefined } | undefined
   #relationCount = 0
+  #namedQueryCount = 0
+  #columnCount = 0
+  #tableLength = 0
 
   constructor(statement: string, tables: SqlTables) {
     this.#statement = statement
@@ -112,7 +119,7 @@ export class QueryWriter implements StatementContext {
     const operator = SET_OPERATIONS[query.op ?? '']
     if (operator === undefined) throw sqlFault(`[${query.op}] is not supported`)
     const all = query.all ? sql` all` : LEFT_OUT
-    scope.outputs = first.columns
+    scope.addOutputs(first.columns)
     return { text: sql`(${first.text}) ${operator}${all} (${second.text})`, columns: first.columns }
   }
 
@@ -125,7 +132,7 @@ export class QueryWriter implements StatementContext {
       query.whereClause === undefined ? LEFT_OUT : sql` where ${writer.write(query.whereClause)}`
     const windows = this.#windows(query, writer)
     const distinct = this.#distinct(query, writer)
-    scope.outputs = targets.columns
+    scope.addOutputs(targets.columns)
     const group = this.#grouping(query, writer)
     const having =
       query.havingClause === undefined ? LEFT_OUT : sql` having ${writer.write(query.havingClause)}`
@@ -139,7 +146,8 @@ export class QueryWriter implements StatementContext {
     const writer = new ExpressionWriter(this, scope)
     const rows = lists.map((node) => writer.writeAll(contentOf(node, 'List')?.items))
     const columns = (rows[0] ?? []).map((_, index) => `column${index + 1}`)
-    scope.outputs = columns
+    this.#countColumns(columns.length)
+    scope.addOutputs(columns)
     return {
       text: sql`values ${join(
         rows.map((row) => sql`(${join(row, ', ')})`),
@@ -167,6 +175,7 @@ export class QueryWriter implements StatementContext {
         return sql`${writer.write(target.val)} as ${ident(name)}`
       }
       if (fields.length === 1) {
+        this.#requireColumns(columns.length + scope.star.length)
         columns.push(...scope.star)
         return star(scope.relations)
       }
@@ -175,10 +184,36 @@ export class QueryWriter implements StatementContext {
       if (relation === undefined) {
         throw writer.fault(`missing FROM-clause entry for table "${name}"`, location)
       }
+      this.#requireColumns(columns.length + relation.columns.length)
       columns.push(...relation.columns)
       return sql`${ident(relation.alias)}.*`
     })
+    this.#countColumns(columns.length)
     return { text: parts.length === 0 ? empty : join(parts, ', '), columns }
+  }
+
+  /** Columns of a relation or a result; each is known by its name from here on. */
+  #countColumns(count: number): void {
+    this.#requireColumns(count)
+    this.#columnCount += count
+    if (this.#columnCount > COLUMNS_IN_ALL_MAX) {
+      throw sqlFault(
+        `the tables and queries of a statement can have at most ${COLUMNS_IN_ALL_MAX} columns in all`,
+      )
+    }
+  }
+
+  #requireColumns(count: number): void {
+    if (count > COLUMNS_MAX) {
+      throw sqlFault(`a table or query can have at most ${COLUMNS_MAX} columns`)
+    }
+  }
+
+  /** The rows of a table, as a query; on a fork its text grows with the branches it reads from. */
+  #rowsOf(table: SqlTable): Sql {
+    for (const part of table.rows.strings) this.#tableLength += part.length
+    if (this.#tableLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+    return table.rows
   }
 
   #distinct({ distinctClause }: SelectStmt, writer: ExpressionWriter): Sql {
@@ -247,6 +282,10 @@ export class QueryWriter implements StatementContext {
   }
 
   #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
+    this.#namedQueryCount++
+    if (this.#namedQueryCount > NAMED_QUERIES_MAX) {
+      throw sqlFault(`WITH can name at most ${NAMED_QUERIES_MAX} queries in a statement`)
+    }
     const name = query.ctename ?? ''
     const given = namesOf(query.aliascolnames).map((column) => column ?? '')
     const known = { name, alias: this.#aliases.take(name), columns: given }
@@ -315,8 +354,14 @@ export class QueryWriter implements StatementContext {
       throw sqlFault(`table name "${name}" specified more than once`)
     }
     const columns = [...given, ...options.columns.slice(given.length)]
-    const relation = { name, alias: this.#aliases.take(name), columns }
-    scope.relations.push(relation)
+    this.#countColumns(columns.length)
+    const relation = {
+      name,
+      alias: this.#aliases.take(name),
+      columns,
+      names: new NameIndex(columns),
+    }
+    scope.addRelation(relation)
     return { relation, alias: sql`${ident(relation.alias)}${namesSql(given)}` }
   }
 
@@ -335,7 +380,7 @@ export class QueryWriter implements StatementContext {
       columns: table.columns,
       given,
     })
-    return { text: sql`(${table.rows}) as ${alias}`, columns: relation.columns }
+    return { text: sql`(${this.#rowsOf(table)}) as ${alias}`, columns: relation.columns }
   }
 
   /** The table that a name stands for. There are none but those of the branch. */
@@ -363,7 +408,7 @@ export class QueryWriter implements StatementContext {
       columns: table.columns,
     })
     scope.star.push(...relation.columns)
-    return { table, alias, text: sql`(${table.rows}) as ${alias}` }
+    return { table, alias, text: sql`(${this.#rowsOf(table)}) as ${alias}` }
   }
 
   /** Introduces a relation that no clause of the statement names, and returns what to call it. */
@@ -437,13 +482,12 @@ export class QueryWriter implements StatementContext {
     }
     const left = this.#relation(node.larg, scope)
     const right = this.#relation(node.rarg, scope)
-    const using = namesOf(node.usingClause).map((name = '') => {
-      return findName(left.columns, name, (column) => column) ?? name
-    })
-    const shared = node.isNatural
-      ? left.columns.filter((column) => right.columns.includes(column))
-      : using
-    const rest = [...left.columns, ...right.columns].filter((column) => !shared.includes(column))
+    const leftNames = new NameIndex(left.columns)
+    const rightNames = new Set(right.columns)
+    const using = namesOf(node.usingClause).map((name = '') => leftNames.find(name) ?? name)
+    const shared = node.isNatural ? left.columns.filter((column) => rightNames.has(column)) : using
+    const isShared = new Set(shared)
+    const rest = [...left.columns, ...right.columns].filter((column) => !isShared.has(column))
     const natural = node.isNatural ? sql`natural ` : LEFT_OUT
     const isCross = node.quals === undefined && using.length === 0 && !node.isNatural
     const words = isCross ? sql`cross join` : sql`${natural}${kind}`
@@ -463,6 +507,12 @@ export class QueryWriter implements StatementContext {
       ', ',
     )})`
   }
+}
+
+export function writtenTooLong() {
+  return sqlFault(
+    `the statement is longer than ${WRITTEN_LENGTH_MAX} characters when its tables are written out: name fewer of them`,
+  )
 }
 
 type OnFirst = (columns: readonly string[]) => void

@@ -7,7 +7,7 @@ import { FUNCTIONS, OPERATORS, TYPES } from './allowed.js'
 import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { parseSql } from './parser.js'
 import { findName } from './scope.js'
-import { RELATIONS_MAX } from './select-sql.js'
+import { RELATIONS_MAX } from './sql-limits.js'
 import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
 /** Tables whose rows come from where no statement can name them. */

@@ -10,7 +10,7 @@ import {
 } from './branch-tables.js'
 import { ExpressionWriter } from './expression-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
-import { parseSql, SyntaxFault } from './parser.js'
+import { parseSql, SyntaxFault, tooDeep } from './parser.js'
 import { findName, Scope } from './scope.js'
 import { QueryWriter, type WrittenQuery } from './select-sql.js'
 import { sqlFault, unusedParameters } from './sql-fault.js'
@@ -112,7 +112,7 @@ export function planStatement(
   try {
     return planner.plan(node)
   } catch (error) {
-    if (error instanceof RangeError) throw sqlFault('the statement is nested too deeply')
+    if (error instanceof RangeError) throw tooDeep()
     throw error
   }
 }

@@ -10,6 +10,7 @@ import {
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { runSql } from '../../data/sql/run-sql.js'
+import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
@@ -22,13 +23,14 @@ import { sendJson } from './records.js'
 export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
   const { sessions } = services
+  const connections = new UserConnections(services.database, services.limits)
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
     asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
   ) =>
     // Whether a statement writes is known when it is read, and the key is asked then.
-    bounded(request, reply, (context) => runSql({ ...context, sessions }, asked))
+    bounded(request, reply, (context) => runSql({ ...context, sessions, connections }, asked))
 
   return async (app) => {
     const tags = ['SQL']

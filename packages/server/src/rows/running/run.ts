@@ -1,7 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { AnswerReader, type Bounds, runBounded } from '../../postgres/bounds.js'
+import {
+  AnswerReader,
+  type Bounds,
+  LostBackendError,
+  runBounded,
+  type Unbound,
+} from '../../postgres/bounds.js'
+import {
+  COMMIT,
+  COMMIT_CALLS,
+  releaseWhenSettled,
+  settleCommit,
+  UnknownOutcomeError,
+} from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, isRetryable, toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
@@ -24,7 +37,6 @@ export class StaleError extends Error {}
 const BEGIN = compileStatement(sql`begin isolation level serializable`)
 const BEGIN_READS = compileStatement(sql`begin isolation level serializable read only`)
 const BEGIN_SNAPSHOT = compileStatement(sql`begin isolation level repeatable read read only`)
-const COMMIT = compileStatement(sql`commit`)
 const NO_TIMEOUT = compileStatement(sql`set local statement_timeout = 0`)
 
 /** The tables or columns of an old layout are gone. */
@@ -91,6 +103,7 @@ export function runSerialReads(
   return runWhole(database, guard, {
     opening: [plain(BEGIN_READS), guardCall(guard)],
     calls,
+    closing: [COMMIT],
     run: (client, all) => new AnswerReader(database, client).run(all),
   })
 }
@@ -102,16 +115,17 @@ function runWhole(
   options: {
     opening: readonly Call[]
     calls: readonly Call[]
+    closing: readonly Call[]
     run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
   },
 ): Promise<TextRows[]> {
-  const { opening, calls, run } = options
+  const { opening, calls, closing, run } = options
   return retrying(async () => {
     const client = await database.pool.connect()
     return finishing(client, guard, async () => {
-      const rows = await run(client, [...opening, ...calls, plain(COMMIT)])
+      const rows = await run(client, [...opening, ...calls, ...closing])
       guard.passed = true
-      return rows.slice(opening.length, -1)
+      return rows.slice(opening.length, -closing.length)
     })
   })
 }
@@ -229,13 +243,13 @@ function writeTogether(
   return retrying(async () => {
     const client = await database.pool.connect()
     return finishing(client, guard, async () => {
-      const rows = await runPipeline(client, [
+      const rows = await runCommitting(client, [
         plain(BEGIN),
         enterGateCall(guard.layout.gate),
         ...items.map(({ call }) => call),
-        plain(COMMIT),
+        ...COMMIT_CALLS,
       ]).catch((error) => Promise.reject(translateTogether(error, items)))
-      return firstRows(items, rows.slice(2, -1))
+      return firstRows(items, rows.slice(2, -COMMIT_CALLS.length))
     })
   })
 }
@@ -265,8 +279,19 @@ export function runWrites(
   return runWhole(database, guard, {
     opening: [plain(BEGIN), enterGateCall(guard.layout.gate), guardCall(guard)],
     calls,
-    run: runPipeline,
+    closing: COMMIT_CALLS,
+    run: runCommitting,
   })
+}
+
+/** Runs calls of which the last is a COMMIT. */
+function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]> {
+  return settleCommit(client, runPipeline(client, calls))
+}
+
+/** Where a transaction gets its connection from, when it is not the pool that all share. */
+export interface Connections {
+  connect(): Promise<pg.PoolClient>
 }
 
 /** A transaction behind the gate, open for more. */
@@ -299,18 +324,19 @@ export function runSteps<Result>(
     isLong?: boolean
     isOnce?: boolean
     bounds?: Bounds | undefined
+    connections?: Connections | undefined
   } = {},
 ): Promise<Result> {
   let endsAt: number | undefined
   const attempt = async () => {
-    const client = await database.pool.connect()
+    const client = await (options.connections ?? database.pool).connect()
     // All attempts together have the time of one.
     endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
     const bounds = options.bounds && {
       ...options.bounds,
       timeoutMs: Math.max(1, Math.round(endsAt - performance.now())),
     }
-    const run = async (): Promise<Result> => {
+    const run = async (unbind: Unbound): Promise<Result> => {
       const opening = [
         plain(BEGIN),
         enterGateCall(guard.layout.gate),
@@ -321,10 +347,12 @@ export function runSteps<Result>(
       const rows = await transaction.run([...opening, ...(options.first ?? [])])
       guard.passed = true
       const result = await body(transaction, rows.slice(opening.length))
-      await runPipeline(client, [plain(COMMIT)])
+      await unbind()
+      await runCommitting(client, COMMIT_CALLS)
       return result
     }
-    return finishing(client, guard, () => runBounded({ database, client, bounds }, run))
+    const canLose = options.connections !== undefined
+    return finishing(client, guard, () => runBounded({ database, client, bounds, canLose }, run))
   }
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
@@ -336,18 +364,22 @@ export async function runSnapshot<Result>(
   database: Database,
   guard: Guard,
   body: (transaction: OpenTransaction) => Promise<Result>,
-  bounds?: Bounds,
+  options: { bounds?: Bounds | undefined; connections?: Connections | undefined } = {},
 ): Promise<Result> {
-  const client = await database.pool.connect()
+  const { bounds, connections } = options
+  const client = await (connections ?? database.pool).connect()
   const run = async (): Promise<Result> => {
     await runPipeline(client, [plain(BEGIN_SNAPSHOT), guardCall(guard)])
     guard.passed = true
     const result = await body(openTransaction(database, client))
-    await runPipeline(client, [plain(COMMIT)])
+    await runPipeline(client, [COMMIT])
     return result
   }
+  const canLose = connections !== undefined
   try {
-    return await finishing(client, guard, () => runBounded({ database, client, bounds }, run))
+    return await finishing(client, guard, () =>
+      runBounded({ database, client, bounds, canLose }, run),
+    )
   } catch (error) {
     throw toAppError(error)
   }
@@ -372,11 +404,13 @@ async function finishing<Result>(
   body: () => Promise<Result>,
 ): Promise<Result> {
   let broken: Error | undefined
+  let unknown: UnknownOutcomeError | undefined
   try {
     return await body()
   } catch (error) {
-    broken = brokenConnection(error)
-    if (broken === undefined) {
+    if (error instanceof UnknownOutcomeError) unknown = error
+    else broken = brokenConnection(error)
+    if (broken === undefined && unknown === undefined) {
       try {
         await client.query('rollback')
       } catch (rollbackError) {
@@ -385,13 +419,15 @@ async function finishing<Result>(
     }
     throw translate(error, guard)
   } finally {
-    client.release(broken)
+    if (unknown === undefined) client.release(broken)
+    else releaseWhenSettled(client, unknown)
   }
 }
 
 /** Errors with a SQLSTATE were reported over a connection that works; others were not. */
 function brokenConnection(error: unknown): Error | undefined {
   const code = codeOf(error)
+  if (error instanceof LostBackendError) return error
   if (code !== undefined && isSqlState(code) && !code.startsWith('57P')) return undefined
   // Refusals of our own leave the connection as it is.
   if (error instanceof AppError || error instanceof StaleError || error instanceof ApartError) {

@@ -1,0 +1,159 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type EmbeddedPostgres, startEmbedded } from '@offshoot/embedded-postgres'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { settleCommit } from '../../packages/server/src/postgres/commit.js'
+import { TestBranches } from '../support/branches.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+
+/** Limits of time here; every write has to wait for longer. */
+const LIMIT_MS = 1_000
+
+let folder: string
+let postgres: EmbeddedPostgres
+let service: TestService
+let branches: TestBranches
+let admin: pg.Client
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-commit-'))
+  // A server of our own, because the setting of standbys is one of the whole server.
+  postgres = await startEmbedded({ dataDir: folder, log: () => undefined })
+  const { user, password, host, port, database } = postgres.connection
+  const url = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
+  service = await createTestService({
+    url,
+    statementTimeoutMs: LIMIT_MS,
+    limits: { queryTimeoutMs: LIMIT_MS },
+  })
+  branches = await TestBranches.create(service, 'shop', {
+    users: [{ name: 'name', type: 'string' }],
+  })
+  await branches.bulk('main', 'users', [{ id: 'first', name: 'First' }])
+  admin = new pg.Client({ connectionString: url })
+  await admin.connect()
+  await admin.query('set synchronous_commit = local')
+}, 120_000)
+afterEach(() => setStandby(''))
+afterAll(async () => {
+  await service.close()
+  await admin.end()
+  await postgres.stop()
+  await rm(folder, { recursive: true, force: true })
+})
+
+/** With a name that no standby has, each COMMIT waits. */
+async function setStandby(names: string): Promise<void> {
+  await admin.query(`alter system set synchronous_standby_names = '${names}'`)
+  await admin.query('select pg_reload_conf()')
+  // Backends wait when this says so, and not when they have read the setting.
+  await expect
+    .poll(async () => {
+      const { rows } = await admin.query('show synchronous_standby_names')
+      return rows[0].synchronous_standby_names
+    })
+    .toBe(names)
+}
+
+async function waitingBackends(): Promise<number[]> {
+  const { rows } = await admin.query<{ pid: number }>(
+    `select pid from pg_stat_activity where wait_event = 'SyncRep'`,
+  )
+  return rows.map(({ pid }) => pid)
+}
+
+const WRITES: readonly (readonly [name: string, write: (id: string) => Promise<Answer>])[] = [
+  [
+    'SQL',
+    (id) =>
+      branches.call('main', 'POST', '/sql', {
+        statement: 'insert into users (id, name) values ($1, $1)',
+        params: [id],
+      }),
+  ],
+  ['a record', (id) => branches.call('main', 'PUT', `/tables/users/data/${id}`, { name: id })],
+  [
+    'a record with a new id',
+    (id) => branches.call('main', 'POST', '/tables/users/data', { name: id }),
+  ],
+  [
+    'a transaction',
+    (id) =>
+      branches.call('main', 'POST', '/transaction', {
+        operations: [{ insert: { table: 'users', record: { id, name: id } } }],
+      }),
+  ],
+  [
+    'a bulk insert',
+    (id) => branches.call('main', 'POST', '/tables/users/bulk', { records: [{ id, name: id }] }),
+  ],
+  [
+    'a schema edit',
+    (id) =>
+      branches.call('main', 'POST', '/schema/apply', {
+        edits: { operations: [{ addTable: { table: id } }] },
+      }),
+  ],
+]
+
+describe.each(WRITES)('%s, with the synchronous standby gone,', (name, write) => {
+  const id = name.replaceAll(' ', '-')
+
+  /** Begins the write when commits wait. One that came too early is through, and is repeated. */
+  async function startWaiting(kind: string): Promise<{ answer: Promise<Answer> }> {
+    await setStandby('gone')
+    for (let attempt = 0; ; attempt++) {
+      const answer = write(`${kind}-${id}-${attempt}`)
+      const early = await Promise.race([
+        answer,
+        until(async () => (await waitingBackends()).length > 0),
+      ])
+      if (early === undefined) return { answer }
+    }
+  }
+
+  it('is not answered before it is replicated, whatever its limit of time', async () => {
+    const { answer } = await startWaiting('waits')
+    const early = await Promise.race([answer, delay(3 * LIMIT_MS)])
+    expect(early).toBeUndefined()
+    expect(await waitingBackends()).toHaveLength(1)
+    await setStandby('')
+    expect([200, 201]).toContain((await answer).status)
+  })
+
+  it('is answered as unknown when somebody ends the wait', async () => {
+    const { answer } = await startWaiting('ended')
+    for (const pid of await waitingBackends()) {
+      await admin.query('select pg_cancel_backend($1)', [pid])
+    }
+    expect(await answer).toMatchObject({ status: 503, body: { code: 'commit_unknown' } })
+  })
+})
+
+async function until(condition: () => Promise<boolean>): Promise<undefined> {
+  while (!(await condition())) await delay(20)
+  return undefined
+}
+
+describe('the answer to a COMMIT', () => {
+  it('is unknown when the connection breaks', async () => {
+    const broken = Promise.reject(new Error('Connection terminated unexpectedly'))
+    await expect(settleCommit(admin, broken)).rejects.toMatchObject({ code: 'commit_unknown' })
+  })
+
+  it('is unknown when it does not come, and the connection is kept until it does', async () => {
+    const silent = new Promise<never>(() => undefined)
+    await expect(settleCommit(admin, silent, 1)).rejects.toMatchObject({
+      code: 'commit_unknown',
+      pending: silent,
+    })
+  })
+
+  it('is a failure when PostgreSQL reports one', async () => {
+    const failed = Promise.reject(Object.assign(new Error('conflict'), { code: '40001' }))
+    await expect(settleCommit(admin, failed)).rejects.toMatchObject({ code: '40001' })
+  })
+})
