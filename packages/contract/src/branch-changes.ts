@@ -62,7 +62,9 @@ export const DifferenceSchema = Type.Object(
   {
     branch: BranchNameSchema,
     against: Type.Object({
-      branch: Type.String(),
+      branch: Type.Optional(
+        Type.String({ description: 'Missing when the API key does not reach that branch.' }),
+      ),
       at: Type.Enum(['fork', 'now']),
     }),
     schema: Type.Object({ operations: OperationsSchema }),

@@ -176,13 +176,14 @@ async function findOnlyWorkspace(
     from offshoot.members m
     join offshoot.databases d on d.workspace_id = m.workspace_id and d.name = ${databaseName}
     where m.user_id = ${principal.userId}`)
-  const reached = rows.filter((row) => scopeReachesWorkspace(principal.scope, row.workspaceId))
+  // A database that the key does not reach is in none of its workspaces, be it in several.
+  const reached = rows.filter(
+    (row) =>
+      scopeReachesWorkspace(principal.scope, row.workspaceId) &&
+      scopeReachesDatabase(principal.scope, databaseName),
+  )
   const [only] = reached
-  if (
-    only === undefined ||
-    reached.length > 1 ||
-    !scopeReachesDatabase(principal.scope, databaseName)
-  ) {
+  if (only === undefined || reached.length > 1) {
     const found = reached.length > 1 ? 'more than one workspace' : 'no workspace'
     throw new AppError(
       'ambiguous_workspace',

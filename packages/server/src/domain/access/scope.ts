@@ -22,17 +22,22 @@ export function requireAccess(scope: KeyScope, need: Need): void {
   }
 }
 
+/** Whether a key can do less than its user. */
+export function isLimited(scope: KeyScope): boolean {
+  const isPart = scope.access === 'read' || scope.workspaces || scope.databases || scope.branches
+  return Boolean(isPart || scope.requestsPerSecond || scope.requestsAtOnce)
+}
+
 /** For what concerns the user itself: a key for a part must not reach beyond it by making new keys. */
 export function requireUnlimited(scope: KeyScope): void {
-  const isPart = scope.access === 'read' || scope.workspaces || scope.databases || scope.branches
-  if (isPart || scope.requestsPerSecond || scope.requestsAtOnce) {
+  if (isLimited(scope)) {
     throw new AppError('key_scope', 'this API key is limited by its scope and cannot do this')
   }
 }
 
-/** For changes to a whole workspace. */
-export function requireWholeWorkspace(scope: KeyScope): void {
-  requireAccess(scope, 'write')
+/** For what concerns a whole workspace: changes, and who its members are. */
+export function requireWholeWorkspace(scope: KeyScope, need: Need = 'write'): void {
+  requireAccess(scope, need)
   if (scope.databases || scope.branches) {
     throw new AppError('key_scope', 'this API key is limited to a part of the workspace')
   }

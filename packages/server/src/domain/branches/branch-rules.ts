@@ -1,16 +1,34 @@
 import type { BranchRule } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
+import type { KeyScope } from '@offshoot/contract/users'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { DatabaseAccess } from '../access/resolve.js'
-import { matchesPattern, requireWholeDatabase } from '../access/scope.js'
+import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 
 export async function readBranchRules(
   database: Database,
   access: DatabaseAccess,
 ): Promise<{ rules: BranchRule[] }> {
-  return { rules: await listBranchRules(database, access.databaseId) }
+  const { scope } = access.principal
+  const rules = await listBranchRules(database, access.databaseId)
+  return { rules: rules.flatMap((rule) => showRule(scope, rule) ?? []) }
+}
+
+/** Of any name at all, so it names no branch. */
+const ANY_NAME = '*'
+
+/**
+ * A rule as a key may see it. Patterns name branches: one that stands for a name which the key does not
+ * reach is not shown, and neither is the source when it is such a branch.
+ */
+export function showRule(scope: KeyScope, rule: BranchRule): BranchRule | undefined {
+  // A `*` of the rule can only be matched by a `*` of the scope. So if the text of the pattern is
+  // reached, then so is every name that it stands for.
+  if (rule.pattern !== ANY_NAME && !scopeReachesBranch(scope, rule.pattern)) return undefined
+  const { from, ...rest } = rule
+  return from === undefined || scopeReachesBranch(scope, from) ? rule : rest
 }
 
 /** Replaces all rules of a database; their order decides which one is used. */

@@ -63,16 +63,17 @@ export async function getStartOf(database: Queryable, branchId: string): Promise
   return { layout: { ...layout, levels: layout.levels.slice(1) }, schema: origin.forkSchema }
 }
 
-/** The source of a branch as it was when the branch was made. */
+/** The source of a branch as it was when the branch was made; its name, if the key reaches it. */
 export async function getForkState(
   database: Queryable,
   access: BranchAccess,
   { layout }: BranchState,
-): Promise<BranchState & { name: string }> {
+): Promise<BranchState & { name: string | undefined }> {
   const origin = await findOrigin(database, access.branchId)
   if (origin?.startedFrom == null || origin.forkSchema === null) throw noSource(access)
+  const { branchName } = origin.startedFrom
   return {
-    name: origin.startedFrom.branchName,
+    name: scopeReachesBranch(access.principal.scope, branchName) ? branchName : undefined,
     layout: { ...layout, levels: layout.levels.slice(1) },
     schema: origin.forkSchema,
   }

@@ -13,7 +13,7 @@ import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
-import { findBranchRule } from './branch-rules.js'
+import { findBranchRule, showRule } from './branch-rules.js'
 import { deleteBranch } from './delete-branch.js'
 import {
   type BranchLife,
@@ -102,7 +102,7 @@ export async function planFork(
   const { scope } = access.principal
   requireAccess(scope, 'write')
   if (!scopeReachesBranch(scope, name)) {
-    throw new AppError('key_scope', `this API key cannot create branch [${name}]`)
+    throw cannotCreate(name)
   }
   const rule = await findBranchRule(database, { databaseId, name })
   return {
@@ -113,6 +113,10 @@ export async function planFork(
     data: wishes.data ?? rule?.data ?? dataDefault,
     source: await findSource(database, access, { from: wishes.from, rule }),
   }
+}
+
+export function cannotCreate(name: string): AppError {
+  return new AppError('key_scope', `this API key cannot create branch [${name}]`)
 }
 
 /** A request that says when the branch ends has said all about it. */
@@ -172,14 +176,16 @@ async function findSource(
   })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
   if (options.from !== undefined) throw unknownSource(options.from)
-  if (options.rule?.from !== undefined) {
-    throw unknownSource(options.rule.from, `branch rule [${options.rule.pattern}]: `)
+  // Neither the source of a rule nor the default branch was named by the caller.
+  const shown = options.rule && showRule(principal.scope, options.rule)
+  if (shown?.from !== undefined) {
+    throw unknownSource(shown.from, `branch rule [${shown.pattern}]: `)
   }
-  throw source === undefined
+  throw source === undefined && options.rule?.from === undefined
     ? new AppError('database_not_found', `database [${databaseName}] not found`)
     : new AppError(
         'key_scope',
-        `this API key cannot fork the default branch [${source.name}]; name another one to fork`,
+        'this API key does not reach the branch that new ones are forked from; name another one in [from]',
       )
 }
 

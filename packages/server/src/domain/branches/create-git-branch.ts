@@ -6,7 +6,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { forks } from '../../telemetry/events.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { FORK_ISOLATION, forkBranch, planFork } from './create-branch.js'
+import { cannotCreate, FORK_ISOLATION, forkBranch, planFork } from './create-branch.js'
 import { findForGitBranch, reachesBranch } from './git-mapping.js'
 import { findBranchId, findGitBranch, insertGitBranch, lockGitBranch } from './queries.js'
 
@@ -35,11 +35,9 @@ export async function resolveOrCreate(
       await lockGitBranch(transaction, { databaseId, gitBranch })
       const made = await findForGitBranch(transaction, access, gitBranch)
       if (made !== undefined) return made
+      // The same as for a name out of reach: what a git branch is mapped to is not told.
       if ((await findGitBranch(transaction, { databaseId, gitBranch })) !== undefined) {
-        throw new AppError(
-          'key_scope',
-          `git branch [${gitBranch}] is mapped to a branch that this API key does not reach`,
-        )
+        throw cannotCreate(branchNamesFor(gitBranch)[0] ?? gitBranch)
       }
       return createGitBranch(transaction, access, request)
     },

@@ -83,7 +83,7 @@ async function resolveAgainst(
   transaction: Transaction,
   access: BranchAccess,
   { after, against }: { after: BranchState; against: Against },
-): Promise<{ name: string; at: 'fork' | 'now'; layout: Layout; schema: StoredSchema }> {
+): Promise<{ name: string | undefined; at: 'fork' | 'now'; layout: Layout; schema: StoredSchema }> {
   if (against === 'fork') {
     return { ...(await getForkState(transaction, access, after)), at: 'fork' }
   }
@@ -210,7 +210,7 @@ function writeValue(codec: TableCodec, index: number, texts: Texts): string {
 
 function writeDifference(options: {
   access: BranchAccess
-  before: { name: string; at: 'fork' | 'now' }
+  before: { name: string | undefined; at: 'fork' | 'now' }
   operations: readonly SchemaOperation[]
   tables: readonly string[]
 }): string {

@@ -1,4 +1,4 @@
-import type { BranchMetadata, UpdateBranch } from '@offshoot/contract/branches'
+import type { BranchMetadata, StartedFrom, UpdateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -20,19 +20,23 @@ export async function readBranches(database: Database, access: DatabaseAccess) {
   const rows = await listBranches(database, access.databaseId)
   const branches = rows
     .filter((row) => scopeReachesBranch(access.principal.scope, row.name))
-    .map((row) => ({
-      name: row.name,
-      id: row.id,
-      createdAt: row.createdAt.toISOString(),
-      default: row.id === access.defaultBranchId,
-      ...(row.startedFrom === null ? {} : { from: row.startedFrom.branchName }),
-      ...toPublicLife(row),
-    }))
+    .map((row) => {
+      const source = shownSource(access, row)
+      return {
+        name: row.name,
+        id: row.id,
+        createdAt: row.createdAt.toISOString(),
+        default: row.id === access.defaultBranchId,
+        ...(source === undefined ? {} : { from: source.branchName }),
+        ...toPublicLife(row),
+      }
+    })
   return { databaseName: access.databaseName, branches }
 }
 
 export async function readBranch(database: Database, access: BranchAccess) {
   const row = await getBranch(database, access)
+  const startedFrom = shownSource(access, row)
   return {
     databaseName: access.databaseName,
     branchName: row.name,
@@ -41,10 +45,19 @@ export async function readBranch(database: Database, access: BranchAccess) {
     version: row.version,
     lastMigrationID: row.lastMigrationId,
     metadata: row.metadata,
-    ...(row.startedFrom === null ? {} : { startedFrom: row.startedFrom }),
+    ...(startedFrom === undefined ? {} : { startedFrom }),
     ...toPublicLife(row),
     schema: toPublicSchema(row.schema),
   }
+}
+
+/** The source of a branch, if it has one and the key reaches branches of that name. */
+function shownSource(
+  { principal }: DatabaseAccess,
+  { startedFrom }: Pick<BranchRow, 'startedFrom'>,
+): StartedFrom | undefined {
+  if (startedFrom === null) return undefined
+  return scopeReachesBranch(principal.scope, startedFrom.branchName) ? startedFrom : undefined
 }
 
 export async function removeBranch(

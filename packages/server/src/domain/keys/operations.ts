@@ -5,11 +5,14 @@ import { hashSecret, newApiKey } from '../../common/secrets.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
-import { requireUnlimited } from '../access/scope.js'
+import { isLimited, requireUnlimited } from '../access/scope.js'
 import { deleteKey, insertKey, type KeyRow, listKeys } from './queries.js'
 
+/** A limited key sees itself alone: the names and scopes of the others tell what else there is. */
 export async function readKeys(database: Database, principal: Principal) {
-  return { keys: (await listKeys(database, principal.userId)).map(toKey) }
+  const keys = await listKeys(database, principal.userId)
+  const isShown = ({ id }: KeyRow) => !isLimited(principal.scope) || id === principal.keyId
+  return { keys: keys.filter(isShown).map(toKey) }
 }
 
 export async function createKey(

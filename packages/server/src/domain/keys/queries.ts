@@ -3,6 +3,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
 export interface KeyRow {
+  readonly id: string
   readonly name: string
   readonly createdAt: Date
   readonly expiresAt: Date | null
@@ -11,7 +12,7 @@ export interface KeyRow {
 
 export async function listKeys(database: Queryable, userId: string): Promise<KeyRow[]> {
   return database.query<KeyRow>(sql`
-    select name, created_at as "createdAt", expires_at as "expiresAt", scope
+    select id, name, created_at as "createdAt", expires_at as "expiresAt", scope
     from offshoot.api_keys
     where user_id = ${userId}
     order by created_at, id`)
@@ -32,7 +33,7 @@ export async function insertKey(
     insert into offshoot.api_keys (user_id, name, hash, expires_at, scope)
     values (${key.userId}, ${key.name}, ${key.hash}, ${key.expiresAt ?? null}, ${scope}::jsonb)
     on conflict (user_id, name) do nothing
-    returning name, created_at as "createdAt", expires_at as "expiresAt", scope`)
+    returning id, name, created_at as "createdAt", expires_at as "expiresAt", scope`)
   return row
 }
 

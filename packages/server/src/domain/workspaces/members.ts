@@ -27,6 +27,7 @@ import {
 } from './queries.js'
 
 export async function readMembers(database: Database, access: WorkspaceAccess) {
+  requireWholeWorkspace(access.principal.scope, 'read')
   const members = await listMembers(database, access.workspaceId)
   const invites = await listPendingInvites(database, access.workspaceId)
   return { members, invites: invites.map(toInvite) }
