@@ -145,43 +145,51 @@ describe('every route', () => {
 })
 
 describe('without a valid key, every route', () => {
-  const isRefused = (answer: Answer, route: Walked) =>
+  const refusedWith = (message: string) => (answer: Answer, route: Walked) =>
     answer.status === 401 &&
+    String(answer.headers['www-authenticate']).startsWith('Bearer realm="offshoot"') &&
     (isHead(route) ||
       JSON.stringify(answer.body) ===
-        JSON.stringify({
-          id: answer.headers['x-request-id'],
-          message: 'Invalid API key',
-          code: 'invalid_api_key',
-        }))
+        JSON.stringify({ id: answer.headers['x-request-id'], message, code: 'invalid_api_key' }))
+  const isRefused = refusedWith('Invalid API key')
+  const isMissing = refusedWith(
+    'header [authorization]: is missing; send [Authorization: Bearer <API key>]',
+  )
+  const NO_SCHEME = 'header [authorization]: must be the word Bearer, a space and an API key'
+  const NO_KEY =
+    'header [authorization]: an API key must follow Bearer: 1 to 255 letters, digits and underscores'
 
   it('answers 401 when the header is missing', async () => {
-    await expectOfEach(walked, (route) => route.call(null), isRefused)
+    await expectOfEach(walked, (route) => route.call(null), isMissing)
   })
 
   it('answers 401 before it looks at the body', async () => {
     const withBody = walked.filter((route) => !['GET', 'HEAD'].includes(route.method))
-    await expectOfEach(withBody, (route) => route.call(null, {}, '{ not json'), isRefused)
+    await expectOfEach(withBody, (route) => route.call(null, {}, '{ not json'), isMissing)
   })
 
   it('answers 401 in the dialect too', async () => {
-    await expectOfEach(walked, (route) => route.call(null, { 'x-xata-agent': 'x' }), isRefused)
+    await expectOfEach(walked, (route) => route.call(null, { 'x-xata-agent': 'x' }), isMissing)
   })
 
   it.each([
-    ['empty', () => ''],
-    ['another scheme', () => `Basic ${service.key}`],
-    ['no scheme', () => service.key],
-    ['no key', () => 'Bearer '],
-    ['two keys', () => `Bearer ${service.key}, Bearer ${service.key}`],
-    ['a key and more', () => `Bearer ${service.key} x`],
-    ['two spaces', () => `Bearer  ${service.key}`],
-    ['characters no key has', () => 'Bearer off_ö%00*'],
-    ['SQL', () => "Bearer ' or '1'='1"],
-    ['a very long key', () => `Bearer ${'x'.repeat(5000)}`],
-  ])('answers 401 when the header is malformed: %s', async (_name, authorization) => {
+    ['another scheme', () => `Basic ${service.key}`, NO_SCHEME],
+    ['a scheme of the same length', () => `Xxxxxx ${service.key}`, NO_SCHEME],
+    ['no scheme', () => service.key, NO_SCHEME],
+    ['no key', () => 'Bearer ', NO_KEY],
+    ['two keys', () => `Bearer ${service.key}, Bearer ${service.key}`, NO_KEY],
+    ['a key and more', () => `Bearer ${service.key} x`, NO_KEY],
+    ['two spaces', () => `Bearer  ${service.key}`, NO_KEY],
+    ['characters no key has', () => 'Bearer off_ö%00*', NO_KEY],
+    ['SQL', () => "Bearer ' or '1'='1", NO_KEY],
+    ['a very long key', () => `Bearer ${'x'.repeat(5000)}`, NO_KEY],
+  ])('answers 401 when the header is malformed: %s', async (_name, authorization, message) => {
     const headers = { authorization: authorization() }
-    await expectOfEach(walked, (route) => route.call(null, headers), isRefused)
+    await expectOfEach(walked, (route) => route.call(null, headers), refusedWith(message))
+  })
+
+  it('answers 401 when the header is empty', async () => {
+    await expectOfEach(walked, (route) => route.call(null, { authorization: '' }), isMissing)
   })
 
   it.each([

@@ -187,18 +187,64 @@ describe('a body', () => {
     }
   })
 
-  it('is refused when there are too many bytes of others, unless it is alone', async () => {
-    const large = (bytes: number) => `{"name":"${'x'.repeat(bytes - 11)}"}`
-    const alone = await call('POST', '/tables/items/data', { body: large(1_000_000) })
-    expect(alone.status).toBe(201)
-    const length = 'content-length: 600000\r\n'
-    const slow = await openSocket(`${head('POST', '/tables/items/data', length)}{`)
-    await until(async () => service.app.admission.budget.bytes === 600_000)
+  const large = (bytes: number) => `{"name":"${'x'.repeat(bytes - 11)}"}`
+  /** A body that announces much, and brings so many bytes of it. */
+  const openBody = (bytes: number, key = service.key) =>
+    openSocket(
+      head('POST', '/tables/items/data', 'content-length: 60000000\r\n').replace(service.key, key) +
+        large(bytes).slice(0, bytes),
+    )
+  const held = () => service.app.admission.budget.bytes
+
+  it('counts with what has arrived of it, not with what it announces', async () => {
+    const sockets = await Promise.all(Array.from({ length: 20 }, () => openBody(1000)))
+    await until(async () => held() === 20_000)
     const fits = await call('POST', '/tables/items/data', { body: large(400_000) })
     expect(fits.status).toBe(201)
-    const refused = await call('POST', '/tables/items/data', { body: large(400_001) })
+    for (const socket of sockets) socket.destroy()
+  })
+
+  it('is refused when its key holds as much as is left for others, unless it is alone', async () => {
+    const alone = await call('POST', '/tables/items/data', { body: large(1_000_000) })
+    expect(alone.status).toBe(201)
+    const slow = await openBody(400_000)
+    await until(async () => held() === 400_000)
+    const fits = await call('POST', '/tables/items/data', { body: large(50_000) })
+    expect(fits.status).toBe(201)
+    const refused = await call('POST', '/tables/items/data', { body: large(300_000) })
     expect(refused).toMatchObject({ status: 503, body: { code: 'overloaded' } })
     slow.destroy()
+  })
+
+  it('of another key finds room, at the cost of the key that holds most', async () => {
+    const keys = await Promise.all(
+      ['a', 'b', 'c', 'd', 'e'].map((name) => createKey(service, `trickles-${name}`)),
+    )
+    const sockets: Socket[] = []
+    for (const key of keys) {
+      for (let count = 0; count < 5; count++) sockets.push(await openBody(100_000, key))
+    }
+    await delay(200)
+    expect(held()).toBeGreaterThan(700_000)
+    const answer = await call('POST', '/tables/items/data', { body: large(100_000) })
+    expect(answer.status).toBe(201)
+    for (const socket of sockets) socket.destroy()
+  })
+
+  it('that comes in tiny pieces is whole', async () => {
+    const body = JSON.stringify({ name: 'in pieces, ä€😀 '.repeat(2000) })
+    const pieces = Array.from(Buffer.from(body), (byte) =>
+      Buffer.concat([Buffer.from('1\r\n'), Buffer.from([byte]), Buffer.from('\r\n')]),
+    )
+    const socket = await openSocket(
+      head('PUT', '/tables/items/data/pieces', 'transfer-encoding: chunked\r\n'),
+    )
+    socket.write(Buffer.concat([...pieces, Buffer.from('0\r\n\r\n')]))
+    const [answer] = await once(socket, 'data')
+    expect(String(answer)).toMatch(/^HTTP\/1.1 201 /)
+    socket.destroy()
+    const stored = await call('GET', '/tables/items/data/pieces')
+    expect(stored.body.name).toBe('in pieces, ä€😀 '.repeat(2000))
   })
 
   it('that does not say how long it is counts as it comes', async () => {
@@ -207,12 +253,12 @@ describe('a body', () => {
       head('POST', '/tables/items/data', 'transfer-encoding: chunked\r\n'),
     )
     socket.write(chunk('{"name":"'))
-    socket.write(chunk('x'.repeat(600_000)))
-    await until(async () => service.app.admission.budget.bytes > 600_000)
+    socket.write(chunk('x'.repeat(400_000)))
+    await until(async () => held() > 400_000)
     const other = await openSocket(
       head('POST', '/tables/items/data', 'transfer-encoding: chunked\r\n'),
     )
-    other.write(chunk('x'.repeat(600_000)))
+    other.write(chunk('x'.repeat(400_000)))
     const [refusal] = await once(other, 'data')
     expect(String(refusal)).toMatch(/^HTTP\/1.1 503 [\s\S]*"code":"overloaded"/)
     other.destroy()
@@ -291,6 +337,14 @@ describe('limits of a key', () => {
       },
     })
     expect((await read(service.key)).headers).not.toHaveProperty('x-ratelimit-limit')
+    // A header that is no valid one says nothing about the key in it.
+    for (const scheme of ['Xxxxxx', 'Basic', 'Bearer ']) {
+      const headers = { authorization: `${scheme} ${key}` }
+      expect((await call('GET', '/tables/items/data/none', { key: null, headers })).status).toBe(
+        401,
+      )
+    }
+    expect((await read(key)).status).toBe(429)
     await delay(1000)
     expect((await read(key)).status).toBe(404)
   })

@@ -1148,10 +1148,14 @@ describe('keys', () => {
   })
 
   it('that are missing or unknown are refused before anything else is said', async () => {
-    for (const key of [null, 'off_unknown']) {
+    const refusals = [
+      [null, 'header [authorization]: is missing; send [Authorization: Bearer <API key>]'],
+      ['off_unknown', 'Invalid API key'],
+    ] as const
+    for (const [key, message] of refusals) {
       for (const table of ['users', 'nope']) {
         const answer = await call('GET', path(table, 'x'), { key })
-        expect(answer).toMatchObject({ status: 401, body: { message: 'Invalid API key' } })
+        expect(answer).toMatchObject({ status: 401, body: { message } })
       }
       const broken = await call('POST', path('users'), { key, body: '{' })
       expect(broken.status).toBe(401)

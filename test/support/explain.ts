@@ -73,7 +73,7 @@ function withSession<Result>(
 ): Promise<Result> {
   return service.sessions.run(
     {
-      authorization: `Bearer ${service.key}`,
+      apiKey: service.key,
       address: { workspaceId: service.workspaceId, region: 'local' },
       databaseName: target.database,
       branchName: target.branch,

@@ -47,6 +47,12 @@ export const LIMITS = {
   answerBytesMax: 64 * 1024 * 1024,
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
+  /** Objects and lists inside each other in a JSON body. */
+  jsonDepthMax: 128,
+  /** Values in a JSON body, with objects and lists; of a bulk insert, in one record. */
+  jsonValuesMax: 3_000_000,
+  /** Bytes of one text in a JSON body: the longest file in base64, and a fifth for escapes. */
+  jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
   /** Connections of clients that are open at once; one more is closed at once. */
   connectionsMax: 5000,

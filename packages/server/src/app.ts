@@ -100,7 +100,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     clientErrorHandler: answerClientError,
     schemaController: { compilersFactory: { buildValidator, buildSerializer } },
   })
-  readJsonBodies(app)
+  readJsonBodies(app, services.limits)
   decorateOrigin(app, services.publicUrl)
 
   if (tracer !== undefined) await app.register(tracingPlugin, { tracer })

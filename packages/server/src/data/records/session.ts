@@ -47,7 +47,7 @@ import { type CompiledSchema, SchemaCache } from './compiled-schema.js'
 
 /** Where a data-plane request goes, and with which key. */
 export interface SessionRequest {
-  readonly authorization: string | undefined
+  readonly apiKey: string
   readonly address: WorkspaceAddress | undefined
   readonly databaseName: string
   readonly branchName: string
@@ -343,7 +343,7 @@ export class Sessions {
   async #resolveIn(database: Queryable, request: SessionRequest): Promise<Resolved> {
     await this.files.links.load(database)
     const cursorSecret = await this.#cursorSecret.load(database)
-    const principal = await authenticate(database, request.authorization)
+    const principal = await authenticate(database, request.apiKey)
     const access = await resolveBranch(database, principal, { ...request, need: 'read' })
     const layout = await findLayout(database, access.branchId)
     const schema =
@@ -372,21 +372,10 @@ function lookAgainAtMs(expiry: BranchExpiry | undefined): number {
   return ttlMs === undefined ? atMs : atMs - Math.min(RENEW_WITHIN_MS, ttlMs * RENEW_WITHIN_PART)
 }
 
-function keyOf({
-  authorization,
-  address,
-  databaseName,
-  branchName,
-  isDialect,
-}: SessionRequest): string {
-  return [
-    authorization,
-    address?.workspaceId,
-    address?.region,
-    databaseName,
-    branchName,
-    isDialect,
-  ].join('\n')
+function keyOf({ apiKey, address, databaseName, branchName, isDialect }: SessionRequest): string {
+  return [apiKey, address?.workspaceId, address?.region, databaseName, branchName, isDialect].join(
+    '\n',
+  )
 }
 
 function retryLimit(cause: unknown): AppError {

@@ -15,17 +15,11 @@ export interface Principal {
   readonly scope: KeyScope
 }
 
-const BEARER = /^Bearer ([A-Za-z0-9_]{1,255})$/i
-
 /**
- * The user behind an `Authorization` header. Missing, malformed, unknown, expired and revoked keys
- * take the same way through the same statement, so neither the answer nor its time tells them apart.
+ * Finds the user of an API key. Unknown, expired and revoked keys take the same way through the same
+ * statement, so neither the answer nor its time tells them apart.
  */
-export async function authenticate(
-  database: Queryable,
-  authorization: string | undefined,
-): Promise<Principal> {
-  const key = BEARER.exec(authorization ?? '')?.[1] ?? ''
+export async function authenticate(database: Queryable, key: string): Promise<Principal> {
   const [row] = await database.query<{
     keyId: string
     keyStamp: string

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Caller, Callers, keyOf } from './caller.js'
+import { Caller, Callers } from './caller.js'
 
 describe('a caller', () => {
   it.each([1, 2, 3, 7, 10, 1000])(
@@ -76,13 +76,5 @@ describe('callers', () => {
     callers.refuse('key')
     expect(callers.find('key')).toBeUndefined()
     expect(callers.isRefused('key')).toBe(true)
-  })
-
-  it('are told apart by their key alone', () => {
-    expect(keyOf('Bearer off_key')).toBe('off_key')
-    expect(keyOf('bearer off_key')).toBe('off_key')
-    expect(keyOf(undefined)).toBe('')
-    expect(keyOf(`Bearer ${'x'.repeat(255)}`)).toBe('x'.repeat(255))
-    expect(keyOf(`Bearer ${'x'.repeat(256)}`)).toBe('')
   })
 })

@@ -1,5 +1,6 @@
 import type { KeyScope } from '@offshoot/contract/users'
 import { LruMap } from '../../common/lru-map.js'
+import { type ByteShare, newShare } from './byte-budget.js'
 
 /** What one API key may ask of a process; what is undefined is not limited. */
 export interface KeyLimits {
@@ -23,6 +24,8 @@ const ROUNDING_MS = 0.001
  * one second; instead of its tokens it is enough to keep when it will be full again.
  */
 export class Caller {
+  /** Bytes in memory for the requests of the key. */
+  readonly held: ByteShare = newShare()
   readonly #limits: KeyLimits
   readonly #intervalMs: number
   #fullAtMs = 0
@@ -75,9 +78,6 @@ export class Caller {
 const CALLERS_MAX = 10_000
 /** How long a wrong key is refused without looking again whether it is still wrong. */
 const REFUSED_MS = 2000
-/** `Bearer ` and the longest key. */
-const HEADER_LENGTH_MAX = 262
-const SCHEME_LENGTH = 'Bearer '.length
 
 /**
  * The keys that this process has met: the right ones with what they have used, and the wrong ones.
@@ -118,12 +118,6 @@ export class Callers {
   isRefused(key: string): boolean {
     return (this.#refused.get(key) ?? 0) > performance.now()
   }
-}
-
-/** What callers are told apart by; whatever cannot be a key counts as one and the same. */
-export function keyOf(authorization: string | undefined): string {
-  if (authorization === undefined || authorization.length > HEADER_LENGTH_MAX) return ''
-  return authorization.slice(SCHEME_LENGTH)
 }
 
 function least(left: number | undefined, right: number | undefined): number | undefined {

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { ByteBudget } from './byte-budget.js'
+import type { Bearer } from '../../domain/access/bearer.js'
+import { type Arriving, type ByteBudget, type ByteShare, newShare } from './byte-budget.js'
 import type { Caller } from './caller.js'
 import type { Lane, Waiting } from './lane.js'
 
@@ -11,10 +12,12 @@ type Next = (error?: Error) => void
  * that hangs up does not end the work it has asked for.
  */
 export class Ticket implements Waiting {
-  readonly key: string
+  readonly bearer: Bearer
   /** Where the work of the request is done. */
   readonly lane: Lane
   readonly #budget: ByteBudget
+  #share: ByteShare = newShare()
+  #body: Arriving | undefined
   #caller: Caller | undefined
   #place: Lane | undefined
   #waitingIn: Lane | undefined
@@ -23,8 +26,8 @@ export class Ticket implements Waiting {
   #busy = 0
   #isClosed = false
 
-  constructor(options: { key: string; lane: Lane; budget: ByteBudget }) {
-    this.key = options.key
+  constructor(options: { bearer: Bearer; lane: Lane; budget: ByteBudget }) {
+    this.bearer = options.bearer
     this.lane = options.lane
     this.#budget = options.budget
   }
@@ -41,6 +44,7 @@ export class Ticket implements Waiting {
   /** The caller must have counted the request in. */
   belongTo(caller: Caller): void {
     this.#caller = caller
+    this.#share = caller.held
   }
 
   /** Calls `next` when there is room in the lane, or with an error when there is none. */
@@ -96,15 +100,40 @@ export class Ticket implements Waiting {
     this.#settle()
   }
 
+  /** The body is on its way; `giveUp` ends that when others need the room. */
+  startBody(giveUp: () => void): void {
+    const ticket = this
+    this.#body = {
+      get heldBytes() {
+        return ticket.#bytes
+      },
+      giveUp,
+    }
+    this.#share.arriving.add(this.#body)
+  }
+
+  /** The body is here, or nothing more of it is wanted. */
+  endBody(): void {
+    if (this.#body !== undefined) this.#share.arriving.delete(this.#body)
+    this.#body = undefined
+  }
+
+  /** Takes room for bytes of the body that have arrived, or says that there is none. */
   takeBytes(bytes: number): boolean {
-    if (!this.#budget.take(bytes)) return false
+    if (!this.#budget.take(this.#share, { bytes, ownBytes: this.#bytes })) return false
     this.#bytes += bytes
     return true
   }
 
   addBytes(bytes: number): void {
-    this.#budget.add(bytes)
+    this.#budget.add(this.#share, bytes)
     this.#bytes += bytes
+  }
+
+  /** Gives back all bytes at once, so that those who arrive in the same moment find room. */
+  giveBytes(): void {
+    this.#budget.give(this.#share, this.#bytes)
+    this.#bytes = 0
   }
 
   /** The answer has gone out, or the client has. */
@@ -120,8 +149,8 @@ export class Ticket implements Waiting {
   #settle(): void {
     if (!this.#isClosed || this.#busy > 0) return
     this.leave()
-    this.#budget.give(this.#bytes)
-    this.#bytes = 0
+    this.endBody()
+    this.giveBytes()
     this.#caller?.end()
     this.#caller = undefined
   }

@@ -1,4 +1,3 @@
-import { Transform } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type {
@@ -9,9 +8,10 @@ import type {
   RouteOptions,
 } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { type Bearer, readBearer, requireBearer } from '../../domain/access/bearer.js'
 import type { Principal } from '../../domain/access/principal.js'
 import { ByteBudget } from '../admission/byte-budget.js'
-import { type Caller, Callers, keyOf } from '../admission/caller.js'
+import { type Caller, Callers } from '../admission/caller.js'
 import { Lane } from '../admission/lane.js'
 import { overloaded, Ticket } from '../admission/ticket.js'
 import type { Services } from '../services.js'
@@ -40,6 +40,8 @@ declare module 'fastify' {
     ): Promise<Principal>
   }
   interface FastifyRequest {
+    /** The key that the request carries, whether or not it is a valid one. */
+    bearer: Bearer
     /** What the request holds. Those that are always let in have none. */
     ticket: Ticket | undefined
   }
@@ -76,6 +78,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     },
   })
   app.decorateRequest('ticket', undefined)
+  app.decorateRequest('bearer')
 
   const laneOf = (request: FastifyRequest, { lane = 'work' }: FastifyContextConfig): Lane =>
     lanes[typeof lane === 'function' ? lane(request) : lane]
@@ -102,19 +105,25 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
 
   app.addHook('onRequest', (request, reply, done) => {
     const { url, config } = request.routeOptions
+    request.bearer = readBearer(request.headers.authorization)
+    if (request.is404) {
+      // Nothing is held for an address that does not exist, and nothing of its body is read.
+      done(app.notFoundError(request, reply))
+      return
+    }
     if (ALWAYS_OPEN.has(url)) {
       done()
       return
     }
     const lane = laneOf(request, config)
-    const ticket = new Ticket({ key: keyOf(request.headers.authorization), lane, budget })
-    const caller = callers.find(ticket.key)
+    const ticket = new Ticket({ bearer: request.bearer, lane, budget })
+    const caller = callers.find(ticket.bearer.key)
     request.ticket = ticket
     reply.raw.once('close', () => ticket.close())
     const refusal = caller && startFor(ticket, caller, reply)
     if (refusal !== undefined) {
       done(refusal)
-    } else if (budget.isSpent) {
+    } else if (caller !== undefined && budget.isSpentFor(caller.held)) {
       done(overloaded())
     } else {
       ticket.enter(caller === undefined ? lanes.strangers : lane, done)
@@ -124,7 +133,9 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   app.decorate('identify', async (request, reply, look) => {
     const { ticket } = request
     if (ticket === undefined) return look()
-    const { caller, key } = ticket
+    // Without a key there is nothing to look for, and nobody waits for its turn to hear that.
+    const key = requireBearer(ticket.bearer)
+    const { caller } = ticket
     if (caller === undefined && callers.isRefused(key)) {
       throw new AppError('invalid_api_key', 'Invalid API key')
     }
@@ -145,7 +156,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   })
 
   // Nobody has to make room for a client that takes its time to send the body.
-  app.addHook('preParsing', (request, _reply, payload, done) => {
+  app.addHook('preParsing', (request, _reply, _payload, done) => {
     const { ticket, raw } = request
     if (ticket === undefined) {
       done()
@@ -153,18 +164,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     }
     const { lane } = ticket
     if (ticket.place !== lane || (lane === lanes.work && !raw.complete)) ticket.leave()
-    if (lane !== lanes.work) {
-      done()
-      return
-    }
-    const length = Number(request.headers['content-length'] ?? 0)
-    if (length > 0 && length <= request.routeOptions.bodyLimit && !ticket.takeBytes(length)) {
-      done(overloaded())
-    } else if (request.headers['transfer-encoding'] !== undefined) {
-      done(null, payload.pipe(countInto(ticket)))
-    } else {
-      done()
-    }
+    done()
   })
   app.addHook('preValidation', (request, _reply, done) => {
     const { ticket } = request
@@ -222,14 +222,9 @@ function whileTicketHolds(handler: RouteOptions['handler'], files: Lane): RouteO
   }
 }
 
-/** A body that does not say how long it is, counted as it comes. */
-function countInto(ticket: Ticket): Transform {
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      if (ticket.takeBytes(chunk.length)) done(null, chunk)
-      else done(overloaded())
-    },
-  })
+/** The API key of a request that was let in by one. */
+export function apiKeyOf(request: FastifyRequest): string {
+  return requireBearer(request.bearer)
 }
 
 function tellWhenToTryAgain(reply: FastifyReply): void {

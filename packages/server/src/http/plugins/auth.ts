@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { authenticate, type Principal } from '../../domain/access/principal.js'
 import type { Database } from '../../postgres/database.js'
+import { apiKeyOf } from './admission.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -16,7 +17,7 @@ export const authPlugin = fastifyPlugin(
     app.decorateRequest('principal')
     app.addHook('onRequest', async (request, reply) => {
       request.principal = await app.identify(request, reply, () =>
-        authenticate(options.database, request.headers.authorization),
+        authenticate(options.database, apiKeyOf(request)),
       )
     })
   },

@@ -7,6 +7,7 @@ import type { Need } from '../../domain/access/scope.js'
 import { splitDatabaseBranch } from '../addressed.js'
 import { originOf } from '../origin.js'
 import type { Services } from '../services.js'
+import { apiKeyOf } from './admission.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -21,7 +22,7 @@ const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
 export function sessionRequest(request: FastifyRequest, need: Need): SessionRequest {
   const { databaseBranch } = request.params as { databaseBranch: string }
   return {
-    authorization: request.headers.authorization,
+    apiKey: apiKeyOf(request),
     address: request.workspaceAddress,
     isDialect: request.isDialect,
     need,
@@ -40,8 +41,7 @@ export const branchSessionPlugin = fastifyPlugin(
     app.addHook('onRequest', async (request, reply) => {
       const { databaseBranch } = request.params as { databaseBranch?: string }
       if (databaseBranch === undefined || !DATABASE_BRANCH.test(databaseBranch)) {
-        const { authorization } = request.headers
-        await app.identify(request, reply, () => authenticate(database, authorization))
+        await app.identify(request, reply, () => authenticate(database, apiKeyOf(request)))
         return
       }
       await app.identify(request, reply, () => sessions.admit(sessionRequest(request, 'read')))

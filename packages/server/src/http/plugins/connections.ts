@@ -1,4 +1,4 @@
-import type { ServerOptions } from 'node:http'
+import type { IncomingMessage, ServerOptions } from 'node:http'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance } from 'fastify'
@@ -26,6 +26,17 @@ export const connectionsPlugin = fastifyPlugin(
     app.server.maxConnections = limits.connectionsMax
     // Those that are kept for later make room for those that are needed now.
     app.server.on('drop', () => app.server.closeIdleConnections())
+
+    // Clients that ask before they send a body are told to go on when the request was let in.
+    const asking = new WeakSet<IncomingMessage>()
+    app.server.on('checkContinue', (request, response) => {
+      asking.add(request)
+      app.server.emit('request', request, response)
+    })
+    app.addHook('preParsing', (request, reply, _payload, done) => {
+      if (asking.delete(request.raw)) reply.raw.writeContinue()
+      done()
+    })
 
     app.addHook('onRequest', (request, _reply, done) => {
       const { httpVersionMajor, httpVersionMinor } = request.raw

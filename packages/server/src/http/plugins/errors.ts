@@ -7,6 +7,13 @@ import { describeAddresses } from '../origin.js'
 import { describeValidation } from '../validation.js'
 import { type RouteMap, routeMap } from './route-map.js'
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The refusal of a request that matches no route; puts the allowed methods on the answer. */
+    notFoundError(request: FastifyRequest, reply: FastifyReply): AppError
+  }
+}
+
 /** Errors of Fastify itself that are the caller's. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
@@ -50,7 +57,10 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
     return sendError(request, reply, known)
   })
 
-  app.setNotFoundHandler((request, reply) => answerNotFound(request, reply, routes))
+  app.decorate('notFoundError', (request, reply) => notFoundError(request, reply, routes))
+  app.setNotFoundHandler((request, reply) =>
+    sendError(request, reply, notFoundError(request, reply, routes)),
+  )
 })
 
 function placeOf(request: FastifyRequest): { method: string; route: string | null } {
@@ -98,21 +108,17 @@ export function routeNotFound(pathname: string): AppError {
   return new AppError('route_not_found', `there is nothing at [${pathname}]; see /docs`)
 }
 
-function answerNotFound(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  routes: RouteMap,
-): FastifyReply {
+function notFoundError(request: FastifyRequest, reply: FastifyReply, routes: RouteMap): AppError {
   const pathname = request.url.split('?', 1)[0] ?? '/'
   const allowed = routes.methodsAt(pathname).join(', ')
   if (allowed === '') {
-    return sendError(request, reply, routeNotFound(pathname))
+    return routeNotFound(pathname)
   }
-  const error = new AppError(
+  reply.header('allow', allowed)
+  return new AppError(
     'method_not_allowed',
     `method [${request.method}] is not allowed at [${pathname}]; allowed: ${allowed}`,
   )
-  return sendError(request, reply.header('allow', allowed), error)
 }
 
 function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError): FastifyReply {
@@ -123,7 +129,15 @@ function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError
   // What else comes is of no use to anyone.
   if (error.code === 'request_timeout') reply.header('connection', 'close')
   if (error.code === 'version_conflict') body.status = error.status
-  return reply.code(statusOf(error, request)).type('application/json').send(body)
+  const status = statusOf(error, request)
+  if (status === 401) reply.header('www-authenticate', challenge(request))
+  return reply.code(status).type('application/json').send(body)
+}
+
+/** Says how to authenticate, and what was wrong with an attempt to (RFC 6750). */
+function challenge({ headers }: FastifyRequest): string {
+  const scheme = 'Bearer realm="offshoot"'
+  return headers.authorization === undefined ? scheme : `${scheme}, error="invalid_token"`
 }
 
 /** Only here it is known which address the client has used. */

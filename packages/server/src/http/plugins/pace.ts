@@ -26,6 +26,9 @@ interface Pace {
 
 /** No more often than this, and no timer for each request. */
 const CHECK_MS_MAX = 1000
+/** What is read of a body that nobody wants, so that the client gets to read the answer. */
+const LEFTOVER_BYTES_MAX = 1024 * 1024
+const LEFTOVER_MS_MAX = 5000
 /** Smaller answers are handed to the system in one go. */
 const LARGE_ANSWER_BYTES = 64 * 1024
 
@@ -68,6 +71,50 @@ class BodyTransfer implements Transfer {
     const timeout = Object.assign(new Error('slow'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })
     answerClientError(timeout, socket)
     socket.destroySoon()
+  }
+}
+
+/**
+ * The rest of a body whose request is answered already. It is thrown away, within bounds: were the
+ * connection closed at once, the client would be told so before it has read the answer.
+ */
+class Leftover implements Transfer {
+  readonly #request: IncomingMessage
+  readonly #response: ServerResponse
+  readonly #closes: boolean
+  #bytes = 0
+  #leftMs: number
+
+  constructor(request: IncomingMessage, response: ServerResponse, pace: Pace) {
+    this.#request = request
+    this.#response = response
+    this.#leftMs = Math.min(LEFTOVER_MS_MAX, pace.stallTimeoutMs)
+    // Node would close the connection with the end of the answer.
+    this.#closes = !response.shouldKeepAlive
+    response.shouldKeepAlive = true
+    request.on('error', () => undefined)
+    request.on('data', (chunk: Buffer) => {
+      this.#bytes += chunk.length
+      if (this.#bytes > LEFTOVER_BYTES_MAX) request.pause()
+    })
+    request.once('end', () => {
+      if (!this.#closes) return
+      if (response.writableFinished) request.socket.destroySoon()
+      else response.once('finish', () => request.socket.destroySoon())
+    })
+    request.resume()
+  }
+
+  check(elapsedMs: number): 'moving' | 'over' | 'slow' {
+    const { complete, destroyed } = this.#request
+    if (complete || destroyed) return 'over'
+    if (!this.#response.writableFinished) return 'moving'
+    this.#leftMs -= elapsedMs
+    return this.#leftMs < 0 || this.#bytes > LEFTOVER_BYTES_MAX ? 'slow' : 'moving'
+  }
+
+  cut(): void {
+    this.#request.socket.destroy()
   }
 }
 
@@ -130,17 +177,17 @@ export const pacePlugin = fastifyPlugin(
       if (bodyTransfer !== undefined && raw.complete) transfers.delete(bodyTransfer)
       done()
     })
-    app.addHook('onSend', (_request, reply, payload, done) => {
+    app.addHook('onSend', (request, reply, payload, done) => {
+      const { raw } = request
+      // What is late already is closed; an injected request has no connection.
+      if (!raw.complete && raw.socket instanceof Socket && reply.statusCode !== 408) {
+        reply.removeHeader('connection')
+        if (request.bodyTransfer !== undefined) transfers.delete(request.bodyTransfer)
+        transfers.add(new Leftover(raw, reply.raw, limits))
+      }
       const bytes = answerBytes(payload, reply.getHeader('content-length'))
       if (bytes > LARGE_ANSWER_BYTES) {
         transfers.add(new AnswerTransfer(reply.raw, { bytes, pace: limits }))
-      }
-      done()
-    })
-    // What is left of a body that nobody wants is read and thrown away, but not for ever.
-    app.addHook('onResponse', (request, reply, done) => {
-      if (!request.raw.complete && !request.raw.destroyed) {
-        transfers.add(new BodyTransfer(request.raw, reply.raw, limits))
       }
       done()
     })

@@ -9,6 +9,7 @@ import { StreamSource } from '../../data/records/stream-source.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
+import { readBody } from '../read-body.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
@@ -59,8 +60,8 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
   return async (app) => {
     // Bodies are taken as bytes: they are parsed in slices, while rows are on their way already.
     app.removeAllContentTypeParsers()
-    app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
-      done(null, body),
+    app.addContentTypeParser('application/json', (request, payload, done) =>
+      readBody(request, payload, done),
     )
     app.addContentTypeParser('application/x-ndjson', (_request, payload, done) => {
       done(null, payload)

@@ -1,0 +1,16 @@
+import { setImmediate as yieldToOthers } from 'node:timers/promises'
+
+/** How long one piece of work keeps everything else waiting. */
+const TURN_MS = 10
+
+/** Runs work that is cut into steps, and lets others have their turn between them. */
+export async function inTurns<Result>(steps: Generator<unknown, Result>): Promise<Result> {
+  let startedAt = performance.now()
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+    if (performance.now() - startedAt < TURN_MS) continue
+    await yieldToOthers()
+    startedAt = performance.now()
+  }
+}

@@ -1,0 +1,368 @@
+import { isUtf8 } from 'node:buffer'
+import { AppError } from '@offshoot/contract/errors'
+
+/*
+ * JSON of callers, parsed within limits. Text of up to SLICE_BYTES is parsed in one go. Longer text is
+ * looked through once for its structure, and then parsed slice by slice: the caller decides what
+ * else happens between two slices.
+ */
+
+/** Bounds on what one JSON text may hold. */
+export interface JsonLimits {
+  readonly jsonDepthMax: number
+  readonly jsonValuesMax: number
+  readonly jsonStringBytesMax: number
+}
+
+/** Large enough that parsing a slice costs more than cutting it, small enough not to be noticed. */
+export const SLICE_BYTES = 64 * 1024
+/** How much is looked at between two pauses. */
+const SCAN_BYTES = 512 * 1024
+/** Quotes that are looked at between two pauses; each costs more than a plain byte. */
+const SCAN_QUOTES = 16 * 1024
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+const OPEN_BRACKET = 0x5b
+const CLOSE_BRACKET = 0x5d
+const COMMA = 0x2c
+const COLON = 0x3a
+const LETTER_U_ESCAPE_BYTES = 6
+
+/** Members of one object; more than fit into any record. Larger tables of names take long to grow. */
+const MEMBERS_MAX = 250_000
+
+/** A text that is longer than a slice. */
+interface LongText {
+  readonly kind: 'text'
+  readonly openAt: number
+  readonly closeAt: number
+}
+
+/** An object or array that is longer than a slice, cut between its members. */
+interface Container {
+  readonly kind: 'object' | 'array'
+  readonly openAt: number
+  readonly closeAt: number
+  readonly parts: readonly Part[]
+}
+
+/** Members of a container: some short ones, or a single one with a long value. */
+interface Part {
+  readonly start: number
+  readonly end: number
+  readonly long: Container | LongText | undefined
+}
+
+/** An object or array that is being looked through. */
+class OpenContainer {
+  openAt = 0
+  isArray = false
+  #cutAt = 0
+  #commaAt = 0
+  #long: Container | LongText | undefined
+  #parts: Part[] = []
+
+  start(at: number, isArray: boolean): void {
+    this.openAt = at
+    this.isArray = isArray
+    this.#cutAt = at
+    this.#commaAt = at
+    this.#long = undefined
+    if (this.#parts.length > 0) this.#parts = []
+  }
+
+  comma(at: number): void {
+    if (at - this.#cutAt > SLICE_BYTES) this.#cut(at)
+    this.#commaAt = at
+  }
+
+  /** The member since the last comma has a long value, and stands alone in its part. */
+  addLong(value: Container | LongText): void {
+    if (this.#commaAt > this.#cutAt) this.#cut(this.#commaAt)
+    this.#long = value
+  }
+
+  /** undefined when it is short enough to be parsed with its surroundings. */
+  close(at: number): Container | undefined {
+    if (at - this.openAt <= SLICE_BYTES) return undefined
+    this.#cut(at)
+    const kind = this.isArray ? 'array' : 'object'
+    return { kind, openAt: this.openAt, closeAt: at, parts: this.#parts }
+  }
+
+  #cut(at: number): void {
+    this.#parts.push({ start: this.#cutAt + 1, end: at, long: this.#long })
+    this.#cutAt = at
+    this.#long = undefined
+  }
+}
+
+export interface ScannedJson {
+  readonly root: Container | undefined
+  /** How many values there are: objects, arrays and what is in them. */
+  readonly values: number
+}
+
+/** Looks through a JSON text, and refuses one that goes beyond the limits before it is parsed. */
+export function* scanJson(
+  text: Buffer,
+  limits: JsonLimits,
+): Generator<undefined, ScannedJson, undefined> {
+  const { jsonDepthMax, jsonValuesMax, jsonStringBytesMax } = limits
+  const open: OpenContainer[] = []
+  let depth = 0
+  let values = 1
+  let root: Container | undefined
+  let isRootOver = false
+  let pauseAt = SCAN_BYTES
+  let quotes = 0
+  let tokenAt = 0
+  let current = new OpenContainer()
+  for (let at = 0; at < text.length; at++) {
+    if (at >= pauseAt) {
+      pauseAt = at + SCAN_BYTES
+      requireToken(tokenAt, at)
+      yield
+    }
+    switch (text[at]) {
+      case QUOTE: {
+        const start = at
+        do {
+          at = text.indexOf(QUOTE, at + 1)
+          if (++quotes % SCAN_QUOTES === 0) yield
+          if (at === -1) throw invalidJson('a text does not end')
+          if (at - start - 1 > jsonStringBytesMax) {
+            throw new AppError(
+              'invalid_request',
+              `body: a text is longer than jsonStringBytesMax, ${jsonStringBytesMax} bytes`,
+            )
+          }
+        } while (isEscaped(text, at))
+        requireToken(tokenAt, start)
+        tokenAt = at
+        if (at - start <= SLICE_BYTES || depth === 0) break
+        if (!current.isArray && isName(text, at)) throw tooLong('a name')
+        current.addLong({ kind: 'text', openAt: start, closeAt: at })
+        break
+      }
+      case OPEN_BRACE:
+      case OPEN_BRACKET: {
+        requireToken(tokenAt, at)
+        tokenAt = at
+        if (depth === 0 && isRootOver) throw invalidJson('something follows its end')
+        if (depth === jsonDepthMax) {
+          throw new AppError(
+            'invalid_request',
+            `body: is nested too deeply: jsonDepthMax is ${jsonDepthMax}`,
+          )
+        }
+        current = open[depth] ??= new OpenContainer()
+        current.start(at, text[at] === OPEN_BRACKET)
+        depth++
+        break
+      }
+      case CLOSE_BRACE:
+      case CLOSE_BRACKET: {
+        if (depth === 0 || current.isArray !== (text[at] === CLOSE_BRACKET)) {
+          throw invalidJson('a bracket does not match')
+        }
+        requireToken(tokenAt, at)
+        tokenAt = at
+        if (!isEmpty(text, current.openAt, at)) values++
+        if (values > jsonValuesMax) throw tooManyValues(jsonValuesMax)
+        const long = current.close(at)
+        depth--
+        if (depth === 0) {
+          root = long
+          isRootOver = true
+        } else {
+          current = open[depth - 1] as OpenContainer
+          if (long !== undefined) current.addLong(long)
+        }
+        break
+      }
+      case COMMA:
+        if (depth === 0) throw invalidJson('a comma stands alone')
+        requireToken(tokenAt, at)
+        tokenAt = at
+        if (++values > jsonValuesMax) throw tooManyValues(jsonValuesMax)
+        current.comma(at)
+        break
+    }
+  }
+  requireToken(tokenAt, text.length)
+  if (depth > 0) throw invalidJson('it ends too early')
+  return { root, values }
+}
+
+function tooManyValues(valuesMax: number): AppError {
+  return new AppError('invalid_request', `body: has more values than jsonValuesMax, ${valuesMax}`)
+}
+
+function tooLong(what: string): AppError {
+  return new AppError('invalid_request', `body: ${what} is longer than ${SLICE_BYTES} bytes`)
+}
+
+/** A number, or the space around it, cannot be cut, so it must be short. */
+function requireToken(start: number, end: number): void {
+  if (end - start > SLICE_BYTES) throw tooLong('a number or a stretch of space')
+}
+
+/** Whether a colon follows the text that ends here. */
+function isName(text: Buffer, closeAt: number): boolean {
+  let at = closeAt + 1
+  while (isSpace(text[at])) at++
+  return text[at] === COLON
+}
+
+/** Parses a text that was looked through, slice by slice. */
+export function* buildJson(
+  text: Buffer,
+  { root }: ScannedJson,
+): Generator<undefined, unknown, undefined> {
+  if (root === undefined) return parseText(text.toString())
+  // Nothing but space may stand around it.
+  const before = text.toString('utf8', 0, root.openAt)
+  parseText(`${before}0${text.toString('utf8', root.closeAt + 1)}`)
+  return yield* buildContainer(text, root)
+}
+
+/** Parses a JSON text within limits, with pauses. */
+export function* parseJsonSteps(
+  text: Buffer,
+  limits: JsonLimits,
+): Generator<undefined, unknown, undefined> {
+  requireUtf8(text)
+  return yield* buildJson(text, yield* scanJson(text, limits))
+}
+
+/** Parses a short JSON text within limits. */
+export function parseShortJson(text: Buffer, limits: JsonLimits): unknown {
+  requireUtf8(text)
+  // Shorter ones cannot be beyond any limit.
+  if (text.length > Math.min(limits.jsonDepthMax, limits.jsonValuesMax)) {
+    const steps = scanJson(text, limits)
+    while (!steps.next().done);
+  }
+  return parseText(text.toString())
+}
+
+export function requireUtf8(text: Buffer): void {
+  if (!isUtf8(text)) throw new AppError('invalid_json', 'body: is not valid UTF-8')
+}
+
+export function parseText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw invalidJson((error as Error).message)
+  }
+}
+
+export function invalidJson(reason: string): AppError {
+  return new AppError('invalid_json', `body: is not valid JSON: ${reason}`)
+}
+
+function* buildContainer(
+  text: Buffer,
+  { kind, parts }: Container,
+): Generator<undefined, unknown, undefined> {
+  const isArray = kind === 'array'
+  const items: unknown[] = []
+  const members: Record<string, unknown> = {}
+  let memberCount = 0
+  for (const { start, end, long } of parts) {
+    // A long value is parsed on its own; a zero takes its place among what is around it.
+    const around =
+      long === undefined
+        ? text.toString('utf8', start, end)
+        : `${text.toString('utf8', start, long.openAt)}0${text.toString('utf8', long.closeAt + 1, end)}`
+    const value = long === undefined ? undefined : yield* buildLong(text, long)
+    const count = isArray
+      ? addItems(items, around, long && { value })
+      : addMembers(members, around, long && { value })
+    if (count === 0) throw invalidJson('a comma stands alone')
+    if (!isArray) memberCount += count
+    if (memberCount > MEMBERS_MAX) {
+      throw new AppError('invalid_request', `body: an object has more than ${MEMBERS_MAX} members`)
+    }
+    yield
+  }
+  return isArray ? items : members
+}
+
+function* buildLong(
+  text: Buffer,
+  long: Container | LongText,
+): Generator<undefined, unknown, undefined> {
+  if (long.kind !== 'text') return yield* buildContainer(text, long)
+  const pieces: string[] = []
+  for (let start = long.openAt + 1; start < long.closeAt; ) {
+    const end = textCut(text, { start, end: long.closeAt })
+    pieces.push(parseText(`"${text.toString('utf8', start, end)}"`) as string)
+    start = end
+    yield
+  }
+  return pieces.join('')
+}
+
+/** Where a text can be cut: not inside of a character and not inside of an escape sequence. */
+function textCut(text: Buffer, { start, end }: { start: number; end: number }): number {
+  if (end - start <= SLICE_BYTES) return end
+  let cut = start + SLICE_BYTES
+  // A continuation byte of UTF-8 follows at most two others.
+  while (((text[cut] ?? 0) & 0xc0) === 0x80) cut--
+  const escapeAt = text.lastIndexOf(BACKSLASH, cut - 1)
+  if (escapeAt < start || cut - escapeAt >= LETTER_U_ESCAPE_BYTES) return cut
+  // The start of a text is no escape, so every second one of a run of backslashes starts one.
+  let runStart = escapeAt
+  while (runStart > start && text[runStart - 1] === BACKSLASH) runStart--
+  const isStart = (escapeAt - runStart) % 2 === 0
+  return isStart ? escapeAt : escapeAt - 1
+}
+
+function addItems(items: unknown[], text: string, long: { value: unknown } | undefined): number {
+  const added = parseText(`[${text}]`) as unknown[]
+  if (long === undefined) for (const item of added) items.push(item)
+  else items.push(long.value)
+  return added.length
+}
+
+function addMembers(
+  members: Record<string, unknown>,
+  text: string,
+  long: { value: unknown } | undefined,
+): number {
+  const added = parseText(`{${text}}`) as Record<string, unknown>
+  const names = Object.keys(added)
+  for (const name of names) {
+    const value = long === undefined ? added[name] : long.value
+    // An assignment to this name would set the prototype.
+    if (name === '__proto__') {
+      const own = { value, writable: true, enumerable: true, configurable: true }
+      Object.defineProperty(members, name, own)
+    } else {
+      members[name] = value
+    }
+  }
+  return names.length
+}
+
+function isEscaped(text: Buffer, quoteAt: number): boolean {
+  let backslashes = 0
+  while (text[quoteAt - 1 - backslashes] === BACKSLASH) backslashes++
+  return backslashes % 2 === 1
+}
+
+function isEmpty(text: Buffer, openAt: number, closeAt: number): boolean {
+  let at = closeAt - 1
+  while (isSpace(text[at])) at--
+  return at === openAt
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+}

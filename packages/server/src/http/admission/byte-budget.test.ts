@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest'
+import { ByteBudget, type ByteShare, newShare } from './byte-budget.js'
+
+/** Takes one byte at a time, for one body, until the budget refuses. */
+function sendBody(budget: ByteBudget, share: ByteShare): { heldBytes: number; isGivenUp: boolean } {
+  const body = {
+    heldBytes: 0,
+    isGivenUp: false,
+    giveUp() {
+      budget.give(share, body.heldBytes)
+      share.arriving.delete(body)
+      body.heldBytes = 0
+      body.isGivenUp = true
+    },
+  }
+  share.arriving.add(body)
+  while (body.heldBytes < 1000 && budget.take(share, { bytes: 1, ownBytes: body.heldBytes })) {
+    body.heldBytes++
+  }
+  return body
+}
+
+describe('a budget of bytes', () => {
+  it('leaves as much for others as one caller has taken', () => {
+    const budget = new ByteBudget(12_000)
+    const share = newShare()
+    for (let count = 0; count < 20; count++) sendBody(budget, share)
+    expect(share.bytes).toBe(6000)
+  })
+
+  it('gives a late caller an equal share at the cost of those who hold most', () => {
+    const budget = new ByteBudget(12_000)
+    const greedy = Array.from({ length: 20 }, newShare)
+    for (const share of greedy) for (let count = 0; count < 20; count++) sendBody(budget, share)
+    const late = newShare()
+    expect(sendBody(budget, late)).toMatchObject({ isGivenUp: false })
+    expect(late.bytes).toBeGreaterThan(12_000 / 25)
+    expect(budget.bytes).toBeLessThanOrEqual(12_000)
+  })
+
+  it('never ends a body that has arrived', () => {
+    const budget = new ByteBudget(1000)
+    const busy = newShare()
+    budget.add(busy, 1000)
+    expect(budget.take(newShare(), { bytes: 1, ownBytes: 0 })).toBe(false)
+    expect(busy.bytes).toBe(1000)
+  })
+
+  it('takes a body of any size when nothing else is held', () => {
+    const budget = new ByteBudget(100)
+    const share = newShare()
+    expect(budget.take(share, { bytes: 90, ownBytes: 0 })).toBe(true)
+    expect(budget.take(share, { bytes: 90, ownBytes: 90 })).toBe(true)
+    expect(budget.take(share, { bytes: 1, ownBytes: 0 })).toBe(false)
+  })
+
+  it('is spent for those who hold it, and not for others', () => {
+    const budget = new ByteBudget(100)
+    const [greedy, other] = [newShare(), newShare()]
+    budget.add(greedy, 500)
+    expect(budget.isSpentFor(greedy)).toBe(true)
+    expect(budget.isSpentFor(other)).toBe(false)
+    budget.give(greedy, 500)
+    expect(budget.isSpentFor(greedy)).toBe(false)
+    expect(budget.bytes).toBe(0)
+  })
+})
