@@ -34,7 +34,7 @@ import { DamagedArchiveError, readTar, type TarEntry } from './tar.js'
 
 /** Tables that are dropped in one transaction; each takes a few locks. */
 const DROP_STEP = 200
-/** Any number will do, as long as every version of Offshoot uses the same one. */
+/** Key of an advisory lock. Every version of Offshoot must use the same number. */
 const RESTORE_KEY = 6_001_003
 
 interface Work {

@@ -6,18 +6,18 @@ import { type ReadRoom, RoomSpentError, runPipeline } from './pipeline.js'
 import { sql } from './sql.js'
 import type { Call, TextRows } from './statement.js'
 
-/** How far what a request asks of PostgreSQL may go. */
+/** Limits of the work that one request causes in PostgreSQL. */
 export interface Bounds {
-  /** From when it has a connection. */
+  /** Counted from the moment the request has a connection. */
   readonly timeoutMs: number
-  /** Nobody waits for the answer any more. */
+  /** Aborted when the client has closed its connection. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** Why what runs on a connection is late: its own work, or what it waits for. */
+/** Why a statement exceeds its time: its own work, or waiting for a lock or a busy server. */
 type Cause = 'work' | 'wait'
 
-/** Between two statements there is nothing to stop; then it takes another attempt. */
+/** A cancel request between two statements has no effect, so it is repeated after this time. */
 const AGAIN_MS = 100
 
 /** How long a backend that was told to stop may go on before it is given up. */
@@ -88,7 +88,7 @@ export async function runBounded<Result>(
     isOver = true
     signal?.removeEventListener('abort', onAbort)
     clearTimeout(timer)
-    // Whoever gets the connection next must not be stopped in our place.
+    // Wait for the cancel request: a late one would cancel the next user of the connection.
     await last
     clearTimeout(timer)
   }
@@ -106,9 +106,9 @@ export async function runBounded<Result>(
   }
 }
 
-/** Stops what a connection does. Resolves when it has been told to. */
+/** Cancels the running statement of a connection. Resolves when the request was sent. */
 async function stopBackend(database: Database, processId: number): Promise<Cause> {
-  // With all connections in use, whatever runs takes its time.
+  // If all connections are in use, the server is busy and the statement is not to blame.
   const isCrowded = database.isCrowded
   const stopped = await database
     .queryAside<{ isWaiting: boolean }>(sql`
@@ -120,8 +120,8 @@ async function stopBackend(database: Database, processId: number): Promise<Cause
 }
 
 /**
- * Runs calls as long as their rows are no more than one answer may hold, and all that are read at the
- * same time no more than the process has room for; otherwise it has PostgreSQL stop.
+ * Runs calls and counts the bytes of their rows. PostgreSQL cancels them when one answer, or all
+ * answers of the process together, exceed their limit.
  */
 export class AnswerReader implements ReadRoom {
   readonly #database: Database
@@ -140,7 +140,7 @@ export class AnswerReader implements ReadRoom {
     try {
       return await runPipeline(this.#client, calls, this)
     } catch (error) {
-      // Whoever gets the connection next must not be stopped in our place.
+      // Wait for the cancel request: a late one would cancel the next user of the connection.
       await this.#stopped
       throw error instanceof RoomSpentError ? this.#refusal : error
     } finally {
@@ -153,7 +153,7 @@ export class AnswerReader implements ReadRoom {
     this.#bytes += bytes
     reading.bytes += bytes
     if (this.#bytes > answerBytesMax) return this.#refuse(answerTooLarge(answerBytesMax))
-    // One alone is always read.
+    // A single reader may always continue, so that one large answer is not refused for ever.
     const isCrowded = reading.bytes > reading.bytesMax && reading.bytes > this.#bytes
     return isCrowded ? this.#refuse(tooManyAnswers()) : true
   }

@@ -8,7 +8,7 @@ import { requireSendable } from './statement.js'
 
 const INVALID_PARAMETER_VALUE = '22023'
 
-/** Where and how to connect: a URL, or the parts that the embedded server hands out. */
+/** The target of connections: a URL, or the connection of the embedded server. */
 export type Connection =
   | { readonly url: string }
   | {
@@ -19,7 +19,7 @@ export type Connection =
       readonly database: string
     }
 
-/** What runs a statement: the pool, or one transaction. */
+/** Runs statements: the pool, or one transaction. */
 export interface Queryable {
   query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
 }
@@ -27,13 +27,13 @@ export interface Queryable {
 const CONNECT_TIMEOUT_MS = 5_000
 const IDLE_TIMEOUT_MS = 60_000
 /**
- * How often PostgreSQL makes sure, while it works or waits for us, that we are still there. What a
- * process was doing or waiting for must not outlive it: others may wait behind it.
+ * `client_connection_check_interval`: how often PostgreSQL checks that this process is still
+ * connected. The locks of a dead process must be released soon, because others may wait for them.
  */
 const CLIENT_CHECK_MS = 1_000
-/** A machine that has gone without a word is noticed after about half a minute. */
+/** TCP keepalive: a machine that disappeared is noticed after about half a minute. */
 const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
-/** Connections for statements that run beside a transaction. None is opened before it is needed. */
+/** Connections for statements that run beside a transaction, opened on demand. */
 const SIDE_POOL_MAX = 2
 const USER_POOL_MAX = 8
 
@@ -44,26 +44,26 @@ export interface DatabaseOptions {
   readonly poolMax: number
   /** Connections for SQL that callers write; 8, unless it is said. */
   readonly userPoolMax?: number
-  /** Zero: a statement takes as long as it takes. */
+  /** Zero means no limit. */
   readonly statementTimeoutMs: number
-  /** How long to wait for a connection; 5 seconds unless it is said. */
+  /** Time limit for getting a connection; 5 seconds by default. */
   readonly connectTimeoutMs?: number
-  /** Bytes of rows that are read for one request; as many as there are, unless it is said. */
+  /** Bytes of rows that may be read for one request; unlimited by default. */
   readonly answerBytesMax?: number
-  /** The same for all requests together. */
+  /** Bytes of rows that may be read for all requests together. */
   readonly readingBytesMax?: number
   onIdleError(error: Error): void
-  /** Follows what is asked of PostgreSQL, when requests are traced. */
+  /** Records statements as spans if requests are traced. */
   readonly tracing?: StatementTracing | undefined
 }
 
 export interface StatementTracing {
-  /** Sees every connection before it is used. */
+  /** Instruments a new connection before its first use. */
   watch(client: pg.ClientBase): void
   startCall(name: string): Span | undefined
 }
 
-/** How the connections are used at the moment. */
+/** The current use of the pool. */
 export interface PoolState {
   readonly open: number
   readonly inUse: number
@@ -73,8 +73,9 @@ export interface PoolState {
 }
 
 /**
- * The service's connections to PostgreSQL. It can be connected late and more than once, because the
- * server listens before PostgreSQL is up and an embedded PostgreSQL that died comes back elsewhere.
+ * The service's connections to PostgreSQL. `connect` may be called late and repeatedly, because the
+ * service listens before PostgreSQL is up, and an embedded PostgreSQL that restarts has a new
+ * socket.
  */
 export class Database implements Queryable {
   #pool: pg.Pool | undefined
@@ -83,7 +84,7 @@ export class Database implements Queryable {
   #connection: Connection | undefined
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
-  /** Rows that are being read for answers at the moment. */
+  /** Bytes of rows that are being read for answers. */
   readonly reading: { bytes: number; readonly bytesMax: number }
 
   constructor(options: DatabaseOptions) {
@@ -134,7 +135,7 @@ export class Database implements Queryable {
     return this.#pool !== undefined
   }
 
-  /** Connections that are opened at the most. */
+  /** The maximum number of connections of the pool. */
   get poolMax(): number {
     return this.#options.poolMax
   }
@@ -143,12 +144,15 @@ export class Database implements Queryable {
     return this.#options.answerBytesMax ?? Number.POSITIVE_INFINITY
   }
 
-  /** Requests wait for a connection, because all of them are in use. */
+  /** Whether requests wait because all connections are in use. */
   get isCrowded(): boolean {
     return (this.#pool?.waitingCount ?? 0) > 0
   }
 
-  /** A span for something that is asked together with others; undefined: it is not traced. */
+  /**
+   * Starts a span for a request whose statement is sent together with others; undefined if it is
+   * not traced.
+   */
   startCall(name: string): Span | undefined {
     return this.#options.tracing?.startCall(name)
   }
@@ -160,8 +164,8 @@ export class Database implements Queryable {
   }
 
   /**
-   * Runs a short statement on a connection apart. Whoever already holds one of the pool and waited
-   * there for another would wait for ever when all others do the same.
+   * Runs a short statement on a connection outside the pool. A caller that holds a connection of
+   * the pool and waited there for a second one could deadlock with others that do the same.
    */
   async queryAside<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { text, values } = statement
@@ -173,7 +177,7 @@ export class Database implements Queryable {
   }
 
   /**
-   * A connection for work that may take hours and that no request waits for. To be ended; closing
+   * Opens a connection for background work that may take hours. The caller must end it; `close`
    * breaks it off.
    */
   async openLong(): Promise<Queryable & { end(): Promise<void> }> {
@@ -209,7 +213,7 @@ export class Database implements Queryable {
     this.#connection = undefined
     for (const client of this.#long) await client.end()
     for (const pool of pools) {
-      // PostgreSQL may be stopped before it has seen the last of them go.
+      // PostgreSQL may stop before the last connection has closed; that is no error.
       pool?.off('error', this.#options.onIdleError).on('error', () => undefined)
       await pool?.end()
     }
@@ -228,9 +232,10 @@ function createPool(
     onConnect: watchClient,
     ...more,
   })
-  // Without a listener an idle connection that breaks would end the process.
+  // Without a listener, a broken idle connection would end the process.
   pool.on('error', options.onIdleError)
-  // The same for one that breaks between two statements of a transaction; the next one fails by itself.
+  // A connection that breaks between two statements needs a listener too; the next statement fails
+  // by itself.
   pool.on('connect', (client) => {
     client.on('error', () => undefined)
     watchWarnings(client)
@@ -253,7 +258,8 @@ function clientConfig(
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
-    // Times are read and written as text in UTC; the session must not depend on the server's locale.
+    // Times are read and written as text in UTC, so the session must not depend on the server's
+    // settings.
     options: [
       '-c TimeZone=UTC',
       '-c DateStyle=ISO,YMD',
@@ -269,7 +275,7 @@ function clientConfig(
   }
 }
 
-/** Not every platform that PostgreSQL runs on can do this, so it is no condition of connecting. */
+/** Some platforms do not support this setting, so a failure to set it is ignored. */
 async function watchClient(client: pg.ClientBase): Promise<void> {
   await client
     .query(`set client_connection_check_interval = ${CLIENT_CHECK_MS}`)

@@ -1,12 +1,12 @@
 import type { Database, Queryable } from './database.js'
 import { ident, sql } from './sql.js'
 
-/** What we use where there is it: pgvector, and trigrams. */
+/** Optional extensions: pgvector and pg_trgm. */
 export type ExtensionName = 'vector' | 'pg_trgm'
 
-/** Where an extension is, in this very database. */
+/** An extension that is installed in the database. */
 export interface Extension {
-  /** Its schema, of which its types and operators are. */
+  /** The schema of its types and operators. */
   readonly schema: string
   /** `[0, 8]` for 0.8.1. */
   readonly version: readonly [major: number, minor: number]
@@ -14,7 +14,9 @@ export interface Extension {
 
 const known = new WeakMap<Database, Map<ExtensionName, Promise<Extension | undefined>>>()
 
-/** An extension, when the server has it and lets us use it. Looked for once. */
+/**
+ * Finds an extension, and installs it if the server has it and our role may. The result is cached.
+ */
 export function findExtension(
   database: Database,
   name: ExtensionName,
@@ -25,7 +27,7 @@ export function findExtension(
   if (found === undefined) {
     found = prepareExtension(database, name)
     extensions.set(name, found)
-    // PostgreSQL may have been away.
+    // Do not cache a failure: PostgreSQL may have been unreachable.
     found.catch(() => extensions.delete(name))
   }
   return found
@@ -43,12 +45,12 @@ async function prepareExtension(
   try {
     await database.query(sql`create extension if not exists ${ident(name)}`)
   } catch {
-    // Not everybody may; then we do without.
+    // Our role may not create extensions; continue without.
   }
   return installedExtension(database, name)
 }
 
-/** The same without creating it; also inside a transaction. */
+/** Finds an installed extension without installing it. Can be used inside a transaction. */
 export async function installedExtension(
   database: Queryable,
   name: ExtensionName,

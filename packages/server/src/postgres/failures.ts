@@ -1,6 +1,6 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 
-/** What PostgreSQL or the socket reported; `code` is a SQLSTATE or a system error name. */
+/** An error of PostgreSQL or of the socket; `code` is a SQLSTATE or the name of a system error. */
 interface CodedError {
   readonly code: string
   readonly constraint?: string
@@ -12,7 +12,7 @@ export function codeOf(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined
 }
 
-/** The constraint or index a failed statement ran into. */
+/** The constraint or index that a failed statement violated. */
 export function constraintOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null) return undefined
   const { constraint } = error as Partial<CodedError>
@@ -29,13 +29,16 @@ const LOCK_NOT_AVAILABLE = '55P03'
 const DISK_FULL = '53100'
 const INTERNAL = 'XX000'
 
-/** Failures that a new attempt of the whole transaction can get past. */
+/** Whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {
   const code = codeOf(error)
   return code === SERIALIZATION_FAILURE || code === DEADLOCK || isOutrun(error)
 }
 
-/** Someone else has changed the same table, its rights for example, which takes no lock on it. */
+/**
+ * Whether another transaction changed the catalogue entry of a table at the same time, such as its
+ * privileges, which takes no lock.
+ */
 function isOutrun(error: unknown): boolean {
   return codeOf(error) === INTERNAL && /^tuple concurrently /.test((error as Error).message)
 }
@@ -56,7 +59,7 @@ const UNREACHABLE = new Set([
   '25006',
 ])
 
-/** `pg` reports these without a code. */
+/** Messages of `pg` for connection failures without a code. */
 const UNREACHABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable/i
 
@@ -66,21 +69,23 @@ export function isUnreachable(error: unknown): boolean {
   return error instanceof Error && UNREACHABLE_MESSAGES.test(error.message)
 }
 
-/** What the catalogue's foreign keys point at, by the ends of their names, once it is gone. */
+/**
+ * The error for each foreign key of the catalogue whose target was deleted, by the end of its name.
+ */
 const GONE: readonly (readonly [suffix: string, code: ErrorCode, message: string])[] = [
   ['_user_id_fkey', 'invalid_api_key', 'Invalid API key'],
   ['_workspace_id_fkey', 'workspace_not_found', 'the workspace was deleted a moment ago'],
   ['_database_id_fkey', 'database_not_found', 'the database was deleted a moment ago'],
 ]
 
-/** Something was deleted between the check that it is there and its use. */
+/** Maps a foreign key violation: its target was deleted after it had been checked. */
 function toGoneError(error: unknown): AppError | undefined {
   if (codeOf(error) !== FOREIGN_KEY_VIOLATION) return undefined
   const found = GONE.find(([suffix]) => constraintOf(error)?.endsWith(suffix))
   return found && new AppError(found[1], found[2], { cause: error })
 }
 
-/** The public form of a failure of PostgreSQL itself; anything else is returned as it is. */
+/** Maps failures of PostgreSQL to public errors. Returns other errors unchanged. */
 export function toAppError(error: unknown): unknown {
   if (error instanceof AppError) return error
   if (codeOf(error) === DISK_FULL) {

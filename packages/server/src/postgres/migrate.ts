@@ -9,7 +9,7 @@ import { privacyAndQuotas } from './migrations/007-privacy-and-quotas.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
-/** A migration that a catalogue has. */
+/** A migration that was applied to a catalogue. */
 export interface AppliedMigration {
   readonly number: number
   readonly name: string
@@ -19,7 +19,7 @@ interface Migration extends AppliedMigration {
   readonly statements: string
 }
 
-/** In order, forward only, never edited after a release. */
+/** All migrations in order: forward only, never edited after a release. */
 const MIGRATIONS: readonly Migration[] = [
   { number: 1, name: 'catalogue', statements: catalogue },
   { number: 2, name: 'branching', statements: branching },
@@ -30,7 +30,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 7, name: 'privacy and quotas', statements: privacyAndQuotas },
 ]
 
-/** Any number will do, as long as every version of Offshoot uses the same one. */
+/** Key of an advisory lock. Every version of Offshoot must use the same number. */
 const LOCK_KEY = 6_001_001
 const POSTGRES_VERSION_MIN = 150_000
 
@@ -43,7 +43,7 @@ const CREATE_MIGRATIONS = sql`
 
 export class MigrateError extends Error {}
 
-/** Brings the catalogue to this version. Safe when several processes start at once. */
+/** Migrates the catalogue to this version. Several processes may call it at once. */
 export async function migrate(database: Database): Promise<void> {
   await requireVersion(database)
   await runTransaction(
@@ -55,8 +55,8 @@ export async function migrate(database: Database): Promise<void> {
       await transaction.query(CREATE_MIGRATIONS)
       await apply(transaction, pending(await listAppliedMigrations(transaction)))
     },
-    // The lock must be waited for before the snapshot is taken, or the second starter would not see
-    // what the first one did.
+    // Read committed takes a new snapshot after waiting for the lock, so a second process sees the
+    // migrations of the first one.
     { isolation: 'read committed' },
   )
 }
@@ -94,7 +94,7 @@ function pending(applied: readonly AppliedMigration[]): readonly Migration[] {
   return MIGRATIONS.slice(applied.length)
 }
 
-/** What a restore that did not finish leaves behind, so that nobody takes the rest for all. */
+/** Table that marks a catalogue whose restore is not complete. */
 export const UNFINISHED_RESTORE = 'unfinished_restore'
 
 async function requireWhole(transaction: Transaction): Promise<void> {
@@ -107,8 +107,8 @@ async function requireWhole(transaction: Transaction): Promise<void> {
 }
 
 /**
- * Makes an empty catalogue of an earlier time, as it was after these migrations; it is marked as
- * unfinished. The rows that migrations bring along are left out.
+ * Creates an empty catalogue as it was after these migrations, and marks it as unfinished. Rows
+ * that the migrations insert are left out.
  */
 export async function createCatalogue(
   database: Database,

@@ -2,12 +2,12 @@ import type pg from 'pg'
 import { type Call, requireSendable, type TextRows } from './statement.js'
 
 /*
- * `pg` waits for the answer to each statement before it sends the next. What a request needs of
- * PostgreSQL is mostly known beforehand, so here all of it is sent at once and answered in one round
- * trip. PostgreSQL skips everything after the first failure, up to the end of the batch.
+ * `pg` waits for the answer to each statement before it sends the next. The statements of a request
+ * are mostly known beforehand, so a pipeline sends all of them at once and gets the answers in one
+ * round trip. After a failure PostgreSQL skips the rest of the batch.
  */
 
-/** What `pg` gives to, and asks of, an object that talks to the server itself. */
+/** The connection that `pg` passes to an object that implements the protocol itself. */
 interface Connection {
   readonly stream: { cork(): void; uncork(): void }
   parse(message: { name: string; text: string; types: number[] }): void
@@ -21,7 +21,7 @@ interface Connection {
 }
 
 interface DataRowMessage {
-  /** Bytes of the message. */
+  /** Size of the message in bytes. */
   readonly length: number
   readonly fields: (string | null)[]
 }
@@ -30,24 +30,30 @@ interface RowDescriptionMessage {
   readonly fields: readonly { readonly name: string; readonly dataTypeID: number }[]
 }
 
-/** The next statement without a name takes its place. */
+/** The unnamed prepared statement, which the next unnamed one replaces. */
 const UNNAMED = ''
 
-/** Statements a connection keeps prepared; beyond that those longest unused are dropped. */
+/** Prepared statements of one connection; beyond that, the least recently used one is closed. */
 export const PREPARED_MAX = 500
-/** Characters of all of them together. PostgreSQL takes many times that, for their trees and plans. */
+/**
+ * Characters of all prepared statements of one connection. Their parse trees and plans take many
+ * times that memory in PostgreSQL.
+ */
 export const PREPARED_LENGTH_MAX = 1024 * 1024
-/** A longer statement is parsed each time, which costs little beside running it. */
+/** A longer statement is not kept prepared; parsing it costs little compared with running it. */
 export const PREPARED_TEXT_LENGTH_MAX = 16 * 1024
 
-/** The prepared statements of a connection, by text, the most recently used last. */
+/** The prepared statements of a connection, by text, the least recently used first. */
 class PreparedStatements {
   readonly #names = new Map<string, string>()
   #doubtful: string[] = []
   #count = 0
   #length = 0
 
-  /** The name to run the text under. What it takes to have it is sent and noted in `sent`. */
+  /**
+   * Returns the name of the prepared statement. If necessary, sends the messages that create it,
+   * and notes them in `sent`.
+   */
   use(connection: Connection, text: string, sent: SentChanges): string {
     const known = this.#names.get(text)
     if (known !== undefined) {
@@ -64,7 +70,10 @@ class PreparedStatements {
     return name
   }
 
-  /** After a failure the server may have the statement or not; its name is not used again. */
+  /**
+   * After a failure it is unknown whether the server has the statement, so its name is not used
+   * again.
+   */
   doubt(text: string): void {
     const name = this.#names.get(text)
     if (name === undefined) return
@@ -72,7 +81,7 @@ class PreparedStatements {
     this.#doubtful.push(name)
   }
 
-  /** Closing a statement that is closed does no harm. */
+  /** Closes statements whose closing may have been skipped. Closing one twice is a no-op. */
   closeAgain(names: readonly string[]): void {
     this.#doubtful.push(...names)
   }
@@ -80,7 +89,7 @@ class PreparedStatements {
   #makeRoom(connection: Connection, length: number, sent: SentChanges): void {
     const names = this.#doubtful
     this.#doubtful = []
-    // The entries of a map come in the order in which they were put there.
+    // A map iterates in insertion order, so the least recently used entry is first.
     for (const [text, name] of this.#names) {
       const hasRoom =
         this.#names.size < PREPARED_MAX && this.#length + length <= PREPARED_LENGTH_MAX
@@ -97,21 +106,26 @@ class PreparedStatements {
   }
 }
 
-/** What a batch changes about the prepared statements; after a failure it may not have happened. */
+/**
+ * Prepared statements that a batch creates and closes. After a failure these changes are uncertain.
+ */
 interface SentChanges {
-  /** By text. */
+  /** Texts of the statements. */
   readonly parsed: Set<string>
-  /** By name. */
+  /** Names of the statements. */
   readonly closed: string[]
 }
 
-/** How much may be read. */
+/** A budget for the bytes of rows that are read. */
 export interface ReadRoom {
-  /** Whether so many bytes more fit. If not, the batch fails once PostgreSQL has come to its end. */
+  /**
+   * Takes bytes from the budget. If it returns false, the batch fails when PostgreSQL has finished
+   * it.
+   */
   take(bytes: number): boolean
 }
 
-/** More rows came than there was room for. They are thrown away as they arrive. */
+/** The rows exceeded their budget. The rest is discarded as it arrives. */
 export class RoomSpentError extends Error {}
 
 const preparedOf = new WeakMap<Connection, PreparedStatements>()
@@ -136,7 +150,7 @@ class Pipeline {
     this.#room = room
   }
 
-  /** For whoever follows what is asked of PostgreSQL. */
+  /** The texts of the statements, for tracing. */
   get statements(): readonly string[] {
     return this.#calls.map((call) => call.statement.text)
   }
@@ -174,7 +188,8 @@ class Pipeline {
         connection.bind({ portal: '', statement: name, values: parameters })
         connection.execute({ portal: '', rows: 0 })
         if (input !== undefined) {
-          // PostgreSQL reads it once it comes to the statement, and passes over it if it never does.
+          // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier
+          // statement failed.
           connection.sendCopyFromChunk(Buffer.from(input))
           connection.endCopyFrom()
         }
@@ -185,13 +200,13 @@ class Pipeline {
     }
   }
 
-  /** Comes only where it was asked for. */
+  /** Sent only after a Describe message. */
   handleRowDescription({ fields }: RowDescriptionMessage): void {
     this.#rows.push(fields.map(({ name, dataTypeID }) => [name, String(dataTypeID)]))
   }
 
   handleCopyInResponse(): void {
-    // The input is under way already.
+    // The data was already sent with the statement.
   }
 
   handleDataRow(message: DataRowMessage): void {
@@ -203,7 +218,7 @@ class Pipeline {
     if (this.#isSpent) return false
     if (room.take(bytes)) return true
     this.#isSpent = true
-    // What has been read is not needed any more; how many calls have been answered is.
+    // Discard the rows; only the number of answered calls is still needed.
     this.#current = []
     this.#rows.fill([])
     return false
@@ -219,7 +234,7 @@ class Pipeline {
   }
 
   handlePortalSuspended(): void {
-    // Only when a row limit was sent.
+    // Sent only after an Execute with a row limit.
   }
 
   handleReadyForQuery(): void {
@@ -233,8 +248,8 @@ class Pipeline {
     if (this.#isSettled) return
     this.#isSettled = true
     const prepared = preparedOf.get(connection)
-    // Of the statements new to the server, the failed one may not have been parsed, and those
-    // after it have not.
+    // Of the statements that the batch prepared, the failed one may not exist on the server, and
+    // the later ones do not.
     for (const { statement } of this.#calls.slice(this.#rows.length)) {
       if (this.#sent.parsed.has(statement.text)) prepared?.doubt(statement.text)
     }
@@ -243,7 +258,9 @@ class Pipeline {
   }
 }
 
-/** Runs the calls in order, in one round trip. All rows are texts, in the order of the calls. */
+/**
+ * Runs the calls in order, in one round trip. Returns the rows of each call, with values as texts.
+ */
 export function runPipeline(
   client: pg.ClientBase,
   calls: readonly Call[],

@@ -1,7 +1,7 @@
 import { type Family, gauge } from '../telemetry/metrics.js'
 import type { Database } from './database.js'
 
-/** The connections of the process to PostgreSQL. */
+/** Metrics of the connections to PostgreSQL. */
 export function poolMetrics(database: Database): readonly Family[] {
   return [
     gauge('offshoot_pool_connections_max', 'Connections that may be opened.', () => {

@@ -5,8 +5,8 @@ import { ident, join, type Sql, sql } from './sql.js'
 
 /*
  * A role that can read rows and nothing else: no keys, no users, no files of the server. Statements
- * that callers write run as it, so that even one that should not have been let through finds nothing.
- * Not every server lets us have it; then what keeps statements in is their translation alone.
+ * that callers write run as this role, as a second line of defence behind their translation. Some
+ * servers do not let us create it; then the translation is the only defence.
  */
 
 const READER = 'offshoot_reader'
@@ -16,28 +16,31 @@ export const BECOME_SELF: Sql = sql`set local role none`
 
 const known = new WeakMap<Database, Promise<boolean>>()
 
-/** Whether there is such a role that we can become. Makes it when it can. */
+/** Whether the reader role exists and can be used. Creates it if our role may. */
 export function hasReader(database: Database): Promise<boolean> {
   let found = known.get(database)
   if (found === undefined) {
     found = prepare(database)
     known.set(database, found)
-    // That PostgreSQL could not be asked says nothing about the next time.
+    // Do not cache a failure: PostgreSQL may have been unreachable.
     found.catch(() => known.delete(database))
   }
   return found
 }
 
 /**
- * For the reader that was refused a table. A heap that was being made while the rights were granted
- * for the first time has none: it began before what is true for new ones, and could not be seen yet.
+ * Grants the privileges again after the reader was denied a table. A heap whose creation was not
+ * yet committed when the privileges were first granted has none: the default privileges came too
+ * late for it, and the grant could not see it.
  */
 export function renewReader(database: Database): Promise<boolean> {
   known.delete(database)
   return hasReader(database)
 }
 
-/** Made at the same moment in another database of the server, or by another process. */
+/**
+ * The role was created at the same time, in another database of the server or by another process.
+ */
 const RETRIED = new Set(['23505', '42710', 'XX000'])
 
 async function prepare(database: Database): Promise<boolean> {
@@ -54,14 +57,15 @@ async function prepare(database: Database): Promise<boolean> {
 }
 
 /**
- * Tables that are named are locked for a moment, and there is not room for any number of locks. All
- * at once they are not, and whoever changes one of them at that moment has to start over.
+ * Up to this number of tables, privileges are granted by name, which locks each table briefly. For
+ * more, they are granted for all tables of the schema, which takes no locks, but transactions that
+ * change one of the tables at that moment must retry.
  */
 const NAMED_MAX = 100
 
 async function grant(transaction: Transaction): Promise<void> {
   const reader = ident(READER)
-  // One process at a time: the same rights granted twice at once are refused.
+  // One process at a time: PostgreSQL rejects concurrent grants of the same privileges.
   await transaction.query(sql`select pg_advisory_xact_lock(hashtext(${READER}))`)
   const [role] = await transaction.query<{ isMember: boolean }>(sql`
     select pg_has_role(oid, 'member') as "isMember" from pg_roles where rolname = ${READER}`)

@@ -8,20 +8,23 @@ import type { Sql } from './sql.js'
 import { requireSendable } from './statement.js'
 
 export interface Transaction extends Queryable {
-  /** For what needs the connection itself, such as COPY. */
+  /** The connection, for operations that need it, such as COPY. */
   readonly client: pg.PoolClient
 }
 
 export interface TransactionOptions {
   readonly isolation?: 'serializable' | 'repeatable read' | 'read committed'
   readonly readOnly?: boolean
-  /** Further failures, by SQLSTATE, that a new attempt can get past. */
+  /** Further SQLSTATEs after which the transaction is retried. */
   readonly retried?: ReadonlySet<string>
 }
 
 const UNDEFINED_TABLE = '42P01'
 
-/** For reading a lot as of one moment. A table of that moment may be gone when its turn comes. */
+/**
+ * A read-only snapshot for reading a lot of data. A snapshot does not keep tables from being
+ * dropped.
+ */
 export const SNAPSHOT = {
   isolation: 'repeatable read',
   readOnly: true,
@@ -33,8 +36,8 @@ const BACKOFF_BASE_MS = 2
 const BACKOFF_MAX_MS = 200
 
 /**
- * The only way into a transaction. Serializable unless asked otherwise; conflicts with other
- * transactions are retried here, so `body` may run more than once and must have no effect outside.
+ * Runs `body` in a transaction, serializable by default. Conflicts with other transactions are
+ * retried, so `body` may run more than once and must have no side effects outside of it.
  */
 export async function runTransaction<Result>(
   database: Database,
@@ -53,7 +56,7 @@ export async function runTransaction<Result>(
   }
 }
 
-/** Random, so that transactions which met once do not meet again. */
+/** Exponential backoff with jitter, so that conflicting transactions do not collide again. */
 export function backoffMs(attempt: number): number {
   return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_BASE_MS * 2 ** attempt)
 }
@@ -84,7 +87,7 @@ async function attemptTransaction<Result>(
     try {
       await client.query('rollback')
     } catch (rollbackError) {
-      // A connection that cannot even roll back must not go back to the pool.
+      // A connection that cannot roll back is broken and must not return to the pool.
       broken = rollbackError instanceof Error ? rollbackError : new Error('rollback failed')
     }
     throw error

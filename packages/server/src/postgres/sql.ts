@@ -1,17 +1,22 @@
 import sql, { empty, join, raw, type Sql } from 'sql-template-tag'
 
-/** `raw` is for SQL that is written in the source, such as the name of a type; never for a name. */
+/**
+ * `raw` is only for SQL that is written in the source, such as a type name; never for identifiers
+ * from outside.
+ */
 export { empty, join, raw, type Sql, sql }
 
-/** PostgreSQL cuts longer names silently, so they must not get that far. */
+/** PostgreSQL truncates longer names silently, so they are refused here. */
 const IDENTIFIER_BYTES_MAX = 63
 
-/** A quoted identifier. The only way a name that is not written in the source gets into SQL. */
+/**
+ * Quotes an identifier. This is the only way for a name that is not written in the source into SQL.
+ */
 export function ident(name: string): Sql {
   return raw(quoteIdent(name))
 }
 
-/** The same as text, for statements that are composed once and kept. */
+/** Quotes an identifier as plain text, for statements that are composed once and kept. */
 export function quoteIdent(name: string): string {
   if (name === '') throw new Error('an SQL identifier must not be empty')
   if (name.includes('\0')) throw new Error('an SQL identifier must not contain NUL')
@@ -21,9 +26,9 @@ export function quoteIdent(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** A quoted constant, for values that belong to a statement and not to one run of it. */
+/** Quotes a constant that is part of the statement, not a parameter of one run. */
 export function literal(text: string): Sql {
   if (text.includes('\0')) throw new Error('an SQL constant must not contain NUL')
-  // The E form reads backslashes the same whatever the server is set to.
+  // The E form treats backslashes the same under every server setting.
   return raw(`E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`)
 }

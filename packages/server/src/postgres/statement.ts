@@ -1,12 +1,14 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Sql } from './sql.js'
 
-/** PostgreSQL counts the parameters of a statement in two bytes. */
+/** The protocol counts the parameters of a statement in two bytes. */
 const PARAMETERS_MAX = 65_535
-/** Characters of a statement. PostgreSQL would take more, and minutes to plan it. */
+/** Characters of a statement. PostgreSQL accepts longer ones, but takes minutes to plan them. */
 const TEXT_LENGTH_MAX = 4 * 1024 * 1024
 
-/** Refuses a statement that PostgreSQL could not take. Sent, it would break the connection. */
+/**
+ * Refuses a statement that exceeds a limit of the protocol; sending it would break the connection.
+ */
 export function requireSendable(text: string, parameters: number): void {
   if (parameters > PARAMETERS_MAX) {
     throw new AppError(
@@ -22,24 +24,24 @@ export function requireSendable(text: string, parameters: number): void {
   }
 }
 
-/** Stands in a template for a value that is given each time the statement runs. */
+/** Placeholder in a template for a value that is given at each run. */
 export class Slot {
   constructor(readonly position: number) {}
 }
 
 export const slot = (position: number): Slot => new Slot(position)
 
-/** A statement that is composed once and run often. */
+/** A statement that is compiled once and run often. */
 export interface Statement {
   readonly text: string
   /**
-   * For each parameter of the text, the position of its value among those of a run, or a text that is
-   * the same in each run. Statements that differ in such texts alone are prepared once.
+   * For each parameter of the text: the position of its value among the values of a run, or a
+   * constant text. Statements that differ only in constants share a prepared statement.
    */
   readonly slots: readonly (number | string)[]
 }
 
-/** Takes a template whose values are slots, and numbers that stay. */
+/** Compiles a template whose values are slots or constant numbers. */
 export function compileStatement(template: Sql): Statement {
   const slots = template.values.map((value) => {
     if (value instanceof Slot) return value.position
@@ -50,8 +52,8 @@ export function compileStatement(template: Sql): Statement {
 }
 
 /**
- * The same for a template in which slots repeat: each has one number, so that PostgreSQL sees the
- * same expression where the same is written.
+ * Compiles a template in which slots repeat: each slot gets one parameter number, so that
+ * PostgreSQL recognises equal expressions.
  */
 export function compileSharing(template: Sql): Statement {
   const slots: (number | string)[] = []
@@ -79,11 +81,14 @@ export type Parameter = string | null
 export interface Call {
   readonly statement: Statement
   readonly values: readonly Parameter[]
-  /** What a `copy ... from stdin` reads. */
+  /** The data of a `copy ... from stdin`. */
   readonly input?: string
-  /** Runs once, so it takes no place among the prepared statements. */
+  /** Runs only once, so it is not kept prepared. */
   readonly isUnnamed?: boolean
-  /** Is not run: its rows are the columns it would have, each with its name and the oid of its type. */
+  /**
+   * The statement is described, not run: each row is a result column, with its name and the oid of
+   * its type.
+   */
   readonly describes?: boolean
 }
 

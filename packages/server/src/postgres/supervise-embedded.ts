@@ -8,7 +8,7 @@ export interface SupervisedPostgres {
   stop(): Promise<void>
 }
 
-/** Starts the embedded PostgreSQL and starts it again whenever it ends by itself. */
+/** Starts the embedded PostgreSQL, and restarts it whenever it ends unexpectedly. */
 export async function superviseEmbedded(options: {
   dataDir: string
   onStart(connection: EmbeddedPostgres['connection']): void
@@ -45,7 +45,7 @@ export async function superviseEmbedded(options: {
     version: current.version,
     async stop() {
       isStopping = true
-      // A start that is under way would otherwise outlive this.
+      // A restart in progress must finish first, or its server would keep running.
       await restarting
       await current.stop()
     },

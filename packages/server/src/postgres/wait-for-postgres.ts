@@ -7,8 +7,8 @@ const ATTEMPT_EVERY_MS = 500
 const REPORT_EVERY_MS = 5_000
 
 /**
- * Resolves when PostgreSQL answers: it may be started together with the service, and take longer. What
- * waiting cannot change, such as a wrong password, and the end of the time are thrown.
+ * Waits until PostgreSQL accepts connections, because it may be started together with the service.
+ * Throws at once if waiting cannot help, such as for a wrong password, and when the time is up.
  */
 export async function waitForPostgres(
   database: Database,

@@ -1,6 +1,6 @@
 /**
- * The catalogue: who there is, which databases and branches there are, and how rows are laid out.
- * Rows of users live in tables of the schema `offshoot_rows`, named by id.
+ * The catalogue: users, keys, workspaces, databases, branches, and the layout of rows. The rows
+ * themselves are in tables of the schema `offshoot_rows`, which are named by id.
  */
 export const catalogue = `
 create schema if not exists offshoot_rows;

@@ -1,4 +1,4 @@
-/** Difference, merge and life-cycle of branches. */
+/** Comparison, merge and expiry of branches. */
 export const branching = `
 alter table offshoot.branches
   -- The schema that the branch started with: what its own edits are told by.

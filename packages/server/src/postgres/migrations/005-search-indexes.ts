@@ -1,4 +1,4 @@
-/** Indexes of words. */
+/** Indexes for searches. */
 export const searchIndexes = `
 -- The elements of a list as one text. PostgreSQL cannot know that it never changes for texts, which an
 -- index asks for.
