@@ -12,7 +12,7 @@ say, as for offshoot start: run it in the same folder with the same environment.
                        Default: offshoot-{time}.tar.gz in this folder
 `
 
-/** `offshoot backup`: everything in one file. */
+/** `offshoot backup`: writes the instance to one file. */
 export async function backup(args: readonly string[]): Promise<number> {
   let options: { output?: string | undefined; help?: boolean | undefined }
   try {

@@ -1,6 +1,6 @@
 import { settingsTable } from '@offshoot/server/config'
 
-/** The commands and every setting, from the same table that reads them. */
+/** Renders the commands and all settings, from the table that also parses them. */
 export function help(): string {
   const settings = settingsTable().filter((row) => !row.env.startsWith('OFFSHOOT_LIMIT_'))
   const width = Math.max(...settings.map((row) => row.env.length)) + 2

@@ -1,7 +1,10 @@
 import { version } from '@offshoot/server/version'
 import { help } from './help.js'
 
-/** One entry per command; each resolves with the exit code. What a command needs is loaded for it. */
+/**
+ * One entry per command; each resolves with the exit code. The modules of a command are loaded on
+ * demand.
+ */
 const COMMANDS: Readonly<Record<string, (args: readonly string[]) => Promise<number>>> = {
   start: async (args) => (await import('./start.js')).start(args),
   backup: async (args) => (await import('./backup.js')).backup(args),

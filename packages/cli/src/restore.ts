@@ -9,7 +9,7 @@ as for offshoot start: OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL. Its service m
 Everything that the backup holds is checked; if something is wrong with it, the instance is left empty.
 `
 
-/** `offshoot restore`: an instance from a backup. */
+/** `offshoot restore`: fills an empty instance from a backup. */
 export async function restore(args: readonly string[]): Promise<number> {
   let files: readonly string[]
   try {

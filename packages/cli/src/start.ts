@@ -2,7 +2,7 @@ import { settingsTable } from '@offshoot/server/config'
 import { main } from '@offshoot/server/main'
 import { help } from './help.js'
 
-/** `offshoot start`: the service, until it is told to stop. */
+/** `offshoot start`: runs the service until it is told to stop. */
 export async function start(args: readonly string[]): Promise<number> {
   const [option] = args
   if (option === '--help' || option === '-h') {
@@ -16,7 +16,7 @@ export async function start(args: readonly string[]): Promise<number> {
   return main()
 }
 
-/** `--port` is what many programs call what is a variable here. */
+/** Suggests the variable for an option such as `--port`, which many programs have. */
 function advice(option: string): string {
   const [name = ''] = option.replace(/^-+/, '').split('=')
   const env = `OFFSHOOT_${name.replaceAll('-', '_').toUpperCase()}`

@@ -1,12 +1,12 @@
-/** What was asked for. */
+/** Prints help that was asked for. */
 export function show(usage: string): number {
   process.stdout.write(usage)
   return 0
 }
 
-/** Arguments that a command does not understand. */
+/** Reports invalid arguments of a command. */
 export function refuse(command: string, error: unknown, usage: string): number {
-  // What Node says goes on with advice about its own options, and begins in upper case.
+  // Node's message starts in upper case and continues with advice about its own options.
   const [first = ''] = (error as Error).message.split('. ')
   const message = first.charAt(0).toLowerCase() + first.slice(1)
   process.stderr.write(`offshoot ${command}: ${message}\n\n${usage}`)

@@ -44,15 +44,18 @@ import { Metrics } from './telemetry/metrics.js'
 import type { Tracer } from './telemetry/tracer.js'
 import { version } from './version.js'
 
-/** Longer than any valid path part, so that an overlong name is named and not just not found. */
+/**
+ * Longer than any valid path part, so that an overlong name gets an error about its length, not
+ * 404.
+ */
 const PATH_PART_LENGTH_MAX = 4096
 
-/** How long a connection is kept for a next request; longer than most proxies keep theirs. */
+/** Keep-alive timeout of idle connections; longer than that of most proxies. */
 const KEEP_ALIVE_MS = 72_000
-/** More does not fit into a timer of Node. */
+/** The maximum delay of a timer in Node. */
 const TIMER_MS_MAX = 2 ** 31 - 1
 
-/** The longest that nothing moves on a connection with a request: it waits, is worked on, and is sent. */
+/** The longest time without traffic on a connection: a request waits, runs, and is sent. */
 function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limits): number {
   return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
 }
@@ -60,18 +63,18 @@ function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limit
 export interface AppOptions {
   readonly logLevel: LogLevel
   readonly logStream?: LogStream
-  /** The header whose ids of requests are taken over. */
+  /** The header from which request ids are taken. */
   readonly requestIdHeader?: string | null
-  /** null: nothing is counted. */
+  /** null turns metrics off. */
   readonly metrics?: Metrics | null
-  /** Who may read the metrics; null: nobody, here. */
+  /** Access to `/metrics`; null if they are not served on this port. */
   readonly metricsAccess?: MetricsAccess | null
   readonly tracer?: Tracer | undefined
-  /** Whose pages may call the service from a browser; null: nobody's. */
+  /** Origins for CORS; null for none. */
   readonly origins?: Origins | null
 }
 
-/** The whole service, ready to listen or to be injected into. */
+/** Builds the whole service. It does not listen yet. */
 export async function buildApp(services: Services, options: AppOptions): Promise<FastifyInstance> {
   const { logLevel, logStream = process.stderr, tracer } = options
   const { metrics = new Metrics(), metricsAccess = { token: null } } = options
@@ -94,7 +97,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     connectionTimeout: silenceMsMax(services.limits),
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    // While the process ends, requests get the same answer as any other that comes too late.
+    // While the process stops, our own hook answers, so that all such requests get the same answer.
     return503OnClosing: false,
     frameworkErrors: answerBadPath,
     clientErrorHandler: answerClientError,

@@ -9,20 +9,20 @@ import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, countSweeps } from './rows/layout/collect.js'
 import { sweepsPending } from './telemetry/events.js'
 
-/** Steps of one kind in a row; then the others get their turn, and requests a breath. */
+/** Steps of one kind in a row, before other kinds and requests get their turn. */
 const STEPS_MAX = 100
 
 type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'indexes'>
 
-/** One round of everything that happens in the background. Each step is short. */
+/** Runs one round of all background work. Each step is short. */
 export async function runBackground(services: BackgroundServices): Promise<void> {
   const { database, sessions } = services
   const { blobs, links } = sessions.files
-  // Uses are written down first: a branch in use must not expire because of a long round.
+  // Uses are written first: a branch in use must not expire because a round takes long.
   await endExpiredBranches(services)
   await renewLinkKeys(database)
   await links.load(database)
-  // It may take long, and nothing else has to wait for it.
+  // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
   const steps = [
     () => sweepBranch(database),
@@ -65,7 +65,7 @@ export function startBackground(
         await delay(options.pauseMs, undefined, { signal: stopping.signal, ref: false })
         await runBackground(services)
       } catch (error) {
-        // PostgreSQL may be away; the next round finds out.
+        // PostgreSQL may be unreachable; the next round tries again.
         if (!stopping.signal.aborted) options.log.warn({ err: error }, 'background work failed')
       }
     }

@@ -5,13 +5,13 @@ import type { Region } from '@offshoot/contract/workspaces'
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** Whose pages may call the service from a browser. */
+/** Origins whose pages may call the service from a browser. */
 export type Origins = '*' | readonly string[]
 
-/** A place in an S3-compatible store. */
+/** A bucket and prefix in an S3-compatible store. */
 export interface S3Address {
   readonly bucket: string
-  /** Put in front of every name; empty, or with a slash at its end. */
+  /** Prefix of every object name; empty, or ending with a slash. */
   readonly prefix: string
   readonly endpoint: string
   readonly region: string
@@ -20,20 +20,22 @@ export interface S3Address {
 interface Setting<Value> {
   readonly env: string
   readonly help: string
-  /** Shown in the documentation; `parse` gets undefined when the variable is not set. */
+  /**
+   * The default as the documentation shows it. `parse` gets undefined if the variable is not set.
+   */
   readonly fallback: string
-  /** Says what is allowed when a value is refused. */
+  /** Describes valid values, for error messages. */
   readonly allowed: string
-  /** Keeps the value itself out of messages. */
+  /** Keeps the value out of error messages. */
   readonly secret?: boolean
-  /** undefined means that the text is not allowed. */
+  /** Returns undefined if the text is invalid. */
   parse(text: string | undefined): Value | undefined
 }
 
 const REGION_PATTERN = /^[a-z0-9][a-z0-9-]{0,61}$/
 const KEY_PATTERN = /^[A-Za-z0-9_]{8,255}$/
 
-/** The one table of settings: what is read from the environment, its default and its meaning. */
+/** All settings: variable, default, validation and help. */
 const SETTINGS = {
   port: setting({
     env: 'OFFSHOOT_PORT',
@@ -239,12 +241,12 @@ export type Config = SettingValues & { readonly limits: Limits }
 
 export class ConfigError extends Error {}
 
-/** Reads all settings; every wrong one is named, with what is allowed. */
+/** Reads all settings. Throws an error that lists every invalid one with its valid values. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const faults: string[] = []
   const read = <Value>(entry: Setting<Value>): Value | undefined => {
     const { env: name, allowed, secret, parse } = entry
-    // An empty variable is how shells and compose files say "not set".
+    // Shells and compose files pass an unset variable as an empty one.
     const value = parse(env[name] === '' ? undefined : env[name])
     const shown = secret === true ? 'the value' : `[${env[name]}]`
     if (value === undefined) faults.push(`${name}: ${shown} is not ${allowed}`)
@@ -270,12 +272,14 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   return { ...(values as unknown as SettingValues), limits }
 }
 
-/** All settings for `--help` and the reference page. */
+/** Lists all settings for `--help` and the reference page. */
 export function settingsTable(): readonly Omit<Setting<unknown>, 'parse'>[] {
   return [...Object.values(SETTINGS), ...limitSettings().map(([, entry]) => entry)]
 }
 
-/** Limits that the interface fixes, and that its schemas state: another one would be another interface. */
+/**
+ * Limits that are part of the interface and stated in its schemas, so they cannot be configured.
+ */
 const FIXED_LIMITS = [
   'nameLengthMax',
   'gitBranchLengthMax',
@@ -342,9 +346,9 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }
 
-/** What PostgreSQL and Node can still count with, also doubled. */
+/** An upper bound for limits: twice this number still fits into 32 bits. */
 const LIMIT_MAX = 1_000_000_000
-/** Of what is only streamed, the store decides. */
+/** Limits with another upper bound. Files are streamed, so only the store limits their size. */
 const LIMIT_MAXIMA: Readonly<Partial<Record<LimitName, number>>> = {
   fileBytesMax: LIMITS.fileBytesMax,
 }
@@ -407,7 +411,7 @@ function parseHttpUrl(text: string): string | undefined {
   return url !== undefined && /^https?:$/.test(url.protocol) ? text.replace(/\/+$/, '') : undefined
 }
 
-/** Values are percent-encoded, as OpenTelemetry has it. */
+/** Parses headers with percent-encoded values, as OpenTelemetry specifies. */
 function parseHeaders(text: string): Readonly<Record<string, string>> | undefined {
   const headers: Record<string, string> = {}
   for (const part of text.split(',').filter((entry) => entry.trim() !== '')) {

@@ -4,7 +4,7 @@ import { LocalStore } from './blobs/local-store.js'
 import { S3Store } from './blobs/s3-store.js'
 import type { Config } from './config.js'
 
-/** The configured store of file content, or a folder beside the data. */
+/** Creates the configured store for file content, by default a folder in the data folder. */
 export function createBlobStore(config: Config): BlobStore {
   const folder = path.join(config.dataDir, 'files')
   if (config.files === null) return new LocalStore(folder)

@@ -3,7 +3,7 @@ import path from 'node:path'
 
 const NAME = 'api-key'
 
-/** Keeps the first key where only the owner of the data folder can read it. */
+/** Writes the first key to a file that only the owner of the data folder can read. */
 export async function writeKeyFile(dataDir: string, key: string): Promise<string> {
   const file = path.join(dataDir, NAME)
   const temporary = `${file}.${process.pid}`

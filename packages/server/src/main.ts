@@ -28,7 +28,7 @@ import { counterOf, Metrics } from './telemetry/metrics.js'
 import { processMetrics } from './telemetry/process-metrics.js'
 import { version } from './version.js'
 
-/** How long requests that are running may go on after the process was asked to stop. */
+/** How long running requests may continue after the process was asked to stop. */
 const DRAIN_MS = 30_000
 const IDLE_CHECK_MS = 100
 
@@ -52,7 +52,7 @@ export async function main(): Promise<number> {
     process.stderr.write(`offshoot: cannot start: ${explain(error, config)}\n`)
     return 1
   } finally {
-    // Last in, first out: requests, then connections, then PostgreSQL, then the folder.
+    // In reverse order: requests, connections, PostgreSQL, data folder.
     for (const cleanUp of cleanUps.reverse()) {
       await cleanUp().catch((error: unknown) => {
         process.stderr.write(`offshoot: while stopping: ${explain(error, config)}\n`)
@@ -125,7 +125,7 @@ async function serve(
     const server = await listenForMetrics(metrics, { ...metricsAccess, host, port })
     cleanUps.push(() => server.close())
   }
-  // Listening first means that a load balancer is told "starting" and not "connection refused".
+  // Listen first, so that a load balancer gets "starting" instead of "connection refused".
   await app.listen({ host: config.host, port: config.port })
 
   await files.blobs.prepare()
@@ -165,12 +165,14 @@ async function serve(
   lifecycle.enter('draining')
 }
 
-/** What a person who waits at a terminal wants to know, and a log need not have. */
+/** Prints a message at a terminal that a log need not contain. */
 function tellPerson(message: string): void {
   if (process.stderr.isTTY) process.stderr.write(`offshoot: ${message}\n`)
 }
 
-/** What nobody has caught must not be printed whole: it may hold what somebody has stored. */
+/**
+ * Logs an uncaught error without its message, which may quote stored data, and ends the process.
+ */
 function endOnFault(app: FastifyInstance): void {
   process.on('uncaughtException', (error) => {
     app.log.fatal({ err: error }, 'the process ends because of a fault')
@@ -178,7 +180,7 @@ function endOnFault(app: FastifyInstance): void {
   })
 }
 
-/** Nothing of it is loaded unless there is a collector to send traces to. */
+/** Loads the tracing code only if a collector is configured. */
 async function loadTracing(
   config: Config,
   onError: (error: unknown) => void,
@@ -208,8 +210,8 @@ function createMetrics(context: {
 }
 
 /**
- * Connects to the configured PostgreSQL, or to the embedded one. Returns how to call it, or nothing when
- * the process was asked to stop before there was one.
+ * Connects to the configured PostgreSQL, or starts the embedded one. Returns its name for the start
+ * message, or undefined if the process was asked to stop first.
  */
 async function connectPostgres(
   config: Config,
@@ -242,7 +244,7 @@ async function connectPostgres(
     dataDir: config.dataDir,
     onStart: (connection) => database.connect(connection),
     log: {
-      // The first start takes longer than a person would wait without a word.
+      // The first start takes long, so its steps are shown.
       info: (line) => {
         tellPerson(line)
         app.log.info(line)
@@ -263,7 +265,7 @@ async function close(app: FastifyInstance): Promise<void> {
   clearTimeout(late)
 }
 
-/** Resolves at the first request to stop; a second one ends the process at once. */
+/** Resolves at the first signal to stop; a second one ends the process immediately. */
 function stopSignal(): Promise<void> {
   return new Promise((resolve) => {
     let asked = false
@@ -289,7 +291,7 @@ function explain(error: unknown, config: Config): string {
     port?: number
     hostname?: string
   }
-  // An error of several attempts to connect has no message of its own.
+  // An AggregateError of several connection attempts has no message of its own.
   const message = (error as Error).message || code || String(error)
   if (code === 'EADDRINUSE') {
     return `port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT`

@@ -1,4 +1,4 @@
-/** What a person sees when the service has come up. */
+/** The content of the message that a successful start prints. */
 export interface StartFacts {
   readonly version: string
   readonly address: string
@@ -55,7 +55,7 @@ function createLines(facts: StartFacts, workspace: string): string[] {
   ]
 }
 
-/** As one word of a shell, whatever is in it. */
+/** Quotes a text as one shell word. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

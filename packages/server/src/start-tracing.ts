@@ -7,12 +7,12 @@ import { version } from './version.js'
 
 export interface Tracing extends StatementTracing {
   readonly tracer: Tracer
-  /** Spans that no collector has got. */
+  /** Number of spans that could not be sent. */
   readonly dropped: number
   stop(): Promise<void>
 }
 
-/** Follows requests. Loaded only when the settings name a collector. */
+/** Starts tracing. Loaded only if the settings name a collector. */
 export function startTracing(
   config: Pick<Config, 'telemetryHeaders' | 'serviceName' | 'traceSampleRatio'>,
   options: { url: string; pauseMs?: number; onError(error: unknown): void },

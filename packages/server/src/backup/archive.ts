@@ -18,10 +18,10 @@ export const FORMAT = 1
 export const HEADER_NAME = 'backup.json'
 export const MANIFEST_NAME = 'manifest.json'
 
-/** Rows are kept in memory until there are this many bytes of them: a tar says the size first. */
+/** Rows are buffered up to this size, because tar needs the size of an entry before its content. */
 export const PART_BYTES = 4 * 1024 * 1024
 
-/** More than any definition or manifest has; what is larger is none. */
+/** Upper limit for definitions and manifests; a larger one is not ours. */
 export const DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
 
 const strict = { additionalProperties: false } as const
@@ -58,7 +58,7 @@ const ColumnDefinitionSchema = Type.Object(
     }),
     collation: Type.Union([Type.String(), Type.Null()]),
     notNull: Type.Boolean(),
-    /** As PostgreSQL writes it. */
+    /** In the form that PostgreSQL prints it. */
     fallback: Type.Union([Type.String(), Type.Null()]),
   },
   strict,
@@ -70,7 +70,7 @@ export const TableDefinitionSchema = Type.Object(
     name: Type.String(),
     columns: Type.Array(ColumnDefinitionSchema),
     options: Type.Array(Type.String({ pattern: '^[a-z_.]+=[a-z0-9_.+-]+$' })),
-    /** As PostgreSQL writes them. */
+    /** In the form that PostgreSQL prints them. */
     constraints: Type.Array(
       Type.Object({ name: Type.String(), definition: Type.String() }, strict),
     ),
@@ -82,14 +82,14 @@ export type TableDefinition = Static<typeof TableDefinitionSchema>
 
 export const ManifestSchema = Type.Object(
   {
-    /** Of `backup.json`. */
+    /** SHA-256 of `backup.json`. */
     header: Type.String(),
     tables: Type.Array(
       Type.Object(
         {
           name: Type.String(),
           rows: Type.Integer(),
-          /** Of the definition and all rows. */
+          /** SHA-256 of the definition and all rows. */
           sha256: Type.String(),
         },
         strict,
@@ -104,7 +104,7 @@ export type Manifest = Static<typeof ManifestSchema>
 export const tableName = ({ schema, name }: { schema: string; name: string }): string =>
   `${schema}.${name}`
 
-/** What has been done so far, for whoever waits. */
+/** Progress of a backup or restore. */
 export interface Progress {
   readonly tables: number
   readonly rows: number

@@ -26,7 +26,7 @@ import { findUnknownRelation, listSequences, listTables } from './describe-table
 import { BackupError } from './errors.js'
 import { type Sink, TarWriter } from './tar.js'
 
-/** How long to wait for another backup, or for a removal that is under way. */
+/** How long to wait for another backup, or for a deletion in progress. */
 const HOLD_TIMEOUT_MS = 30_000
 
 const LOCK_NOT_AVAILABLE = '55P03'
@@ -42,9 +42,9 @@ interface Work {
 }
 
 /**
- * Writes everything as of one moment to the sink, while the service goes on. One transaction keeps the
- * moment; each table is read in one of its own that joins it, so that none stays locked for longer
- * than it takes to read it.
+ * Writes a consistent snapshot of the instance to the sink while the service runs. One transaction
+ * exports the snapshot; each table is read in a transaction of its own that imports it, so that a
+ * table is locked only while it is read.
  */
 export async function createBackup(options: {
   database: Database
@@ -69,7 +69,7 @@ export async function createBackup(options: {
         await tar.add(HEADER_NAME, header)
         for (const table of plan.tables) await writeTable(work, table)
         await writeFiles(work, moment)
-        // What was removed meanwhile would be missing: the hold must have lasted until here.
+        // Data deleted during the backup would be missing, so the hold must have lasted until now.
         await holder.query('select 1')
         const hash = createHash('sha256').update(header).digest('hex')
         await tar.add(MANIFEST_NAME, Buffer.from(JSON.stringify({ header: hash, ...manifest })))
@@ -79,7 +79,7 @@ export async function createBackup(options: {
       SNAPSHOT,
     )
   } finally {
-    // The hold ends with the connection.
+    // Closing the connection releases the hold.
     holder.release(true)
   }
 }
@@ -116,8 +116,8 @@ interface Plan {
 }
 
 /**
- * Chooses the moment, and notes what there is. Descriptions of tables are always the newest ones,
- * whatever the snapshot: so nobody may change a table until all are noted. Writers go on.
+ * Takes the snapshot and lists all tables. PostgreSQL describes tables in their latest state, not
+ * as of the snapshot, so no table may change until all are listed. Writers continue.
  */
 async function planBehindGates(database: Database, moment: Transaction): Promise<Plan> {
   return runTransaction(
@@ -203,7 +203,7 @@ export function copyStatement(table: TableDefinition, direction: Sql): Sql {
   return sql`copy ${ident(table.schema)}.${ident(table.name)}${names} ${direction}`
 }
 
-/** All content that was ever put and not removed; that which no row mentions may not be there. */
+/** Writes the content of all files. Content that no row refers to may already be deleted. */
 async function writeFiles(work: Work, moment: Transaction): Promise<void> {
   if (!(await hasFiles(moment))) return
   await moment.query(sql`
@@ -247,7 +247,7 @@ async function* hashing(source: AsyncIterable<Buffer>, hash: Hash): AsyncGenerat
   }
 }
 
-/** Catalogues from before there were files have no such table. */
+/** Catalogues of versions without files do not have this table. */
 async function hasFiles(moment: Transaction): Promise<boolean> {
   const [row] = await moment.query<{ isThere: boolean }>(sql`
     select to_regclass('offshoot.blobs') is not null as "isThere"`)

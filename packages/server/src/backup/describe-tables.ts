@@ -2,13 +2,13 @@ import type { Queryable } from '../postgres/database.js'
 import { sql } from '../postgres/sql.js'
 import type { Header, TableDefinition } from './archive.js'
 
-/** The schemas that hold everything: the catalogue first, then the rows that it describes. */
+/** The schemas of an instance: the catalogue first, then the rows that it describes. */
 export const SCHEMAS = ['offshoot', 'offshoot_rows'] as const
 
 /**
- * Every table as PostgreSQL itself describes it, so that nothing has to be known here of what heaps
- * are made of, in this version or an earlier one. Those that others refer to come first. The gates
- * hold nothing.
+ * Lists all tables as PostgreSQL describes them, so that this code need not know the structure of
+ * heaps in any version. Tables that foreign keys refer to come first. The gates are left out,
+ * because they hold no rows.
  */
 export async function listTables(transaction: Queryable): Promise<TableDefinition[]> {
   const tables = await transaction.query<
@@ -79,7 +79,7 @@ function inOrderOfReferences<Table extends { oid: string; references: readonly s
   return [...ordered]
 }
 
-/** Anything else would be left out of a backup without a word. */
+/** Finds a relation that is not of a known kind; it would be missing in the backup. */
 export async function findUnknownRelation(transaction: Queryable): Promise<string | undefined> {
   const [row] = await transaction.query<{ name: string }>(sql`
     select t.oid::regclass::text as name
@@ -92,7 +92,7 @@ export async function findUnknownRelation(transaction: Queryable): Promise<strin
   return row?.name
 }
 
-/** Numbers that were handed out after the snapshot are skipped, as after a crash. */
+/** Sequences are not part of a snapshot. Numbers taken after it are skipped, as after a crash. */
 export async function listSequences(transaction: Queryable): Promise<Header['sequences']> {
   return transaction.query<Header['sequences'][number]>(sql`
     select schemaname as schema, sequencename as name,

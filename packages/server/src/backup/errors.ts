@@ -1,2 +1,2 @@
-/** Why a backup or a restore cannot be made, in words for the one who asked for it. */
+/** A backup or restore failed for a reason that its user can act on. */
 export class BackupError extends Error {}

@@ -12,17 +12,17 @@ import { createBlobStore } from '../create-blob-store.js'
 import { type Connection, Database } from '../postgres/database.js'
 import { BackupError } from './errors.js'
 
-/** What a backup is made of, or restored into. */
+/** The database and files of an instance. */
 export interface Instance {
   readonly database: Database
   readonly blobs: BlobStore
   close(): Promise<void>
 }
 
-/** One that holds, one that keeps the moment, one for the gates, one to read, and one to spare. */
+/** One connection each for the hold, the snapshot, the gates and reading, and one spare. */
 const CONNECTIONS = 5
 
-/** An instance as it is, whether its service runs or not. */
+/** Opens an instance for a backup, whether its service runs or not. */
 export async function openInstance(config: Config): Promise<Instance> {
   const { databaseUrl, dataDir } = config
   if (databaseUrl !== null) return connect(config, { url: databaseUrl }, async () => undefined)
@@ -35,7 +35,7 @@ export async function openInstance(config: Config): Promise<Instance> {
   try {
     lock = await acquireDataLock(dataDir)
   } catch (error) {
-    // A folder that cannot be locked for another reason has that as its cause.
+    // Only a lock held by another process has no cause.
     if (!(error instanceof DataLockError) || error.cause !== undefined) throw error
     const running = await findRunning(dataDir)
     if (running === undefined) {
@@ -46,7 +46,7 @@ export async function openInstance(config: Config): Promise<Instance> {
   return startStopped(config, lock)
 }
 
-/** A place for a new instance; no service may run there. */
+/** Opens a place for a new instance. No service may run there. */
 export async function openEmptyInstance(config: Config): Promise<Instance> {
   const lock = await acquireDataLock(config.dataDir)
   const { databaseUrl } = config
@@ -74,7 +74,7 @@ async function startStopped(config: Config, lock: DataLock): Promise<Instance> {
 function connect(config: Config, connection: Connection, onClose: () => Promise<void>): Instance {
   const database = new Database({
     poolMax: CONNECTIONS,
-    // It takes as long as it takes.
+    // No limit: large tables take long.
     statementTimeoutMs: 0,
     onIdleError: () => undefined,
   })

@@ -32,7 +32,7 @@ import { SCHEMAS } from './describe-tables.js'
 import { BackupError } from './errors.js'
 import { DamagedArchiveError, readTar, type TarEntry } from './tar.js'
 
-/** Tables that are dropped in one transaction; each takes a few locks. */
+/** Tables dropped per transaction, because each takes several locks. */
 const DROP_STEP = 200
 /** Key of an advisory lock. Every version of Offshoot must use the same number. */
 const RESTORE_KEY = 6_001_003
@@ -47,9 +47,9 @@ interface Work {
 }
 
 /**
- * Fills an empty instance from an archive, in one pass. Until everything has arrived and was found
- * to be what the backup wrote, the catalogue is marked as unfinished, and no service starts on it; when
- * something is wrong, everything is removed again.
+ * Fills an empty instance from an archive in one pass. The catalogue is marked as unfinished until
+ * all hashes have been verified, and no service starts on it. On failure everything is removed
+ * again.
  */
 export async function restoreBackup(options: {
   database: Database
@@ -73,7 +73,7 @@ export async function restoreBackup(options: {
     await fill(work, source)
     await migrate(database)
   } finally {
-    // The lock ends with the connection.
+    // Closing the connection releases the lock.
     lock.release(true)
   }
   return progressOf(work)
@@ -85,7 +85,7 @@ async function fill(work: Work, source: AsyncIterable<Buffer>): Promise<void> {
   try {
     await readArchive(work, source)
     await requestExtensionIndexes(database)
-    // From here on it is an instance as any other, of the version that was backed up.
+    // Now it is a complete instance of the version that was backed up.
     await database.query(sql`drop table offshoot.${ident(UNFINISHED_RESTORE)}`)
   } catch (error) {
     if (await isUnfinished(database)) await removeEverything(database)
@@ -109,7 +109,7 @@ function toBackupError(error: unknown): unknown {
   if (code?.startsWith('Z_') || code === 'ERR_STREAM_PREMATURE_CLOSE') {
     return new BackupError('the archive cannot be used: it is damaged or cut short')
   }
-  // What PostgreSQL refuses it may quote.
+  // The messages of PostgreSQL may quote rows.
   if (code !== undefined && /^(22|23|42)/.test(code)) {
     return new BackupError(`the archive cannot be used: PostgreSQL refuses it (${code})`)
   }
@@ -181,7 +181,7 @@ async function readArchive(work: Work, source: AsyncIterable<Buffer>): Promise<v
   }
 }
 
-/** The entries one after the other, with a look at the next one. */
+/** Iterates over the entries, with one entry of lookahead. */
 class Entries {
   readonly #entries: AsyncGenerator<TarEntry>
   #peeked: TarEntry | undefined
@@ -222,7 +222,7 @@ function parse<Schema extends TSchema>(
     const document: unknown = JSON.parse(bytes.toString())
     if (Value.Check(schema, document)) return document as Static<Schema>
   } catch {
-    // The same as a document of another form.
+    // Invalid JSON is reported like a document of the wrong shape.
   }
   throw new DamagedArchiveError(`[${name}] is not what it should be`)
 }
@@ -271,11 +271,11 @@ async function restoreTable(
   const rows = await runTransaction(
     work.database,
     async (transaction) => {
-      // The mark goes last and is waited for; what came before it is on disk by then.
+      // The last commit, which removes the mark, is synchronous and flushes all earlier ones.
       await transaction.query(sql`set local synchronous_commit = off`)
       if (isHeap) await createTable(transaction, table)
       const count = await copyRows(transaction.client, { table, entries, hash })
-      // Faster than keeping indexes while rows arrive.
+      // Building indexes after the rows are loaded is faster.
       if (isHeap) await createRules(transaction, table)
       return count
     },
@@ -289,7 +289,7 @@ function qualified({ schema, name }: TableDefinition): Sql {
   return sql`${ident(schema)}.${ident(name)}`
 }
 
-/** Types, defaults, rules and indexes stand in the archive as PostgreSQL has written them. */
+/** Types, defaults, constraints and indexes are in the archive as PostgreSQL printed them. */
 async function createTable(transaction: Transaction, table: TableDefinition): Promise<void> {
   const columns = table.columns.map(({ name, type, collation, notNull, fallback }) =>
     join(
@@ -327,7 +327,7 @@ async function createRules(transaction: Transaction, table: TableDefinition): Pr
   }
 }
 
-/** One statement and not several, whatever the text says. */
+/** Runs exactly one statement: the extended protocol refuses several. */
 async function runOne({ client }: Transaction, { text }: Sql): Promise<void> {
   await client.query({ text, queryMode: 'extended' } as pg.QueryConfig)
 }
@@ -372,7 +372,8 @@ async function restoreFile(
 ): Promise<void> {
   await work.blobs.put(entry.content, {
     bytesMax: entry.size,
-    // Refused before it is there: removed afterwards, it might have been somebody else's.
+    // Reject it before it is stored: the same content may already belong to others, so it could not
+    // be deleted afterwards.
     async claim(content) {
       if (content.sha256 === sha256) return
       throw new DamagedArchiveError(`file [${sha256}] has another content`)

@@ -112,7 +112,7 @@ function describe({ tables, rows, files, bytes }: Progress): string {
   return `${tables} tables with ${rows} rows, ${files} files of ${(bytes / 1e6).toFixed(1)} MB`
 }
 
-/** Says where it is, every now and then. */
+/** Reports progress at intervals. */
 function reporter(command: string): (progress: Progress) => void {
   let last = performance.now()
   return (progress) => {
@@ -164,7 +164,7 @@ async function openOutput(name: string): Promise<Output> {
 
 const noop = async () => undefined
 
-/** Much faster than at the usual level, and the result is little larger. */
+/** The fastest level: much faster than the default, and the result is little larger. */
 function createCompressor(): Duplex {
   return createGzip({ level: constants.Z_BEST_SPEED })
 }
@@ -180,7 +180,7 @@ function through(
   const done = pipeline(stream, async (chunks: AsyncIterable<Buffer>) => {
     for await (const chunk of chunks) await target.write(chunk)
   })
-  // Whoever writes next is told, and `keep` as well.
+  // The next `write` and `keep` report the failure.
   done.catch(() => undefined)
   return {
     write: (chunk) => writeTo(stream, chunk),
@@ -208,7 +208,7 @@ async function openInput(name: string): Promise<Readable> {
   const stream = createReadStream(name)
   try {
     await once(stream, 'open')
-    // A folder can be opened, and only reading it fails, when an instance has been made for it.
+    // A folder can be opened; only reading it fails, and then the instance would already exist.
     if ((await stat(name)).isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
   } catch (error) {
     stream.destroy()
@@ -218,7 +218,7 @@ async function openInput(name: string): Promise<Readable> {
   return stream
 }
 
-/** The archive itself, whether it is compressed or not. */
+/** Yields the archive, decompressed if necessary. */
 async function* decompressed(input: Readable, signal: AbortSignal): AsyncGenerator<Buffer> {
   const chunks = input[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   let first = Buffer.alloc(0)

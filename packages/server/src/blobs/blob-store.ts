@@ -1,17 +1,17 @@
 import type { Readable } from 'node:stream'
 
-/** Content is known by its sha-256, in hexadecimal, and never changes under it. */
+/** Content is addressed by its SHA-256 in hexadecimal, and is immutable. */
 export interface Blob {
   readonly sha256: string
   readonly size: number
 }
 
-/** A blob that has just arrived, with its first bytes. */
+/** A blob that was just received, with its first bytes. */
 export interface ReceivedBlob extends Blob {
   readonly head: Buffer
 }
 
-/** Both ends belong to it. */
+/** A byte range, inclusive at both ends. */
 export interface ByteRange {
   readonly start: number
   readonly end: number
@@ -20,22 +20,25 @@ export interface ByteRange {
 export interface PutOptions {
   readonly bytesMax: number
   /**
-   * Runs when all of the content has arrived and before any of it can be found, so that whoever
-   * removes what is not used can be told first.
+   * Called when all of the content has arrived and before it becomes visible, so that it can be
+   * registered with the collector of unused content first.
    */
   claim?(blob: Blob): Promise<void>
 }
 
-/** Where the content of files is kept. */
+/** A store for the content of files. */
 export interface BlobStore {
-  /** Makes ready to take content, and removes what an earlier process did not finish. */
+  /** Prepares the store, and removes incomplete uploads of an earlier process. */
   prepare(): Promise<void>
-  /** When it resolves, the content survives a crash; when it rejects, nothing is left of it. */
+  /**
+   * Stores content durably: it survives a crash once the promise resolves. If it rejects, nothing
+   * is stored.
+   */
   put(source: AsyncIterable<Buffer>, options: PutOptions): Promise<ReceivedBlob>
-  /** undefined when there is no such content. */
+  /** Returns undefined if there is no such content. */
   get(sha256: string, range?: ByteRange): Promise<Readable | undefined>
   has(sha256: string): Promise<boolean>
-  /** Does nothing when there is no such content. */
+  /** Deletes content; a no-op if there is none. */
   delete(sha256: string): Promise<void>
   list(): AsyncIterable<string>
 }
@@ -49,7 +52,7 @@ export class BlobTooLargeError extends Error {
 
 const SHA256 = /^[0-9a-f]{64}$/
 
-/** A name of content, never of anything else: it becomes part of a path. */
+/** Checks that a text is a SHA-256, because it becomes part of a path. */
 export function requireSha256(text: string): string {
   if (!SHA256.test(text)) throw new Error('content is named by its sha-256')
   return text

@@ -11,19 +11,19 @@ import {
 } from './blob-store.js'
 import { Spool, toStorageFull } from './spool.js'
 
-/** Read at a time; more makes no difference, less does. */
+/** Chunk size of reads; larger chunks are not faster. */
 const READ_BYTES = 256 * 1024
 
-/** A folder of files, two levels of folders deep so that none of them gets too full. */
+/** A store in a local folder, with two levels of subfolders so that none has too many entries. */
 export class LocalStore implements BlobStore {
   readonly #folder: string
   readonly #spool: Spool
-  /** The folders whose own names are on disk, or on their way there. */
+  /** Subfolders whose directory entries were synced, or are being synced. */
   readonly #synced = new Map<string, Promise<void>>()
 
   constructor(folder: string) {
     this.#folder = folder
-    // On the same file system, so that a file only has to be renamed.
+    // On the same file system, so that a rename moves a file into place.
     this.#spool = new Spool(path.join(folder, 'incoming'))
   }
 
@@ -55,7 +55,9 @@ export class LocalStore implements BlobStore {
     }
   }
 
-  /** What another request has put a moment ago may be here and not yet on disk. */
+  /**
+   * A file that another request has just stored may not be synced yet, so its name is synced here.
+   */
   async has(sha256: string): Promise<boolean> {
     const file = this.#pathOf(sha256)
     try {
@@ -95,13 +97,16 @@ export class LocalStore implements BlobStore {
     await this.#syncName(to)
   }
 
-  /** The name itself must be on disk too, and so must those of the folders on the way. */
+  /** Syncs the directory entry of the file and those of its parent folders. */
   async #syncName(file: string): Promise<void> {
     const folder = path.dirname(file)
     await Promise.all([syncFolder(folder), this.#syncParents(folder)])
   }
 
-  /** Folders are never removed, so once is enough; who comes meanwhile waits too. */
+  /**
+   * Syncs parent folders once, since folders are never deleted. Concurrent callers share the
+   * promise.
+   */
   #syncParents(folder: string): Promise<void> {
     const known = this.#synced.get(folder)
     if (known !== undefined) return known

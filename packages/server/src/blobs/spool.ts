@@ -4,23 +4,23 @@ import path from 'node:path'
 import { AppError } from '@offshoot/contract/errors'
 import { BlobTooLargeError, type ReceivedBlob } from './blob-store.js'
 
-/** Enough to find the size of an image behind what cameras put in front of it. */
+/** Large enough to find the dimensions of an image behind the metadata that cameras write. */
 const HEAD_BYTES = 256 * 1024
-/** Written at a time, while the next bytes are hashed. */
+/** Size of one write; the next bytes are hashed meanwhile. */
 const BATCH_BYTES = 1024 * 1024
-/** Sent to the disk while more arrives, so that little is left to wait for at the end. */
+/** Bytes between two syncs while content arrives, so that the last sync is short. */
 const SYNC_BYTES = 32 * 1024 * 1024
 
-/** A file on its way in: complete and on disk, but not yet under its name. */
+/** A received file: complete and synced, but not yet moved to its final name. */
 export interface SpooledBlob extends ReceivedBlob {
   readonly path: string
 }
 
-/** A folder for what is on its way in. It belongs to one process. */
+/** A folder for incoming files. It belongs to one process. */
 export class Spool {
   constructor(readonly folder: string) {}
 
-  /** Removes what an earlier process did not finish. */
+  /** Removes incomplete files of an earlier process. */
   async prepare(): Promise<void> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     for (const name of await readdir(this.folder)) {
@@ -28,7 +28,7 @@ export class Spool {
     }
   }
 
-  /** Takes everything in, in constant memory. Leaves nothing when it fails. */
+  /** Receives content in constant memory. Leaves nothing behind if it fails. */
   async receive(source: AsyncIterable<Buffer>, bytesMax: number): Promise<SpooledBlob> {
     const file = path.join(this.folder, randomUUID())
     const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
@@ -58,7 +58,7 @@ export class Spool {
             syncing = syncing.then(() => handle.datasync())
             syncing.catch(() => undefined)
           }
-          // A failure is met where the next write, or the end, waits for it.
+          // The next write or the end awaits this promise and reports the failure.
           writing.catch(() => undefined)
           batch = []
           batchBytes = 0
@@ -82,14 +82,14 @@ export class Spool {
 
 const NO_SPACE_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT'])
 
-/** The public form of a disk that is full; anything else is returned as it is. */
+/** Maps a full disk to a public error. Returns other errors unchanged. */
 export function toStorageFull(error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   if (!NO_SPACE_CODES.has(code)) return error
   return new AppError('storage_full', 'there is no space left to keep the file', { cause: error })
 }
 
-/** One system call may take less than it is given. */
+/** Writes all bytes; one system call may write fewer. */
 async function writeAll(
   handle: Awaited<ReturnType<typeof open>>,
   chunks: readonly Buffer[],

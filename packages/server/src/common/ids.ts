@@ -1,17 +1,17 @@
 import { randomBytes, randomInt } from 'node:crypto'
 
-/** Digits of base32hex in lower case: they sort as the numbers they stand for. */
+/** The digits of base32hex in lower case, which sort like the numbers they encode. */
 const DIGITS = '0123456789abcdefghijklmnopqrstuv'
 const WORD = 'abcdefghijklmnopqrstuvwxyz0123456789'
 
-/** Two digits at a time, because ids are made by the hundred thousand. */
+/** All pairs of digits, a lookup table because ids are made by the hundred thousand. */
 const PAIRS = Array.from(
   { length: 1024 },
   (_, n) => `${DIGITS.charAt(n >> 5)}${DIGITS.charAt(n & 31)}`,
 )
 
 const COUNTER_MAX = 2 ** 20 - 1
-/** What keeps two processes apart that make an id in the same millisecond: 35 random bits. */
+/** 35 random bits that distinguish processes which make ids in the same millisecond. */
 const processPart = randomDigits(7)
 
 let lastMs = 0
@@ -19,8 +19,9 @@ let msPart = ''
 let counter = 0
 
 /**
- * Twenty base32hex digits that grow with every call: 45 bits of time, 20 of a counter, 35 of the
- * process. A clock that goes back does not matter, nor do more than a million calls a millisecond.
+ * Returns an id of 20 base32hex digits, greater than the ids before it: 45 bits of time, 20 of a
+ * counter, 35 of the process. A clock that goes back and more than a million calls per millisecond
+ * are handled.
  */
 export function timeOrderedId(): string {
   const now = Date.now()

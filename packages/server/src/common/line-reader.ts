@@ -27,7 +27,7 @@ export class LineReader {
     this.#onChunk = options.onChunk
   }
 
-  /** Reads on to the end without looking at the lines. */
+  /** Reads to the end and discards the lines. */
   async drain(): Promise<void> {
     for await (const _ of this.#chunks());
   }
@@ -81,7 +81,7 @@ export class LineReader {
     }
     const lines = bytes.toString().split('\n')
     this.#line += lines.length
-    // One call of the parser for many lines is much faster than one for each.
+    // Parsing many lines at once is much faster than parsing each.
     const values = parseTogether(lines)
     if (values !== undefined) return values.map((value, index) => ({ line: first + index, value }))
     return lines.flatMap((text, index) => parseLine(text, first + index))
@@ -99,7 +99,7 @@ function splitLines(bytes: Buffer): Buffer[] {
   }
 }
 
-/** A blank line is none. */
+/** Parses one line. A blank line yields nothing. */
 function parseLine(text: string, line: number): ParsedLine[] {
   if (text.trim() === '') return []
   try {
@@ -110,12 +110,13 @@ function parseLine(text: string, line: number): ParsedLine[] {
 }
 
 /**
- * Stands between lines that are parsed together. Lines that are not complete could make up for each
- * other, but not without putting it where it must not be: nobody can write it himself.
+ * Separator of lines that are parsed as one JSON array. Two incomplete lines could form a valid
+ * value together, but would then contain this random text in the wrong place, which a client cannot
+ * guess.
  */
 const SEPARATOR = randomBytes(9).toString('base64')
 
-/** undefined when the lines are not one valid value each. */
+/** Returns undefined unless each line is one valid value. */
 function parseTogether(lines: readonly string[]): unknown[] | undefined {
   let values: unknown[]
   try {

@@ -1,17 +1,17 @@
-/** How much entries take, such as characters of text. */
+/** Weight of entries, such as the length of a text. */
 export interface Weights<Key, Value> {
   readonly weightMax: number
   weigh(key: Key, value: Value): number
 }
 
-/** A map that forgets what was longest unused. */
+/** A map that evicts the least recently used entry. */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
   readonly #sizeMax: number
   readonly #weights: Weights<Key, Value> | undefined
   #weight = 0
 
-  /** Bounded in the number of entries and, where they can be of any size, in their weight. */
+  /** Bounds the number of entries and, if entries differ in size, their total weight. */
   constructor(sizeMax: number, weights?: Weights<Key, Value>) {
     this.#sizeMax = sizeMax
     this.#weights = weights
@@ -19,7 +19,8 @@ export class LruMap<Key, Value> {
 
   get(key: Key): Value | undefined {
     const value = this.#entries.get(key)
-    // As long as nothing has to go soon, their order does not matter.
+    // The order matters only when evictions are near, so a map that is not half full skips the
+    // update.
     if (value === undefined || !this.#isHalfFull()) return value
     this.#entries.delete(key)
     this.#entries.set(key, value)

@@ -7,8 +7,8 @@ export const newApiKey = (): string => `off_${randomText(SECRET_LENGTH)}`
 export const newInviteKey = (): string => `ik_${randomText(SECRET_LENGTH)}`
 
 /**
- * How a secret is kept. It has 260 random bits, so one round of a plain hash is as hard to reverse as
- * a slow one, and costs a request next to nothing.
+ * Hashes a secret for storage. It has 260 random bits, so a fast hash cannot be reversed by
+ * guessing, and costs a request almost nothing.
  */
 export function hashSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
@@ -18,7 +18,7 @@ function randomText(length: number): string {
   let text = ''
   while (text.length < length) {
     for (const byte of randomBytes(length)) {
-      // Bytes beyond the last whole multiple of the alphabet would favour its first letters.
+      // Larger bytes are skipped, because they would favour the first letters of the alphabet.
       if (byte < 248 && text.length < length) text += ALPHABET.charAt(byte % ALPHABET.length)
     }
   }

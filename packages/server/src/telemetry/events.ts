@@ -1,8 +1,8 @@
 import { Counter, KindCounter, Level } from './metrics.js'
 
 /*
- * What happens deep inside, counted where it happens. The counts belong to the process: several
- * services in one process, as tests have, share them.
+ * Counters of internal events. They are global to the process; several services in one process, as
+ * in tests, share them.
  */
 
 export const retries = new Counter(

@@ -1,6 +1,6 @@
 /*
- * What gets into a log. Rows, keys and statements must not: errors are reduced to where they happened
- * and what kind they are, because PostgreSQL and the engine quote values in their messages.
+ * Reduces errors for the log to their kind, code and stack. Messages of PostgreSQL and of the
+ * JavaScript engine may quote rows, keys and statements, which must not be logged.
  */
 
 const LEVELS: Readonly<Record<number, string>> = {
@@ -12,26 +12,26 @@ const LEVELS: Readonly<Record<number, string>> = {
   60: 'FATAL',
 }
 
-/** Causes of causes of causes say nothing more. */
+/** Maximum depth of nested causes. */
 const CAUSES_MAX = 4
 
 export interface LoggedError {
   [name: string]: unknown
   readonly type: string
   readonly message: string
-  /** Places alone, without the message. */
+  /** Stack frames without the message. */
   readonly stack: string
   readonly code?: string
-  /** Of an error of PostgreSQL: the function of its source that reported it. */
+  /** For a PostgreSQL error: the source function that reported it. */
   readonly routine?: string
   readonly constraint?: string
   readonly cause?: LoggedError
 }
 
-/** In place of a message that may quote what was sent or stored. */
+/** Replaces a message that may quote user data. */
 const NOT_SHOWN = 'not shown'
 
-/** An error as the log shows it: kind, place and cause, without anything that was sent or stored. */
+/** Converts an error for the log: kind, stack and cause, without user data. */
 export function toLoggedError(error: unknown, depth = 1): LoggedError {
   if (!(error instanceof Error)) return { type: typeof error, message: NOT_SHOWN, stack: '' }
   const { code, routine, constraint } = error as {
@@ -52,10 +52,10 @@ export function toLoggedError(error: unknown, depth = 1): LoggedError {
   }
 }
 
-/** Conditions of PostgreSQL as a whole, which have nothing to do with what was sent. */
+/** SQLSTATE classes whose messages concern the server, not user data. */
 const SAFE_STATES = /^(08|25|28|3D|40|53|55|57|58)/
 
-/** What the engine says of the source alone: names that are written there, never values. */
+/** Messages of the engine that quote only names from the source code, never values. */
 const SAFE_ENGINE_MESSAGE =
   /^(Cannot read properties of (undefined|null)|[\w.$]{1,100} is not (a function|a constructor|defined))/
 
@@ -64,28 +64,28 @@ function safeMessage(error: Error): string | undefined {
   if (typeof severity === 'string') {
     return SAFE_STATES.test(String(code)) ? error.message : undefined
   }
-  // Errors of our own are of the plain class or of one of ours, and name no values.
+  // Our own errors have no values in their messages; only errors of the engine need a check.
   const isOfEngine = [SyntaxError, TypeError, RangeError, ReferenceError, URIError, EvalError].some(
     (kind) => error instanceof kind,
   )
   return isOfEngine ? SAFE_ENGINE_MESSAGE.exec(error.message)?.[0] : error.message
 }
 
-/** The places alone: a stack starts with the message, which may have several lines. */
+/** Returns the frames only. A stack starts with the message, which may have several lines. */
 function stackOf(error: Error): string {
   const places = (error.stack ?? '').split('\n').filter((line) => /^\s+at .*[):\d]$/.test(line))
-  // A line of a message that looks like a place would stand in front of the first real one.
+  // A message line that looks like a frame must not be taken for one.
   const message = new Set(error.message.split('\n'))
   const stack = places.filter((line) => !message.has(line)).map((line) => line.trim())
   return stack.join('\n')
 }
 
-/** What pino writes to. */
+/** The destination that pino writes to. */
 export interface LogStream {
   write(line: string): void
 }
 
-/** One JSON object a line for programs, and for people at a terminal something to read. */
+/** Writes one JSON object per line, or readable lines if the stream is a terminal. */
 export function logStream(stream: NodeJS.WriteStream): LogStream {
   return stream.isTTY === true ? { write: (line) => stream.write(prettyLine(line)) } : stream
 }

@@ -1,16 +1,16 @@
 /*
- * Numbers about the process, in the text form that Prometheus reads. Counting happens on the path of
- * every request, so a count is a field that is added to; text is made only when someone asks for it.
+ * Metrics in the Prometheus text format. Counting is on the path of every request, so it only adds
+ * to a field; the text is rendered when it is requested.
  */
 
 export interface Sample {
-  /** Follows the name of the family, as `_sum` does. */
+  /** Suffix of the family name, such as `_sum`. */
   readonly suffix?: string
   readonly labels?: Readonly<Record<string, string>>
   readonly value: number
 }
 
-/** All samples of one name. */
+/** A metric family: all samples with one name. */
 export interface Family {
   readonly name: string
   readonly help: string
@@ -18,7 +18,7 @@ export interface Family {
   samples(): Iterable<Sample>
 }
 
-/** Something that only ever happens more often. */
+/** A counter. */
 export class Counter implements Family {
   readonly type = 'counter'
   #count = 0
@@ -37,7 +37,7 @@ export class Counter implements Family {
   }
 }
 
-/** The same for several kinds of one thing; each kind is shown from the start. */
+/** A counter with a label `kind`. Every kind is listed from the start, with zero. */
 export class KindCounter<Kind extends string> implements Family {
   readonly type = 'counter'
   readonly #counts: Map<Kind, number>
@@ -59,7 +59,7 @@ export class KindCounter<Kind extends string> implements Family {
   }
 }
 
-/** A number that goes up and down, as of the last time that someone has looked. */
+/** A gauge that is set explicitly. */
 export class Level implements Family {
   readonly type = 'gauge'
   #value = 0
@@ -78,12 +78,12 @@ export class Level implements Family {
   }
 }
 
-/** What is looked up at the moment someone asks. */
+/** A gauge whose value is read when metrics are requested. */
 export function gauge(name: string, help: string, read: () => number | readonly Sample[]): Family {
   return readFamily('gauge', { name, help, read })
 }
 
-/** A count that something else keeps. */
+/** A counter whose value is kept elsewhere. */
 export function counterOf(
   name: string,
   help: string,
@@ -108,14 +108,14 @@ function readFamily(
   }
 }
 
-/** Upper ends of the classes of durations, in seconds. */
+/** Upper bounds of the histogram buckets, in seconds. */
 export const DURATION_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ] as const
 
-/** How long something took, each time. */
+/** A histogram of durations. */
 export class Durations {
-  /** The last class has no upper end. */
+  /** The last bucket has no upper bound. */
   readonly #counts = new Float64Array(DURATION_BUCKETS.length + 1)
   #sum = 0
 
@@ -142,7 +142,7 @@ export class Durations {
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** Everything that one process has to say about itself. */
+/** All metrics of one process. */
 export class Metrics {
   readonly #families: Family[] = []
 

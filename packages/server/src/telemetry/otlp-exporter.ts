@@ -1,31 +1,34 @@
 import type { Attributes, EndedSpan } from './tracer.js'
 
-/** Spans that are sent at once, and that wait at the most while a collector is away. */
+/** Spans per request to the collector, and spans kept while it cannot be reached. */
 const BATCH_MAX = 512
 const QUEUE_MAX = 4096
 export const EXPORT_PAUSE_MS = 2_000
 const TIMEOUT_MS = 10_000
 
 export interface ExporterOptions {
-  /** Where traces go, with the path. */
+  /** The full URL that traces are sent to. */
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  /** What the process is: `service.name` and the like. */
+  /** Resource attributes such as `service.name`. */
   readonly resource: Attributes
   readonly version: string
-  /** How long spans wait for others to be sent with. */
+  /** How long spans are collected before they are sent. */
   readonly pauseMs: number
   onError(error: unknown): void
 }
 
-/** Sends spans in OTLP's JSON form over HTTP. What a collector does not take is dropped and counted. */
+/**
+ * Sends spans as OTLP/JSON over HTTP. Spans that the collector does not accept are dropped and
+ * counted.
+ */
 export class OtlpExporter {
   readonly #options: ExporterOptions
   readonly #timer: NodeJS.Timeout
   #queue: EndedSpan[] = []
   #sending: Promise<void> = Promise.resolve()
   #isFailing = false
-  /** Spans that no collector has got. */
+  /** Number of spans that could not be sent. */
   dropped = 0
 
   constructor(options: ExporterOptions) {
@@ -43,7 +46,7 @@ export class OtlpExporter {
     if (this.#queue.length === BATCH_MAX) this.#send()
   }
 
-  /** Sends what is left. */
+  /** Sends the remaining spans. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#send()
@@ -70,7 +73,7 @@ export class OtlpExporter {
       this.#isFailing = false
     } catch (error) {
       this.dropped += spans.length
-      // Once is enough until it works again.
+      // Report only the first failure in a row.
       if (!this.#isFailing) onError(error)
       this.#isFailing = true
     }
@@ -107,7 +110,7 @@ function toSpan(span: EndedSpan): unknown {
   }
 }
 
-/** A text: a number of JSON is too small for it. */
+/** Nanoseconds exceed the precision of a JSON number, so they are sent as text. */
 function toNanoseconds(milliseconds: number): string {
   return String(BigInt(Math.round(milliseconds * 1000)) * 1000n)
 }

@@ -4,7 +4,7 @@ import { counterOf, type Family, gauge } from './metrics.js'
 const NANOSECONDS = 1e9
 const DELAY_RESOLUTION_MS = 20
 
-/** The process itself, under the names that dashboards for Node.js know. */
+/** Metrics of the process, with the names that Node.js dashboards use. */
 export function processMetrics(version: string): { families: readonly Family[]; stop(): void } {
   const delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS })
   delay.enable()
@@ -33,7 +33,7 @@ export function processMetrics(version: string): { families: readonly Family[]; 
     ),
     gauge('nodejs_eventloop_lag_max_seconds', 'The same, at the worst.', () => {
       const worst = orZero(delay.max)
-      // The last of the three: the next look is about what comes now.
+      // The last of the three readers resets the histogram for the next interval.
       delay.reset()
       return worst
     }),
@@ -41,7 +41,7 @@ export function processMetrics(version: string): { families: readonly Family[]; 
   return { families, stop: () => delay.disable() }
 }
 
-/** Before the first sample there is no number. */
+/** The value is NaN before the first sample. */
 function orZero(nanoseconds: number): number {
   return Number.isFinite(nanoseconds) && nanoseconds > 0 ? nanoseconds / NANOSECONDS : 0
 }

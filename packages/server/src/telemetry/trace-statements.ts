@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Span, Tracer } from './tracer.js'
 
-/** What `pg` asks of an object that talks to the server itself. */
+/** The interface of objects that `pg` lets talk to the server. */
 interface Submittable {
   submit(connection: unknown): void
   handleReadyForQuery(...args: unknown[]): void
@@ -12,7 +12,7 @@ interface Submittable {
 
 type Query = (...args: unknown[]) => unknown
 
-/** Makes every exchange of a connection a span of the request that it belongs to. */
+/** Creates a span for every round trip on a connection, as a child of the current request. */
 export function traceStatements(client: pg.ClientBase, tracer: Tracer): void {
   const query = client.query.bind(client) as unknown as Query
   const traced: Query = (...args) => {
@@ -67,7 +67,10 @@ function statementsOf(query: unknown): readonly string[] {
   return statements ?? [text ?? '']
 }
 
-/** The verbs alone, as `begin lock insert commit`: statements may hold what somebody wrote. */
+/**
+ * Returns only the verbs, such as `begin lock insert commit`, because statements may contain user
+ * data.
+ */
 function summarize(statements: readonly string[]): string {
   const verbs = statements.map((text) => /^\s*([a-z]+)/i.exec(text)?.[1]?.toLowerCase() ?? 'query')
   return verbs.filter((verb, position) => verb !== verbs[position - 1]).join(' ')

@@ -1,13 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 
-/** Numbers that OpenTelemetry gives to the kinds of spans. */
+/** Span kinds as OpenTelemetry numbers them. */
 const SERVER = 2
 const CLIENT = 3
 
 export type Attributes = Readonly<Record<string, string | number>>
 
-/** A span that has ended. */
+/** A finished span. */
 export interface EndedSpan {
   readonly traceId: string
   readonly spanId: string
@@ -24,7 +24,7 @@ export interface EndedSpan {
 export interface Span {
   readonly traceId: string
   readonly spanId: string
-  /** Ends it once; a second time does nothing. */
+  /** Ends the span; further calls are no-ops. */
   end(result: { name?: string; attributes: Attributes; hasFailed: boolean }): void
 }
 
@@ -32,7 +32,7 @@ export interface Span {
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
 const SAMPLED = 1
 
-/** Follows requests and what they ask of PostgreSQL, and hands every span over when it ends. */
+/** Traces requests and their statements, and passes every span on when it ends. */
 export class Tracer {
   readonly #current = new AsyncLocalStorage<Span | undefined>()
   readonly #onEnd: (span: EndedSpan) => void
@@ -43,7 +43,10 @@ export class Tracer {
     this.#onEnd = options.onEnd
   }
 
-  /** undefined: the request is not followed. Whoever sent it may have decided that. */
+  /**
+   * Starts the span of a request; undefined if the request is not sampled, which its sender may
+   * have decided.
+   */
   startRequest(traceparent: unknown): Span | undefined {
     const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null
     const [, traceId = '', parentSpanId = '', flags = ''] = match ?? []
@@ -56,7 +59,7 @@ export class Tracer {
     return this.#start({ traceId: newId, parentSpanId: undefined, name: 'request', kind: SERVER })
   }
 
-  /** A span of something that is asked of another, within the request that is followed now. */
+  /** Starts a client span within the current request. */
   startCall(name: string): Span | undefined {
     const parent = this.#current.getStore()
     if (parent === undefined) return undefined
@@ -64,7 +67,7 @@ export class Tracer {
     return this.#start({ traceId, parentSpanId, name, kind: CLIENT })
   }
 
-  /** Everything that happens because of the body belongs to the span. */
+  /** Runs a function with the span as the current one, also for its asynchronous work. */
   run(span: Span | undefined, body: () => void): void {
     this.#current.run(span, body)
   }
