@@ -386,7 +386,9 @@ describe('a query that is refused', () => {
     const many = { filter: { name: Array(20_001).fill('x') } }
     expect((await query(main, many)).body.message).toMatch(/more than 20000 conditions/)
     const patterns = { name: Array(19_000).fill({ $endsWith: 'x' }) }
-    expect((await query(fork, { filter: patterns })).body.message).toMatch(/too many values/)
+    expect((await query(fork, { filter: patterns })).body.message).toMatch(
+      /more than \d+ comparisons/,
+    )
   })
 
   it('is of a table or a branch that is not there', async () => {

@@ -66,7 +66,7 @@ export async function explainInsert(
   return Promise.all(calls.map((call) => explainCall(service, call)))
 }
 
-function withSession<Result>(
+export function withSession<Result>(
   service: TestService,
   target: { database: string; branch: string },
   run: (session: Session) => Promise<Result>,

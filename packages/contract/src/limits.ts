@@ -118,11 +118,17 @@ export const QUERY_LIMITS = {
   /** Names in the columns of one request, those of its reverse links included. */
   columnsMax: 1000,
   /** Values of a record, and of those its links lead to. PostgreSQL selects at most 1664. */
-  valuesMax: 1600,
-  /** Tables that one request joins: one for each link that is followed, and for each reverse link. */
+  valuesMax: 1500,
+  /** Records that are looked up for one record: one for each link in `columns`, and for each reverse link. */
   relationsMax: 64,
+  /** Links that filter, sort, groups and aggregations go through. PostgreSQL plans all orders of them. */
+  joinsMax: 10,
   /** Values that a filter compares with, and what combines them. */
   conditionsMax: 20_000,
+  /** Comparisons in a statement. A list of values is one; each table that rows come from has its own. */
+  comparisonsMax: 5000,
   /** Conditions inside of each other. */
   conditionDepthMax: 50,
+  /** Names in the different lists of columns of one transaction. */
+  transactionColumnsMax: 10_000,
 } as const

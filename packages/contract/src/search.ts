@@ -10,6 +10,9 @@ export const SEARCH_LIMITS = {
   weightMax: 10,
   boostersMax: 50,
   targetsMax: 1000,
+  /** Tables, and columns of all of them, that are looked in at once. */
+  tablesMax: 100,
+  columnsMax: 1000,
   pageSize: 25,
   pageSizeMax: 200,
   offsetMax: 800,

@@ -1,9 +1,22 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
-import { PREPARED_MAX, RoomSpentError, runPipeline } from './pipeline.js'
-import { raw, sql } from './sql.js'
-import { type Call, compileStatement, type Parameter, slot } from './statement.js'
+import {
+  PREPARED_LENGTH_MAX,
+  PREPARED_MAX,
+  PREPARED_TEXT_LENGTH_MAX,
+  RoomSpentError,
+  runPipeline,
+} from './pipeline.js'
+import { join, raw, sql } from './sql.js'
+import {
+  type Call,
+  compileStatement,
+  PARAMETERS_MAX,
+  type Parameter,
+  slot,
+  TEXT_LENGTH_MAX,
+} from './statement.js'
 
 let database: TestDatabase
 let client: pg.PoolClient
@@ -246,6 +259,59 @@ describe('runPipeline', () => {
     expect(texts).toContain('select -1')
     expect(texts).not.toContain('select 0')
     expect(await runPipeline(client, [call('select 0')])).toEqual([[['0']]])
+  })
+
+  it('keeps no more of them than their texts may have characters', async () => {
+    const padding = ' '.repeat(PREPARED_TEXT_LENGTH_MAX - 20)
+    const count = Math.ceil(PREPARED_LENGTH_MAX / padding.length) + 10
+    for (let number = 0; number < count; number++) {
+      await runPipeline(client, [call(`select ${number}${padding}`)])
+    }
+    const { rows } = await client.query(`
+      select count(*)::integer as count, sum(length(statement))::integer as length
+      from pg_prepared_statements where not from_sql`)
+    expect(rows[0].length).toBeLessThanOrEqual(PREPARED_LENGTH_MAX)
+    expect(rows[0].count).toBeGreaterThan(count / 2)
+    expect(await runPipeline(client, [call(`select 0${padding}`)])).toEqual([[['0']]])
+  })
+
+  it('does not keep a long one prepared', async () => {
+    const text = (length: number) => `select 1${' '.repeat(length - 8)}`
+    await runPipeline(client, [call(text(PREPARED_TEXT_LENGTH_MAX + 1))])
+    expect(await preparedCount()).toBe(0)
+    await runPipeline(client, [call(text(PREPARED_TEXT_LENGTH_MAX))])
+    expect(await preparedCount()).toBe(1)
+  })
+
+  it('refuses a statement with more parameters than PostgreSQL takes before it is sent', async () => {
+    const list = (count: number): Call => ({
+      statement: compileStatement(
+        sql`select ${join(
+          Array.from({ length: count }, () => sql`(${slot(0)}::text is null)::integer`),
+          '+',
+        )}`,
+      ),
+      values: [null],
+    })
+    const many = Array.from({ length: PARAMETERS_MAX }, (_, index) => `$${index + 1}::text`)
+    const widest: Call = {
+      statement: {
+        text: `select cardinality(array[${many.join()}])`,
+        slots: many.map(() => 'x'),
+      },
+      values: [],
+    }
+    expect(await runPipeline(client, [widest])).toEqual([[[String(PARAMETERS_MAX)]]])
+    await expect(
+      runPipeline(client, [call('select 1'), list(PARAMETERS_MAX + 1)]),
+    ).rejects.toMatchObject({ code: 'query_too_costly' })
+    expect(await runPipeline(client, [call('select 1')])).toEqual([[['1']]])
+  })
+
+  it('refuses a statement that is too long before it is sent', async () => {
+    const long = call(`select 1${' '.repeat(TEXT_LENGTH_MAX)}`)
+    await expect(runPipeline(client, [long])).rejects.toMatchObject({ code: 'query_too_costly' })
+    expect(await runPipeline(client, [call('select 1')])).toEqual([[['1']]])
   })
 
   it('keeps no more of them either when one batch alone has more', async () => {

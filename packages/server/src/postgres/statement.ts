@@ -2,9 +2,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Sql } from './sql.js'
 
 /** The protocol counts the parameters of a statement in two bytes. */
-const PARAMETERS_MAX = 65_535
+export const PARAMETERS_MAX = 65_535
 /** Characters of a statement. PostgreSQL accepts longer ones, but takes minutes to plan them. */
-const TEXT_LENGTH_MAX = 4 * 1024 * 1024
+export const TEXT_LENGTH_MAX = 4 * 1024 * 1024
 
 /**
  * Refuses a statement that exceeds a limit of the protocol; sending it would break the connection.

@@ -6,6 +6,7 @@ import { type Field, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
 import { queryFault } from './query-fault.js'
 import { lookupOf, type QueryContext } from './query-records.js'
+import { requireQuerySize } from './query-size.js'
 
 const DEFAULT = { count: { count: '*' } }
 
@@ -15,6 +16,7 @@ export async function aggregateRecords(
   request: AggregateRequest,
 ): Promise<string> {
   const { session } = context
+  requireQuerySize(request.filter, request.aggs)
   const { codec } = session.table(context.tableName)
   const lookup = lookupOf(session)
   const resolve = (path: string) => resolveField(lookup, codec, path)

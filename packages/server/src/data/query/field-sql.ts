@@ -1,3 +1,4 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { ident, join, literal, type Sql, sql } from '../../postgres/sql.js'
 import { arrayLiteral } from '../../rows/columns/carriers.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
@@ -5,6 +6,7 @@ import { joinVisible } from '../../rows/reading/arms.js'
 import type { PlanRoot, TableLookup } from '../../rows/reading/read-plan.js'
 import type { Field, FieldType } from './field.js'
 import type { Parameters } from './parameters.js'
+import { queryFault } from './query-fault.js'
 
 const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
   int: sql`::bigint`,
@@ -15,8 +17,7 @@ const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
 export class FieldExpressions {
   readonly #lookup: TableLookup
   readonly #root: PlanRoot
-  readonly #joined = new Map<string, PlanRoot>()
-  readonly #joins: Sql[] = []
+  readonly #joined = new Map<string, Joined>()
   readonly #parameters: Parameters
 
   constructor(lookup: TableLookup, root: PlanRoot, parameters: Parameters) {
@@ -25,9 +26,12 @@ export class FieldExpressions {
     this.#parameters = parameters
   }
 
-  /** The joins that the expressions so far need. */
+  /** The joins that the expressions so far need; to be asked for when all are made. */
   get joins(): Sql {
-    return join([sql``, ...this.#joins], ' ')
+    const joins = [...this.#joined.values()].map(({ id, record, target, columns }) =>
+      joinVisible(this.#lookup.layout, target, { id, alias: record.alias, outer: true, columns }),
+    )
+    return join([sql``, ...joins], ' ')
   }
 
   expression(field: Field): Sql {
@@ -58,19 +62,37 @@ export class FieldExpressions {
     let path = ''
     for (const { column, target } of field.links) {
       path += `${column}.`
-      record = this.#joined.get(path) ?? this.#join(path, record.column(column), target)
+      const joined = this.#joined.get(path) ?? this.#join(path, record.column(column), target)
+      record = joined.record
     }
     return record
   }
 
-  #join(path: string, id: Sql, target: TableCodec): PlanRoot {
-    const alias = ident(`f${this.#joins.length}`)
-    this.#joins.push(joinVisible(this.#lookup.layout, target, { id, alias, outer: true }))
+  #join(path: string, id: Sql, target: TableCodec): Joined {
+    if (this.#joined.size === QUERY_LIMITS.joinsMax) {
+      throw queryFault(
+        `the query goes through more than ${QUERY_LIMITS.joinsMax} links to filter, sort or group`,
+      )
+    }
+    const alias = ident(`f${this.#joined.size}`)
+    const columns = new Set<number>()
     const record: PlanRoot = {
       alias,
-      column: (index) => sql`${alias}.${ident(target.physical[index]?.physicalName ?? '')}`,
+      column(index) {
+        columns.add(index)
+        return sql`${alias}.${ident(target.physical[index]?.physicalName ?? '')}`
+      },
     }
-    this.#joined.set(path, record)
-    return record
+    const joined = { id, record, target, columns }
+    this.#joined.set(path, joined)
+    return joined
   }
+}
+
+/** A record that a link leads to, and the columns of it that expressions use. */
+interface Joined {
+  readonly id: Sql
+  readonly record: PlanRoot
+  readonly target: TableCodec
+  readonly columns: ReadonlySet<number>
 }

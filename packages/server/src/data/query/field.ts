@@ -1,3 +1,4 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
@@ -92,6 +93,11 @@ const LINK_DEPTH_MAX = 10
 
 /** Finds a field by its path: own columns, through links, into objects, JSON, files and metadata. */
 export function resolveField(lookup: TableLookup, codec: TableCodec, path: string): Field {
+  if (path.length > QUERY_LIMITS.pathLengthMax) {
+    throw queryFault(
+      `column [${path.slice(0, 100)}…]: a path must not have more than ${QUERY_LIMITS.pathLengthMax} characters`,
+    )
+  }
   const [dotted = '', ...keys] = path.split('->')
   const links: LinkStep[] = []
   let at = codec

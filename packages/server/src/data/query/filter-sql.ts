@@ -25,6 +25,7 @@ export function filterSql(filter: Filter, fields: Expressions, parameters: Param
       return predicateSql(predicate, value, parameters)
     }
     case 'exists': {
+      parameters.countComparison()
       const expression = fields.expression(filter.field)
       return filter.isNegated ? sql`${expression} is null` : sql`${expression} is not null`
     }
@@ -61,11 +62,9 @@ function predicateSql(predicate: Predicate, value: Value, parameters: Parameters
     case 'not':
       return sql`not (${predicateSql(predicate.item, value, parameters)})`
     default: {
-      const list = predicate.kind === 'or' ? listOfValues(predicate.items, value) : undefined
-      const type = SQL_TYPES[value.type]
-      if (list !== undefined && type !== undefined) {
-        return sql`${value.expression} = any(${parameters.add(arrayLiteral(list))}::${type}[])`
-      }
+      const list =
+        predicate.kind === 'or' ? listSql(predicate.items, { value, parameters }) : undefined
+      if (list !== undefined) return list
       return combine(
         predicate.kind,
         predicate.items.map((item) => predicateSql(item, value, parameters)),
@@ -75,6 +74,43 @@ function predicateSql(predicate: Predicate, value: Value, parameters: Parameters
 }
 
 /** Being one of many values is one comparison, not thousands. */
+function listSql(items: readonly Predicate[], { value, parameters }: Comparison): Sql | undefined {
+  const type = SQL_TYPES[value.type]
+  const list = listOfValues(items, value)
+  if (list !== undefined && type !== undefined) {
+    parameters.countComparison()
+    return sql`${value.expression} = any(${parameters.add(arrayLiteral(list))}::${type}[])`
+  }
+  return value.type === 'json' && !value.isDocument
+    ? listInDocument(items, { value, parameters })
+    : undefined
+}
+
+/** The same for values inside of JSON documents, when all are numbers or all are plain texts. */
+function listInDocument(
+  items: readonly Predicate[],
+  { value, parameters }: Comparison,
+): Sql | undefined {
+  const given = items.map((item) =>
+    item.kind === 'compare' && item.operator === '$is' ? item.value : undefined,
+  )
+  if (given.length < 2) return undefined
+  const { expression } = value
+  const list = () => {
+    parameters.countComparison()
+    return parameters.add(arrayLiteral(given.map(String)))
+  }
+  if (given.every((item) => typeof item === 'number')) {
+    return sql`case when jsonb_typeof(${expression}) = 'number'
+      then (${expression})::text::numeric = any(${list()}::numeric[]) end`
+  }
+  const isText = (item: unknown) =>
+    typeof item === 'string' && checkText(item) === undefined && !isListOrObject(item)
+  if (!given.every(isText)) return undefined
+  return sql`case jsonb_typeof(${expression})
+    when 'string' then ((${expression} #>> '{}') collate "C") = any(${list()}::text[]) end`
+}
+
 function listOfValues(items: readonly Predicate[], value: Value): string[] | undefined {
   if (items.length < 2) return undefined
   const texts: string[] = []
@@ -136,6 +172,7 @@ interface Comparison {
 
 function compareSql(operator: Operator, given: unknown, context: Comparison): Sql {
   const { value, parameters } = context
+  parameters.countComparison()
   const { expression, type, path } = value
   if (typeof given === 'object' && given !== null && !value.isDocument) {
     throw queryFault(`filter: column [${path}]: operator [${operator}]: expected a value`)

@@ -1,3 +1,4 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import type { Field, FieldResolver } from './field.js'
 import { queryFault } from './query-fault.js'
 
@@ -66,8 +67,7 @@ const EXISTS: ReadonlyMap<string, boolean> = new Map([
 
 const CONTROLS: ReadonlySet<string> = new Set(['$all', '$any', '$not', '$none'])
 
-const DEPTH_MAX = 50
-const CONDITIONS_MAX = 20_000
+const { conditionDepthMax: DEPTH_MAX, conditionsMax: CONDITIONS_MAX } = QUERY_LIMITS
 
 type Shape = Readonly<Record<string, unknown>>
 
@@ -94,11 +94,11 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
       case '$all':
         return { kind: 'and', items: list(value, prefix, depth + 1) }
       case '$any':
-        return { kind: 'or', items: list(value, prefix, depth + 1) }
+        return anyOf(list(value, prefix, depth + 1))
       case '$not':
         return { kind: 'not', item: { kind: 'and', items: list(value, prefix, depth + 1) } }
       case '$none':
-        return { kind: 'not', item: { kind: 'or', items: list(value, prefix, depth + 1) } }
+        return { kind: 'not', item: anyOf(list(value, prefix, depth + 1)) }
     }
     const isNegated = EXISTS.get(key)
     if (isNegated !== undefined) return exists(key, value, { isNegated, prefix })
@@ -186,6 +186,38 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   }
 
   return { kind: 'and', items: conditionsOf(filter, '', 0) }
+}
+
+/** Conditions that a column is one of several values become one, which costs the same for any number. */
+function anyOf(items: readonly Filter[]): Filter {
+  const others: Filter[] = []
+  const byPath = new Map<string, { field: Field; values: Predicate[] }>()
+  for (const item of items.map(unwrap)) {
+    if (item.kind !== 'field' || !isOneValue(item.predicate)) {
+      others.push(item)
+      continue
+    }
+    const { field, predicate } = item
+    const known = byPath.get(field.path)
+    if (known === undefined) byPath.set(field.path, { field, values: [predicate] })
+    else known.values.push(predicate)
+  }
+  const grouped = [...byPath.values()].map(({ field, values }): Filter => {
+    const [only] = values
+    const isOne = values.length === 1 && only !== undefined
+    return { kind: 'field', field, predicate: isOne ? only : { kind: 'or', items: values } }
+  })
+  return { kind: 'or', items: [...grouped, ...others] }
+}
+
+function unwrap(filter: Filter): Filter {
+  const isCombined = filter.kind === 'and' || filter.kind === 'or'
+  const [only] = isCombined ? filter.items : []
+  return isCombined && filter.items.length === 1 && only !== undefined ? unwrap(only) : filter
+}
+
+function isOneValue(predicate: Predicate): boolean {
+  return predicate.kind === 'compare' && predicate.operator === '$is' && predicate.value !== null
 }
 
 /** A name leads on, and so does what combines conditions that name something. */

@@ -1,3 +1,4 @@
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
 import { queryFault } from './query-fault.js'
 
@@ -8,11 +9,21 @@ const VALUES_MAX = 65_000
 export class Parameters {
   readonly values: Parameter[] = []
   readonly #shared = new Map<string, Slot>()
+  #comparisons = 0
 
   add(value: Parameter): Slot {
     if (this.values.length === VALUES_MAX) throw queryFault('filter: compares with too many values')
     this.values.push(value)
     return slot(this.values.length - 1)
+  }
+
+  /** Each of them takes time here and in PostgreSQL, even before a row is looked at. */
+  countComparison(): void {
+    const { comparisonsMax } = QUERY_LIMITS
+    if (++this.#comparisons <= comparisonsMax) return
+    throw queryFault(
+      `filter: takes more than ${comparisonsMax} comparisons; a list of values takes one`,
+    )
   }
 
   /** The same parameter wherever the same text is asked for. */

@@ -1,4 +1,4 @@
-import type { Limits } from '@offshoot/contract/limits'
+import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
@@ -6,6 +6,7 @@ import { Fault } from '../../rows/columns/fault.js'
 import { checkText } from '../../rows/columns/text-types.js'
 import {
   countTexts,
+  linkedTables,
   type ReadPlan,
   readsContents,
   type TableLookup,
@@ -60,6 +61,7 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
   const { codec } = table
   const lookup = lookupOf(session)
   const { names, others } = splitColumns(page.columns)
+  if (others.length > QUERY_LIMITS.relationsMax) throw tooManyRelations()
   const resolve = (path: string) => resolveField(lookup, codec, path)
   const sort = parseSort(resolve, page.sort)
   for (const position of [page.after, page.before]) checkPosition(position, sortTypes(sort))
@@ -77,10 +79,12 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
     ),
   )
   requireDistinct(reverseLinks)
+  const read = planRecord(table, names)
+  requireRelations([read, ...reverseLinks.map((link) => link.read)])
   return {
     lookup,
     codec,
-    read: planRecord(table, names),
+    read,
     reverseLinks,
     filter: parseFilter(resolve, page.filter ?? {}),
     sort,
@@ -115,12 +119,36 @@ function splitColumns(columns: unknown): { names: string[]; others: unknown[] } 
   if (columns.length === 0) return { names: ['*'], others: [] }
   const names: string[] = []
   const others: unknown[] = []
+  let count = 0
   for (const column of columns) {
     const paths = typeof column === 'string' ? [column] : pathsOf(column)
+    count += paths?.length ?? 1 + countNames(column)
+    if (count > QUERY_LIMITS.columnsMax) {
+      throw queryFault(`columns: there are more than ${QUERY_LIMITS.columnsMax} names`)
+    }
     if (paths === undefined) others.push(column)
     else names.push(...paths)
   }
   return { names, others }
+}
+
+function countNames(reverseLink: unknown): number {
+  const { columns } = (reverseLink ?? {}) as Readonly<Record<string, unknown>>
+  return Array.isArray(columns) ? columns.length : 0
+}
+
+/** A record takes one for each link that is followed, and one for each reverse link. */
+function requireRelations([read, ...reverse]: readonly ReadPlan[]): void {
+  const links = [read, ...reverse].reduce(
+    (count, plan) => count + (plan === undefined ? 0 : linkedTables(plan).length),
+    reverse.length,
+  )
+  if (links > QUERY_LIMITS.relationsMax) throw tooManyRelations()
+}
+
+function tooManyRelations() {
+  const { relationsMax } = QUERY_LIMITS
+  return queryFault(`columns: more than ${relationsMax} links and reverse links at once`)
 }
 
 /** `{name: "owner", columns: ["name"]}` is another way to write `owner.name`. */

@@ -1,14 +1,14 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
 import { type VisibleArm, visibleArms } from '../../rows/reading/arms.js'
-import { selectPlan } from '../../rows/reading/read-plan.js'
+import { countOwn, selectLinked, selectOwn } from '../../rows/reading/read-plan.js'
 import { beyondSql, listParts, partSql } from './bounds-sql.js'
 import { FieldExpressions } from './field-sql.js'
 import { filterSql } from './filter-sql.js'
 import { Parameters } from './parameters.js'
 import type { QueryPlan } from './query-plan.js'
 import { reverseLinkSql } from './reverse-link.js'
-import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys } from './sort-sql.js'
+import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from './sort-sql.js'
 
 /**
  * One statement. Each table that rows of the branch come from is asked on its own, with filter, order
@@ -36,38 +36,51 @@ export function querySql(plan: QueryPlan): Call {
             ' union all ',
           )}) arms
           order by ${order} limit ${limit}${offset}`
-  const text =
-    plan.reverseLinks.length === 0 ? page : withReverseLinks(plan, { page, order, parameters })
+  const text = isWhole(plan) ? page : withLinked(plan, { page, order, parameters })
   const call = { statement: compileSharing(text), values: parameters.values }
   // The offset is part of the text, and there are too many of them to keep each prepared.
   return plan.offset === 0 ? call : { ...call, isUnnamed: true }
 }
 
-/** Only the records of the page are looked up, all of them together. */
-function withReverseLinks(
-  { lookup, reverseLinks, seed }: QueryPlan,
+/** Values of a record itself, in a page that more is added to. */
+const valueName = (position: number): Sql => ident(`value_${position}`)
+
+/** What links lead to is looked up for the records of the page only, reverse links for all of them together. */
+function withLinked(
+  { lookup, read, reverseLinks, sort, seed }: QueryPlan,
   { page, order, parameters }: { page: Sql; order: Sql; parameters: Parameters },
 ): Sql {
-  const parts = reverseLinks.map((link, index) => {
+  const ofPage = (position: number): Sql => sql`page.${valueName(position)}`
+  const own = Array.from({ length: countOwn(read) }, (_, position) => ofPage(position))
+  const linked = selectLinked(lookup, read, ofPage)
+  const keys = sortTypes(sort).map((_type, index) => sql`page.${keyName(index)}`)
+  const reverse = reverseLinks.map((link, index) => {
     const alias = ident(`reverse_${index}`)
     const records = reverseLinkSql(lookup, link, { seed, parameters })
     return {
-      selected: sql`, ${alias}.records`,
+      selected: sql`${alias}.records`,
       joined: sql`
         left join (${records}) ${alias} on ${alias}.target = page.${KEY_ID}`,
     }
   })
+  const selected = [
+    ...own,
+    ...linked.selected,
+    ...keys,
+    sql`page.${KEY_ID}`,
+    ...reverse.map(({ selected }) => selected),
+  ]
+  const joined = reverse.map(({ joined }) => joined)
   return sql`
     with page as materialized (${page})
-    select page.*${join(
-      parts.map(({ selected }) => selected),
-      '',
-    )}
-    from page${join(
-      parts.map(({ joined }) => joined),
-      '',
-    )}
+    select ${join(selected, ', ')}
+    from page${linked.joins}${join([empty, ...joined], '')}
     order by ${order}`
+}
+
+/** Everything that is asked for is in the rows of the table itself. */
+function isWhole({ read, reverseLinks }: QueryPlan): boolean {
+  return read.links.length === 0 && reverseLinks.length === 0
 }
 
 /** The first rows of the whole can all come from one arm. */
@@ -79,7 +92,10 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
 function armSql(plan: QueryPlan, arm: VisibleArm, part: Part, parameters: Parameters): Sql {
   const record = { alias: ROOT, column: (index: number) => arm.column(index) }
   const fields = new FieldExpressions(plan.lookup, record, parameters)
-  const { selected, joins } = selectPlan(plan.lookup, plan.read, record)
+  const own = selectOwn(plan.read, record)
+  const selected = isWhole(plan)
+    ? own
+    : own.map((value, position) => sql`${value} as ${valueName(position)}`)
   const keys = sortKeys(plan, { fields, parameters })
   const keyColumns = keys.map(({ expression }, index) => sql`, ${expression} as ${keyName(index)}`)
   const { after, before, sort, isBackward } = plan
@@ -94,7 +110,7 @@ function armSql(plan: QueryPlan, arm: VisibleArm, part: Part, parameters: Parame
   ]
   return sql`
     select ${join(selected, ', ')}${join([empty, ...keyColumns], '')}, ${ROOT}.id as ${KEY_ID}
-    from ${arm.table} ${ROOT}${joins}${fields.joins}
+    from ${arm.table} ${ROOT}${fields.joins}
     where ${join(conditions, ' and ')}
     order by ${orderSql(sort, isBackward, part)}`
 }

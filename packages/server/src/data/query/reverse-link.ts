@@ -2,7 +2,13 @@ import type { AppError } from '@offshoot/contract/errors'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import { visibleArms } from '../../rows/reading/arms.js'
-import { type ReadPlan, selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
+import {
+  countOwn,
+  type ReadPlan,
+  selectLinked,
+  selectOwn,
+  type TableLookup,
+} from '../../rows/reading/read-plan.js'
 import { resolveField } from './field.js'
 import { FieldExpressions } from './field-sql.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
@@ -145,32 +151,38 @@ export function reverseLinkSql(
 ): Sql {
   const { codec, column, read, sort, limit, offset } = link
   const arms = visibleArms(lookup.layout, codec, ROOT)
-  let count = 0
   const selects = arms.map((arm) => {
     const record = { alias: ROOT, column: (index: number) => arm.column(index) }
     const fields = new FieldExpressions(lookup, record, parameters)
-    const { selected, joins } = selectPlan(lookup, read, record)
     const keys = sortKeys({ sort, seed }, { fields, parameters })
-    count = selected.length
-    const values = selected.map((value, index) => sql`, ${value} as ${valueName(index)}`)
+    const values = selectOwn(read, record).map(
+      (value, position) => sql`, ${value} as ${valueName(position)}`,
+    )
     const keyColumns = keys.map(({ expression }, index) => {
       return sql`, ${expression} as ${keyName(index)}`
     })
     return sql`
       select ${arm.column(column)} as target${join([empty, ...values, ...keyColumns], '')},
         ${ROOT}.id as ${KEY_ID}
-      from ${arm.table} ${ROOT}${joins}${fields.joins}
+      from ${arm.table} ${ROOT}${fields.joins}
       where ${arm.condition} and ${arm.column(column)} in (select ${KEY_ID} from page)`
   })
   if (selects.length === 0)
     return sql`select null::text as target, null::text as records where false`
-  const texts = Array.from({ length: count }, (_, index) => sql`${valueName(index)}::text`)
+  const ofRank = (position: number): Sql => sql`ranked.${valueName(position)}`
+  const own = Array.from({ length: countOwn(read) }, (_, position) => ofRank(position))
+  const linked = selectLinked(lookup, read, ofRank)
+  const texts = [...own, ...linked.selected].map((value) => sql`${value}::text`)
   return sql`
     select target, json_agg(array[${join(texts, ', ')}] order by rank)::text as records
     from (
-      select *, row_number() over (partition by target order by ${orderSql(sort, false)}) as rank
-      from (${join(selects, ' union all ')}) arms
-    ) ranked
-    where rank > ${raw(String(offset))} and rank <= ${raw(String(offset + limit))}
+      select *
+      from (
+        select *, row_number() over (partition by target order by ${orderSql(sort, false)}) as rank
+        from (${join(selects, ' union all ')}) arms
+      ) numbered
+      where rank > ${raw(String(offset))} and rank <= ${raw(String(offset + limit))}
+      offset 0
+    ) ranked${linked.joins}
     group by target`
 }

@@ -11,6 +11,7 @@ import { PAGE_SIZE } from './page.js'
 import { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
 import { lookupOf, type QueryContext } from './query-records.js'
+import { requireQuerySize } from './query-size.js'
 import { parseSort, type Sort } from './sort.js'
 
 type Operation = 'count' | 'min' | 'max' | 'sum' | 'average'
@@ -84,6 +85,8 @@ function planSummarize(context: QueryContext, request: SummarizeRequest): Summar
   const { codec } = session.table(context.tableName)
   const lookup = lookupOf(session)
   const resolve = (path: string) => resolveField(lookup, codec, path)
+  const { columns, summaries: wanted, filter, summariesFilter, sort } = request
+  requireQuerySize(columns, wanted, filter, summariesFilter, sort)
   const size = request.page?.size ?? PAGE_SIZE
   if (size > limits.pageSizeMax) {
     throw queryFault(`page size exceeds max limit of ${limits.pageSizeMax}`)
@@ -112,9 +115,14 @@ function planSummarize(context: QueryContext, request: SummarizeRequest): Summar
 }
 
 function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly string[]): Group[] {
-  const paths = columns.flatMap((column) => expand(lookup, codec, column))
   const groups = new Map<string, Group>()
-  for (const path of paths) {
+  for (const column of new Set(columns)) {
+    for (const path of expand(lookup, codec, column)) add(path)
+    if (groups.size > GROUPS_MAX) throw queryFault(`columns: there are more than ${GROUPS_MAX}`)
+  }
+  return [...groups.values()]
+
+  function add(path: string): void {
     const field = resolveField(lookup, codec, path)
     if (!GROUPABLE.has(field.type) || field.source.kind === 'json') {
       throw queryFault(`columns: column [${path}]: cannot be grouped by`)
@@ -123,8 +131,6 @@ function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly st
     const at = isLink(codec, field) ? `${path}.id` : path
     groups.set(at, { path: at.split('.'), field })
   }
-  if (groups.size > GROUPS_MAX) throw queryFault(`columns: there are more than ${GROUPS_MAX}`)
-  return [...groups.values()]
 }
 
 /** `*`, `object.*` and `link.*` stand for the columns that can be grouped by; a link for its id besides. */

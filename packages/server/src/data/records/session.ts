@@ -33,6 +33,7 @@ import {
   planRead,
   type ReadPlan,
   readsContents,
+  refuseColumns,
   type TableLookup,
 } from '../../rows/reading/read-plan.js'
 import type { Guard } from '../../rows/running/guard.js'
@@ -441,6 +442,8 @@ function createTable(lookup: TableLookup, codec: TableCodec): SessionTable {
     uniqueColumns: codec.physical.flatMap(({ column }, index) => (column.unique ? [index] : [])),
     isInherited: layout.levels.slice(1).some((level) => level.heaps.has(codec.table.id)),
     readPlan(columns) {
+      const refused = refuseColumns(columns)
+      if (refused !== undefined) return [refused]
       const key = `${number} ${columns.join()}`
       const known = reads.get(key)
       if (known !== undefined) return known

@@ -1,4 +1,5 @@
 import type { FaultEntry } from '@offshoot/contract/errors'
+import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { newRecordId } from '../../common/ids.js'
 import { Fault } from '../../rows/columns/fault.js'
 import { NO_FILES } from '../../rows/columns/file-value.js'
@@ -96,8 +97,9 @@ export function planOperations(
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
   const now = new Date().toISOString()
+  const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
-    const result = planOperation(session, operation, { index, now })
+    const result = planOperation(session, operation, { index, now, reads })
     if (Array.isArray(result)) faults.push(...result.map((message) => ({ index, message })))
     else planned.push(result)
   }
@@ -109,7 +111,7 @@ type Shape = Readonly<Record<string, unknown>>
 function planOperation(
   session: Session,
   operation: unknown,
-  { index, now }: { index: number; now: string },
+  { index, now, reads }: { index: number; now: string; reads: PlannedReads },
 ): PlannedOperation | string[] {
   const shape = readShape(operation)
   if (Array.isArray(shape)) return shape
@@ -118,7 +120,7 @@ function planOperation(
   const table = session.findTable(tableName)
   if (table === undefined) return [`table [${tableName}] not found`]
   const faults: string[] = []
-  const read = planRead(table, fields.columns as readonly string[] | undefined, faults)
+  const read = reads.plan(table, fields.columns as readonly string[] | undefined, faults)
   const given = kind === 'insert' ? (fields.record as InputRecord).id : fields.id
   const idFault = given === undefined ? undefined : table.codec.checkId(given)
   if (idFault !== undefined) faults.push(inTable(table, idFault))
@@ -200,7 +202,7 @@ function hasType(value: unknown, type: FieldType): boolean {
     case 'version':
       return Number.isSafeInteger(value) && (value as number) >= 0
     case 'strings':
-      return Array.isArray(value) && value.every((item) => typeof item === 'string')
+      return isNames(value)
     default:
       return typeof value === type
   }
@@ -210,16 +212,52 @@ function isObject(value: unknown): value is Shape {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function planRead(
-  table: SessionTable,
-  columns: readonly string[] | undefined,
-  faults: string[],
-): CompiledRead | undefined {
-  if (columns === undefined || columns.length === 0) return undefined
-  const read = table.readPlan(columns)
-  if ('plan' in read) return read
-  faults.push(...read.map((fault) => inTable(table, fault)))
-  return undefined
+/** A list that is too long is refused by its length, when it is planned. */
+function isNames(value: unknown): boolean {
+  if (!Array.isArray(value)) return false
+  return value.length > QUERY_LIMITS.columnsMax || value.every((item) => typeof item === 'string')
+}
+
+/** What the operations of one transaction read. Operations mostly ask for the same columns. */
+class PlannedReads {
+  readonly #known = new Map<SessionTable, Map<string, CompiledRead | readonly Fault[]>>()
+  #names = 0
+  #links = 0
+
+  plan(
+    table: SessionTable,
+    columns: readonly string[] | undefined,
+    faults: string[],
+  ): CompiledRead | undefined {
+    if (columns === undefined || columns.length === 0) return undefined
+    const read = this.#find(table, columns)
+    if ('plan' in read) return read
+    faults.push(...read.map((fault) => inTable(table, fault)))
+    return undefined
+  }
+
+  #find(table: SessionTable, columns: readonly string[]): CompiledRead | readonly Fault[] {
+    const { columnsMax, transactionColumnsMax, relationsMax } = QUERY_LIMITS
+    if (columns.length > columnsMax) return table.readPlan(columns)
+    const known = this.#known.get(table) ?? new Map<string, CompiledRead | readonly Fault[]>()
+    this.#known.set(table, known)
+    const key = columns.join('\n')
+    const found = known.get(key)
+    if (found !== undefined) return found
+    this.#names += columns.length
+    if (this.#names > transactionColumnsMax) {
+      return [new Fault(`more than ${transactionColumnsMax} columns cannot be named at once`)]
+    }
+    const read = table.readPlan(columns)
+    if ('plan' in read) {
+      this.#links += linkedTables(read.plan).length
+      if (this.#links > relationsMax) {
+        return [new Fault(`more than ${relationsMax} links cannot be followed at once`)]
+      }
+    }
+    known.set(key, read)
+    return read
+  }
 }
 
 const FILE_REFUSED = 'file upload not permitted in transaction'

@@ -1,4 +1,4 @@
-import type { BranchSearch, TableSearch } from '@offshoot/contract/search'
+import { type BranchSearch, SEARCH_LIMITS, type TableSearch } from '@offshoot/contract/search'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
@@ -7,6 +7,7 @@ import { writeFound } from '../../rows/reading/read-plan.js'
 import { runCalculation } from '../query/base-rows.js'
 import { queryFault } from '../query/query-fault.js'
 import { lookupOf } from '../query/query-records.js'
+import { requireQuerySize } from '../query/query-size.js'
 import type { Session } from '../records/session.js'
 import { type Part, writeHighlight } from './highlight.js'
 import { makePatterns, type Patterns } from './patterns.js'
@@ -31,12 +32,19 @@ export async function searchBranch(context: SearchContext, request: BranchSearch
   const { tables: listed = [] } = request
   const named = listed.map((entry) => (typeof entry === 'string' ? { table: entry } : entry))
   const all = session.schema.tableNames.map((table) => ({ table }))
-  const tables = (named.length === 0 ? all : named).map(({ table: name, ...options }, index) => {
+  requireQuerySize(listed)
+  const searched = named.length === 0 ? all : named
+  if (searched.length > SEARCH_LIMITS.tablesMax) {
+    throw queryFault(
+      `tables: at most ${SEARCH_LIMITS.tablesMax} of the ${all.length} tables of the branch can be named at once`,
+    )
+  }
+  const seen = new Set<string>()
+  const tables = searched.map(({ table: name, ...options }) => {
     const table = session.findTable(name)
     if (table === undefined) throw queryFault(`tables: table [${name}] not found`)
-    if (named.findIndex((other) => other.table === name) < index && named.length > 0) {
-      throw queryFault(`tables: table [${name}] is named twice`)
-    }
+    if (seen.has(name)) throw queryFault(`tables: table [${name}] is named twice`)
+    seen.add(name)
     return planTable(lookup, table, options)
   })
   return search(context, tables, request)
@@ -48,6 +56,7 @@ export async function searchTable(
   request: TableSearch,
 ): Promise<string> {
   const { session, tableName } = context
+  requireQuerySize(request.filter, request.target, request.boosters)
   const table = planTable(lookupOf(session), session.table(tableName), request)
   return search(context, [table], request)
 }
@@ -60,6 +69,12 @@ async function search(
   options: Options,
 ): Promise<string> {
   const { session } = context
+  const columns = tables.reduce((count, table) => count + table.columns.length, 0)
+  if (columns > SEARCH_LIMITS.columnsMax) {
+    throw queryFault(
+      `target: at most ${SEARCH_LIMITS.columnsMax} columns can be searched at once, not ${columns}`,
+    )
+  }
   const { patterns, warnings } = await readQuery(context, options)
   const plan: SearchPlan = {
     lookup: lookupOf(session),

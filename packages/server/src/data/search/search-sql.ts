@@ -171,7 +171,7 @@ function isHit(
       : []
     // Of one column alone, PostgreSQL would look for these in the index too, which costs more than it gains.
     const isOne = texts.length === 1 && indexed.length === 0
-    const text = isOne ? join(texts) : sql`concat_ws(E'\n', ${join(texts, ', ')})`
+    const text = isOne ? join(texts) : linesSql(texts)
     const { rough, fine } = patterns
     const looks = [rough, ...(fine === undefined ? [] : [fine])].map((pattern) => {
       return sql`${text} ~ ${parameters.add(pattern)}::text`
@@ -179,6 +179,18 @@ function isHit(
     conditions.unshift(sql`(${join([...indexed, ...looks], ' and ')})`)
   }
   return conditions.length === 0 ? sql`false` : sql`(${join(conditions, ' or ')})`
+}
+
+/** PostgreSQL passes at most 100 arguments to a function. */
+const ARGUMENTS_MAX = 90
+
+function linesSql(texts: readonly Sql[]): Sql {
+  const groups: Sql[] = []
+  for (let start = 0; start < texts.length; start += ARGUMENTS_MAX) {
+    const some = texts.slice(start, start + ARGUMENTS_MAX)
+    groups.push(sql`concat_ws(E'\n', ${join(some, ', ')})`)
+  }
+  return groups.length === 1 ? join(groups) : linesSql(groups)
 }
 
 /** Whether a row may have one of the words, as far as a search index can tell. */

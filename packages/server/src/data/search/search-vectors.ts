@@ -32,6 +32,7 @@ import { filterSql } from '../query/filter-sql.js'
 import { Parameters } from '../query/parameters.js'
 import { queryFault } from '../query/query-fault.js'
 import { lookupOf } from '../query/query-records.js'
+import { requireQuerySize } from '../query/query-size.js'
 import { ROOT } from '../query/sort-sql.js'
 import { planColumns } from '../records/records.js'
 import { arraySimilarity, extensionSimilarity, similarityOf } from './distance-sql.js'
@@ -56,6 +57,7 @@ export async function searchVectors(
   request: VectorSearch,
 ): Promise<string> {
   const { database, session } = context
+  requireQuerySize(request.filter, request.column)
   const table = session.table(context.tableName)
   const lookup = lookupOf(session)
   const { codec } = table

@@ -3,8 +3,12 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
 const STEMS_MAX = 10_000
+const STEMS_LENGTH_MAX = 1024 * 1024
 /** Stems never change. A word that has none, such as `the`, is kept too. */
-const known = new LruMap<string, string>(STEMS_MAX)
+const known = new LruMap<string, string>(STEMS_MAX, {
+  weightMax: STEMS_LENGTH_MAX,
+  weigh: (word, stem) => word.length + stem.length,
+})
 
 /** The English stems of words in lower case, by word; without those that have none. */
 export async function findStems(

@@ -52,9 +52,15 @@ function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<nu
   return sql`(${constant}::${raw(column.sqlType)})`
 }
 
-/** What every arm selects: the metadata and the columns of the schema. */
-function armSelect(alias: Sql, arm: Arm, codec: TableCodec): Sql {
-  const columns = codec.physical.map(
+function columnsOf(codec: TableCodec, wanted?: ReadonlySet<number>): readonly PhysicalColumn[] {
+  return wanted === undefined
+    ? codec.physical
+    : codec.physical.filter((_column, index) => wanted.has(index))
+}
+
+/** What every arm selects: the metadata and the columns of the schema, or those that are wanted. */
+function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet<number>): Sql {
+  const columns = columnsOf(codec, wanted).map(
     (column) => sql`${armColumn(alias, column, arm.columnIds)} as ${ident(column.physicalName)}`,
   )
   const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
@@ -63,31 +69,37 @@ function armSelect(alias: Sql, arm: Arm, codec: TableCodec): Sql {
 
 /**
  * A join with the row of the given id that the branch sees, under `alias`. The arms are tried in
- * order and the first row ends the search: an append runs its children one after the other.
+ * order and the first row ends the search: an append runs its children one after the other. `columns`
+ * are the indexes of those that are needed; all of them, unless it is said.
  */
 export function joinVisible(
   layout: Layout,
   codec: TableCodec,
-  options: { id: Sql; alias: Sql; outer?: boolean },
+  options: { id: Sql; alias: Sql; outer?: boolean; columns?: ReadonlySet<number> },
 ): Sql {
-  const { id, alias } = options
+  const { id, alias, columns } = options
   const arms = listArms(layout, codec.table.id)
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
-  const hasAll = codec.physical.every((column) => only?.columnIds.has(column.id))
+  const hasAll = columnsOf(codec, columns).every((column) => only?.columnIds.has(column.id))
   if (arms.length === 1 && only?.level === 0 && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }
   if (arms.length === 0) {
     return sql`${kind} lateral (${noRow(codec)}) ${alias} on true`
   }
-  return sql`${kind} lateral (${firstRow(arms, codec, id)}) ${alias} on not ${alias}.deleted`
+  return sql`${kind} lateral (${firstRow(arms, codec, id, columns)}) ${alias} on not ${alias}.deleted`
 }
 
-function firstRow(arms: readonly Arm[], codec: TableCodec, id: Sql): Sql {
+function firstRow(
+  arms: readonly Arm[],
+  codec: TableCodec,
+  id: Sql,
+  columns?: ReadonlySet<number>,
+): Sql {
   const found = arms.map(
     (arm) => sql`
-      select ${armSelect(sql`h`, arm, codec)}
+      select ${armSelect(sql`h`, arm, codec, columns)}
       from ${arm.table} h
       where h.id = ${id} and ${arm.inEpoch(sql`h`)}`,
   )

@@ -59,6 +59,17 @@ const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'up
 /** How many records a path may lead through. */
 const LINK_DEPTH_MAX = 10
 
+/** Says why columns are refused without looking at what they name: there are too many, or too long ones. */
+export function refuseColumns(columns: readonly string[]): Fault | undefined {
+  const { columnsMax, pathLengthMax } = QUERY_LIMITS
+  if (columns.length > columnsMax) {
+    return new Fault(`more than ${columnsMax} columns cannot be named at once`)
+  }
+  return columns.some((path) => path.length > pathLengthMax)
+    ? new Fault(`the name of a column must not have more than ${pathLengthMax} characters`)
+    : undefined
+}
+
 const NOTHING = { projection: { columns: [], fields: [] }, links: [] } as const
 
 /** Resolves `columns` of a request. `*` alone stands for all own columns. */
@@ -67,13 +78,7 @@ export function planRead(
   codec: TableCodec,
   columns: readonly string[],
 ): ReadPlan | Fault[] {
-  const { columnsMax, pathLengthMax, valuesMax, relationsMax } = QUERY_LIMITS
-  if (columns.length > columnsMax) {
-    return [new Fault(`more than ${columnsMax} columns cannot be named at once`)]
-  }
-  if (columns.some((path) => path.length > pathLengthMax)) {
-    return [new Fault(`the name of a column must not have more than ${pathLengthMax} characters`)]
-  }
+  const { valuesMax, relationsMax } = QUERY_LIMITS
   const faults: Fault[] = []
   let position = 0
   let relations = 0
@@ -205,29 +210,75 @@ export function selectPlan(
   plan: ReadPlan,
   root: PlanRoot,
 ): { selected: Sql[]; joins: Sql } {
-  const selected: Sql[] = []
-  const joins: Sql[] = []
-  let count = 0
+  const own = selectOwn(plan, root)
+  const linked = selectLinked(lookup, plan, (position) => own[position] ?? empty)
+  return { selected: [...own, ...linked.selected], joins: linked.joins }
+}
 
-  function add(node: ReadPlan, { alias, column }: PlanRoot): void {
-    for (const name of METADATA_NAMES) selected.push(sql`${alias}.${name}`)
-    for (const index of node.projection.columns) {
-      selected.push(selectColumn(node.codec, index, column(index)))
-    }
+/** The record that a plan starts from, without those that its links lead to. */
+export function selectOwn({ codec, projection }: ReadPlan, { alias, column }: PlanRoot): Sql[] {
+  return [
+    ...METADATA_NAMES.map((name) => sql`${alias}.${name}`),
+    ...projection.columns.map((index) => selectColumn(codec, index, column(index))),
+  ]
+}
+
+/**
+ * The records that the links of a plan lead to. `textOf` gives what `selectOwn` selects, by position.
+ *
+ * Each record is an array of texts that a subquery finds by its id. As joins of one query, links would
+ * be put into every order by PostgreSQL: to plan 64 of them took it seconds. They should be looked up
+ * when it is known which rows there are, not for every row that is sorted.
+ */
+export function selectLinked(
+  lookup: TableLookup,
+  plan: ReadPlan,
+  textOf: (position: number) => Sql,
+): { selected: Sql[]; joins: Sql } {
+  const selected: Sql[] = []
+  /** By the number of links that lead there. */
+  const levels: Sql[][] = []
+
+  function add(node: ReadPlan, textAt: (position: number) => Sql, depth: number): void {
     for (const link of node.links) {
-      const target = ident(`l${++count}`)
-      const { codec } = link.plan
-      const id = column(link.column)
-      joins.push(joinVisible(lookup.layout, codec, { id, alias: target, outer: true }))
-      add(link.plan, {
-        alias: target,
-        column: (index) => sql`${target}.${ident(codec.physical[index]?.physicalName ?? '')}`,
-      })
+      const level = levels[depth] ?? []
+      levels[depth] = level
+      const name = sql`${ident(`links_${depth}`)}.${ident(`link_${level.length}`)}`
+      const id = textAt(METADATA_COUNT + link.position)
+      level.push(sql`(${linkedSql(lookup, link.plan, id)}) as ${ident(`link_${level.length}`)}`)
+      const linkedText = (position: number) => sql`${name}[${raw(String(position + 1))}]`
+      const count = countOwn(link.plan)
+      for (let position = 0; position < count; position++) selected.push(linkedText(position))
+      add(link.plan, linkedText, depth + 1)
     }
   }
 
-  add(plan, root)
-  return { selected, joins: join([empty, ...joins], ' ') }
+  add(plan, textOf, 0)
+  // Without the offset PostgreSQL would look a record up once for each of its values.
+  const joins = levels.map(
+    (links, depth) =>
+      sql` cross join lateral (select ${join(links, ', ')} offset 0) ${ident(`links_${depth}`)}`,
+  )
+  return { selected, joins: join([empty, ...joins], '') }
+}
+
+function linkedSql({ layout }: TableLookup, plan: ReadPlan, id: Sql): Sql {
+  const alias = ident('linked')
+  const { codec, projection } = plan
+  const own = selectOwn(plan, {
+    alias,
+    column: (index) => sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`,
+  })
+  const texts = own.map((value) => sql`${value}::text`)
+  const columns = new Set(projection.columns)
+  return sql`
+    select array[${join(texts, ', ')}] from (select ${id} as id) k
+    ${joinVisible(layout, codec, { id: sql`k.id`, alias, columns })}`
+}
+
+/** How many texts `selectOwn` gives. */
+export function countOwn({ projection }: ReadPlan): number {
+  return METADATA_COUNT + projection.columns.length
 }
 
 /** How many texts of a row belong to the record and to those its links lead to. */
