@@ -23,7 +23,7 @@ export interface Environment {
   close(): Promise<void>
 }
 
-const KEY = 'off_bench000000000000000000000000000000000000'
+const KEY = 'off_bench_Zt4Vq9XwLr2Nb6KcHd3Jm5Fp8Gs7Ty'
 const CLI = fileURLToPath(new URL('../../packages/cli/bin/offshoot.js', import.meta.url))
 
 export async function createEnvironment(): Promise<Environment> {

@@ -270,6 +270,7 @@ describe('with the key of someone who is no member', () => {
 describe('with a key of limited scope', () => {
   /** Members belong to a whole workspace. */
   const isAboutMembers = ({ url }: Walked) => url.endsWith('/members')
+  const isAboutAllBranches = ({ url }: Walked) => url.endsWith('/privateFiles')
   const isNotRefused = (answer: Answer) => answer.status !== 401 && answer.status !== 403
 
   it('that may only read, every route that changes something answers 403', async () => {
@@ -310,7 +311,8 @@ describe('with a key of limited scope', () => {
       walked,
       (route) => route.call(key),
       (answer, route) => {
-        if (isAboutMembers(route)) return hasCode(answer, 403, 'key_scope', route)
+        if (isAboutMembers(route) || isAboutAllBranches(route))
+          return hasCode(answer, 403, 'key_scope', route)
         if (!route.url.includes(':databaseBranch')) {
           return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)
         }

@@ -65,7 +65,7 @@ async function uploadUntilGone(
 
 describe('a server that is killed while files arrive', () => {
   it('never has a record whose content is missing, and keeps what it said it keeps', async () => {
-    const env = { OFFSHOOT_API_KEY: 'off_crash_test_key' }
+    const env = { OFFSHOOT_API_KEY: 'off_crash_Hd7Qm3ZxTw9VbRc5' }
     const key = env.OFFSHOOT_API_KEY
     let service = startOffshoot(folder, { env })
     let banner = await service.ready()

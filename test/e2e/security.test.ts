@@ -55,8 +55,8 @@ describe('the packages', () => {
 })
 
 describe('a process', () => {
-  const KEY = 'off_SecurityTestKey00000000000000000000000000'
-  const WRONG_KEY = 'off_WrongTestKey0000000000000000000000000000'
+  const KEY = 'off_SecurityTestKey4Vq9XwLr2Nb6KcZt8Hd3Jm5Fp'
+  const WRONG_KEY = 'off_WrongTestKey7Tq2XvLr9Nb4KcZw6Hd8Jm3Fp5Gs'
   const VALUE = 'canary-of-a-row-58213'
   const NAME = 'Canary58213'
 

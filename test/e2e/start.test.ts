@@ -237,7 +237,7 @@ describe('offshoot start', () => {
   })
 
   it('takes the key of the settings instead of the one it made', async () => {
-    const given = 'my_own_key_1234'
+    const given = 'my_own_key_Zt4Vq9XwLr2Nb6Kc'
     const env = { OFFSHOOT_API_KEY: given, OFFSHOOT_LOG_LEVEL: 'info' }
     service = startOffshoot(dataDir, { env })
     banner = await service.ready()

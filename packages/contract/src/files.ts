@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import {
   DatabaseBranchNameSchema,
+  DatabaseNameSchema,
   DateTimeSchema,
   FileItemIdSchema,
   RecordIdSchema,
@@ -30,6 +31,31 @@ export const FileItemParamsSchema = Type.Object({
   ...FileParamsSchema.properties,
   fileId: FileItemIdSchema,
 })
+
+export const MakePrivateQuerySchema = Type.Object({ fileId: Type.Optional(FileItemIdSchema) })
+
+const Sha256Schema = Type.String({
+  description: 'The sha-256 of the content, in hexadecimal; also the `ETag` of the file.',
+  pattern: '^[0-9a-f]{64}$',
+  examples: ['9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'],
+})
+
+export const PrivateFileParamsSchema = Type.Object({
+  databaseName: DatabaseNameSchema,
+  sha256: Sha256Schema,
+})
+
+/** A content that is public on no branch. */
+export const PrivateFileSchema = Type.Object(
+  { sha256: Sha256Schema, createdAt: DateTimeSchema },
+  { title: 'PrivateFile' },
+)
+export type PrivateFile = Static<typeof PrivateFileSchema>
+
+export const PrivateFileListSchema = Type.Object(
+  { files: Type.Array(PrivateFileSchema) },
+  { title: 'PrivateFileList' },
+)
 
 export const FileLinkParamsSchema = Type.Object({
   accessId: Type.String({

@@ -28,6 +28,7 @@ import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.j
 import { healthRoutes } from './http/routes/health.js'
 import { indexRoutes } from './http/routes/indexes.js'
 import { type MetricsAccess, metricsRoutes } from './http/routes/metrics.js'
+import { makePrivateRoutes, privateFileRoutes } from './http/routes/private-files.js'
 import { queryRoutes } from './http/routes/query.js'
 import { recordRoutes } from './http/routes/records.js'
 import { schemaRoutes } from './http/routes/schema.js'
@@ -130,6 +131,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
     await protectedApp.register(linkKeyRoutes(services))
+    await protectedApp.register(privateFileRoutes(services))
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
@@ -144,6 +146,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await dataApp.register(searchRoutes(services))
     await dataApp.register(bulkRoutes(services))
     await dataApp.register(fileRoutes(services))
+    await dataApp.register(makePrivateRoutes(services))
     await dataApp.register(transactionRoutes(services))
     await dataApp.register(sqlRoutes(services))
   })

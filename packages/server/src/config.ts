@@ -1,6 +1,7 @@
 import path from 'node:path'
 import { LIMITS, type LimitName, type Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
+import { isStrongSecret, SECRET_LENGTH_MIN } from './common/secret-strength.js'
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
@@ -33,7 +34,10 @@ interface Setting<Value> {
 }
 
 const REGION_PATTERN = /^[a-z0-9][a-z0-9-]{0,61}$/
-const KEY_PATTERN = /^[A-Za-z0-9_]{8,255}$/
+const KEY_PATTERN = /^[A-Za-z0-9_]{1,255}$/
+
+/** How to make a secret, for those whose own is refused. */
+const HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 32`'
 
 /** All settings: variable, default, validation and help. */
 const SETTINGS = {
@@ -72,9 +76,10 @@ const SETTINGS = {
     env: 'OFFSHOOT_API_KEY',
     help: 'The first user’s API key, instead of a generated one.',
     fallback: 'generated at the first start',
-    allowed: '8 to 255 letters, digits and underscores',
+    allowed: `${SECRET_LENGTH_MIN} to 255 letters, digits and underscores, of many kinds and not a repeated pattern; ${HOW_TO_MAKE_ONE}`,
     secret: true,
-    parse: (text) => (text === undefined ? null : KEY_PATTERN.test(text) ? text : undefined),
+    parse: (text) =>
+      text === undefined ? null : KEY_PATTERN.test(text) && isStrongSecret(text) ? text : undefined,
   }),
   regions: setting<readonly Region[]>({
     env: 'OFFSHOOT_REGIONS',
@@ -146,9 +151,14 @@ const SETTINGS = {
     env: 'OFFSHOOT_METRICS_TOKEN',
     help: 'Bearer token that `/metrics` requires.',
     fallback: 'none; everyone who reaches the port can read it',
-    allowed: 'at least 8 characters without spaces',
+    allowed: `${SECRET_LENGTH_MIN} to 255 characters without spaces, of many kinds and not a repeated pattern; ${HOW_TO_MAKE_ONE}`,
     secret: true,
-    parse: (text) => (text === undefined ? null : /^\S{8,255}$/.test(text) ? text : undefined),
+    parse: (text) =>
+      text === undefined
+        ? null
+        : /^\S{1,255}$/.test(text) && isStrongSecret(text)
+          ? text
+          : undefined,
   }),
   metricsPort: setting<number | null>({
     env: 'OFFSHOOT_METRICS_PORT',

@@ -21,6 +21,7 @@ import { planColumns } from '../records/records.js'
 import type { BranchSession, Sessions, SessionTable } from '../records/session.js'
 import { onlyRow, updateCall } from '../records/write-plan.js'
 import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
+import { isPrivateEverywhere } from './is-private-everywhere.js'
 import { claimUpload } from './upload-claim.js'
 
 export interface FileContext {
@@ -66,6 +67,20 @@ export async function readFile(
   return file === undefined || file.size === 0
     ? undefined
     : { file, open: (range) => session.files.open(file, range) }
+}
+
+/** What a row keeps of a file. */
+export async function getFile(
+  { database }: FileContext,
+  session: BranchSession,
+  target: FileTarget,
+): Promise<StoredFile> {
+  const place = findColumn(session, target)
+  if (place.isList && target.fileId === '') throw namelessFile(place)
+  const files = await readFiles(database, session, { place, target })
+  const file = files.find(({ id = '' }) => id === target.fileId)
+  if (file === undefined) throw fileNotFound(place, target)
+  return file
 }
 
 /** Refuses an upload that cannot succeed, before any of it is taken in. */
@@ -135,7 +150,7 @@ export async function openLink(
   const found = await sessions
     .runOnBranch({ ...place, origin: options.origin }, async (session) => {
       const file = await findLinkedFile(database, session, place)
-      if (verify === undefined && file?.enablePublicUrl !== true) throw invalidLink()
+      if (verify === undefined && !(await isPublic(database, session, file))) throw invalidLink()
       return file && { file, open: (range?: ByteRange) => session.files.open(file, range) }
     })
     .catch(unlessGone)
@@ -143,6 +158,17 @@ export async function openLink(
     throw verify === undefined ? invalidLink() : new AppError('file_not_found', 'the file is gone')
   }
   return found.file.size === 0 ? undefined : found
+}
+
+async function isPublic(
+  database: Database,
+  { guard }: BranchSession,
+  file: StoredFile | undefined,
+): Promise<boolean> {
+  if (file?.enablePublicUrl !== true) return false
+  const { databaseId } = guard.layout
+  const { sha256 } = file
+  return sha256 === undefined || !(await isPrivateEverywhere(database, { databaseId, sha256 }))
 }
 
 /** Puts content behind an upload link. `receive` takes it in, once all is known to be right. */

@@ -43,9 +43,9 @@ export function requireWholeWorkspace(scope: KeyScope, need: Need = 'write'): vo
   }
 }
 
-/** For changes to a whole database. */
-export function requireWholeDatabase(scope: KeyScope): void {
-  requireAccess(scope, 'write')
+/** For what concerns all branches of a database. */
+export function requireWholeDatabase(scope: KeyScope, need: Need = 'write'): void {
+  requireAccess(scope, need)
   if (scope.branches) {
     throw new AppError('key_scope', 'this API key is limited to some branches of the database')
   }
