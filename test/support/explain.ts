@@ -55,7 +55,7 @@ export async function explainInsert(
 ): Promise<Explained[]> {
   const parsed = await parseStatement(statement, 0)
   const calls = await withSession(service, target, async (session) => {
-    const plan = planStatement(parsed, { tables: new BranchTables(session), parameterCount: 0 })
+    const plan = planStatement(parsed, { tables: new BranchTables(session), parameterSizes: [] })
     if (plan.kind !== 'insert') throw new Error('only an INSERT is explained')
     const { conflict, returning } = plan
     return [

@@ -6,6 +6,7 @@ import { indexes } from './migrations/004-indexes.js'
 import { searchIndexes } from './migrations/005-search-indexes.js'
 import { secrets } from './migrations/006-secrets.js'
 import { privacyAndQuotas } from './migrations/007-privacy-and-quotas.js'
+import { sqlWalls } from './migrations/008-sql-walls.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -28,6 +29,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 5, name: 'search indexes', statements: searchIndexes },
   { number: 6, name: 'secrets', statements: secrets },
   { number: 7, name: 'privacy and quotas', statements: privacyAndQuotas },
+  { number: 8, name: 'sql walls', statements: sqlWalls },
 ]
 
 /** Key of an advisory lock. Every version of Offshoot must use the same number. */

@@ -2,59 +2,160 @@
  * What a statement may use of PostgreSQL, by name. All of it calculates from its arguments, or from
  * the time: nothing here reads a table, a file or a setting, waits, locks or leaves a trace. Whatever
  * is not here is refused.
+ *
+ * Each function and operator says what it costs. PostgreSQL looks for a cancellation between rows and
+ * inside of few functions only; in all others a statement can be stopped when they are done. So what
+ * takes more than time in proportion to its arguments gets small ones, and what makes large values of
+ * small ones is kept from doing so.
  */
 
 function words(text: string): string[] {
   return text.trim().split(/\s+/)
 }
 
-const TEXT = words(`
-  ascii bit_length btrim char_length character_length chr concat concat_ws convert_from convert_to
-  decode encode initcap is_normalized left length like_escape lower lpad ltrim md5 normalize
-  octet_length overlay position quote_literal quote_nullable regexp_count regexp_instr regexp_like
-  regexp_match regexp_replace regexp_split_to_array regexp_substr repeat replace reverse right rpad
-  rtrim sha224 sha256 sha384 sha512 similar_to_escape split_part starts_with string_to_array strpos
-  substr substring to_hex translate trim_array unistr upper`)
+/** Bytes of one value that a statement makes. */
+export const VALUE_BYTES_MAX = 16 * 1024 * 1024
+/** Bytes of all values that a statement keeps in memory to make arrays, texts and documents of them. */
+export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
+/** Bytes of a text that is searched, which is as much as a record can hold. */
+export const SEARCHED_BYTES_MAX = 1024 * 1024
+/** Bytes of what is searched for: a pattern, a separator, a set of characters. */
+export const PATTERN_BYTES_MAX = 1_000
+/** Bytes of arrays and documents that are compared element by element with each other. */
+export const COMPARED_BYTES_MAX = 64 * 1024
 
-const NUMBERS = words(`
+export type Cost =
+  /** Time in proportion to the arguments, and a result that is no larger. */
+  | { readonly kind: 'linear' }
+  /** The same, with a result as large as the arguments together. */
+  | { readonly kind: 'grows' }
+  /** Arguments are no larger than this many bytes each; the last holds for all that follow. */
+  | { readonly kind: 'bounded'; readonly sizes: readonly number[] }
+  /** The same; the result is as large as the first argument times another one. */
+  | { readonly kind: 'multiplies'; readonly sizes: readonly number[]; readonly factor: number }
+  /** An aggregate that keeps all values in memory. */
+  | { readonly kind: 'collects' }
+  /** An aggregate or window function that does not, or not in memory. */
+  | { readonly kind: 'folds' }
+
+function costing(cost: Cost, names: string): [string, Cost][] {
+  return words(names).map((name) => [name, cost])
+}
+
+const bounded = (...sizes: number[]): Cost => ({ kind: 'bounded', sizes })
+
+const LINEAR = costing(
+  { kind: 'linear' },
+  `
+  ascii bit_length char_length character_length chr convert_from decode initcap left length lower
+  lpad md5 octet_length reverse right rpad sha224 sha256 sha384 sha512 starts_with substr to_hex
+  trim_array unistr upper
+
   abs acos acosd asin asind atan atan2 atan2d atand cbrt ceil ceiling cos cosd cosh cot cotd degrees
-  div erf erfc exp floor gcd lcm ln log log10 min_scale mod pi power radians
-  random round scale sign sin sind sinh sqrt tan tand tanh to_char to_number trim_scale trunc
-  width_bucket`)
+  erf erfc floor min_scale pi radians random round scale sign sin sind sinh tan tand tanh trim_scale
+  trunc width_bucket
 
-const TIMES = words(`
   age clock_timestamp date_add date_bin date_part date_subtract date_trunc extract isfinite
   justify_days justify_hours justify_interval make_date make_interval make_time make_timestamp
-  make_timestamptz now statement_timestamp timeofday timezone to_date to_timestamp
-  transaction_timestamp`)
+  make_timestamptz now statement_timestamp timeofday timezone transaction_timestamp
 
-const JSON_VALUES = words(`
-  array_to_json json_array_length json_build_array json_build_object json_extract_path
-  json_extract_path_text json_object json_strip_nulls json_typeof jsonb_array_length
-  jsonb_build_array jsonb_build_object jsonb_extract_path
-  jsonb_extract_path_text jsonb_insert jsonb_object jsonb_path_exists jsonb_path_match
-  jsonb_path_query_array jsonb_path_query_first jsonb_pretty jsonb_set jsonb_set_lax
-  jsonb_strip_nulls jsonb_typeof row_to_json to_json to_jsonb`)
+  json_array_length json_extract_path json_extract_path_text json_strip_nulls json_typeof
+  jsonb_array_length jsonb_extract_path jsonb_extract_path_text jsonb_strip_nulls jsonb_typeof
 
-const ARRAYS_AND_RANGES = words(`
-  array_append array_cat array_dims array_length array_lower array_ndims array_position
-  array_positions array_prepend array_remove array_replace array_to_string array_upper cardinality
-  int4range int8range isempty lower_inc lower_inf multirange numrange range_merge tsrange tstzrange
-  daterange upper_inc upper_inf`)
+  array_dims array_length array_lower array_ndims array_position array_positions array_remove
+  array_upper cardinality int4range int8range isempty lower_inc lower_inf multirange numrange
+  range_merge tsrange tstzrange daterange upper_inc upper_inf
 
-const OTHERS = words(`
-  gen_random_uuid num_nonnulls num_nulls pg_typeof to_tsvector to_tsquery plainto_tsquery
-  phraseto_tsquery websearch_to_tsquery ts_rank ts_rank_cd ts_headline setweight numnode querytree
-  strip tsvector_to_array`)
+  gen_random_uuid num_nonnulls num_nulls pg_typeof setweight numnode querytree strip
+  tsvector_to_array
 
-const AGGREGATES = words(`
-  any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp
-  cume_dist dense_rank every json_agg json_object_agg jsonb_agg jsonb_object_agg max min mode
-  percent_rank percentile_cont percentile_disc range_agg range_intersect_agg rank regr_avgx
-  regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev
-  stddev_pop stddev_samp string_agg sum var_pop var_samp variance`)
+  generate_series generate_subscripts unnest json_array_elements json_array_elements_text json_each
+  json_each_text json_object_keys jsonb_array_elements jsonb_array_elements_text jsonb_each
+  jsonb_each_text jsonb_object_keys json_to_record json_to_recordset jsonb_to_record
+  jsonb_to_recordset`,
+)
 
-const WINDOW_FUNCTIONS = words(`first_value lag last_value lead nth_value ntile row_number`)
+const GROWING = costing(
+  { kind: 'grows' },
+  `
+  concat concat_ws convert_to encode overlay quote_literal quote_nullable
+  array_append array_cat array_prepend array_replace array_to_json json_build_array
+  json_build_object json_object jsonb_build_array jsonb_build_object jsonb_insert jsonb_object
+  jsonb_set jsonb_set_lax row_to_json to_json to_jsonb`,
+)
+
+/** Sizes that keep each call below a second where the time is that of one argument times another. */
+const BOUNDED: [string, Cost][] = [
+  ...costing(
+    bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX),
+    `
+    btrim ltrim rtrim position split_part string_to_array string_to_table strpos translate
+    regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_split_to_array
+    regexp_split_to_table regexp_substr substring to_char to_date to_number to_timestamp`,
+  ),
+  ...costing(
+    bounded(SEARCHED_BYTES_MAX, 10_000),
+    `jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
+  ),
+  // Combining characters are put in order one step at a time.
+  ...costing(bounded(10_000), 'normalize is_normalized'),
+  // Each line begins with as many blanks as it is deep.
+  ...costing(bounded(8 * 1024), 'jsonb_pretty'),
+  ...costing(bounded(PATTERN_BYTES_MAX), 'like_escape similar_to_escape'),
+  // Numbers of up to 2000 digits.
+  ...costing(bounded(1_000), 'div exp gcd lcm ln log log10 mod power sqrt'),
+  ...costing(bounded(SEARCHED_BYTES_MAX), 'to_tsvector'),
+  ...costing(
+    bounded(PATTERN_BYTES_MAX),
+    'to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery',
+  ),
+  // Words of a query are looked for in pairs.
+  ...costing(bounded(SEARCHED_BYTES_MAX, 512), 'ts_rank ts_rank_cd'),
+  ...costing(bounded(COMPARED_BYTES_MAX, COMPARED_BYTES_MAX, 512), 'ts_headline'),
+]
+
+const MULTIPLYING: [string, Cost][] = [
+  ['repeat', { kind: 'multiplies', sizes: [SEARCHED_BYTES_MAX, 8], factor: 1 }],
+  [
+    'replace',
+    {
+      kind: 'multiplies',
+      sizes: [SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MAX],
+      factor: 2,
+    },
+  ],
+  [
+    'regexp_replace',
+    {
+      kind: 'multiplies',
+      sizes: [SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MAX],
+      factor: 2,
+    },
+  ],
+  [
+    'array_to_string',
+    {
+      kind: 'multiplies',
+      sizes: [VALUE_BYTES_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MAX],
+      factor: 1,
+    },
+  ],
+]
+
+const COLLECTING = costing(
+  { kind: 'collects' },
+  `array_agg json_agg json_object_agg jsonb_agg jsonb_object_agg range_agg string_agg`,
+)
+
+const FOLDING = costing(
+  { kind: 'folds' },
+  `
+  any_value avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp cume_dist
+  dense_rank every max min mode percent_rank percentile_cont percentile_disc range_intersect_agg
+  rank regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
+  stddev stddev_pop stddev_samp sum var_pop var_samp variance
+  first_value lag last_value lead nth_value ntile row_number`,
+)
 
 /** Functions that give rows, with the names of their columns; none means the name of the function. */
 export const ROW_FUNCTIONS: ReadonlyMap<string, readonly string[]> = new Map(
@@ -84,16 +185,14 @@ export const DEFINED_ROW_FUNCTIONS: ReadonlySet<string> = new Set(
   words('json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset'),
 )
 
-export const FUNCTIONS: ReadonlySet<string> = new Set([
-  ...TEXT,
-  ...NUMBERS,
-  ...TIMES,
-  ...JSON_VALUES,
-  ...ARRAYS_AND_RANGES,
-  ...OTHERS,
-  ...AGGREGATES,
-  ...WINDOW_FUNCTIONS,
-  ...ROW_FUNCTIONS.keys(),
+/** Functions that may be called, with what they cost. One without a cost is not in it. */
+export const FUNCTIONS: ReadonlyMap<string, Cost> = new Map([
+  ...LINEAR,
+  ...GROWING,
+  ...BOUNDED,
+  ...MULTIPLYING,
+  ...COLLECTING,
+  ...FOLDING,
 ])
 
 /** Functions whose result is as large as a number says: it must be written, and not be larger. */
@@ -103,7 +202,10 @@ export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: numbe
   ['rpad', { argument: 1, max: 10_000 }],
 ])
 
-/** Those with `reg` in front are missing: their values are looked up in the catalogue. */
+/**
+ * Those with `reg` in front are missing: their values are looked up in the catalogue. No function here
+ * returns one either, so that no expression is of such a type.
+ */
 export const TYPES: ReadonlySet<string> = new Set(
   words(`
     bool bpchar bytea char cidr date daterange float4 float8 inet int2 int4 int4range int8 int8range
@@ -111,10 +213,30 @@ export const TYPES: ReadonlySet<string> = new Set(
     tsquery tsrange tstzrange tsvector uuid varchar`),
 )
 
-export const OPERATORS: ReadonlySet<string> = new Set(
+/** Types that a result can have, by their names in the catalogue, besides the ones above. */
+const OTHER_RESULT_TYPES: ReadonlySet<string> = new Set(
   words(`
-    = <> != < > <= >= + - * / % ^ |/ ||/ @ & | # ~ << >> || ~~ !~~ ~~* !~~* ~* !~ !~* ^@
-    -> ->> #> #>> @> <@ ? ?| ?& #- @? @@ && -|- &< &>`),
+    datemultirange int4multirange int8multirange nummultirange record tsmultirange tstzmultirange`),
 )
+
+/** Nothing that looks up objects of the server can be in a result, whatever way it got there. */
+export function isResultType(name: string): boolean {
+  const element = name.replace(/^_/, '')
+  return TYPES.has(element) || OTHER_RESULT_TYPES.has(element)
+}
+
+/** Operators, with what they cost; `sizes` are those of the left and of the right operand. */
+export const OPERATORS: ReadonlyMap<string, Cost> = new Map([
+  ...costing(
+    { kind: 'linear' },
+    `= <> != < > <= >= + |/ ||/ @ & | # << >> ^@ -> ->> #> #>> ? #- -|- &< &>`,
+  ),
+  ...costing({ kind: 'grows' }, `|| * / %`),
+  // A document without a list of keys.
+  ...costing(bounded(VALUE_BYTES_MAX, PATTERN_BYTES_MAX), `-`),
+  ...costing(bounded(1_000), `^`),
+  ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @? @@`),
+  ...costing(bounded(COMPARED_BYTES_MAX), `@> <@ && ?| ?&`),
+])
 
 export const COLLATIONS: ReadonlySet<string> = new Set(['C', 'POSIX', 'default', 'ucs_basic'])

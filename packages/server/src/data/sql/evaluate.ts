@@ -27,6 +27,7 @@ const SETTINGS = compileStatement(sql`
     set_config('hash_mem_multiplier', '1', true),
     set_config('max_parallel_workers_per_gather', '0', true),
     set_config('jit', 'off', true),
+    set_config('offshoot.collected', '0', true),
     case when has_parameter_privilege('temp_file_limit', 'set')
       then set_config('temp_file_limit', ${literal(TEMPORARY_FILES_MAX)}, true)
     end`)

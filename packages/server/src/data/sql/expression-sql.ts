@@ -3,12 +3,16 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { slot } from '../../postgres/statement.js'
 import {
   COLLATIONS,
-  DEFINED_ROW_FUNCTIONS,
+  type Cost,
   FUNCTIONS,
   OPERATORS,
+  PATTERN_BYTES_MAX,
+  SEARCHED_BYTES_MAX,
   SIZED_FUNCTIONS,
   TYPES,
+  VALUE_BYTES_MAX,
 } from './allowed.js'
+import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { findColumnOf, type Scope } from './scope.js'
 import { sqlFault } from './sql-fault.js'
@@ -21,7 +25,15 @@ export interface StatementContext {
   /** A parameter stands where only a constant can. */
   misplaceParameter(number: number, location: number | undefined): void
   /** Writes a query inside of an expression. */
-  subquery(node: Node | undefined, scope: Scope): Sql
+  subquery(
+    node: Node | undefined,
+    scope: Scope,
+  ): { readonly text: Sql; readonly columns: readonly string[] }
+  /** Bytes of the text of a parameter. */
+  parameterSize(number: number): number
+  readonly effort: Effort
+  /** Nodes so far, with what PostgreSQL may put in the place of columns. */
+  expanded: number
 }
 
 type Writers = {
@@ -46,7 +58,48 @@ export class ExpressionWriter {
       const { location } = (contentOf(node, kind) ?? {}) as { location?: number }
       throw this.fault(`${describeKind(kind)} is not supported`, location)
     }
-    return write(this, contentOf(node, kind))
+    this.context.expanded++
+    return this.context.effort.inside(() => write(this, contentOf(node, kind)))
+  }
+
+  /** Bytes of a value that stands in the statement, or is a parameter. */
+  sizeOf(node: Node | undefined): number | undefined {
+    return knownSize(node, (number) => this.context.parameterSize(number))
+  }
+
+  /** A column of a table, whose values are no larger than a record. */
+  isStored(node: Node | undefined): boolean {
+    const names = namesOf(contentOf(node, 'ColumnRef')?.fields)
+    const [first = '', second] = names
+    if (names.length === 1) return this.scope.isStored(first)
+    return names.length === 2 && second !== undefined
+      ? this.scope.findRelation(first)?.isStored === true
+      : false
+  }
+
+  /** Nothing has to be calculated to have the value. */
+  isPlain(node: Node | undefined): boolean {
+    return node === undefined || this.sizeOf(node) !== undefined || this.isStored(node)
+  }
+
+  /** Writes an argument that is no larger than it may be. */
+  writeWithin(node: Node | undefined, what: string, bytesMax: number): Sql {
+    const named = contentOf(node, 'NamedArgExpr')
+    if (named !== undefined) {
+      return sql`${ident(named.name ?? '')} => ${this.writeWithin(named.arg, what, bytesMax)}`
+    }
+    const size = this.sizeOf(node)
+    if (size !== undefined && size > bytesMax) throw valueTooLarge(what, bytesMax)
+    const value = this.write(node)
+    const isSmall = size !== undefined || (this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX)
+    return isSmall ? value : within(value, bytesMax)
+  }
+
+  /** Writes an argument of what makes a larger value of its arguments. */
+  writeGrowing(node: Node | undefined): Sql {
+    const isRead = contentOf(node, 'ColumnRef') !== undefined && !this.isStored(node)
+    const value = this.write(node)
+    return isRead ? within(value, VALUE_BYTES_MAX) : value
   }
 
   writeAll(nodes: readonly Node[] | undefined): Sql[] {
@@ -54,14 +107,16 @@ export class ExpressionWriter {
   }
 
   /** What a list of ORDER BY says. */
-  writeOrder(nodes: readonly Node[] | undefined): Sql {
+  writeOrder(nodes: readonly Node[] | undefined, replaced?: ReadonlyMap<string, Sql>): Sql {
     return list(
       (nodes ?? []).map((node) => {
         const sort = contentOf(node, 'SortBy')
         if (sort === undefined) throw sqlFault('ORDER BY: a part is not supported')
         requireKnown(sort, 'ORDER BY', ['node', 'sortby_dir', 'sortby_nulls', 'location'])
         const direction = pick(SORT_DIRECTIONS, sort.sortby_dir)
-        return sql`${this.write(sort.node)}${direction}${pick(SORT_NULLS, sort.sortby_nulls)}`
+        const value = this.write(sort.node)
+        const written = replaced?.get(textOf(value)) ?? value
+        return sql`${written}${direction}${pick(SORT_NULLS, sort.sortby_nulls)}`
       }),
     )
   }
@@ -218,9 +273,15 @@ function writeColumn(
   const [first, second] = names
   if (fields.length === 1 && first !== undefined) {
     const column = findEither(first, (name) => scope.findColumn(name))
-    if (column !== undefined) return ident(column)
+    if (column !== undefined) {
+      writer.context.expanded += scope.weight
+      return ident(column)
+    }
     const relation = scope.findRelation(first)
-    if (relation !== undefined) return ident(relation.alias)
+    if (relation !== undefined) {
+      writer.context.expanded += relation.weight * relation.columns.length
+      return ident(relation.alias)
+    }
     throw writer.fault(`column "${first}" does not exist`, location)
   }
   if (fields.length !== 2 || first === undefined) {
@@ -230,6 +291,7 @@ function writeColumn(
   if (relation === undefined) {
     throw writer.fault(`missing FROM-clause entry for table "${first}"`, location)
   }
+  writer.context.expanded += relation.weight
   // All of a row, as an argument.
   if (second === undefined) return sql`${ident(relation.alias)}.*`
   const column = findEither(second, (name) => findColumnOf(relation, name))
@@ -260,13 +322,10 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     case 'AEXPR_OP':
     case 'AEXPR_LIKE':
     case 'AEXPR_ILIKE': {
-      const operator = operatorOf(name)
-      return lexpr === undefined
-        ? sql`(${operator} ${right()})`
-        : sql`(${left()} ${operator} ${right()})`
+      return writeOperator(writer, content)
     }
     case 'AEXPR_SIMILAR':
-      return sql`(${left()} ${operatorOf(name)} ${right()})`
+      return writeOperator(writer, content)
     case 'AEXPR_OP_ANY':
       return sql`(${left()} ${operatorOf(name)} any (${right()}))`
     case 'AEXPR_OP_ALL':
@@ -293,6 +352,44 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     default:
       throw writer.fault('an operation of this form is not supported', content.location)
   }
+}
+
+/** An operator between two operands, or in front of one. */
+function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
+  const operator = operatorOf(name)
+  const what = `operator [${operator.text}]`
+  const cost = OPERATORS.get(operator.text) ?? { kind: 'linear' }
+  const write = (node: Node | undefined, position: number, other: Node | undefined): Sql => {
+    if (cost.kind === 'grows') return writer.writeGrowing(node)
+    if (cost.kind !== 'bounded') return writer.write(node)
+    const bytesMax = sizeAt(cost.sizes, position)
+    // Beside something small, the other may be as large as a record.
+    const isBesideSmall = (writer.sizeOf(other) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
+    const isStored = isBesideSmall && writer.isStored(node)
+    return writer.writeWithin(node, what, isStored ? SEARCHED_BYTES_MAX : bytesMax)
+  }
+  if (lexpr === undefined) return sql`(${operator} ${writer.write(rexpr)})`
+  const text = sql`(${write(lexpr, 0, rexpr)} ${operator} ${write(rexpr, 1, lexpr)})`
+  if (writer.isPlain(lexpr) && writer.isPlain(rexpr) && !isHeavy(writer, cost, [lexpr, rexpr])) {
+    return text
+  }
+  return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, [lexpr, rexpr]) })
+}
+
+function sizeAt(sizes: readonly number[], position: number): number {
+  return sizes[Math.min(position, sizes.length - 1)] ?? VALUE_BYTES_MAX
+}
+
+/** What a constant or a parameter may have so that a search for it is done in no time. */
+const SHORT_BYTES_MAX = 100
+
+/** Takes long although nothing is calculated for it: then nobody has looked for a cancellation. */
+function isHeavy(writer: ExpressionWriter, cost: Cost, nodes: readonly (Node | undefined)[]) {
+  if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') return false
+  const sizes = nodes.map((node) => writer.sizeOf(node))
+  return (
+    nodes.every((node) => writer.isPlain(node)) && sizes.some((size = 0) => size > SHORT_BYTES_MAX)
+  )
 }
 
 const BETWEEN = {
@@ -343,12 +440,22 @@ const FUNCTION_PARTS = [
 /** The name of a function that may be called. */
 export function functionName(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): string {
   const name = catalogueName(call.funcname)
-  const isDefined = name !== undefined && DEFINED_ROW_FUNCTIONS.has(name)
-  if (name === undefined || !(FUNCTIONS.has(name) || isDefined)) {
+  if (name === undefined || !FUNCTIONS.has(name)) {
     const shown = namesOf(call.funcname).join('.')
     throw writer.fault(`function [${shown}] is not supported`, call.location)
   }
   return name
+}
+
+/** A call inside of an expression. */
+function writeValue(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
+  const { args = [] } = call
+  const name = functionName(writer, call)
+  const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
+  const text = writeCall(writer, call)
+  // The names of types are texts: as values of a type of their own they would look up others.
+  if (name === 'pg_typeof') return sql`cast(${text} as pg_catalog.text)`
+  return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, args) })
 }
 
 export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
@@ -357,17 +464,102 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
   requireSize(writer, name, call)
   const order = call.agg_order ?? []
   const isWithin = call.agg_within_group === true
+  const { args, replaced, filter } = writeArguments(writer, name, call)
   const inside = [
     call.agg_distinct ? sql`distinct ` : empty,
-    call.agg_star ? sql`*` : list(writer.writeAll(call.args)),
-    order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order)}` : empty,
+    call.agg_star ? sql`*` : list(args),
+    order.length > 0 && !isWithin ? sql` order by ${writer.writeOrder(order, replaced)}` : empty,
   ]
   const after = [
     isWithin ? sql` within group (order by ${writer.writeOrder(order)})` : empty,
-    call.agg_filter === undefined ? empty : sql` filter (where ${writer.write(call.agg_filter)})`,
+    filter === undefined ? empty : sql` filter (where ${filter})`,
     call.over === undefined ? empty : sql` over ${writeOver(writer, call.over)}`,
   ]
   return sql`pg_catalog.${ident(name)}(${join(inside, '')})${join(after, '')}`
+}
+
+interface WrittenArguments {
+  readonly args: readonly Sql[]
+  /** Of DISTINCT: what is sorted by must be written as the argument is. */
+  readonly replaced: ReadonlyMap<string, Sql>
+  readonly filter: Sql | undefined
+}
+
+function writeArguments(
+  writer: ExpressionWriter,
+  name: string,
+  call: NodeOf<'FuncCall'>,
+): WrittenArguments {
+  const { args: nodes = [] } = call
+  const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
+  const filter = call.agg_filter === undefined ? undefined : writer.write(call.agg_filter)
+  if (cost.kind === 'collects') return writeCollected(writer, call, filter)
+  const what = `function [${name}]`
+  const args = nodes.map((node, index) => {
+    if (cost.kind === 'grows') return writer.writeGrowing(node)
+    if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') return writer.write(node)
+    return writer.writeWithin(node, what, argumentMax(writer, { name, call, cost, index }))
+  })
+  return { args, replaced: new Map(), filter }
+}
+
+function argumentMax(
+  writer: ExpressionWriter,
+  options: {
+    name: string
+    call: NodeOf<'FuncCall'>
+    cost: Extract<Cost, { sizes: readonly number[] }>
+    index: number
+  },
+): number {
+  const { name, call, cost, index } = options
+  const { args = [] } = call
+  if (cost.kind === 'bounded') {
+    // Weights may stand in front of the text that is ranked.
+    const hasWeights =
+      name.startsWith('ts_rank') &&
+      (args.length === 4 || (args.length === 3 && contentOf(args[2], 'A_Const') === undefined))
+    return sizeAt(cost.sizes, hasWeights ? index - 1 : index)
+  }
+  if (index !== 0) return sizeAt(cost.sizes, index)
+  const factor = args[cost.factor]
+  const size = contentOf(factor, 'A_Const')?.ival?.ival ?? writer.sizeOf(factor)
+  const times = Math.max(1, size ?? sizeAt(cost.sizes, cost.factor))
+  return Math.min(sizeAt(cost.sizes, 0), Math.floor(VALUE_BYTES_MAX / times))
+}
+
+/** Arguments of an aggregate that keeps all of them: each value is counted. */
+function writeCollected(
+  writer: ExpressionWriter,
+  { args: nodes = [] }: NodeOf<'FuncCall'>,
+  filter: Sql | undefined,
+): WrittenArguments {
+  const replaced = new Map<string, Sql>()
+  let knownBytes = 0
+  const args = nodes.map((node) => {
+    const size = writer.sizeOf(node)
+    const value = writer.write(node)
+    if (size !== undefined) {
+      knownBytes += size
+      return value
+    }
+    const counted = collected(value)
+    replaced.set(textOf(value), counted)
+    return counted
+  })
+  if (replaced.size > 0) return { args, replaced, filter }
+  // Nothing but constants, which are kept for each row all the same.
+  const counted = sql`${collected(sql`${raw(String(knownBytes))}::pg_catalog.int4`)} is not null`
+  return {
+    args,
+    replaced,
+    filter: filter === undefined ? counted : sql`(${filter}) and ${counted}`,
+  }
+}
+
+/** What is the same for two expressions that are the same. */
+function textOf({ strings, values }: Sql): string {
+  return JSON.stringify([strings, values])
 }
 
 function writeOver(writer: ExpressionWriter, window: NodeOf<'WindowDef'>): Sql {
@@ -387,7 +579,7 @@ function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncC
 
 function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
   requireKnown(link, 'a subquery', ['subLinkType', 'testexpr', 'operName', 'subselect', 'location'])
-  const query = writer.context.subquery(link.subselect, writer.scope)
+  const { text: query, columns } = writer.context.subquery(link.subselect, writer.scope)
   const test = () => writer.write(link.testexpr)
   switch (link.subLinkType) {
     case 'EXISTS_SUBLINK':
@@ -395,7 +587,10 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
     case 'EXPR_SUBLINK':
       return sql`(${query})`
     case 'ARRAY_SUBLINK':
-      return sql`array(${query})`
+      if (columns.length !== 1) {
+        throw writer.fault('subquery must return only one column', link.location)
+      }
+      return sql`array(select ${collected(sql`elements.element`)} from (${query}) as elements(element))`
     case 'ANY_SUBLINK':
       // IN has no operator of its own.
       return link.operName === undefined
@@ -436,7 +631,7 @@ const WRITERS: Writers = {
   A_Expr: writeOperation,
   BoolExpr: writeLogic,
   CaseExpr: writeCase,
-  FuncCall: writeCall,
+  FuncCall: writeValue,
   SubLink: writeSubquery,
   A_Indirection: writeElement,
   ParamRef(writer, { number, location }) {

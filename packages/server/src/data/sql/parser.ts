@@ -16,8 +16,14 @@ const ERROR_AT = 8
 const MESSAGE_AT = 0
 const CURSOR_AT = 16
 
+export interface ParsedText {
+  readonly nodes: readonly Node[]
+  /** How many there are, with all that are inside of them. */
+  readonly nodeCount: number
+}
+
 /** The statements of a text, as a tree. */
-export async function parseSql(text: string): Promise<readonly Node[]> {
+export async function parseSql(text: string): Promise<ParsedText> {
   if (text.includes('\0')) throw sqlFault('the statement contains a NUL character')
   requireShortOperators(text)
   loading ??= createParser()
@@ -25,8 +31,8 @@ export async function parseSql(text: string): Promise<readonly Node[]> {
   const result = parseBounded(parser, text)
   if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
-  requireSize(stmts)
-  return stmts.flatMap(({ stmt }) => stmt ?? [])
+  const nodeCount = requireSize(stmts)
+  return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), nodeCount }
 }
 
 function parseBounded(parser: ParserModule, text: string) {
@@ -58,7 +64,7 @@ function requireShortOperators(text: string): void {
  * Counts nodes and how deep they are in each other, without recursion: everything behind this walks
  * the tree recursively and can rely on it.
  */
-function requireSize(root: unknown): void {
+function requireSize(root: unknown): number {
   let count = 0
   let level: unknown[] = [root]
   for (let depth = 0; level.length > 0; ) {
@@ -79,6 +85,7 @@ function requireSize(root: unknown): void {
     if (count > NODES_MAX) throw sqlFault(`a statement can have at most ${NODES_MAX} parts`)
     level = next
   }
+  return count
 }
 
 /** PostgreSQL does not understand the text. */

@@ -12,6 +12,7 @@ import { quoteJson } from '../../rows/columns/text-types.js'
 import { type OpenTransaction, runSnapshot, runSteps } from '../../rows/running/run.js'
 import type { Session, Sessions } from '../records/session.js'
 import type { TransactionContext } from '../records/transaction.js'
+import { isResultType } from './allowed.js'
 import { BranchTables } from './branch-tables.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
@@ -125,7 +126,8 @@ async function prepareAll(
       const parameters = encodeParameters(params ?? [])
       const parameterCount = parameters.length
       const parsed = await parseStatement(statement, parameterCount)
-      const plan = planStatement(parsed, { tables, parameterCount })
+      const parameterSizes = parameters.map((text) => Buffer.byteLength(text ?? ''))
+      const plan = planStatement(parsed, { tables, parameterSizes })
       prepared.push({ parsed, plan, parameters })
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
@@ -188,6 +190,10 @@ async function writeResult(
 ): Promise<string> {
   const typeIds = columns.map(({ typeId }) => typeId)
   const names = await findTypeNames(transaction, typeIds)
+  for (const { name, typeId } of columns) {
+    const type = names.get(typeId) ?? ''
+    if (!isResultType(type)) throw sqlFault(`column "${name}": type [${type}] is not supported`)
+  }
   const described = columns.map(
     ({ name, typeId }) =>
       `{"name":${quoteJson(name)},"type":${quoteJson(names.get(typeId) ?? '')}}`,

@@ -11,6 +11,10 @@ export interface Relation {
   readonly alias: string
   readonly columns: readonly string[]
   readonly names: NameIndex
+  /** A table of the branch: its values are no larger than a record can be. */
+  readonly isStored: boolean
+  /** Nodes that PostgreSQL may put in the place of one of its columns. */
+  readonly weight: number
 }
 
 /** A query that a WITH clause names. */
@@ -18,6 +22,7 @@ export interface NamedQuery {
   readonly name: string
   readonly alias: string
   columns: readonly string[]
+  weight: number
 }
 
 /** Names by their spelling, and by their letters alone: a name is found without a look at all of them. */
@@ -64,12 +69,18 @@ export class Scope {
   readonly star: string[] = []
   /** Columns of the relations, and names that ORDER BY and GROUP BY may use besides. */
   readonly #names = new NameIndex()
+  /** Columns of relations that are no tables, without regard to case. */
+  readonly #derived = new Set<string>()
+  #weight = 1
 
   constructor(readonly outer: Scope | undefined) {}
 
   addRelation(relation: Relation): void {
     this.relations.push(relation)
     this.#names.add(relation.columns)
+    this.#weight = Math.max(this.#weight, relation.weight)
+    if (relation.isStored) return
+    for (const column of relation.columns) this.#derived.add(column.toLowerCase())
   }
 
   /** Names that ORDER BY and GROUP BY may use besides. */
@@ -95,6 +106,21 @@ export class Scope {
       if (found !== undefined) return found
     }
     return undefined
+  }
+
+  /** Nodes that PostgreSQL may put in the place of a column here, at the most. */
+  get weight(): number {
+    let weight = 1
+    for (const scope of this.#outwards()) weight = Math.max(weight, scope.#weight)
+    return weight
+  }
+
+  /** Whether a column, as it is spelled, can be none but that of a table. */
+  isStored(column: string): boolean {
+    for (const scope of this.#outwards()) {
+      if (scope.#derived.has(column.toLowerCase())) return false
+    }
+    return true
   }
 
   /** The column as its table spells it. */

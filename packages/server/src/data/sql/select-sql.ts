@@ -1,6 +1,7 @@
 import type { Node, SelectStmt } from 'libpg-query'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
+import { collected, Effort } from './bounded-values.js'
 import {
   ExpressionWriter,
   functionName,
@@ -14,6 +15,7 @@ import { sqlFault, unusedParameters } from './sql-fault.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
+  INLINED_NODES_MAX,
   NAMED_QUERIES_MAX,
   RELATIONS_MAX,
   WRITTEN_LENGTH_MAX,
@@ -37,9 +39,13 @@ export interface WrittenQuery {
   readonly text: Sql
   /** The names of its columns. */
   readonly columns: readonly string[]
+  /** Nodes of the largest column, as PostgreSQL may put them in the place of its name. */
+  readonly weight?: number
 }
 
 const LEFT_OUT: Sql = empty
+/** What a function in FROM is called inside of its relation. */
+const ROWS = ident('function rows')
 
 /** Writes a query as SQL of our own, with the tables of the branch for the names in it. */
 export class QueryWriter implements StatementContext {
@@ -53,9 +59,19 @@ export class QueryWriter implements StatementContext {
   #columnCount = 0
   #tableLength = 0
 
-  constructor(statement: string, tables: SqlTables) {
-    this.#statement = statement
+  readonly effort: Effort
+  expanded = 0
+  readonly #parameterSizes: readonly number[]
+
+  constructor(
+    statement: { readonly text: string; readonly nodeCount: number },
+    tables: SqlTables,
+    parameterSizes: readonly number[],
+  ) {
+    this.#statement = statement.text
+    this.effort = new Effort(statement.nodeCount)
     this.#tables = tables
+    this.#parameterSizes = parameterSizes
   }
 
   useParameter(number: number): void {
@@ -84,8 +100,12 @@ export class QueryWriter implements StatementContext {
     return Buffer.from(this.#statement).subarray(0, location).toString().length + 1
   }
 
-  subquery(node: Node | undefined, scope: Scope): Sql {
-    return this.#query(node, scope).text
+  subquery(node: Node | undefined, scope: Scope): WrittenQuery {
+    return this.effort.apart(() => this.#query(node, scope))
+  }
+
+  parameterSize(number: number): number {
+    return this.#parameterSizes[number - 1] ?? 0
   }
 
   /** A query in a place where nothing but a query may stand. */
@@ -107,7 +127,7 @@ export class QueryWriter implements StatementContext {
         ? this.#plainSelect(query, scope)
         : this.#combination(query, scope, onFirst)
     const end = this.#ending(query, scope)
-    return { text: sql`${named}${body.text}${end}`, columns: body.columns }
+    return { ...body, text: sql`${named}${body.text}${end}` }
   }
 
   /** UNION and the like. Of a recursive query, the first part tells the columns of the whole. */
@@ -116,11 +136,18 @@ export class QueryWriter implements StatementContext {
     const first = this.select(query.larg, scope, onFirst)
     onFirst?.(first.columns)
     const second = this.select(query.rarg, scope)
+    // Rows that a recursive query has found are kept, so that none is found twice.
+    const isKept = onFirst !== undefined && !query.all
+    const secondText = isKept ? countedRows(second) : second.text
     const operator = SET_OPERATIONS[query.op ?? '']
     if (operator === undefined) throw sqlFault(`[${query.op}] is not supported`)
     const all = query.all ? sql` all` : LEFT_OUT
     scope.addOutputs(first.columns)
-    return { text: sql`(${first.text}) ${operator}${all} (${second.text})`, columns: first.columns }
+    return {
+      text: sql`(${first.text}) ${operator}${all} (${secondText})`,
+      columns: first.columns,
+      weight: Math.max(first.weight ?? 1, second.weight ?? 1),
+    }
   }
 
   #plainSelect(query: SelectStmt, scope: Scope): WrittenQuery {
@@ -139,11 +166,13 @@ export class QueryWriter implements StatementContext {
     return {
       text: sql`select ${distinct}${targets.text}${from}${where}${group}${having}${windows}`,
       columns: targets.columns,
+      weight: targets.weight ?? 1,
     }
   }
 
   #values(lists: readonly Node[], scope: Scope): WrittenQuery {
     const writer = new ExpressionWriter(this, scope)
+    const before = this.expanded
     const rows = lists.map((node) => writer.writeAll(contentOf(node, 'List')?.items))
     const columns = (rows[0] ?? []).map((_, index) => `column${index + 1}`)
     this.#countColumns(columns.length)
@@ -154,6 +183,7 @@ export class QueryWriter implements StatementContext {
         ', ',
       )}`,
       columns,
+      weight: this.expanded - before,
     }
   }
 
@@ -165,6 +195,7 @@ export class QueryWriter implements StatementContext {
   ): WrittenQuery {
     const writer = new ExpressionWriter(this, scope)
     const columns: string[] = []
+    let weight = 1
     const parts = (nodes ?? []).map((node) => {
       const target = contentOf(node, 'ResTarget')
       if (target === undefined) throw sqlFault('a column is missing')
@@ -172,11 +203,15 @@ export class QueryWriter implements StatementContext {
       if (contentOf(fields.at(-1), 'A_Star') === undefined) {
         const name = target.name ?? outputName(target.val, scope)
         columns.push(name)
-        return sql`${writer.write(target.val)} as ${ident(name)}`
+        const before = this.expanded
+        const text = sql`${writer.write(target.val)} as ${ident(name)}`
+        weight = Math.max(weight, this.expanded - before)
+        return text
       }
       if (fields.length === 1) {
         this.#requireColumns(columns.length + scope.star.length)
         columns.push(...scope.star)
+        weight = Math.max(weight, scope.weight)
         return star(scope.relations)
       }
       const [name = ''] = namesOf(fields)
@@ -186,10 +221,11 @@ export class QueryWriter implements StatementContext {
       }
       this.#requireColumns(columns.length + relation.columns.length)
       columns.push(...relation.columns)
+      weight = Math.max(weight, relation.weight)
       return sql`${ident(relation.alias)}.*`
     })
     this.#countColumns(columns.length)
-    return { text: parts.length === 0 ? empty : join(parts, ', '), columns }
+    return { text: parts.length === 0 ? empty : join(parts, ', '), columns, weight }
   }
 
   /** Columns of a relation or a result; each is known by its name from here on. */
@@ -288,7 +324,7 @@ export class QueryWriter implements StatementContext {
     }
     const name = query.ctename ?? ''
     const given = namesOf(query.aliascolnames).map((column) => column ?? '')
-    const known = { name, alias: this.#aliases.take(name), columns: given }
+    const known = { name, alias: this.#aliases.take(name), columns: given, weight: 1 }
     const columnsOf = (own: readonly string[]) => [...given, ...own.slice(given.length)]
     const inner = contentOf(query.ctequery, 'SelectStmt')
     if (inner === undefined) throw sqlFault(`WITH [${name}]: only SELECT is supported`)
@@ -300,7 +336,10 @@ export class QueryWriter implements StatementContext {
     known.columns = columnsOf(written.columns)
     if (!isRecursive) scope.queries.push(known)
     // NOT MATERIALIZED is a wish; followed, queries that double each other would never end.
-    const kept = query.ctematerialized === 'CTEMaterializeAlways' ? sql` materialized` : LEFT_OUT
+    const isHeavy = (written.weight ?? 1) > INLINED_NODES_MAX
+    const isKept = query.ctematerialized === 'CTEMaterializeAlways' || isHeavy
+    known.weight = isKept ? 1 : (written.weight ?? 1)
+    const kept = isKept ? sql` materialized` : LEFT_OUT
     return sql`${ident(known.alias)}${namesSql(given)} as${kept} (${written.text})`
   }
 
@@ -341,7 +380,13 @@ export class QueryWriter implements StatementContext {
   /** Makes a relation known under its name, and returns what to call it. */
   #introduce(
     scope: Scope,
-    options: { name: string; columns: readonly string[]; given?: readonly string[] },
+    options: {
+      name: string
+      columns: readonly string[]
+      given?: readonly string[]
+      isStored?: boolean
+      weight?: number
+    },
   ): { relation: Relation; alias: Sql } {
     this.#countRelation()
     const { name, given = [] } = options
@@ -360,6 +405,8 @@ export class QueryWriter implements StatementContext {
       alias: this.#aliases.take(name),
       columns,
       names: new NameIndex(columns),
+      isStored: options.isStored ?? false,
+      weight: options.weight ?? 1,
     }
     scope.addRelation(relation)
     return { relation, alias: sql`${ident(relation.alias)}${namesSql(given)}` }
@@ -370,7 +417,7 @@ export class QueryWriter implements StatementContext {
     const { name, given } = aliasOf(node.alias)
     const query = isPlainName(node) ? scope.findQuery(node.relname ?? '') : undefined
     if (query !== undefined) {
-      const own = { name: name ?? query.name, columns: query.columns, given }
+      const own = { name: name ?? query.name, columns: query.columns, given, weight: query.weight }
       const { relation, alias } = this.#introduce(scope, own)
       return { text: sql`${ident(query.alias)} as ${alias}`, columns: relation.columns }
     }
@@ -379,6 +426,7 @@ export class QueryWriter implements StatementContext {
       name: name ?? table.name,
       columns: table.columns,
       given,
+      isStored: true,
     })
     return { text: sql`(${this.#rowsOf(table)}) as ${alias}`, columns: relation.columns }
   }
@@ -406,6 +454,7 @@ export class QueryWriter implements StatementContext {
     const { relation, alias } = this.#introduce(scope, {
       name: name ?? table.name,
       columns: table.columns,
+      isStored: true,
     })
     scope.star.push(...relation.columns)
     return { table, alias, text: sql`(${this.#rowsOf(table)}) as ${alias}` }
@@ -420,10 +469,18 @@ export class QueryWriter implements StatementContext {
     // Without LATERAL, it sees what is around the query but not what is beside it.
     const query = this.#query(subquery, lateral ? scope : withoutRelations(scope))
     const { name, given } = aliasOf(alias)
-    const own = { name: name ?? 'subquery', columns: query.columns, given }
+    const isHeavy = (query.weight ?? 1) > INLINED_NODES_MAX
+    const own = {
+      name: name ?? 'subquery',
+      columns: query.columns,
+      given,
+      weight: isHeavy ? 1 : (query.weight ?? 1),
+    }
     const { relation, alias: written } = this.#introduce(scope, own)
     const before = lateral ? sql`lateral ` : LEFT_OUT
-    return { text: sql`${before}(${query.text}) as ${written}`, columns: relation.columns }
+    // PostgreSQL calculates a query with OFFSET on its own.
+    const text = isHeavy ? sql`select * from (${query.text}) as ${ROWS} offset 0` : query.text
+    return { text: sql`${before}(${text}) as ${written}`, columns: relation.columns }
   }
 
   #rowFunction(node: NodeOf<'RangeFunction'>, scope: Scope): WrittenQuery {
@@ -451,7 +508,10 @@ export class QueryWriter implements StatementContext {
     }
     const { alias } = this.#introduce(scope, { name: aliasName, columns: all, given: all })
     const ordinality = node.ordinality ? sql` with ordinality` : LEFT_OUT
-    return { text: sql`${text}${ordinality} as ${alias}`, columns: all }
+    // Whatever the function gives, the relation has these columns and no others.
+    const inner = all.map((_, index) => ident(`column ${index}`))
+    const rows = sql`select ${join(inner, ', ')} from ${text}${ordinality} as ${ROWS}(${join(inner, ', ')})`
+    return { text: sql`lateral (${rows}) as ${alias}`, columns: all }
   }
 
   #definedRows(
@@ -507,6 +567,16 @@ export class QueryWriter implements StatementContext {
       ', ',
     )})`
   }
+}
+
+/** The rows of a query, each of which is counted among what the statement keeps. */
+function countedRows({ text, columns }: WrittenQuery): Sql {
+  const names = columns.map((_, index) => ident(`column ${index}`))
+  const values = names.map((name, index) => {
+    const value = sql`${ROWS}.${name}`
+    return index === 0 ? collected(value) : value
+  })
+  return sql`select ${join(values, ', ')} from (${text}) as ${ROWS}(${join(names, ', ')})`
 }
 
 export function writtenTooLong() {

@@ -30,3 +30,10 @@ export const WRITTEN_LENGTH_MAX = 4 * 1024 * 1024
  * in it. This is how many characters it may look at in one statement.
  */
 export const OPERATOR_STEPS_MAX = 4_000_000
+
+/**
+ * Nodes of a column of a subquery that PostgreSQL may put in the place of its name. With more, the
+ * subquery is calculated on its own: where columns are used twice at each of many levels, what the
+ * planner would write out doubles with each of them.
+ */
+export const INLINED_NODES_MAX = 32

@@ -1,5 +1,4 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Node } from 'libpg-query'
 import { describe, expect, it } from 'vitest'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing, Slot } from '../../postgres/statement.js'
@@ -7,7 +6,14 @@ import { FUNCTIONS, OPERATORS, TYPES } from './allowed.js'
 import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { parseSql } from './parser.js'
 import { findName } from './scope.js'
-import { RELATIONS_MAX } from './sql-limits.js'
+import {
+  COLUMNS_IN_ALL_MAX,
+  COLUMNS_MAX,
+  DEPTH_MAX,
+  NAMED_QUERIES_MAX,
+  OPERATOR_STEPS_MAX,
+  RELATIONS_MAX,
+} from './sql-limits.js'
 import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
 /** Tables whose rows come from where no statement can name them. */
@@ -46,7 +52,7 @@ const tables: WritableTables = {
 
 async function plan(statement: string, parameterCount = 0): Promise<StatementPlan> {
   const parsed = await parseStatement(statement, parameterCount)
-  return planStatement(parsed, { tables, parameterCount })
+  return planStatement(parsed, { tables, parameterSizes: new Array(parameterCount).fill(8) })
 }
 
 function queriesOf(planned: StatementPlan): Sql[] {
@@ -90,7 +96,7 @@ const OWN_FUNCTIONS = new Set(['to_json', 'unnest'])
 
 /** Reads what was written with nothing but the grammar, and asks whether all of it is allowed. */
 async function expectContained(text: string): Promise<void> {
-  const nodes: readonly Node[] = await parseSql(text)
+  const { nodes } = await parseSql(text)
   expect(nodes).toHaveLength(1)
   const named = new Set(collect(nodes, 'CommonTableExpr').map(({ ctename }) => ctename))
   for (const { schemaname, relname } of collect(nodes, 'RangeVar')) {
@@ -101,8 +107,12 @@ async function expectContained(text: string): Promise<void> {
     const names = namesIn(funcname)
     const name = names.at(-1) ?? ''
     if (names.length === 1 && OWN_FUNCTIONS.has(name)) continue
+    if (names[0] === 'offshoot_sql') {
+      expect(['within', 'collected']).toContain(name)
+      continue
+    }
     expect(names[0]).toBe('pg_catalog')
-    expect([...FUNCTIONS, 'jsonb_to_recordset', 'json_to_record']).toContain(name)
+    expect([...FUNCTIONS.keys()]).toContain(name)
   }
   for (const { names } of collect(nodes, 'TypeName').concat(collect(nodes, 'typeName'))) {
     const name = namesIn(names).at(-1) ?? ''
@@ -110,7 +120,7 @@ async function expectContained(text: string): Promise<void> {
   }
   for (const { name } of collect(nodes, 'A_Expr')) {
     expect([
-      ...OPERATORS,
+      ...OPERATORS.keys(),
       'BETWEEN',
       'NOT BETWEEN',
       'BETWEEN SYMMETRIC',
@@ -436,6 +446,74 @@ describe('a statement', () => {
     expect(await refusal(from(RELATIONS_MAX + 1))).toContain(`at most ${RELATIONS_MAX}`)
   })
 
+  it('cannot have more columns than PostgreSQL takes', async () => {
+    const select = (count: number) => `select ${new Array(count).fill('1').join(', ')}`
+    await plan(select(COLUMNS_MAX))
+    expect(await refusal(select(COLUMNS_MAX + 1))).toContain(`at most ${COLUMNS_MAX} columns`)
+    expect(await refusal(`select * from (${select(COLUMNS_MAX)}) a, users`)).toContain('columns')
+  })
+
+  it('is refused when its columns double with each query', async () => {
+    const doubling = (levels: number) => {
+      const queries = Array.from({ length: levels }, (_, index) => {
+        const source = `q${index}`
+        return `q${index + 1} as (select a.*, b.* from ${source} a, ${source} b)`
+      })
+      return `with q0 as (select 1 as x), ${queries.join(', ')} select 1 from q${levels}`
+    }
+    await plan(doubling(10))
+    expect(await refusal(doubling(11))).toContain(`at most ${COLUMNS_MAX} columns`)
+    expect(await refusal(doubling(30))).toContain(`at most ${COLUMNS_MAX} columns`)
+  })
+
+  it('cannot have more columns in all than its limit', async () => {
+    const wide = `select ${new Array(1000).fill('1').join(', ')}`
+    const from = (count: number) =>
+      `with w as (${wide}) select 1 from ${Array.from({ length: count }, (_, index) => `w w${index}`).join(', ')}`
+    await plan(from(COLUMNS_IN_ALL_MAX / 1000 - 2))
+    expect(await refusal(from(COLUMNS_IN_ALL_MAX / 1000))).toContain('columns in all')
+  })
+
+  it('cannot name more queries than its limit', async () => {
+    const named = (count: number) =>
+      `with ${Array.from({ length: count }, (_, index) => `q${index} as (select 1)`).join(', ')} select 1`
+    await plan(named(NAMED_QUERIES_MAX))
+    expect(await refusal(named(NAMED_QUERIES_MAX + 1))).toContain(`at most ${NAMED_QUERIES_MAX}`)
+  })
+
+  it.each([
+    ['operators', (depth: number) => `select ${'1+'.repeat(depth)}1`],
+    ['casts', (depth: number) => `select 1${'::int4'.repeat(depth)}`],
+    [
+      'cases',
+      (depth: number) => `select ${'case when true then '.repeat(depth)}1${' end'.repeat(depth)}`,
+    ],
+    ['subqueries', (depth: number) => `select ${'(select '.repeat(depth)}1${')'.repeat(depth)}`],
+    ['unions', (depth: number) => `select 1${' union select 1'.repeat(depth)}`],
+    ['negations', (depth: number) => `select ${'not '.repeat(depth)}true`],
+    ['subscripts', (depth: number) => `select ${'array['.repeat(depth)}1${']'.repeat(depth)}`],
+  ])('can be nested so deep and no deeper: %s', async (_name, nested) => {
+    // A level is one to three nodes, and some of the depth belongs to the statement itself.
+    await plan(nested(Math.floor(DEPTH_MAX / 4)))
+    expect(await refusal(nested(DEPTH_MAX + 1))).toContain('nested too deeply')
+  })
+
+  it('is refused for rows of operator characters that take long to read', async () => {
+    const length = Math.sqrt(OPERATOR_STEPS_MAX)
+    expect(await refusal(`select 1 ${'/*'.repeat(length / 2)}`)).toContain('unterminated')
+    expect(await refusal(`select 1 ${'/*'.repeat(length / 2)}*`)).toContain('operator characters')
+    expect(await refusal(`select 1 ${'+-'.repeat(20_000)}1`)).toContain('operator characters')
+  })
+
+  it('calculates a column that is used many times at many levels once at each', async () => {
+    let statement = 'select age as x from users'
+    for (let level = 0; level < 30; level++) {
+      statement = `select ${new Array(12).fill('x').join(' + ')} as x from (${statement}) q`
+    }
+    const [text = ''] = textsOf(await plan(statement))
+    expect(text.match(/ offset 0/g)?.length).toBeGreaterThan(10)
+  })
+
   it('is refused when it is nested too deeply, again and again', async () => {
     for (const depth of [20_000, 100_000]) {
       expect(await refusal(`select ${'('.repeat(depth)}1${')'.repeat(depth)}`)).toContain('SQL')
@@ -451,7 +529,7 @@ describe('a statement', () => {
     const nasty = `'; drop table users; -- " \\ $1 /* ${'é'.repeat(3)}`
     const [text = ''] = textsOf(await plan(`select '${nasty.replaceAll("'", "''")}' as a`))
     await expectContained(text)
-    const [constant] = collect(await parseSql(text), 'A_Const')
+    const [constant] = collect((await parseSql(text)).nodes, 'A_Const')
     expect(constant).toMatchObject({ sval: { sval: nasty } })
   })
 
@@ -461,7 +539,7 @@ describe('a statement', () => {
     const statement = `with ${quoted} as (select 1 as ${quoted}) select ${quoted}.${quoted} from ${quoted}`
     const [text = ''] = textsOf(await plan(statement))
     await expectContained(text)
-    expect(collect(await parseSql(text), 'ResTarget').at(-1)).toMatchObject({ name })
+    expect(collect((await parseSql(text)).nodes, 'ResTarget').at(-1)).toMatchObject({ name })
   })
 
   it('gives every relation an alias of its own, so that no name can mean another', async () => {

@@ -19,6 +19,7 @@ import { sqlFault, unusedParameters } from './sql-fault.js'
 export interface ParsedStatement {
   readonly text: string
   readonly node: Node
+  readonly nodeCount: number
   readonly isWrite: boolean
 }
 
@@ -78,7 +79,7 @@ export async function parseStatement(
   text: string,
   parameterCount: number,
 ): Promise<ParsedStatement> {
-  const nodes = await parseSql(text).catch((error: unknown) => {
+  const { nodes, nodeCount } = await parseSql(text).catch((error: unknown) => {
     throw error instanceof SyntaxFault ? describeSyntax(error, text, parameterCount) : error
   })
   const [node, ...others] = nodes
@@ -93,7 +94,7 @@ export async function parseStatement(
       `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
     )
   }
-  return { text, node, isWrite: kind.isWrite }
+  return { text, node, nodeCount, isWrite: kind.isWrite }
 }
 
 /** A parameter where none can stand is not used for anything. */
@@ -105,12 +106,16 @@ function describeSyntax({ message, position }: SyntaxFault, text: string, count:
 
 /** Writes a statement anew, for the tables of a branch. */
 export function planStatement(
-  { text, node }: ParsedStatement,
-  { tables, parameterCount }: { tables: WritableTables; parameterCount: number },
+  statement: ParsedStatement,
+  options: {
+    tables: WritableTables
+    /** For each parameter the bytes of its text. */
+    parameterSizes: readonly number[]
+  },
 ): StatementPlan {
-  const planner = new Planner(text, tables, parameterCount)
+  const planner = new Planner(statement, options.tables, options.parameterSizes)
   try {
-    return planner.plan(node)
+    return planner.plan(statement.node)
   } catch (error) {
     if (error instanceof RangeError) throw tooDeep()
     throw error
@@ -128,10 +133,14 @@ class Planner {
   readonly #tables: WritableTables
   readonly #parameterCount: number
 
-  constructor(text: string, tables: WritableTables, parameterCount: number) {
-    this.#writer = new QueryWriter(text, tables)
+  constructor(
+    statement: ParsedStatement,
+    tables: WritableTables,
+    parameterSizes: readonly number[],
+  ) {
+    this.#writer = new QueryWriter(statement, tables, parameterSizes)
     this.#tables = tables
-    this.#parameterCount = parameterCount
+    this.#parameterCount = parameterSizes.length
   }
 
   plan(node: Node): StatementPlan {

@@ -1,0 +1,257 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { FUNCTIONS, isResultType, OPERATORS } from '../../packages/server/src/data/sql/allowed.js'
+import { LostBackendError, runBounded } from '../../packages/server/src/postgres/bounds.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { UserConnections } from '../../packages/server/src/postgres/user-connections.js'
+import { TestBranches } from '../support/branches.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+
+let service: TestService
+let branches: TestBranches
+
+const LIMITS = {
+  queryTimeoutMs: 300,
+  sqlConnectionsMax: 3,
+  sqlConnectionsPerWorkspaceMax: 2,
+  sqlWaitingMax: 2,
+  sqlWaitingPerWorkspaceMax: 1,
+  sqlWaitMs: 200,
+}
+
+beforeAll(async () => {
+  service = await createTestService({ limits: LIMITS })
+  branches = await TestBranches.create(service, 'walls', {
+    large: [
+      { name: 'body', type: 'text' },
+      { name: 'tags', type: 'multiple' },
+      { name: 'doc', type: 'json' },
+    ],
+  })
+  await branches.bulk('main', 'large', [
+    {
+      id: 'one',
+      body: 'a'.repeat(400_000),
+      tags: new Array(40_000).fill('x'),
+      doc: Array.from({ length: 30_000 }, (_, index) => index),
+    },
+  ])
+})
+afterAll(() => service.close())
+
+function ask(statement: string, params?: unknown[]): Promise<Answer> {
+  return branches.call('main', 'POST', '/sql', {
+    statement,
+    ...(params === undefined ? {} : { params }),
+  })
+}
+
+/** Backends that work on a statement at the moment, other than the one that looks. */
+async function busyBackends(): Promise<number> {
+  const rows = await service.database.query(sql`
+    select 1 from pg_stat_activity
+    where datname = current_database() and state = 'active' and pid <> pg_backend_pid()`)
+  return rows.length
+}
+
+/** Values of each type that are as large as a statement can have them, and that are slow to search. */
+const LARGE: Readonly<Record<string, readonly [first: string, other: string]>> = {
+  text: ['l.body', `'b' || left(l.body, 999)`],
+  bytea: [`convert_to(l.body, 'UTF8')`, `convert_to('b' || left(l.body, 999), 'UTF8')`],
+  jsonb: ['l.doc', 'l.doc'],
+  json: ['l.doc::json', 'l.doc::json'],
+  anyarray: ['l.tags', 'l.tags'],
+  anycompatiblearray: ['l.tags', 'l.tags'],
+  'text[]': ['l.tags', 'l.tags'],
+  anyelement: ['l.body', 'l.body'],
+  anycompatible: ['l.body', `'x'::text`],
+  anynonarray: ['l.body', 'l.body'],
+  anycompatiblenonarray: ['l.body', 'l.body'],
+  '"any"': ['l.body', 'l.body'],
+  integer: ['1000', '1000'],
+  bigint: ['1000', '1000'],
+  smallint: ['1000::int2', '1000::int2'],
+  numeric: ['(1e1990::numeric / 7)', '(1e1990::numeric / 7)'],
+  'double precision': ['1e300::float8', '1.5::float8'],
+  real: ['1.5::float4', '1.5::float4'],
+  boolean: ['true', 'true'],
+  date: [`date '2026-01-01'`, `date '2027-01-01'`],
+  interval: [`interval '1 day'`, `interval '1 day'`],
+  'timestamp with time zone': [`timestamptz '2026-01-01'`, `timestamptz '2027-01-01'`],
+  'timestamp without time zone': [`timestamp '2026-01-01'`, `timestamp '2027-01-01'`],
+  tsvector: [`to_tsvector('simple', l.body)`, `to_tsvector('simple', l.body)`],
+  tsquery: [`plainto_tsquery('simple', 'a b c')`, `plainto_tsquery('simple', 'a b c')`],
+  jsonpath: [`'$[*] ? (@ > 1)'::jsonpath`, `'$[*] ? (@ > 1)'::jsonpath`],
+  regconfig: [`'simple'`, `'simple'`],
+  anyrange: ['int4range(1, 9)', 'int4range(1, 9)'],
+  int4range: ['int4range(1, 9)', 'int4range(1, 9)'],
+  anymultirange: ['multirange(int4range(1, 9))', 'multirange(int4range(1, 9))'],
+}
+
+function largeValues(types: readonly string[]): string[] | undefined {
+  const values = types.map((type, index) => LARGE[type]?.[index === 0 ? 0 : 1])
+  return values.every((value) => value !== undefined) ? (values as string[]) : undefined
+}
+
+/** It is refused, or done, or stopped; and nothing goes on behind it. */
+async function expectEnded(statement: string): Promise<void> {
+  const answer = await ask(statement)
+  expect({ statement, status: answer.status, code: answer.body.code }).toMatchObject({
+    status: expect.toSatisfy((status) => [200, 400, 503].includes(Number(status))),
+  })
+  await expect.poll(busyBackends, { timeout: 20_000, message: statement }).toBe(0)
+}
+
+describe('every function that may be called', () => {
+  it.each([...FUNCTIONS.keys()])('%s ends soon, whatever it is given', async (name) => {
+    const overloads = await service.database.query<{
+      kind: string
+      aggregateKind: string | null
+      types: string[]
+      isVariadic: boolean
+    }>(sql`
+      select p.prokind as kind, a.aggkind as "aggregateKind", p.provariadic <> 0 as "isVariadic",
+        array(select format_type(t, null) from unnest(p.proargtypes) t) as types
+      from pg_proc p left join pg_aggregate a on a.aggfnoid = p.oid
+      where p.proname = ${name} and p.pronamespace = 'pg_catalog'::regnamespace`)
+    const calls = overloads.flatMap(({ kind, aggregateKind, types }) => {
+      const values = largeValues(types)
+      if (values === undefined) return []
+      if (aggregateKind !== null && aggregateKind !== 'n') {
+        return `${name}() within group (order by l.body)`
+      }
+      return `${name}(${values.join(', ')})${kind === 'w' ? ' over ()' : ''}`
+    })
+    for (const call of new Set(calls)) {
+      await expectEnded(`select ${call} is null from large l`)
+      if (overloads.some(({ kind }) => kind === 'a')) {
+        await expectEnded(`select ${call} is null from large l, generate_series(1, 100000) g`)
+      }
+    }
+  })
+})
+
+describe('every operator that may be used', () => {
+  it.each([...OPERATORS.keys()])('%s ends soon, whatever it is given', async (name) => {
+    const overloads = await service.database.query<{ left: string; right: string }>(sql`
+      select format_type(oprleft, null) as left, format_type(oprright, null) as right
+      from pg_operator
+      where oprname = ${name} and oprleft <> 0 and oprnamespace = 'pg_catalog'::regnamespace`)
+    for (const { left, right } of overloads) {
+      const values = largeValues([left, right])
+      if (values === undefined) continue
+      await expectEnded(`select (${values[0]} ${name} (${values[1]})) is null from large l`)
+      await expectEnded(
+        `select (x.a ${name} x.b) is null from (select ${values[0]} as a, ${values[1]} as b from large l) x`,
+      )
+    }
+  })
+})
+
+describe('types of results', () => {
+  it('are none that look up objects of the server, for every function and operator', async () => {
+    const functions = await service.database.query<{ name: string; type: string }>(sql`
+      select distinct p.proname::text as name, t.typname::text as type
+      from pg_proc p join pg_type t on t.oid = p.prorettype
+      where p.proname = any(${[...FUNCTIONS.keys()].filter((name) => name !== 'pg_typeof')})
+        and p.prorettype <> all(p.proargtypes)
+        and p.pronamespace = 'pg_catalog'::regnamespace`)
+    const operators = await service.database.query<{ name: string; type: string }>(sql`
+      select distinct o.oprname::text as name, t.typname::text as type
+      from pg_operator o join pg_type t on t.oid = o.oprresult
+      where o.oprname = any(${[...OPERATORS.keys()]}) and o.oprresult not in (o.oprleft, o.oprright)
+        and o.oprnamespace = 'pg_catalog'::regnamespace`)
+    const others = [...functions, ...operators]
+      .filter(({ type }) => !isResultType(type) && !/^any/.test(type))
+      .map(({ name, type }) => `${name}: ${type}`)
+    // What takes such a value to give one is left out: there is none to begin with.
+    expect(others.filter((each) => /: (reg|oid|xid|cid|tid|name|pg_)/.test(each))).toEqual([])
+  })
+
+  it.each([
+    [`select array[pg_typeof(1), '16400']`, 200],
+    [`select pg_typeof(1) union select '16400'`, 200],
+    [`select coalesce(pg_typeof(1), '16400')`, 200],
+    [`select u.* from unnest(to_tsvector('simple', 'a b')) u`, 200],
+    [`select s.positions from (select * from unnest(to_tsvector('simple', 'a b'))) s`, 400],
+    [`select unnest(to_tsvector('simple', 'a b'))`, 200],
+  ])('%s tells nothing of the server', async (statement, status) => {
+    const answer = await ask(statement)
+    expect(answer.status).toBe(status)
+    expect(JSON.stringify(answer.body)).not.toMatch(/heap_|offshoot|pg_toast/)
+  })
+})
+
+describe('memory of a statement', () => {
+  it.each([
+    'select cardinality(array_agg(g)) from generate_series(1, 3000000) g',
+    'select cardinality(array_agg(1)) from generate_series(1, 3000000) g',
+    `select length(string_agg('some text', ',')) from generate_series(1, 3000000) g`,
+    'select cardinality(array(select g from generate_series(1, 3000000) g))',
+    `select length(repeat(repeat(repeat('x', 1000), 1000), 1000))`,
+    `select length(replace(repeat(repeat('x', 1000), 1000), 'x', $1))`,
+    `with a as (select repeat('x', 1000) as t), b as (select t||t||t||t||t||t||t||t||t||t as t from a),
+      c as (select t||t||t||t||t||t||t||t||t||t as t from b), d as (select t||t||t||t||t||t||t||t||t||t as t from c),
+      e as (select t||t||t||t||t||t||t||t||t||t as t from d), f as (select t||t||t||t||t||t||t||t||t||t as t from e),
+      g as (select t||t||t||t||t||t||t||t||t||t as t from f)
+      select length(t||t) from g`,
+    'with recursive r(n) as (select 1 union select n + 1 from r) select count(*) from r',
+  ])('is bounded: %s', async (statement) => {
+    const params = statement.includes('$1') ? ['y'.repeat(1000)] : undefined
+    const answer = await ask(statement, params)
+    expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
+  })
+})
+
+/** Takes as long as it is let to. */
+const LONG = 'select count(*) from generate_series(1, 1000000000) a'
+
+describe('connections for SQL', () => {
+  it('are apart from those of records, and one workspace cannot have all of them', async () => {
+    const connections = new UserConnections(service.database, { ...LIMITS, sqlWaitMs: 60_000 })
+    const held = [await connections.connect('a'), await connections.connect('a')]
+    const waiting = connections.connect('a')
+    expect(connections.state).toEqual({ held: 2, lost: 0, waiting: 1 })
+    await expect(connections.connect('a')).rejects.toMatchObject({
+      code: 'overloaded',
+      status: 503,
+    })
+    const other = await connections.connect('b')
+    const late = connections.connect('b')
+    await expect(connections.connect('c')).rejects.toMatchObject({ code: 'overloaded' })
+    other.release()
+    held[0]?.release()
+    for (const client of await Promise.all([waiting, late])) client.release()
+    held[1]?.release()
+    expect(connections.state).toEqual({ held: 0, lost: 0, waiting: 0 })
+  })
+
+  it('are waited for only so long, and records are read meanwhile', async () => {
+    const running = Array.from({ length: 3 }, () => ask(LONG))
+    const record = await branches.call('main', 'GET', '/tables/large/data/one?columns=id')
+    expect(record.status).toBe(200)
+    const answers = await Promise.all(running)
+    for (const { body } of answers)
+      expect(['query_too_costly', 'timeout', 'overloaded']).toContain(body.code)
+  })
+
+  it('keep a place taken by a backend that does not stop, until it ends', async () => {
+    const connections = new UserConnections(service.database, LIMITS)
+    const client = await connections.connect('a')
+    const stuck = runBounded(
+      { database: service.database, client, bounds: { timeoutMs: 50 }, canLose: true },
+      () => client.query(`select strpos(repeat('a', 4000000), 'b' || repeat('a', 20000))`),
+    )
+    const error = await stuck.then(
+      () => undefined,
+      (failure: unknown) => failure,
+    )
+    // A machine that is quick enough has found it by then.
+    if (!(error instanceof LostBackendError)) return client.release()
+    expect(error.code).toBe('query_too_costly')
+    client.release(error)
+    expect(connections.state).toEqual({ held: 1, lost: 1, waiting: 0 })
+    await expect.poll(() => connections.state.held, { timeout: 60_000 }).toBe(0)
+    await delay(0)
+  })
+})
