@@ -17,6 +17,14 @@ const MIB = 1024 * 1024
 /** So little that a few bodies take it all. */
 const BUFFERED_BYTES = 4 * MIB
 
+const STRANGER_REQUESTS = 100
+const FAULTS =
+  'data:text/javascript,' +
+  encodeURIComponent(
+    "process.on('SIGUSR2',()=>{Promise.reject(new Error('lost-58213'))});" +
+      "process.on('SIGCONT',()=>{throw(new Error('thrown-58213'))})",
+  )
+
 let folder: string
 let service: OffshootProcess
 let banner: Banner
@@ -26,7 +34,13 @@ const wires: Wire[] = []
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'offshoot-strangers-'))
   service = startOffshoot(folder, {
-    env: { OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_BYTES) },
+    env: {
+      OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_BYTES),
+      OFFSHOOT_TRUSTED_PROXIES: '127.0.0.1',
+      OFFSHOOT_LIMIT_ADDRESS_REQUESTS_PER_SECOND_MAX: String(STRANGER_REQUESTS),
+      // The process loses a promise, or throws, when it is told to.
+      NODE_OPTIONS: `--import ${FAULTS}`,
+    },
   })
   banner = await service.ready()
   key = banner.key ?? ''
@@ -34,6 +48,7 @@ beforeAll(async () => {
   const operations = [
     { addTable: { table: 'notes' } },
     { addColumn: { table: 'notes', column: { name: 'text', type: 'text' } } },
+    { addColumn: { table: 'notes', column: { name: 'file', type: 'file' } } },
   ]
   await call('POST', '/db/shop:main/schema/update', { operations })
   await call('PUT', '/db/shop:main/tables/notes/data/one', { text: 'x' })
@@ -167,9 +182,114 @@ describe('a body of a request that has none', () => {
       }
     }
     slow.socket.destroy()
-    await call('PUT', '/db/shop:main/tables/notes/data/one', { text: 'x' })
+    const put = { key, body: { text: 'x' } }
+    await until(async () => {
+      const url = '/db/shop:main/tables/notes/data/one'
+      return (await request(banner.address, 'PUT', url, put)).status < 300
+    })
     await bystander()
     expect(service.child.exitCode).toBeNull()
     expect(service.stderr).not.toContain('because of a fault')
+  })
+})
+
+describe('requests without a valid key', () => {
+  /** The test is a trusted proxy, so that it can come from anywhere. */
+  const ask = async (address: string, url = '/nothing-here', bearer = '') => {
+    const response = await fetch(`${banner.address}${url}`, {
+      headers: {
+        'x-forwarded-for': address,
+        ...(bearer === '' ? {} : { authorization: `Bearer ${bearer}` }),
+      },
+    })
+    await response.text()
+    return response
+  }
+
+  it('are limited by address, and neither other addresses nor keys feel it', async () => {
+    const askMany = (count: number, address: (number: number) => string) =>
+      Promise.all(Array.from({ length: count }, (_, number) => ask(address(number))))
+    // More than are earned back meanwhile, however slow the machine is.
+    await until(async () => {
+      const answers = await askMany(2 * STRANGER_REQUESTS, () => '203.0.113.7')
+      return answers.some(({ status }) => status === 429)
+    })
+    await until(async () => {
+      const answers = await askMany(2 * STRANGER_REQUESTS, (number) => `2001:db8:1:2::${number}`)
+      const refused = answers.find(({ status }) => status === 429)
+      if (refused !== undefined) expect(Number(refused.headers.get('retry-after'))).toBe(1)
+      return refused !== undefined
+    })
+    expect((await ask('203.0.113.8')).status).toBe(404)
+    expect((await ask('2001:db8:1:3::1')).status).toBe(404)
+    expect((await ask('203.0.113.7', '/user', key)).status).toBe(200)
+    await bystander()
+  })
+})
+
+describe('readers of files', () => {
+  const LINK_MAX = 64
+
+  it('that are slow keep nobody else from files', async () => {
+    const content = Buffer.alloc(8 * MIB, 'x')
+    const filePath = (id: string) => `/db/shop:main/tables/notes/data/${id}/column/file/file`
+    const urls: string[] = []
+    for (const id of ['popular', 'other']) {
+      await call('PUT', `/db/shop:main/tables/notes/data/${id}`, { text: id })
+      const response = await fetch(`${banner.address}${filePath(id)}`, {
+        method: 'PUT',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'text/plain' },
+        body: content,
+      })
+      expect(response.status).toBe(201)
+      const columns = { file: { enablePublicUrl: true } }
+      await call('PATCH', `/db/shop:main/tables/notes/data/${id}`, columns)
+      const record = await call('POST', '/db/shop:main/tables/notes/query', {
+        columns: ['file.url'],
+        filter: { text: id },
+      })
+      urls.push(new URL(record.records[0].file.url).pathname)
+    }
+    const [popular = '', other = ''] = urls
+    const readers: Wire[] = []
+    for (let number = 0; number < 300; number++) {
+      const wire = await open('')
+      readers.push(wire)
+      // Some that read nothing, all from addresses of their own.
+      if (number < LINK_MAX) wire.socket.pause()
+      const from = { 'x-forwarded-for': `203.0.${number >> 8}.${number & 255}` }
+      wire.socket.write(requestHead('GET', popular, from))
+      if (number >= LINK_MAX) await until(async () => wire.text.includes('\r\n\r\n'))
+    }
+    const refused = readers.filter(({ text }) => text.startsWith('HTTP/1.1 429 '))
+    expect(refused.length).toBeGreaterThanOrEqual(300 - LINK_MAX)
+    expect(refused[0]?.text).toContain('a link can have at most 64 files on their way at once')
+    const read = await fetch(`${banner.address}${other}`)
+    expect(Buffer.from(await read.arrayBuffer()).equals(content)).toBe(true)
+    const byKey = await fetch(`${banner.address}${filePath('popular')}`, {
+      headers: { authorization: `Bearer ${key}` },
+    })
+    expect((await byKey.arrayBuffer()).byteLength).toBe(content.length)
+    for (const { socket } of readers) socket.destroy()
+    // What they held is free again.
+    await until(async () => (await fetch(`${banner.address}${popular}`)).status === 200)
+  })
+})
+
+describe('a fault of the service itself', () => {
+  it('that is a lost promise is logged, and everyone is served on', async () => {
+    service.child.kill('SIGUSR2')
+    await until(async () => service.stderr.includes('a failure was not waited for'))
+    await bystander()
+    expect(service.child.exitCode).toBeNull()
+  })
+
+  it('that is an exception is logged, and ends the process, which starts again', async () => {
+    service.child.kill('SIGCONT')
+    expect(await service.ended).toMatchObject({ code: 1 })
+    expect(service.stderr).toContain('the process ends because of a fault')
+    service = startOffshoot(folder, { env: {} })
+    banner = await service.ready()
+    await bystander()
   })
 })

@@ -56,6 +56,10 @@ export const LIMITS = {
   requestTimeoutMs: 30_000,
   /** Connections of clients that are open at once; one more is closed at once. */
   connectionsMax: 5000,
+  /** Connections from one address that are open at once; those of trusted proxies do not count. */
+  connectionsPerAddressMax: 2000,
+  /** Requests per second without a valid API key from one address, or one /64 of IPv6. */
+  addressRequestsPerSecondMax: 1000,
   /** Requests that are worked on at once; more wait for their turn. */
   requestsAtOnceMax: 100,
   /** Requests that wait for their turn; more are refused. */
@@ -66,6 +70,12 @@ export const LIMITS = {
   importsAtOnceMax: 8,
   /** Files that are sent or received at once. */
   filesAtOnceMax: 256,
+  /** Of those, for one link. */
+  filesPerLinkMax: 64,
+  /** Of those, for one address that sends no valid key. */
+  filesPerAddressMax: 64,
+  /** Of those, for one API key. */
+  filesPerKeyMax: 128,
   /** Bytes of request bodies and large answers in memory; at more, requests are refused. */
   bufferedBytesMax: 256 * 1024 * 1024,
   /** Bytes of the request line and all headers. */

@@ -39,8 +39,9 @@ describe('readConfig', () => {
       traceSampleRatio: 1,
       databaseWaitSeconds: 60,
       poolMax: 20,
-      keyRequestsPerSecond: null,
-      keyRequestsAtOnce: null,
+      keyRequestsPerSecond: 20_000,
+      keyRequestsAtOnce: 500,
+      trustedProxies: [],
       backgroundPauseMs: 5000,
       limits: LIMITS,
     })
@@ -78,6 +79,7 @@ describe('readConfig', () => {
       `k3Xv9QpL2mZr8TnB5wYc7HdF${'x'.repeat(231)}`,
       { apiKey: `k3Xv9QpL2mZr8TnB5wYc7HdF${'x'.repeat(231)}` },
     ],
+    ['OFFSHOOT_TRUSTED_PROXIES', '10.0.0.0/8, ::1', { trustedProxies: ['10.0.0.0/8', '::1'] }],
     ['OFFSHOOT_REGIONS', 'eu', { regions: [{ id: 'eu', name: 'eu' }] }],
     [
       'OFFSHOOT_REGIONS',

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import path from 'node:path'
 import { LIMITS, type LimitName, type Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
@@ -218,19 +219,26 @@ const SETTINGS = {
     allowed: 'a whole number from 2 to 1000',
     parse: (text) => wholeNumber(text ?? '20', 2, 1000),
   }),
-  keyRequestsPerSecond: setting<number | null>({
+  keyRequestsPerSecond: setting<number>({
     env: 'OFFSHOOT_KEY_REQUESTS_PER_SECOND',
     help: 'Requests per second of one API key, per process.',
-    fallback: 'no limit',
+    fallback: '20000',
     allowed: 'a whole number from 1 to 1000000',
-    parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 1_000_000)),
+    parse: (text = '20000') => wholeNumber(text, 1, 1_000_000),
   }),
-  keyRequestsAtOnce: setting<number | null>({
+  keyRequestsAtOnce: setting<number>({
     env: 'OFFSHOOT_KEY_REQUESTS_AT_ONCE',
-    help: 'Concurrent requests of one API key, per process.',
-    fallback: 'no limit',
+    help: 'Concurrent requests of one API key, with those that wait, per process.',
+    fallback: '500',
     allowed: 'a whole number from 1 to 1000000',
-    parse: (text) => (text === undefined ? null : wholeNumber(text, 1, 1_000_000)),
+    parse: (text = '500') => wholeNumber(text, 1, 1_000_000),
+  }),
+  trustedProxies: setting<readonly string[]>({
+    env: 'OFFSHOOT_TRUSTED_PROXIES',
+    help: 'Addresses and networks of proxies, separated by commas. `X-Forwarded-For` is believed from those alone.',
+    fallback: 'none; the address of a client is that of its connection',
+    allowed: 'a list of IP addresses and networks such as 10.0.0.0/8,fd00::1',
+    parse: (text) => (text === undefined ? [] : parseNetworks(text)),
   }),
   backgroundPauseMs: setting({
     env: 'OFFSHOOT_BACKGROUND_PAUSE_MS',
@@ -331,6 +339,11 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   jsonStringBytesMax: 'Bytes of one text in a JSON body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
   connectionsMax: 'Concurrent connections of clients.',
+  connectionsPerAddressMax: 'Connections from one address that are open at once.',
+  addressRequestsPerSecondMax: 'Requests per second without a valid API key from one address.',
+  filesPerLinkMax: 'Files that are on their way at once for one link.',
+  filesPerAddressMax: 'Files that are on their way at once for one address without a key.',
+  filesPerKeyMax: 'Files that are on their way at once for one API key.',
   requestsAtOnceMax: 'Requests that run at once.',
   requestsWaitingMax: 'Requests that wait for admission.',
   requestWaitMs: 'Milliseconds that a request may wait for admission.',
@@ -397,6 +410,17 @@ function parseRegions(text: string): readonly Region[] | undefined {
   const ids = new Set(regions.map((region) => region.id))
   const valid = regions.every((region) => REGION_PATTERN.test(region.id))
   return valid && ids.size === regions.length ? regions : undefined
+}
+
+function parseNetworks(text: string): readonly string[] | undefined {
+  const networks = text.split(',').map((part) => part.trim())
+  const isNetwork = (network: string) => {
+    const [address = '', bits, ...rest] = network.split('/')
+    const bitsMax = isIP(address) === 4 ? 32 : 128
+    const hasBits = bits === undefined || wholeNumber(bits, 0, bitsMax) !== undefined
+    return isIP(address) !== 0 && hasBits && rest.length === 0
+  }
+  return networks.every(isNetwork) ? networks : undefined
 }
 
 function parseS3Address(text: string): S3Address | undefined {

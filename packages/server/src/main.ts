@@ -99,9 +99,10 @@ async function serve(
     regions: config.regions,
     publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
     publicUrl: config.publicUrl ?? undefined,
+    trustedProxies: config.trustedProxies,
     keyLimits: {
-      requestsPerSecond: config.keyRequestsPerSecond ?? undefined,
-      requestsAtOnce: config.keyRequestsAtOnce ?? undefined,
+      requestsPerSecond: config.keyRequestsPerSecond,
+      requestsAtOnce: config.keyRequestsAtOnce,
     },
   }
   const metrics = config.metrics ? createMetrics({ database, tracing, cleanUps }) : null
@@ -171,9 +172,15 @@ function tellPerson(message: string): void {
 }
 
 /**
- * Logs an uncaught error without its message, which may quote stored data, and ends the process.
+ * An exception that nobody has caught leaves things half done, so the process ends and is started anew.
+ * A promise that nobody has waited for leaves nothing half done that its request does not know of: it is
+ * a fault to be found in the log, and no reason to stop serving everyone else. Neither is printed whole:
+ * it may hold what somebody has stored.
  */
 function endOnFault(app: FastifyInstance): void {
+  process.on('unhandledRejection', (error) => {
+    app.log.error({ err: error }, 'a failure was not waited for')
+  })
   process.on('uncaughtException', (error) => {
     app.log.fatal({ err: error }, 'the process ends because of a fault')
     process.exit(1)

@@ -18,6 +18,8 @@ export interface Services {
   readonly publicHost: string | undefined
   /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
   readonly publicUrl?: string | undefined
+  /** Proxies whose `X-Forwarded-For` is believed: addresses and networks. */
+  readonly trustedProxies?: readonly string[]
   /** What one API key may ask of this process; undefined: as much as there is. */
   readonly keyLimits?: KeyLimits
 }

@@ -27,12 +27,14 @@ export class Caller {
   /** Bytes in memory for the requests of the key. */
   readonly held: ByteShare = newShare()
   readonly #limits: KeyLimits
+  readonly #name: string
   readonly #intervalMs: number
   #fullAtMs = 0
   #running = 0
 
-  constructor(limits: KeyLimits) {
+  constructor(limits: KeyLimits, name = 'this API key') {
     this.#limits = limits
+    this.#name = name
     this.#intervalMs = 1000 / (limits.requestsPerSecond ?? Number.POSITIVE_INFINITY)
   }
 
@@ -44,14 +46,14 @@ export class Caller {
   start(nowMs: number): Refusal | undefined {
     const { requestsPerSecond, requestsAtOnce } = this.#limits
     if (requestsAtOnce !== undefined && this.#running >= requestsAtOnce) {
-      const message = `this API key can have at most ${requestsAtOnce} requests running at once`
+      const message = `${this.#name} can have at most ${requestsAtOnce} requests running at once`
       return { message, afterSeconds: 1 }
     }
     if (requestsPerSecond !== undefined) {
       const fullAtMs = Math.max(nowMs, this.#fullAtMs) + this.#intervalMs
       const lateMs = fullAtMs - nowMs - BURST_MS
       if (lateMs > ROUNDING_MS) {
-        const message = `this API key can make at most ${requestsPerSecond} requests per second`
+        const message = `${this.#name} can make at most ${requestsPerSecond} requests per second`
         return { message, afterSeconds: Math.ceil(lateMs / 1000) }
       }
       this.#fullAtMs = fullAtMs
@@ -117,6 +119,27 @@ export class Callers {
 
   isRefused(key: string): boolean {
     return (this.#refused.get(key) ?? 0) > performance.now()
+  }
+}
+
+/** What addresses have used of their limit for requests without a valid key. */
+export class Strangers {
+  readonly #requestsPerSecond: number
+  readonly #addresses = new LruMap<string, Caller>(CALLERS_MAX)
+
+  constructor(requestsPerSecond: number) {
+    this.#requestsPerSecond = requestsPerSecond
+  }
+
+  /** Counts a request, or says why not. */
+  start(address: string, nowMs: number): Refusal | undefined {
+    let caller = this.#addresses.get(address)
+    if (caller === undefined) {
+      const limits = { requestsPerSecond: this.#requestsPerSecond }
+      caller = new Caller(limits, 'an address without a valid API key')
+      this.#addresses.set(address, caller)
+    }
+    return caller.start(nowMs)
   }
 }
 

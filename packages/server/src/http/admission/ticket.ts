@@ -3,6 +3,7 @@ import type { Bearer } from '../../domain/access/bearer.js'
 import { type Arriving, type ByteBudget, type ByteShare, newShare } from './byte-budget.js'
 import type { Caller } from './caller.js'
 import type { Lane, Waiting } from './lane.js'
+import type { Quota } from './quota.js'
 
 type Next = (error?: Error) => void
 
@@ -22,6 +23,7 @@ export class Ticket implements Waiting {
   #place: Lane | undefined
   #waitingIn: Lane | undefined
   #next: Next | undefined
+  readonly #held: [Quota, string][] = []
   #bytes = 0
   #busy = 0
   #isClosed = false
@@ -45,6 +47,13 @@ export class Ticket implements Waiting {
   belongTo(caller: Caller): void {
     this.#caller = caller
     this.#share = caller.held
+  }
+
+  /** Counts the request in where only so many of a name may be at once. */
+  hold(quota: Quota, { name, atOnceMax }: { name: string; atOnceMax: number }): boolean {
+    if (!quota.start(name, atOnceMax)) return false
+    this.#held.push([quota, name])
+    return true
   }
 
   /** Calls `next` when there is room in the lane, or with an error when there is none. */
@@ -151,6 +160,7 @@ export class Ticket implements Waiting {
     this.leave()
     this.endBody()
     this.giveBytes()
+    for (const [quota, name] of this.#held.splice(0)) quota.end(name)
     this.#caller?.end()
     this.#caller = undefined
   }

@@ -11,9 +11,11 @@ import fastifyPlugin from 'fastify-plugin'
 import { type Bearer, readBearer, requireBearer } from '../../domain/access/bearer.js'
 import type { Principal } from '../../domain/access/principal.js'
 import { ByteBudget } from '../admission/byte-budget.js'
-import { type Caller, Callers } from '../admission/caller.js'
+import { type Caller, Callers, type Refusal, Strangers } from '../admission/caller.js'
 import { Lane } from '../admission/lane.js'
+import { Quota } from '../admission/quota.js'
 import { overloaded, Ticket } from '../admission/ticket.js'
+import { addressGroup, clientAddress, TrustedProxies } from '../client-address.js'
 import type { Services } from '../services.js'
 
 /** Requests take different lanes, so that what takes long leaves room for what does not. */
@@ -23,7 +25,7 @@ export type LaneName = 'work' | 'imports' | 'files' | 'strangers'
 export interface Admission {
   readonly lanes: Readonly<Record<LaneName, Lane>>
   readonly budget: ByteBudget
-  /** Requests that went beyond the limits of their key, since the start. */
+  /** Requests that went beyond the limits of their key, address or link, since the start. */
   readonly rateLimited: number
 }
 
@@ -68,6 +70,9 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   const lanes = createLanes(services.limits, services.database.poolMax)
   const budget = new ByteBudget(services.limits.bufferedBytesMax)
   const callers = new Callers(services.keyLimits ?? {})
+  const strangers = new Strangers(services.limits.addressRequestsPerSecondMax)
+  const trusted = new TrustedProxies(services.trustedProxies ?? [])
+  const transfers = new Quota()
   const counts = { rateLimited: 0 }
   const noteRefusal = refusalLog(app)
   app.decorate('admission', {
@@ -97,27 +102,73 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
       ticket.belongTo(caller)
       return undefined
     }
+    return rateLimited(refusal, reply)
+  }
+
+  const rateLimited = ({ message, afterSeconds }: Refusal, reply: FastifyReply): AppError => {
     counts.rateLimited++
-    reply.header('retry-after', refusal.afterSeconds)
-    reply.header('x-ratelimit-reset', refusal.afterSeconds)
-    return new AppError('rate_limited', `${refusal.message}; nothing was executed`)
+    reply.header('retry-after', afterSeconds)
+    reply.header('x-ratelimit-reset', afterSeconds)
+    return new AppError('rate_limited', `${message}; nothing was executed`)
+  }
+
+  const addressOf = (request: FastifyRequest) => addressGroup(clientAddress(request.raw, trusted))
+
+  /** Whoever is not known is counted by address. */
+  const startForStranger = (request: FastifyRequest, reply: FastifyReply): AppError | undefined => {
+    const refusal = strangers.start(addressOf(request), performance.now())
+    return refusal && rateLimited(refusal, reply)
+  }
+
+  /** Files are on their way for as long as the client likes, so that nobody may have most of them. */
+  const holdTransfer = (
+    request: FastifyRequest,
+    ticket: Ticket,
+    caller: Caller | undefined,
+  ): Refusal | undefined => {
+    const { filesPerLinkMax, filesPerAddressMax, filesPerKeyMax } = services.limits
+    const { accessId } = request.params as { accessId?: string }
+    const holder =
+      caller === undefined
+        ? {
+            name: `address ${addressOf(request)}`,
+            atOnceMax: filesPerAddressMax,
+            who: 'an address',
+          }
+        : { name: `key ${ticket.bearer.key}`, atOnceMax: filesPerKeyMax, who: 'an API key' }
+    const holders =
+      accessId === undefined
+        ? [holder]
+        : [holder, { name: `link ${accessId}`, atOnceMax: filesPerLinkMax, who: 'a link' }]
+    for (const { who, ...held } of holders) {
+      if (ticket.hold(transfers, held)) continue
+      const message = `${who} can have at most ${held.atOnceMax} files on their way at once`
+      return { message, afterSeconds: RETRY_AFTER_SECONDS }
+    }
+    return undefined
   }
 
   app.addHook('onRequest', (request, reply, done) => {
     const { url, config } = request.routeOptions
     request.bearer = readBearer(request.headers.authorization)
+    const caller = callers.find(request.bearer.key)
+    const isOpen = ALWAYS_OPEN.has(url)
+    const excess = caller === undefined && !isOpen ? startForStranger(request, reply) : undefined
+    if (excess !== undefined) {
+      done(excess)
+      return
+    }
     if (request.is404) {
       // Nothing is held for an address that does not exist, and nothing of its body is read.
       done(app.notFoundError(request, reply))
       return
     }
-    if (ALWAYS_OPEN.has(url)) {
+    if (isOpen) {
       done()
       return
     }
     const lane = laneOf(request, config)
     const ticket = new Ticket({ bearer: request.bearer, lane, budget })
-    const caller = callers.find(ticket.bearer.key)
     request.ticket = ticket
     reply.raw.once('close', () => ticket.close())
     const refusal = caller && startFor(ticket, caller, reply)
@@ -126,6 +177,11 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     } else if (caller !== undefined && budget.isSpentFor(caller.held)) {
       done(overloaded())
     } else {
+      const busy = lane === lanes.files ? holdTransfer(request, ticket, caller) : undefined
+      if (busy !== undefined) {
+        done(rateLimited(busy, reply))
+        return
+      }
       ticket.enter(caller === undefined ? lanes.strangers : lane, done)
     }
   })

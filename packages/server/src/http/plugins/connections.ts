@@ -3,6 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { Quota } from '../admission/quota.js'
+import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
+import type { Services } from '../services.js'
 
 /** How often Node looks for requests whose headers are late. */
 const CHECK_MS = 1000
@@ -20,10 +23,24 @@ export function connectionOptions(limits: Limits): ServerOptions {
   }
 }
 
+type ConnectionsOptions = Pick<Services, 'limits' | 'trustedProxies'>
+
 /** Bounds the connections, and what is taken for a request. */
 export const connectionsPlugin = fastifyPlugin(
-  async (app: FastifyInstance, { limits }: { limits: Limits }) => {
+  async (app: FastifyInstance, { limits, trustedProxies }: ConnectionsOptions) => {
     app.server.maxConnections = limits.connectionsMax
+    const open = new Quota()
+    const trusted = new TrustedProxies(trustedProxies ?? [])
+    app.server.on('connection', (socket) => {
+      const address = plainAddress(socket.remoteAddress ?? '')
+      if (trusted.has(address)) return
+      const group = addressGroup(address)
+      if (!open.start(group, limits.connectionsPerAddressMax)) {
+        socket.destroy()
+        return
+      }
+      socket.once('close', () => open.end(group))
+    })
     // Those that are kept for later make room for those that are needed now.
     app.server.on('drop', () => app.server.closeIdleConnections())
 

@@ -29,6 +29,8 @@ const CHECK_MS_MAX = 1000
 /** What is read of a body that nobody wants, so that the client gets to read the answer. */
 const LEFTOVER_BYTES_MAX = 1024 * 1024
 const LEFTOVER_MS_MAX = 5000
+/** What a stream may hand over at once and have on its way. */
+const PIECE_BYTES = 128 * 1024
 /** Smaller answers are handed to the system in one go. */
 const LARGE_ANSWER_BYTES = 64 * 1024
 
@@ -118,6 +120,46 @@ class Leftover implements Transfer {
   }
 }
 
+/**
+ * An answer that is sent piece by piece. It has to keep up the pace all the time: measured by its whole
+ * length, the reader of a large file could stop for days.
+ */
+class StreamTransfer implements Transfer {
+  readonly #response: ServerResponse
+  readonly #bytesMin: number
+  readonly #windowMs: number
+  #waitedMs = 0
+  #sentBytes: number
+
+  constructor(response: ServerResponse, { stallTimeoutMs, transferBytesPerSecondMin }: Pace) {
+    this.#response = response
+    // A piece counts when all of it is sent, so the time must be long enough for some.
+    this.#windowMs = stallTimeoutMs + (PIECE_BYTES * 1000) / transferBytesPerSecondMin
+    this.#bytesMin = (transferBytesPerSecondMin * this.#windowMs) / 1000 - PIECE_BYTES
+    const { socket } = response
+    this.#sentBytes = (socket?.bytesWritten ?? 0) - (socket?.writableLength ?? 0)
+    if (socket instanceof Socket) socket.setTimeout(stallTimeoutMs)
+  }
+
+  check(elapsedMs: number): 'moving' | 'over' | 'slow' {
+    const { writableFinished, destroyed, socket } = this.#response
+    if (writableFinished || destroyed || socket === null) return 'over'
+    // Whoever has read everything that is there waits for us.
+    if (socket.writableLength === 0) this.#waitedMs = 0
+    this.#waitedMs += elapsedMs
+    if (this.#waitedMs < this.#windowMs) return 'moving'
+    const sentBytes = socket.bytesWritten - socket.writableLength
+    if (sentBytes - this.#sentBytes < this.#bytesMin) return 'slow'
+    this.#waitedMs = 0
+    this.#sentBytes = sentBytes
+    return 'moving'
+  }
+
+  cut(): void {
+    this.#response.destroy()
+  }
+}
+
 /** An answer that the client has not read. */
 class AnswerTransfer implements Transfer {
   readonly #response: ServerResponse
@@ -187,7 +229,12 @@ export const pacePlugin = fastifyPlugin(
       }
       const bytes = answerBytes(payload, reply.getHeader('content-length'))
       if (bytes > LARGE_ANSWER_BYTES) {
-        transfers.add(new AnswerTransfer(reply.raw, { bytes, pace: limits }))
+        const isStream = typeof payload !== 'string' && !Buffer.isBuffer(payload)
+        transfers.add(
+          isStream
+            ? new StreamTransfer(reply.raw, limits)
+            : new AnswerTransfer(reply.raw, { bytes, pace: limits }),
+        )
       }
       done()
     })

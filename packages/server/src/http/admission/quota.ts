@@ -1,0 +1,22 @@
+/** How many there may be at once of each name. What nobody uses takes no room. */
+export class Quota {
+  readonly #counts = new Map<string, number>()
+
+  get size(): number {
+    return this.#counts.size
+  }
+
+  /** Counts one in, unless there are as many as there may be. */
+  start(name: string, atOnceMax: number): boolean {
+    const count = this.#counts.get(name) ?? 0
+    if (count >= atOnceMax) return false
+    this.#counts.set(name, count + 1)
+    return true
+  }
+
+  end(name: string): void {
+    const count = this.#counts.get(name) ?? 0
+    if (count <= 1) this.#counts.delete(name)
+    else this.#counts.set(name, count - 1)
+  }
+}
