@@ -136,7 +136,7 @@ export const QUERY_LIMITS = {
   /** Values that a filter compares with, and what combines them. */
   conditionsMax: 20_000,
   /** Comparisons in a statement. A list of values is one; each table that rows come from has its own. */
-  comparisonsMax: 5000,
+  comparisonsMax: 2000,
   /** Conditions inside of each other. */
   conditionDepthMax: 50,
   /** Names in the different lists of columns of one transaction. */
