@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endExpiredBranches } from '../../packages/server/src/background.js'
 import { deleteExpiredBranches } from '../../packages/server/src/domain/branches/expire-branches.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { createTables, DIALECT, expectOk, TIME } from '../support/tables.js'
@@ -70,7 +71,7 @@ describe('PUT branch', () => {
     await create('brief', { ttl: 3600 })
     const { body } = await read('brief')
     expect(body).toMatchObject({ ttl: 3600, expiresAt: expect.stringMatching(TIME) })
-    expect(secondsLeft(body)).toBeGreaterThan(3590)
+    expect(secondsLeft(body)).toBeGreaterThan(3300)
     expect(secondsLeft(body)).toBeLessThan(3605)
   })
 
@@ -179,7 +180,7 @@ describe('PATCH branch', () => {
     await create(branch, before)
     const { body } = await patch(branch, change)
     expect(body.ttl).toBe(600)
-    expect(secondsLeft(body)).toBeGreaterThan(590)
+    expect(secondsLeft(body)).toBeGreaterThan(300)
     expect(secondsLeft(body)).toBeLessThan(605)
   })
 
@@ -456,16 +457,16 @@ describe('a branch that has expired', () => {
   })
 
   it('is refused by processes that remember it', async () => {
-    await create('remembered', { expiresAt: inMs(DAY * 1000) })
-    for (const via of [service, other])
-      expect((await readRecord('remembered', via)).status).toBe(200)
-    expectOk(await patch('remembered', { expiresAt: inMs(1500) }))
-    for (const via of [service, other])
-      expect((await readRecord('remembered', via)).status).toBe(200)
-    await delay(1550)
-    for (const via of [service, other])
-      expect((await readRecord('remembered', via)).status).toBe(404)
-    expect((await writeRecord('remembered', 'late')).status).toBe(404)
+    const name = await withinLifetime(async (seconds) => {
+      const name = `remembered-${seconds}`
+      await create(name, { expiresAt: inMs(DAY * 1000) })
+      for (const via of [service, other]) expect((await readRecord(name, via)).status).toBe(200)
+      expectOk(await patch(name, { expiresAt: inMs(seconds * 1000) }))
+      for (const via of [service, other]) expect((await readRecord(name, via)).status).toBe(200)
+      return name
+    })
+    for (const via of [service, other]) expect((await readRecord(name, via)).status).toBe(404)
+    expect((await writeRecord(name, 'late')).status).toBe(404)
   })
 
   it('is refused after it was collected elsewhere', async () => {
@@ -478,26 +479,47 @@ describe('a branch that has expired', () => {
 })
 
 describe('a ttl', () => {
-  it.concurrent('keeps a branch alive as long as it is used, and no longer', async () => {
-    await create('used', { ttl: 2 })
-    for (let count = 0; count < 5; count++) {
-      await delay(500)
-      expect((await readRecord('used')).status).toBe(200)
+  const USES = 7
+
+  /**
+   * Uses a branch again and again for longer than its ttl, each time before the ttl is over. Where the
+   * machine was too slow for that, it is done again with a longer ttl.
+   */
+  async function keepInUse(
+    prefix: string,
+    use: (name: string, number: number) => Promise<{ status: number }>,
+  ): Promise<{ name: string; ttl: number }> {
+    for (let ttl = 2; ; ttl *= 4) {
+      const name = `${prefix}-${ttl}`
+      let usedFrom = performance.now()
+      let longestMs = 0
+      await create(name, { ttl })
+      const statuses: number[] = []
+      for (let number = 0; number < USES; number++) {
+        if (number > 0 && number < USES - 1) await delay(ttl * 250)
+        const from = performance.now()
+        statuses.push((await use(name, number)).status)
+        longestMs = Math.max(longestMs, performance.now() - usedFrom)
+        usedFrom = from
+      }
+      if (longestMs >= ttl * 1000) continue
+      expect(statuses).toEqual(Array.from({ length: USES }, () => 200))
+      return { name, ttl }
     }
-    await delay(2100)
-    expect((await readRecord('used')).status).toBe(404)
+  }
+
+  it.concurrent('keeps a branch alive as long as it is used, and no longer', async () => {
+    const { name, ttl } = await keepInUse('used', (name) => readRecord(name))
+    await delay(ttl * 1000 + 100)
+    expect((await readRecord(name)).status).toBe(404)
     await deleteExpiredBranches(service.database)
-    expect(await readStored('used')).toBeUndefined()
+    expect(await readStored(name)).toBeUndefined()
   })
 
   it.concurrent('is moved by the uses of another process, too', async () => {
-    await create('shared', { ttl: 2 })
-    expect((await readRecord('shared', service)).status).toBe(200)
-    for (let count = 0; count < 5; count++) {
-      await delay(500)
-      expect((await readRecord('shared', other)).status).toBe(200)
-    }
-    expect((await readRecord('shared', service)).status).toBe(200)
+    await keepInUse('shared', async (name, use) =>
+      readRecord(name, use === 0 || use === USES - 1 ? service : other),
+    )
   })
 
   it.each([

@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checksumOf } from '../../packages/server/src/domain/schemas/checksum.js'
+import { withinLifetime } from '../support/lifetime.js'
 import { addMember, createDatabase, createKey, createUser } from '../support/people.js'
+import { until } from '../support/process.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import {
   addTables,
@@ -240,12 +242,14 @@ describe('what one process does, the next request in another process knows', () 
 
   it('that a key has expired', async () => {
     const { at } = await open(T)
-    const expiresAt = new Date(Date.now() + 1500).toISOString()
-    const key = await createKey(first, 'short', { fields: { expiresAt } })
-    const request = () => at().there('POST', '/tables/t/data', { key, body: {} })
-    expect((await request()).status).toBe(201)
-    await delay(1600)
-    expect((await request()).status).toBe(401)
+    const request = (key: string) => at().there('POST', '/tables/t/data', { key, body: {} })
+    const key = await withinLifetime(async (seconds) => {
+      const expiresAt = new Date(Date.now() + seconds * 1000).toISOString()
+      const key = await createKey(first, `short-${seconds}`, { fields: { expiresAt } })
+      expect((await request(key)).status).toBe(201)
+      return key
+    })
+    expect((await request(key)).status).toBe(401)
   })
 
   it('that a branch was made anew under its old name', async () => {
@@ -382,10 +386,17 @@ describe('schema edits among writes', () => {
         }),
       ),
     )
-    return async () => {
-      isDone = true
-      await running
-      return writes
+    return {
+      /** Until so many more writes were answered. */
+      async more(count: number) {
+        const enough = writes.length + count
+        await until(async () => writes.length >= enough)
+      },
+      async stop() {
+        isDone = true
+        await running
+        return writes
+      },
     }
   }
 
@@ -405,18 +416,18 @@ describe('schema edits among writes', () => {
   it('of a column that comes and goes leave each write whole or refused', async () => {
     const { at } = await open(T)
     const { here, there } = at()
-    const stop = startWriting({ here, there }, { s: 'kept', n: 5 })
+    const writing = startWriting({ here, there }, { s: 'kept', n: 5 })
     const edits: { droppedFrom: number; addedUntil: number }[] = []
     for (const _ of range(5)) {
-      await delay(15)
+      await writing.more(5)
       const droppedFrom = performance.now()
       expectOk(await here('DELETE', '/tables/t/columns/n'))
-      await delay(10)
+      await writing.more(5)
       expectOk(await there('POST', '/tables/t/columns', { body: { name: 'n', type: 'int' } }))
       edits.push({ droppedFrom, addedUntil: performance.now() })
     }
-    await delay(15)
-    const writes = await stop()
+    await writing.more(5)
+    const writes = await writing.stop()
     expect(
       unexpected(
         writes.map(({ answer }) => answer),
@@ -447,13 +458,13 @@ describe('schema edits among writes', () => {
   it('of a column that changes its name lose no value', async () => {
     const { at } = await open(T)
     const { here, there } = at()
-    const stop = startWriting({ here, there }, { n: 5 })
+    const writing = startWriting({ here, there }, { n: 5 })
     for (const round of range(6)) {
-      await delay(10)
+      await writing.more(5)
       const [from, to] = round % 2 === 0 ? ['n', 'm'] : ['m', 'n']
       expectOk(await here('PATCH', `/tables/t/columns/${from}`, { body: { name: to } }))
     }
-    const writes = await stop()
+    const writes = await writing.stop()
     expect(
       unexpected(
         writes.map(({ answer }) => answer),
@@ -475,13 +486,13 @@ describe('schema edits among writes', () => {
   it('of a column that must have a value leave no record without one', async () => {
     const { at } = await open(T)
     const { here, there } = at()
-    const stop = startWriting({ here, there }, { n: 5 })
+    const writing = startWriting({ here, there }, { n: 5 })
     for (const round of range(6)) {
-      await delay(10)
+      await writing.more(5)
       const column = { name: `must${round}`, type: 'int', notNull: true, defaultValue: '7' }
       expectOk(await there('POST', '/tables/t/columns', { body: column }))
     }
-    const writes = await stop()
+    const writes = await writing.stop()
     expect(
       unexpected(
         writes.map(({ answer }) => answer),
@@ -500,19 +511,19 @@ describe('schema edits among writes', () => {
   it('of a table that is dropped and made again leave nothing of the old one', async () => {
     const { at } = await open(T)
     const { here, there } = at()
-    const stop = startWriting({ here, there }, { n: 5 })
+    const writing = startWriting({ here, there }, { n: 5 })
     let lastDrop = 0
     let lastAdd = 0
     for (const _ of range(4)) {
-      await delay(15)
+      await writing.more(5)
       lastDrop = performance.now()
       expectOk(await here('DELETE', '/tables/t'))
-      await delay(5)
+      await writing.more(5)
       expectOk(await there('POST', '/schema/update', { body: { operations: addTables(T) } }))
       lastAdd = performance.now()
     }
-    await delay(20)
-    const writes = await stop()
+    await writing.more(5)
+    const writes = await writing.stop()
     expect(
       unexpected(
         writes.map(({ answer }) => answer),

@@ -316,7 +316,6 @@ describe('the wire itself', () => {
   beforeAll(async () => {
     wired = await createTestService()
     // Node looks for requests that are late only so often.
-    wired.app.server.headersTimeout = 300
     ;(
       wired.app.server as unknown as { connectionsCheckingInterval: number }
     ).connectionsCheckingInterval = 100
@@ -378,7 +377,10 @@ describe('the wire itself', () => {
   })
 
   it('answers a request that does not arrive with 408', async () => {
+    const { headersTimeout } = wired.app.server
+    wired.app.server.headersTimeout = 300
     const { head, body } = await exchange('PUT /user HTTP/1.1\r\nhost: x\r\nauthor')
+    wired.app.server.headersTimeout = headersTimeout
     expect(head).toMatch(/^HTTP\/1.1 408 /)
     expect(JSON.parse(body).code).toBe('request_timeout')
   })

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
-import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import type { AddressInfo, Socket } from 'node:net'
 import { connect } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
@@ -16,7 +16,9 @@ import {
 } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
+import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
+import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import {
   addTables,
@@ -597,15 +599,17 @@ describe.each([
       const id = await create()
       const before = await countBlobs()
       const { port } = await listen()
+      const accepted = once(service.app.server, 'connection')
       const socket = connect(port, '127.0.0.1')
+      const [connection] = (await accepted) as [Socket]
       socket.write(
         `PUT ${base()}${filePath(id)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n` +
           'content-length: 2000000\r\n\r\n',
       )
       socket.write(Buffer.alloc(1_500_000))
-      await delay(300)
+      await until(async () => connection.bytesRead > 1_000_000)
       socket.destroy()
-      await delay(300)
+      await until(async () => connection.destroyed)
       expect(await countBlobs()).toBe(before)
       expect(await read(id)).not.toHaveProperty('photo')
     })
@@ -867,13 +871,15 @@ describe('links', () => {
   })
 
   it('that are signed open a private file for a while', async () => {
-    const id = await create({
-      photo: { name: 'a', base64Content: base64('hello'), signedUrlTimeout: 1 },
+    const signedUrl = await withinLifetime(async (seconds) => {
+      const id = await create({
+        photo: { name: 'a', base64Content: base64('hello'), signedUrlTimeout: seconds },
+      })
+      const { url, signedUrl } = (await withLinks(id)).photo
+      expect((await follow(url)).status).toBe(403)
+      expect((await follow(signedUrl)).body.toString()).toBe('hello')
+      return signedUrl
     })
-    const { url, signedUrl } = (await withLinks(id)).photo
-    expect((await follow(url)).status).toBe(403)
-    expect((await follow(signedUrl)).body.toString()).toBe('hello')
-    await delay(2100)
     const late = await follow(signedUrl)
     expect(late).toMatchObject({ status: 403 })
     expect(late.json()).toMatchObject({

@@ -344,9 +344,8 @@ describe('an index of many rows', () => {
     expect(await put(branches, 'age')).toMatchObject({ state: 'building' })
     const building = second.indexes.run()
     await untilWaiting(1, building)
-    const startedAt = performance.now()
+    // The index cannot become ready before the reader ends, so the edit did not wait for it.
     await branches.edit('main', operation)
-    expect(performance.now() - startedAt).toBeLessThan(5000)
     await reader.end()
     await building
     await second.indexes.run()

@@ -835,23 +835,33 @@ describe('POST /db/{branch}/sql/batch', () => {
 
 describe('limits', () => {
   let small: TestService
+  /** Its time limit is so short that a busy machine may exceed it with any statement. */
+  let hasty: TestService
   const limits = {
     sqlLengthMax: 100,
     sqlStatementsMax: 2,
     sqlParametersMax: 2,
     sqlRowsMax: 3,
     sqlResultBytesMax: 1000,
-    queryTimeoutMs: 400,
   }
   beforeAll(async () => {
     small = await createTestService({ url: service.url, limits })
+    hasty = await createTestService({ url: service.url, limits: { queryTimeoutMs: 400 } })
   })
-  afterAll(() => small.close())
+  afterAll(async () => {
+    await hasty.close()
+    await small.close()
+  })
 
   const askSmall = (statement: string, more: object = {}): Promise<Answer> =>
     small.call('POST', `${service.workspace}/db/shop:main/sql`, {
       key: service.key,
       body: { statement, ...more },
+    })
+  const askInHaste = (statement: string): Promise<Answer> =>
+    hasty.call('POST', `${service.workspace}/db/shop:main/sql`, {
+      key: service.key,
+      body: { statement },
     })
   const batchSmall = (statements: readonly object[]): Promise<Answer> =>
     small.call('POST', `${service.workspace}/db/shop:main/sql/batch`, {
@@ -902,17 +912,15 @@ describe('limits', () => {
     'select count(*) from users a, users b, generate_series(1, 99999999) i',
     'update users set age = (select count(*) from generate_series(1, 1e11))',
   ])('of time: the statement is stopped in PostgreSQL: %s', async (statement) => {
-    const started = performance.now()
-    const answer = await askSmall(statement)
+    const answer = await askInHaste(statement)
     expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
-    expect(performance.now() - started).toBeLessThan(5_000)
   })
 
   it.each([
     "with recursive t(s) as (select 'x' union all select s || s from t) select length(max(s)) from t",
     'select jsonb_agg(i) from generate_series(1, 99999999) i',
   ])('of memory and time together: %s', async (statement) => {
-    expect(await askSmall(statement)).toMatchObject({
+    expect(await askInHaste(statement)).toMatchObject({
       status: 400,
       body: { code: 'query_too_costly' },
     })
@@ -921,7 +929,7 @@ describe('limits', () => {
   it('leaves the connections as they were', async () => {
     const settings = await Promise.all(
       Array.from({ length: 10 }, () =>
-        small.database.query(template`
+        hasty.database.query(template`
           select current_setting('search_path') as path, current_user = session_user as self,
             current_setting('jit') as jit, current_setting('work_mem') as memory`),
       ),

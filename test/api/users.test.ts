@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { withinLifetime } from '../support/lifetime.js'
 import { addMember, createDatabase, createKey, createUser } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 
@@ -323,18 +323,18 @@ describe('keys', () => {
   })
 
   it('expire at their time', async () => {
-    const expiresAt = new Date(Date.now() + 700).toISOString()
-    const answer = await service.call('POST', '/user/keys/brief', { body: { expiresAt } })
-    expect(answer.body).toMatchObject({ name: 'brief', expiresAt })
-    expect((await getUser(answer.body.key)).status).toBe(200)
-    const list = await service.call('GET', '/user/keys')
-    expect(list.body.keys).toContainEqual({
-      name: 'brief',
-      createdAt: answer.body.createdAt,
-      expiresAt,
+    const key = await withinLifetime(async (seconds) => {
+      const name = `brief-${seconds}`
+      const expiresAt = new Date(Date.now() + seconds * 1000).toISOString()
+      const answer = await service.call('POST', `/user/keys/${name}`, { body: { expiresAt } })
+      const { createdAt, key } = answer.body
+      expect(answer.body).toMatchObject({ name, expiresAt })
+      expect((await getUser(key)).status).toBe(200)
+      const list = await service.call('GET', '/user/keys')
+      expect(list.body.keys).toContainEqual({ name, createdAt, expiresAt })
+      return key
     })
-    await delay(750)
-    expect(await getUser(answer.body.key)).toMatchObject({
+    expect(await getUser(key)).toMatchObject({
       status: 401,
       body: { message: 'Invalid API key' },
     })

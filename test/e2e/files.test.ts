@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Banner, endAll, request, startOffshoot } from '../support/process.js'
+import { type Banner, endAll, request, startOffshoot, until } from '../support/process.js'
 
 const RECORDS = 8
 const ROUNDS = 3
@@ -88,7 +88,9 @@ describe('a server that is killed while files arrive', () => {
       const running = Array.from({ length: RECORDS }, (_, worker) =>
         uploadUntilGone(banner, key, { worker, kept }),
       )
-      await delay(700 + Math.random() * 500)
+      const enough = kept.size + RECORDS
+      await until(async () => kept.size >= enough)
+      await delay(Math.random() * 500)
       await service.end('SIGKILL')
       await Promise.all(running)
       service = startOffshoot(folder, { env })

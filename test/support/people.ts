@@ -1,4 +1,4 @@
-import type { Answer, TestService } from './service.js'
+import type { Answer, CallableService } from './service.js'
 
 export interface TestUser {
   readonly id: string
@@ -7,7 +7,7 @@ export interface TestUser {
 }
 
 /** Another user of the service, made by its administrator. */
-export async function createUser(service: TestService, name: string): Promise<TestUser> {
+export async function createUser(service: CallableService, name: string): Promise<TestUser> {
   const email = `${name}@example.com`
   const answer = await service.call('POST', '/users', { body: { email, fullname: name } })
   return expectStatus(answer, 201).body
@@ -15,7 +15,7 @@ export async function createUser(service: TestService, name: string): Promise<Te
 
 /** A further API key, of the first user or of the one whose key is given. */
 export async function createKey(
-  service: TestService,
+  service: CallableService,
   name: string,
   options: { fields?: object; key?: string } = {},
 ): Promise<string> {
@@ -27,13 +27,13 @@ export async function createKey(
   return expectStatus(answer, 201).body.key
 }
 
-export async function createWorkspace(service: TestService, name: string, key = service.key) {
+export async function createWorkspace(service: CallableService, name: string, key = service.key) {
   const answer = await service.call('POST', '/workspaces', { body: { name }, key })
   return expectStatus(answer, 201).body as { id: string; name: string; slug: string }
 }
 
 export async function createDatabase(
-  service: TestService,
+  service: CallableService,
   name: string,
   options: { workspaceId?: string; region?: string; branchName?: string; key?: string } = {},
 ): Promise<void> {
@@ -47,7 +47,7 @@ export async function createDatabase(
 
 /** Makes someone a member of the first user's workspace. */
 export async function addMember(
-  service: TestService,
+  service: CallableService,
   user: TestUser,
   role: 'owner' | 'maintainer' = 'maintainer',
 ): Promise<void> {

@@ -47,6 +47,9 @@ export interface TestService {
   close(): Promise<void>
 }
 
+/** What requests can be made of, in this process or in another one. */
+export type CallableService = Pick<TestService, 'call' | 'key' | 'workspaceId' | 'workspace'>
+
 export const REGIONS = [
   { id: 'local', name: 'Local' },
   { id: 'eu', name: 'Europe' },

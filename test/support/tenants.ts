@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { createKey, createUser, createWorkspace } from './people.js'
-import type { TestService } from './service.js'
+import type { CallableService } from './service.js'
 import { addTables, expectOk } from './tables.js'
 
 /** Every kind of column there is, under the names that the examples of the documentation use. */
@@ -54,7 +54,7 @@ export interface Tenant {
  * away where a value came from.
  */
 export async function createTenant(
-  service: TestService,
+  service: CallableService,
   options: { userName: string; mark: string },
 ): Promise<Tenant> {
   const { mark } = options

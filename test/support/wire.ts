@@ -54,3 +54,13 @@ export async function isHeld({ socket }: Wire): Promise<boolean> {
   const [, state] = entry.exec(table) ?? []
   return state === '01'
 }
+
+/** Bytes that the other side, on this machine, has received and not read yet. */
+export async function bytesUnread({ socket }: Wire): Promise<number> {
+  const hex = (port = 0) => port.toString(16).toUpperCase().padStart(4, '0')
+  const table = await readFile('/proc/net/tcp', 'utf8')
+  const entry = new RegExp(
+    `:${hex(socket.remotePort)} \\w+:${hex(socket.localPort)} \\w+ \\w+:(\\w+)`,
+  )
+  return Number.parseInt(entry.exec(table)?.[1] ?? '0', 16)
+}

@@ -271,7 +271,7 @@ test('a postmaster.pid with the number of an unrelated process is no obstacle', 
   usePreparedData()
   // PostgreSQL itself would give way to any live process of the same user.
   const identity = await chooseIdentity(cluster)
-  const unrelated = spawn('sleep', ['60'], { ...spawnIdentity(identity), cwd: '/' })
+  const unrelated = spawn('sleep', ['3600'], { ...spawnIdentity(identity), cwd: '/' })
   await once(unrelated, 'spawn')
   const file = join(cluster, 'postmaster.pid')
   await writeFile(file, `${unrelated.pid}\n${cluster}\n1\n5432\n/tmp\n\n  1  1\nready   \n`)
@@ -294,7 +294,6 @@ test('a first start that was killed halfway is begun again', async () => {
   const isUnderWay = async () =>
     (await readdir(dataDir).catch(() => [])).some((name) => name.startsWith('postgres.new-'))
   await expect.poll(isUnderWay, { interval: 10, timeout: 200_000 }).toBe(true)
-  await delay(50)
   parent.child.kill('SIGKILL')
   await parent.ended
   expect(await exists(cluster)).toBe(false)

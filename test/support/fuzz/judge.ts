@@ -9,8 +9,8 @@ export interface FuzzAnswer {
   readonly durationMs: number
 }
 
-/** No answer may take longer, on a machine that is busy. */
-export const ANSWER_MS_MAX = 10_000
+/** Only what hangs takes longer, however busy the machine is. What requests cost is measured elsewhere. */
+export const ANSWER_MS_MAX = 150_000
 
 /** Words of the inside. */
 const INTERNALS =

@@ -1,7 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { createKey } from '../people.js'
 import { Random } from '../seeded-random.js'
-import type { TestService } from '../service.js'
+import type { CallableService } from '../service.js'
 import { addTables, expectOk } from '../tables.js'
 import { createTenant, TENANT_TABLES, type Tenant, userRecord } from '../tenants.js'
 import type { Document, Operation } from './document.js'
@@ -50,7 +50,7 @@ export class Lane implements Caller {
     readonly options: {
       readonly name: string
       readonly seed: number
-      readonly service: TestService
+      readonly service: CallableService
       readonly document: Document
       readonly neighbour: Tenant
     },

@@ -16,8 +16,6 @@ export class Round {
   unknown = 0
   /** Answers that no caller should get, whatever happens to the service. */
   readonly faults: string[] = []
-  /** Milliseconds that acknowledged requests took. */
-  slowestMs = 0
   /** Codes of the 503s. */
   readonly codes = new Map<string, number>()
 
@@ -27,11 +25,8 @@ export class Round {
     readonly options: { mayVanish: boolean },
   ) {}
 
-  async send(method: string, url: string, options?: SendOptions): Promise<Reply> {
-    const startedAt = performance.now()
-    const reply = await this.endpoint.send(method, url, options)
-    if (isFine(reply)) this.slowestMs = Math.max(this.slowestMs, performance.now() - startedAt)
-    return reply
+  send(method: string, url: string, options?: SendOptions): Promise<Reply> {
+    return this.endpoint.send(method, url, options)
   }
 
   /** What an answer to a change says about it. */

@@ -1,8 +1,16 @@
-import { setTimeout as delay } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Lane, type Waiting } from './lane.js'
 
 const WAIT_MS = 300
+
+/** The clock only moves when a test says so. */
+const pass = (ms: number) => vi.advanceTimersByTime(ms)
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 interface Visitor extends Waiting {
   state: string
@@ -71,33 +79,33 @@ describe('a lane', () => {
     expect([gone.state, next.state]).toEqual(['waiting', 'admitted'])
   })
 
-  it('refuses those that have waited for too long, and none before', async () => {
+  it('refuses those that have waited for too long, and none before', () => {
     const { lane, enter } = createLane(1, 3)
     enter()
     const late = enter()
-    await delay(WAIT_MS / 2)
+    pass(WAIT_MS / 2)
     const later = enter()
     expect(late.state).toBe('waiting')
-    await delay(WAIT_MS / 2 + 100)
+    pass(WAIT_MS / 2 + 100)
     expect([late.state, later.state]).toEqual(['refused', 'waiting'])
     expect(lane).toMatchObject({ inside: 1, waiting: 1, refused: 1 })
   })
 
-  it('has less patience when there has been a queue for long', async () => {
+  it('has less patience when there has been a queue for long', () => {
     const { lane, enter } = createLane(1, 10)
     enter()
     for (let round = 0; round < 15; round++) {
       enter()
-      await delay(WAIT_MS / 6)
+      pass(WAIT_MS / 6)
     }
     const last = enter()
-    await delay(WAIT_MS / 2)
+    pass(WAIT_MS / 2)
     expect(last.state).toBe('refused')
     lane.leave()
-    await delay(WAIT_MS * 1.2)
+    pass(WAIT_MS * 1.2)
     enter()
     const calm = enter()
-    await delay(WAIT_MS / 2)
+    pass(WAIT_MS / 2)
     expect(calm.state).toBe('waiting')
   })
 })

@@ -2,6 +2,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import { EMAIL_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { cpuMsOf } from '../../../../../test/support/cpu-time.js'
 import type { ColumnTypeEntry } from './column-type.js'
 import { Fault } from './fault.js'
 import {
@@ -136,9 +137,10 @@ describe('email', () => {
 
   test('reads hostile input in no time', () => {
     const hostile = `a@${'a-'.repeat(125)}`
-    const start = performance.now()
-    for (let run = 0; run < 100; run++) codec.encode(hostile)
-    expect(performance.now() - start).toBeLessThan(1000)
+    const cpuMs = cpuMsOf(() => {
+      for (let run = 0; run < 100; run++) codec.encode(hostile)
+    })
+    expect(cpuMs).toBeLessThan(1000)
   })
 
   test('takes every address of its pattern', () => {
