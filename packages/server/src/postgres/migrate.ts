@@ -5,7 +5,7 @@ import { files } from './migrations/003-files.js'
 import { indexes } from './migrations/004-indexes.js'
 import { searchIndexes } from './migrations/005-search-indexes.js'
 import { secrets } from './migrations/006-secrets.js'
-import { privacyAndQuotas } from './migrations/007-privacy-and-quotas.js'
+import { privacy } from './migrations/007-privacy.js'
 import { sqlWalls } from './migrations/008-sql-walls.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
@@ -28,7 +28,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 4, name: 'indexes', statements: indexes },
   { number: 5, name: 'search indexes', statements: searchIndexes },
   { number: 6, name: 'secrets', statements: secrets },
-  { number: 7, name: 'privacy and quotas', statements: privacyAndQuotas },
+  { number: 7, name: 'privacy', statements: privacy },
   { number: 8, name: 'sql walls', statements: sqlWalls },
 ]
 
