@@ -182,6 +182,18 @@ describe('types of results', () => {
   })
 })
 
+describe('patterns in a list', () => {
+  it.each([
+    'select l.body like any (array(select l.body from generate_series(1, 20))) from large l',
+    `select l.body like any (select '%b' || l.body from generate_series(1, 20)) from large l`,
+    'select l.doc @> all (array(select l.doc from generate_series(1, 20))) from large l',
+  ])('are bounded as single ones: %s', async (statement) => {
+    const answer = await ask(statement)
+    expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
+    await expect.poll(busyBackends, { timeout: 20_000 }).toBe(0)
+  })
+})
+
 describe('memory of a statement', () => {
   it.each([
     'select cardinality(array_agg(g)) from generate_series(1, 3000000) g',

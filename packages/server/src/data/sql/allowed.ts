@@ -15,6 +15,10 @@ function words(text: string): string[] {
 
 /** Bytes of one value that a statement makes. */
 export const VALUE_BYTES_MAX = 16 * 1024 * 1024
+/** Bytes that are shared among the calls of a statement which make values; what they make is kept for a row. */
+export const MADE_BYTES_MAX = 64 * 1024 * 1024
+/** Bytes of one value in a statement with very many such calls. */
+export const VALUE_BYTES_MIN = 64 * 1024
 /** Bytes of all values that a statement keeps in memory to make arrays, texts and documents of them. */
 export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
 /** Bytes of a text that is searched, which is as much as a record can hold. */

@@ -1,6 +1,6 @@
 import type { Node } from 'libpg-query'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
-import { COLLECTED_BYTES_MAX, VALUE_BYTES_MAX } from './allowed.js'
+import { COLLECTED_BYTES_MAX, MADE_BYTES_MAX, VALUE_BYTES_MAX, VALUE_BYTES_MIN } from './allowed.js'
 import { contentOf } from './nodes.js'
 import { tooCostly } from './sql-fault.js'
 
@@ -60,10 +60,14 @@ export function valueTooLarge(what: string, bytesMax: number) {
  */
 export class Effort {
   readonly #pauseEvery: number
+  /** Bytes of one value that the statement makes: the more calls it has, the less. */
+  readonly valueBytesMax: number
   #depth = 0
   #weight = 0
 
-  constructor(nodeCount: number) {
+  constructor({ nodeCount, callCount }: { nodeCount: number; callCount: number }) {
+    const share = Math.floor(MADE_BYTES_MAX / Math.max(1, callCount))
+    this.valueBytesMax = Math.max(VALUE_BYTES_MIN, Math.min(VALUE_BYTES_MAX, share))
     this.#pauseEvery = nodeCount < LARGE_NODES_MIN ? PAUSE_EVERY : PAUSE_EVERY_IN_LARGE
   }
 
@@ -95,6 +99,6 @@ export class Effort {
     this.#weight += isHeavy ? this.#pauseEvery : 1
     if (this.#weight < this.#pauseEvery) return call
     this.#weight = 0
-    return within(call, VALUE_BYTES_MAX)
+    return within(call, this.valueBytesMax)
   }
 }

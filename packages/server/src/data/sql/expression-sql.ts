@@ -3,6 +3,7 @@ import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/
 import { slot } from '../../postgres/statement.js'
 import {
   COLLATIONS,
+  COMPARED_BYTES_MAX,
   type Cost,
   FUNCTIONS,
   OPERATORS,
@@ -96,10 +97,17 @@ export class ExpressionWriter {
   }
 
   /** Writes an argument of what makes a larger value of its arguments. */
-  writeGrowing(node: Node | undefined): Sql {
-    const isRead = contentOf(node, 'ColumnRef') !== undefined && !this.isStored(node)
+  writeGrowing(node: Node | undefined, count = 2): Sql {
+    const { valueBytesMax } = this.context.effort
+    const bytesMax = Math.floor(valueBytesMax / Math.max(1, count / 2))
+    const isColumn = contentOf(node, 'ColumnRef') !== undefined
+    const isSmall = this.isStored(node) && bytesMax >= SEARCHED_BYTES_MAX
     const value = this.write(node)
-    return isRead ? within(value, VALUE_BYTES_MAX) : value
+    return isColumn && !isSmall ? within(value, bytesMax) : value
+  }
+
+  writeAllGrowing(nodes: readonly Node[] | undefined): Sql[] {
+    return (nodes ?? []).map((node) => this.writeGrowing(node, nodes?.length))
   }
 
   writeAll(nodes: readonly Node[] | undefined): Sql[] {
@@ -327,9 +335,9 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
     case 'AEXPR_SIMILAR':
       return writeOperator(writer, content)
     case 'AEXPR_OP_ANY':
-      return sql`(${left()} ${operatorOf(name)} any (${right()}))`
+      return writeWithMany(writer, content, sql`any`)
     case 'AEXPR_OP_ALL':
-      return sql`(${left()} ${operatorOf(name)} all (${right()}))`
+      return writeWithMany(writer, content, sql`all`)
     case 'AEXPR_DISTINCT':
       return sql`(${left()} is distinct from ${right()})`
     case 'AEXPR_NOT_DISTINCT':
@@ -374,6 +382,45 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
     return text
   }
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, [lexpr, rexpr]) })
+}
+
+/** Patterns of a list are looked for one after the other, in a text that is shorter for that. */
+const PATTERNS_BYTES_MAX = 10 * PATTERN_BYTES_MAX
+
+/** An operator between a value and all elements of an array. */
+function writeWithMany(
+  writer: ExpressionWriter,
+  { name, lexpr, rexpr }: NodeOf<'A_Expr'>,
+  quantifier: Sql,
+): Sql {
+  const operator = operatorOf(name)
+  const cost = OPERATORS.get(operator.text)
+  if (cost?.kind !== 'bounded') {
+    return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${writer.write(rexpr)}))`
+  }
+  const what = `operator [${operator.text}]`
+  const isShort = (writer.sizeOf(rexpr) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
+  const leftMax = isShort
+    ? sizeAt(cost.sizes, 0)
+    : Math.min(sizeAt(cost.sizes, 0), COMPARED_BYTES_MAX)
+  const left = writer.writeWithin(lexpr, what, leftMax)
+  const right = writer.writeWithin(rexpr, what, PATTERNS_BYTES_MAX)
+  return sql`(${left} ${operator} ${quantifier} (${right}))`
+}
+
+/** The values of a query, each no larger than an operator takes it. */
+function writeEach(
+  writer: ExpressionWriter,
+  link: NodeOf<'SubLink'>,
+  query: { text: Sql; columns: readonly string[] },
+): { test: Sql; rows: Sql } {
+  const cost = OPERATORS.get(operatorOf(link.operName).text)
+  if (cost?.kind !== 'bounded' || query.columns.length !== 1) {
+    return { test: writer.write(link.testexpr), rows: query.text }
+  }
+  const test = writer.writeWithin(link.testexpr, 'a subquery', sizeAt(cost.sizes, 0))
+  const element = within(sql`elements.element`, sizeAt(cost.sizes, 1))
+  return { test, rows: sql`select ${element} from (${query.text}) as elements(element)` }
 }
 
 function sizeAt(sizes: readonly number[], position: number): number {
@@ -496,7 +543,7 @@ function writeArguments(
   if (cost.kind === 'collects') return writeCollected(writer, call, filter)
   const what = `function [${name}]`
   const args = nodes.map((node, index) => {
-    if (cost.kind === 'grows') return writer.writeGrowing(node)
+    if (cost.kind === 'grows') return writer.writeGrowing(node, nodes.length)
     if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') return writer.write(node)
     return writer.writeWithin(node, what, argumentMax(writer, { name, call, cost, index }))
   })
@@ -579,7 +626,8 @@ function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncC
 
 function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
   requireKnown(link, 'a subquery', ['subLinkType', 'testexpr', 'operName', 'subselect', 'location'])
-  const { text: query, columns } = writer.context.subquery(link.subselect, writer.scope)
+  const found = writer.context.subquery(link.subselect, writer.scope)
+  const { text: query, columns } = found
   const test = () => writer.write(link.testexpr)
   switch (link.subLinkType) {
     case 'EXISTS_SUBLINK':
@@ -591,13 +639,16 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
         throw writer.fault('subquery must return only one column', link.location)
       }
       return sql`array(select ${collected(sql`elements.element`)} from (${query}) as elements(element))`
-    case 'ANY_SUBLINK':
+    case 'ANY_SUBLINK': {
       // IN has no operator of its own.
-      return link.operName === undefined
-        ? sql`(${test()} in (${query}))`
-        : sql`(${test()} ${operatorOf(link.operName)} any (${query}))`
-    case 'ALL_SUBLINK':
-      return sql`(${test()} ${operatorOf(link.operName)} all (${query}))`
+      if (link.operName === undefined) return sql`(${test()} in (${query}))`
+      const each = writeEach(writer, link, found)
+      return sql`(${each.test} ${operatorOf(link.operName)} any (${each.rows}))`
+    }
+    case 'ALL_SUBLINK': {
+      const each = writeEach(writer, link, found)
+      return sql`(${each.test} ${operatorOf(link.operName)} all (${each.rows}))`
+    }
     default:
       throw writer.fault('a subquery of this form is not supported', link.location)
   }
@@ -659,8 +710,8 @@ const WRITERS: Writers = {
     }
     return sql`cast(${writer.write(arg)} as ${writer.writeType(typeName)})`
   },
-  A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAll(elements))}]`,
-  RowExpr: (writer, { args }) => sql`row(${list(writer.writeAll(args))})`,
+  A_ArrayExpr: (writer, { elements }) => sql`array[${list(writer.writeAllGrowing(elements))}]`,
+  RowExpr: (writer, { args }) => sql`row(${list(writer.writeAllGrowing(args))})`,
   NamedArgExpr: (writer, { name = '', arg }) => sql`${ident(name)} => ${writer.write(arg)}`,
   GroupingFunc: (writer, { args }) => sql`grouping(${list(writer.writeAll(args))})`,
   CollateClause(writer, { arg, collname, location }) {

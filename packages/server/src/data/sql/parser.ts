@@ -20,6 +20,8 @@ export interface ParsedText {
   readonly nodes: readonly Node[]
   /** How many there are, with all that are inside of them. */
   readonly nodeCount: number
+  /** How many of them make a value of others. */
+  readonly callCount: number
 }
 
 /** The statements of a text, as a tree. */
@@ -31,8 +33,7 @@ export async function parseSql(text: string): Promise<ParsedText> {
   const result = parseBounded(parser, text)
   if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
-  const nodeCount = requireSize(stmts)
-  return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), nodeCount }
+  return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), ...requireSize(stmts) }
 }
 
 function parseBounded(parser: ParserModule, text: string) {
@@ -49,6 +50,8 @@ export function tooDeep() {
   return sqlFault(`the statement is nested too deeply: at most ${DEPTH_MAX} levels are possible`)
 }
 
+const CALLS: ReadonlySet<string> = new Set(['A_ArrayExpr', 'A_Expr', 'FuncCall', 'RowExpr'])
+
 const OPERATOR_CHARACTERS = /[~!@#^&|`?+\-*/%<>=]+/g
 
 /** In a text or a comment such a run costs nothing, but nobody needs one that long there either. */
@@ -64,8 +67,9 @@ function requireShortOperators(text: string): void {
  * Counts nodes and how deep they are in each other, without recursion: everything behind this walks
  * the tree recursively and can rely on it.
  */
-function requireSize(root: unknown): number {
+function requireSize(root: unknown): { nodeCount: number; callCount: number } {
   let count = 0
+  let callCount = 0
   let level: unknown[] = [root]
   for (let depth = 0; level.length > 0; ) {
     const next: unknown[] = []
@@ -76,6 +80,7 @@ function requireSize(root: unknown): number {
       // A node is an object with one field, which has the name of its kind.
       if (inner.length === 1 && /^[A-Z]/.test(inner[0]?.[0] ?? '')) {
         count++
+        if (CALLS.has(inner[0]?.[0] ?? '')) callCount++
         hasNodes = true
       }
       for (const [, each] of inner) next.push(each)
@@ -85,7 +90,7 @@ function requireSize(root: unknown): number {
     if (count > NODES_MAX) throw sqlFault(`a statement can have at most ${NODES_MAX} parts`)
     level = next
   }
-  return count
+  return { nodeCount: count, callCount }
 }
 
 /** PostgreSQL does not understand the text. */

@@ -64,12 +64,12 @@ export class QueryWriter implements StatementContext {
   readonly #parameterSizes: readonly number[]
 
   constructor(
-    statement: { readonly text: string; readonly nodeCount: number },
+    statement: { readonly text: string; readonly nodeCount: number; readonly callCount: number },
     tables: SqlTables,
     parameterSizes: readonly number[],
   ) {
     this.#statement = statement.text
-    this.effort = new Effort(statement.nodeCount)
+    this.effort = new Effort(statement)
     this.#tables = tables
     this.#parameterSizes = parameterSizes
   }

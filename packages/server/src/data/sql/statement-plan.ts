@@ -20,6 +20,7 @@ export interface ParsedStatement {
   readonly text: string
   readonly node: Node
   readonly nodeCount: number
+  readonly callCount: number
   readonly isWrite: boolean
 }
 
@@ -79,7 +80,7 @@ export async function parseStatement(
   text: string,
   parameterCount: number,
 ): Promise<ParsedStatement> {
-  const { nodes, nodeCount } = await parseSql(text).catch((error: unknown) => {
+  const { nodes, nodeCount, callCount } = await parseSql(text).catch((error: unknown) => {
     throw error instanceof SyntaxFault ? describeSyntax(error, text, parameterCount) : error
   })
   const [node, ...others] = nodes
@@ -94,7 +95,7 @@ export async function parseStatement(
       `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
     )
   }
-  return { text, node, nodeCount, isWrite: kind.isWrite }
+  return { text, node, nodeCount, callCount, isWrite: kind.isWrite }
 }
 
 /** A parameter where none can stand is not used for anything. */
