@@ -107,7 +107,6 @@ describe('PUT branch', () => {
   it.each([
     ['an empty JSON body', { body: '' }],
     ['an empty object', { body: {} }],
-    ['null', { body: 'null' }],
   ])('takes %s for no wishes', async (name, options) => {
     const branch = `empty-${name.replaceAll(' ', '-')}`
     const answer = await service.call('PUT', url(branch), {

@@ -61,6 +61,45 @@ const examplesOf = (media: Media): unknown[] => [
   ...Object.values(media.examples ?? {}).map(({ value }) => value),
 ]
 
+/** The words that operations begin with; another one needs a reason. */
+const VERBS = [
+  'accept',
+  'aggregate',
+  'apply',
+  'cancel',
+  'compare',
+  'connect',
+  'create',
+  'delete',
+  'diff',
+  'disconnect',
+  'download',
+  'get',
+  'insert',
+  'list',
+  'map',
+  'merge',
+  'open',
+  'preview',
+  'pull',
+  'push',
+  'query',
+  'remove',
+  'rename',
+  'renew',
+  'replace',
+  'reset',
+  'resolve',
+  'rotate',
+  'run',
+  'search',
+  'summarize',
+  'unmap',
+  'update',
+  'upload',
+  'upsert',
+]
+
 /** The names of the operations of which the statement does not hold. */
 const failing = (holds: (operation: (typeof operations)[number]) => boolean) =>
   operations.filter((operation) => !holds(operation)).map(({ name }) => name)
@@ -81,9 +120,48 @@ describe('/openapi.json', () => {
     expect(failing(({ summary }) => /^[A-Z][^.]+$/.test(summary ?? ''))).toEqual([])
     expect(failing((operation) => operation.tags?.length === 1)).toEqual([])
     expect(failing((operation) => tags.includes(operation.tags?.[0] ?? ''))).toEqual([])
+  })
+
+  it('names operations as a client would call them: a verb, a noun, at most 32 characters', () => {
     const ids = operations.map(({ operationId }) => operationId)
-    expect(failing(({ operationId }) => /^[a-z][A-Za-z0-9]+$/.test(operationId ?? ''))).toEqual([])
     expect(ids.filter((id, position) => ids.indexOf(id) !== position)).toEqual([])
+    const verbs = [...new Set(ids.map((id) => /^[a-z]+/.exec(id ?? '')?.[0]))].sort()
+    expect(failing(({ operationId: id = '' }) => /^[a-z]+([A-Z][a-z]+)+$/.test(id))).toEqual([])
+    expect(failing(({ operationId: id = '' }) => id.length <= 32)).toEqual([])
+    expect(verbs).toEqual(VERBS)
+    expect(ids).toContain('updateBranch')
+  })
+
+  it('lists the refusals that come before any route is asked', () => {
+    expect(failing(({ responses }) => responses[400] !== undefined)).toEqual([])
+    expect(failing(({ responses }) => responses[431] !== undefined)).toEqual([])
+  })
+
+  it('has no example of an expiry in the past', () => {
+    const moments: string[] = []
+    const walk = (value: unknown, name: string): void => {
+      if (typeof value === 'string' && name === 'expiresAt') moments.push(value)
+      if (typeof value !== 'object' || value === null) return
+      for (const [key, inner] of Object.entries(value)) {
+        walk(inner, ['examples', 'anyOf'].includes(name) || /^\d+$/.test(key) ? name : key)
+        const { examples } = (inner ?? {}) as { examples?: unknown[] }
+        if (key === 'expiresAt' && Array.isArray(examples)) moments.push(...examples.map(String))
+      }
+    }
+    for (const { requestBody } of operations) walk(requestBody, '')
+    expect(moments.length).toBeGreaterThan(0)
+    expect(moments.filter((moment) => Date.parse(moment) < Date.now())).toEqual([])
+  })
+
+  it('describes files by the media type that they have', () => {
+    const files = operations.filter(({ operationId = '' }) =>
+      /^(download|upload|open)File/.test(operationId),
+    )
+    expect(files).toHaveLength(6)
+    for (const { requestBody, responses, method } of files) {
+      const content = method === 'get' ? responses[200]?.content : requestBody?.content
+      expect(Object.keys(content ?? {})).toEqual(['*/*'])
+    }
   })
 
   it('names a success and the refusals of every operation', () => {

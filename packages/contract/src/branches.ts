@@ -6,6 +6,7 @@ import {
   DatabaseBranchNameSchema,
   DatabaseNameSchema,
   DateTimeSchema,
+  ExpirySchema,
   LabelSchema,
   MigrationStatusSchema,
   TEXT_PATTERN,
@@ -54,7 +55,7 @@ const ProtectedSchema = Type.Boolean({
 
 /** How long a branch lives, where it is shown. What is not set is left out. */
 const lifeFields = {
-  expiresAt: Type.Optional(DateTimeSchema),
+  expiresAt: Type.Optional(ExpirySchema),
   ttl: Type.Optional(TtlSchema),
   protected: Type.Optional(ProtectedSchema),
 }
@@ -99,7 +100,7 @@ export type CreateBranch = Static<typeof CreateBranchSchema>
 
 export const UpdateBranchSchema = Type.Object(
   {
-    expiresAt: Type.Optional(Type.Union([DateTimeSchema, Type.Null()])),
+    expiresAt: Type.Optional(Type.Union([ExpirySchema, Type.Null()])),
     ttl: Type.Optional(Type.Union([TtlSchema, Type.Null()])),
     protected: Type.Optional(ProtectedSchema),
   },

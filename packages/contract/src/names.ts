@@ -97,6 +97,14 @@ export const DateTimeSchema = Type.String({
   examples: ['2026-01-31T09:30:00.000Z'],
 })
 
+/** A moment to come. */
+export const ExpirySchema = Type.String({
+  title: 'Expiry',
+  format: 'date-time',
+  description: 'A moment in the future, as RFC 3339 says.',
+  examples: ['2099-12-31T23:59:59.000Z'],
+})
+
 /** A short text a person typed. */
 export const LabelSchema = Type.String({
   minLength: 1,

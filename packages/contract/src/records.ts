@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { LIMITS } from './limits.js'
 import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
 
 const closed = { additionalProperties: false } as const
@@ -78,7 +79,7 @@ export const RecordSchema = Type.Object(
 )
 
 export const BulkInsertSchema = Type.Object(
-  { records: Type.Array(InputRecordSchema) },
+  { records: Type.Array(InputRecordSchema, { maxItems: LIMITS.bulkRecordsMax }) },
   {
     ...closed,
     title: 'BulkInsert',
@@ -125,41 +126,59 @@ const ColumnListSchema = Type.Optional(Type.Array(Type.String()))
 export const OperationSchema = Type.Object(
   {
     insert: Type.Optional(
-      Type.Object({
-        table: Type.String(),
-        record: InputRecordSchema,
-        createOnly: Type.Optional(Type.Boolean()),
-        ifVersion: Type.Optional(Type.Number()),
-        columns: ColumnListSchema,
-      }),
+      Type.Object(
+        {
+          table: TableNameSchema,
+          record: InputRecordSchema,
+          createOnly: Type.Optional(Type.Boolean()),
+          ifVersion: IfVersionSchema,
+          columns: ColumnListSchema,
+        },
+        closed,
+      ),
     ),
     update: Type.Optional(
-      Type.Object({
-        table: Type.String(),
-        id: Type.String(),
-        fields: InputRecordSchema,
-        ifVersion: Type.Optional(Type.Number()),
-        upsert: Type.Optional(Type.Boolean()),
-        columns: ColumnListSchema,
-      }),
+      Type.Object(
+        {
+          table: TableNameSchema,
+          id: RecordIdSchema,
+          fields: InputRecordSchema,
+          ifVersion: IfVersionSchema,
+          upsert: Type.Optional(Type.Boolean()),
+          columns: ColumnListSchema,
+        },
+        closed,
+      ),
     ),
     delete: Type.Optional(
-      Type.Object({
-        table: Type.String(),
-        id: Type.String(),
-        failIfMissing: Type.Optional(Type.Boolean()),
-        columns: ColumnListSchema,
-      }),
+      Type.Object(
+        {
+          table: TableNameSchema,
+          id: RecordIdSchema,
+          failIfMissing: Type.Optional(Type.Boolean()),
+          columns: ColumnListSchema,
+        },
+        closed,
+      ),
     ),
     get: Type.Optional(
-      Type.Object({ table: Type.String(), id: Type.String(), columns: ColumnListSchema }),
+      Type.Object(
+        { table: TableNameSchema, id: RecordIdSchema, columns: ColumnListSchema },
+        closed,
+      ),
     ),
   },
-  { title: 'TransactionOperation' },
+  {
+    ...closed,
+    title: 'TransactionOperation',
+    description: 'One operation, with exactly one key.',
+    minProperties: 1,
+    maxProperties: 1,
+  },
 )
 
 export const TransactionSchema = Type.Object(
-  { operations: Type.Array(OperationSchema) },
+  { operations: Type.Array(OperationSchema, { maxItems: LIMITS.transactionOperationsMax }) },
   {
     ...closed,
     title: 'Transaction',

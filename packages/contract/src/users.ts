@@ -5,6 +5,7 @@ import {
   DatabaseNameSchema,
   DateTimeSchema,
   EmailSchema,
+  ExpirySchema,
   LabelSchema,
   RecordIdSchema,
   TEXT_PATTERN,
@@ -81,7 +82,7 @@ export const KeyNameParamsSchema = Type.Object({
 })
 
 export const CreateKeySchema = Type.Object(
-  { expiresAt: Type.Optional(DateTimeSchema), scope: Type.Optional(KeyScopeSchema) },
+  { expiresAt: Type.Optional(ExpirySchema), scope: Type.Optional(KeyScopeSchema) },
   { ...closed, title: 'CreateKey', examples: [{ scope: { access: 'read' } }] },
 )
 export type CreateKey = Static<typeof CreateKeySchema>

@@ -18,6 +18,7 @@ import { originsPlugin } from './http/plugins/origins.js'
 import { pacePlugin } from './http/plugins/pace.js'
 import { readinessPlugin } from './http/plugins/readiness.js'
 import { requestLogPlugin } from './http/plugins/request-log.js'
+import { strictInputPlugin } from './http/plugins/strict-input.js'
 import { targetPlugin } from './http/plugins/target.js'
 import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
@@ -120,6 +121,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(admissionPlugin, services)
   if (metrics !== null) metrics.add(...admissionMetrics(app.admission))
   if (tracer !== undefined) await app.register(resumeTracingPlugin, { tracer })
+  await app.register(strictInputPlugin)
   await app.register(openapiPlugin, { version })
 
   await app.register(healthRoutes(services))

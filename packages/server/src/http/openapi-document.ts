@@ -13,8 +13,6 @@ interface Media {
 }
 
 interface Operation {
-  summary?: string
-  operationId?: string
   requestBody?: { required?: boolean; content: Record<string, Media> }
   responses: Record<string, { description: string; content?: Record<string, Media> }>
 }
@@ -29,7 +27,7 @@ export function finishDocument<
   for (const operations of Object.values(document.paths ?? {})) {
     for (const [method, operation] of Object.entries<Operation>(operations)) {
       finishOperation(operation, shared)
-      if (method !== 'get') addRefusals(operation)
+      addRefusals(operation, method === 'get' ? ALWAYS : [...ALWAYS, ...WITH_BODY])
       addRefusalExamples(operation)
     }
   }
@@ -37,8 +35,7 @@ export function finishDocument<
 }
 
 function finishOperation(operation: Operation, shared: Shared): void {
-  const { summary, requestBody, responses } = operation
-  if (summary !== undefined) operation.operationId ??= toOperationId(summary)
+  const { requestBody, responses } = operation
   if (requestBody !== undefined) {
     for (const media of Object.values(requestBody.content)) {
       if (takeOptional(media)) requestBody.required = false
@@ -52,18 +49,6 @@ function finishOperation(operation: Operation, shared: Shared): void {
   }
 }
 
-/** `Create a branch from another one` becomes `createBranchFromAnotherOne`. */
-function toOperationId(summary: string): string {
-  const words = summary.match(/[A-Za-z0-9]+/g) ?? []
-  return words
-    .filter((word) => !['a', 'an', 'the'].includes(word.toLowerCase()))
-    .map((word, position) => {
-      const rest = word.slice(1)
-      return (position === 0 ? word.charAt(0).toLowerCase() : word.charAt(0).toUpperCase()) + rest
-    })
-    .join('')
-}
-
 /** To validation a missing body is null; to a reader it is a body that need not be there. */
 function takeOptional(media: Media): boolean {
   const choices = media.schema?.anyOf ?? []
@@ -75,10 +60,17 @@ function takeOptional(media: Media): boolean {
   return true
 }
 
+/** Any request can be malformed, and have headers that are too large. */
+const ALWAYS = [400, 431]
 /** A body, wanted or not, can be refused for what it is, and a change for what others are changing. */
-function addRefusals({ responses }: Operation): void {
-  for (const status of [408, 409, 413, 415]) {
-    responses[status] ??= refusalLike(responses[400], status)
+const WITH_BODY = [408, 409, 413, 415]
+
+function addRefusals({ responses }: Operation, statuses: readonly number[]): void {
+  for (const status of statuses) {
+    responses[status] ??= {
+      description: MEANINGS[status] ?? '',
+      content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+    }
   }
 }
 
@@ -92,11 +84,4 @@ function addRefusalExamples({ responses }: Operation): void {
     const example = { id: 'req_6d8d122fbae4403f9e0f3cfd3fb60fed', message, code }
     response.content = { ...response.content, 'application/json': { ...media, example } }
   }
-}
-
-function refusalLike(
-  response: Operation['responses'][string] | undefined,
-  status: number,
-): Operation['responses'][string] {
-  return { ...response, description: MEANINGS[status] ?? '' }
 }

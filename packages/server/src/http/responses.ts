@@ -17,6 +17,7 @@ export const MEANINGS: Readonly<Record<number, string>> = {
   415: 'The content type is not one this address reads.',
   416: 'The file has no bytes in the range that was asked for.',
   422: 'The name is taken, or a limit is reached.',
+  431: 'The request line and headers are larger than the limit.',
   429: 'The API key makes more requests than it may; nothing was executed.',
   503: 'The service cannot answer now; try again.',
 }
@@ -39,6 +40,7 @@ export const REFUSAL_EXAMPLES: Readonly<Record<number, readonly [ErrorCode, stri
   ],
   416: ['range_not_satisfiable', 'the file has only 1024 bytes'],
   422: ['already_exists', 'branch [dev] already exists'],
+  431: ['headers_too_large', 'the request headers are larger than the limit'],
   429: ['rate_limited', 'this API key makes more requests than it may; nothing was executed'],
   503: ['unavailable', 'the service cannot answer now; try again'],
 }

@@ -2,6 +2,7 @@ import { DATABASE_BRANCH_PATTERN, EMAIL_PATTERN, TEXT_PATTERN } from '@offshoot/
 import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import formats from 'ajv-formats'
 import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
+import { nearest } from '../common/nearest.js'
 
 type BuildValidator = NonNullable<
   NonNullable<
@@ -16,6 +17,8 @@ const COMMON: Options = {
   strict: false,
   // What is larger than any number is read as infinite.
   strictNumbers: true,
+  // Faults then tell which fields there are.
+  verbose: true,
   // The schemas are our own and checked by tests; to check them at every start takes a while.
   validateSchema: false,
 }
@@ -110,8 +113,12 @@ function describeFault(error: FastifySchemaValidationError): {
   switch (error.keyword) {
     case 'required':
       return { field: at(params.missingProperty), fault: 'is required' }
-    case 'additionalProperties':
-      return { field: at(params.additionalProperty), fault: 'is not known' }
+    case 'additionalProperties': {
+      const name = String(params.additionalProperty)
+      const { properties = {} } =
+        (error as { parentSchema?: { properties?: object } }).parentSchema ?? {}
+      return { field: at(name), fault: describeUnknown(name, Object.keys(properties)) }
+    }
     case 'enum':
       return {
         field: at(),
@@ -138,6 +145,12 @@ function describeFault(error: FastifySchemaValidationError): {
     default:
       return { field: at(), fault: error.message ?? 'is malformed' }
   }
+}
+
+/** Says that a name is not known, and which one may have been meant. */
+export function describeUnknown(name: string, known: readonly string[]): string {
+  const meant = nearest(name, known)
+  return meant === undefined ? 'is not known' : `is not known; did you mean [${meant}]?`
 }
 
 function describeMinimum(limit: unknown, things: string): string {

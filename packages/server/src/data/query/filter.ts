@@ -1,4 +1,5 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { nearest } from '../../common/nearest.js'
 import type { Field, FieldResolver } from './field.js'
 import { queryFault } from './query-fault.js'
 
@@ -69,6 +70,31 @@ const CONTROLS: ReadonlySet<string> = new Set(['$all', '$any', '$not', '$none'])
 
 const { conditionDepthMax: DEPTH_MAX, conditionsMax: CONDITIONS_MAX } = QUERY_LIMITS
 
+/** Operators of other query languages, and what they are called here. */
+const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
+  ['$eq', '$is'],
+  ['$ne', '$isNot'],
+  ['$neq', '$isNot'],
+  ['$gte', '$ge'],
+  ['$lte', '$le'],
+  ['$in', '$any'],
+  ['$nin', '$none'],
+  ['$notIn', '$none'],
+  ['$and', '$all'],
+  ['$or', '$any'],
+  ['$nor', '$none'],
+  ['$like', '$pattern'],
+  ['$ilike', '$iPattern'],
+  ['$regex', '$pattern'],
+])
+
+function unknownOperator(key: string): string {
+  const known = [...COMPARISONS, ...INCLUDES.keys(), ...EXISTS.keys(), ...CONTROLS]
+  const meant = OTHER_NAMES.get(key) ?? nearest(key, known)
+  const hint = meant === undefined ? '' : `; did you mean [${meant}]?`
+  return `operator [${key}] is not known${hint}`
+}
+
 type Shape = Readonly<Record<string, unknown>>
 
 /** Reads a filter; what it names is looked up on the way. */
@@ -102,7 +128,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     }
     const isNegated = EXISTS.get(key)
     if (isNegated !== undefined) return exists(key, value, { isNegated, prefix })
-    if (key.startsWith('$')) throw queryFault(`filter: operator [${key}] is not known`)
+    if (key.startsWith('$')) throw queryFault(`filter: ${unknownOperator(key)}`)
     return onPath(`${prefix}${key}`, value, depth + 1)
   }
 
@@ -176,7 +202,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
       return { kind: 'includes', mode, element: predicate(value, path, depth + 1) }
     }
     if (!COMPARISONS.has(key)) {
-      throw queryFault(`filter: column [${path}]: operator [${key}] is not known`)
+      throw queryFault(`filter: column [${path}]: ${unknownOperator(key)}`)
     }
     const operator = key as Operator
     if (!Array.isArray(value)) return { kind: 'compare', operator, value }

@@ -33,6 +33,9 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_MAX_PARAM_LENGTH: ['invalid_request', 'a part of the path is too long'],
 }
 
+/** Where those who know other services look for a list of records. */
+const READ_MANY = /^\/db\/[^/]+\/tables\/[^/]+\/data$/
+
 /** The one place that writes an error body. */
 export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   const routes = routeMap(app)
@@ -114,10 +117,12 @@ function notFoundError(request: FastifyRequest, reply: FastifyReply, routes: Rou
   if (allowed === '') {
     return routeNotFound(pathname)
   }
+  const hint =
+    READ_MANY.test(pathname) && request.method === 'GET' ? '; POST .../query finds records' : ''
   reply.header('allow', allowed)
   return new AppError(
     'method_not_allowed',
-    `method [${request.method}] is not allowed at [${pathname}]; allowed: ${allowed}`,
+    `method [${request.method}] is not allowed at [${pathname}]; allowed: ${allowed}${hint}`,
   )
 }
 

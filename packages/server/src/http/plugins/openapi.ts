@@ -11,6 +11,13 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { finishDocument } from '../openapi-document.js'
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The body of a route that checks it itself, because it knows more than a schema. */
+    documentedBody?: unknown
+  }
+}
+
 /** Shapes that others refer to by name. */
 const SHARED = [
   ErrorBodySchema,
@@ -90,7 +97,7 @@ export const openapiPlugin = fastifyPlugin(
         finishDocument('openapiObject' in description ? description.openapiObject : {}),
       // Some bodies are checked by the operation, which knows more; they are documented all the same.
       transform: ({ schema, url, route }) => {
-        const { documentedBody } = (route.config ?? {}) as { documentedBody?: unknown }
+        const { documentedBody } = route.config ?? {}
         return { schema: documentedBody ? { ...schema, body: documentedBody } : schema, url }
       },
       refResolver: {

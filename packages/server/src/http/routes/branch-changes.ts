@@ -58,6 +58,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
       {
         schema: {
           tags,
+          operationId: 'diffBranch',
           summary: 'Show what a branch has changed',
           description:
             'Schema and records, compared with its source as of the fork, with its source now, or with a related branch. Costs what changed, not what is there.',
@@ -88,6 +89,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
       {
         schema: {
           tags,
+          operationId: 'mergeBranch',
           summary: 'Merge a branch into its source or another branch',
           description:
             'Schema and rows, in one transaction. Columns that only one side changed go together; what both changed is a conflict, and then nothing is merged unless a strategy decides it. `dryRun` only looks. When the target would lose columns or tables with values in them, the merge is refused with `data_loss` unless `allowDataLoss` is true.',
@@ -110,6 +112,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
       {
         schema: {
           tags,
+          operationId: 'pullBranch',
           summary: 'Take what the source, or another branch, has changed',
           description: 'A merge the other way round, with the same options.',
           params,
@@ -130,6 +133,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
       {
         schema: {
           tags,
+          operationId: 'resetBranch',
           summary: 'Return a branch to the present state of its source',
           description: 'What the branch has changed is gone. As quick as a fork.',
           params,
@@ -144,6 +148,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
       {
         schema: {
           tags,
+          operationId: 'getBranchStats',
           summary: 'Count the rows and bytes of a branch',
           params,
           response: { 200: BranchStatsSchema, ...refusals(404) },

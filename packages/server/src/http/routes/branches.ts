@@ -67,6 +67,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'getBranch',
           summary: 'Read a branch with its schema',
           params,
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
@@ -80,6 +81,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'createBranch',
           summary: 'Create a branch from another one',
           description:
             'The fork has the schema and the rows of its source at this moment, copies nothing, and takes one small transaction, whatever the source holds. Without `from`, the default branch is forked. `data: false` takes the schema alone.',
@@ -107,6 +109,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'updateBranch',
           summary: 'Change when a branch expires and whether it is protected',
           description:
             '`expiresAt` is a moment, `ttl` the seconds that the branch lives on after each use; `null` takes either away.',
@@ -123,6 +126,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'deleteBranch',
           summary: 'Delete a branch',
           description:
             'Branches that inherit from it go on as before. The default branch and protected ones cannot be deleted.',
@@ -138,6 +142,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'getBranchMetadata',
           summary: 'Read the metadata of a branch',
           params,
           response: { 200: BranchMetadataSchema, ...refusals(404) },
@@ -151,6 +156,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'replaceBranchMetadata',
           summary: 'Replace the metadata of a branch',
           params,
           body: BranchMetadataSchema,
@@ -170,6 +176,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'listBranches',
           summary: 'List the branches of a database',
           params: databaseParams,
           response: { 200: BranchListSchema, ...refusals(404) },
@@ -184,6 +191,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: ['Database'],
+          operationId: 'getDatabaseSettings',
           summary: 'Read the settings of a database',
           params: databaseParams,
           response: { 200: DatabaseSettingsSchema, ...refusals(404) },
@@ -198,6 +206,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: ['Database'],
+          operationId: 'updateDatabaseSettings',
           summary: 'Update the settings of a database',
           params: databaseParams,
           body: UpdateDatabaseSettingsSchema,
@@ -215,6 +224,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'getBranchRules',
           summary: 'Read the rules for new branches of a database',
           params: databaseParams,
           response: { 200: BranchRulesSchema, ...refusals(404) },
@@ -229,6 +239,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags,
+          operationId: 'replaceBranchRules',
           summary: 'Replace the rules for new branches of a database',
           description:
             'The first rule whose pattern matches the name of a new branch gives it what the request does not say itself.',
@@ -250,6 +261,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: gitTags,
+          operationId: 'listGitBranches',
           summary: 'List the git branches that are mapped',
           params: databaseParams,
           response: { 200: GitMappingSchema, ...refusals(404) },
@@ -270,6 +282,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: gitTags,
+          operationId: 'mapGitBranch',
           summary: 'Map a git branch to a branch',
           params: databaseParams,
           body: GitMappingEntrySchema,
@@ -290,6 +303,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: gitTags,
+          operationId: 'unmapGitBranch',
           summary: 'Remove a git branch from the mapping',
           params: databaseParams,
           querystring: GitBranchQuerySchema,
@@ -308,6 +322,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       {
         schema: {
           tags: gitTags,
+          operationId: 'resolveBranch',
           summary: 'Find the branch that belongs to a git branch',
           description:
             'The mapped one, else one of the same name, else `fallbackBranch`, else the default branch. With `create=true`, a git branch that has none gets a fork, which is mapped to it.',

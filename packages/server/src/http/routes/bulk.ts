@@ -72,6 +72,7 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
       {
         schema: {
           tags: ['Records'],
+          operationId: 'insertRecords',
           summary: 'Insert many records',
           consumes: ['application/json', 'application/x-ndjson'],
           description:

@@ -46,6 +46,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'createDatabase',
           summary: 'Create a database',
           description:
             'It starts with an empty default branch, `main` unless `branchName` says otherwise.',
@@ -78,6 +79,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'getDatabase',
           summary: 'Read the metadata of a database',
           params,
           response: { 200: Type.Ref('Database#'), ...refusals(404) },
@@ -91,6 +93,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'updateDatabase',
           summary: 'Update the colour of a database',
           params,
           body: UpdateDatabaseSchema,
@@ -105,6 +108,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'deleteDatabase',
           summary: 'Delete a database with all its branches and tables',
           params,
           response: { 200: StatusSchema, ...refusals(404) },
@@ -118,6 +122,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'renameDatabase',
           summary: 'Rename a database',
           params,
           body: RenameDatabaseSchema,
@@ -132,6 +137,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'getRepository',
           summary: 'Read the connected repository',
           params,
           response: { 200: RepositorySchema, ...refusals(404) },
@@ -145,6 +151,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'connectRepository',
           summary: 'Connect a repository',
           params,
           body: RepositorySchema,
@@ -162,6 +169,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'disconnectRepository',
           summary: 'Disconnect the repository',
           params,
           response: { 204: Empty, ...refusals(404) },

@@ -32,13 +32,15 @@ import { sendFile } from '../send-file.js'
 import type { Services } from '../services.js'
 
 const tags = ['Files']
-const BytesSchema = Type.String({ contentEncoding: 'binary', description: 'The content.' })
+/** Files are of any media type, and what is sent says which. */
+const ANY_TYPE = '*/*'
+const BytesSchema = Type.Unknown({ description: 'The content, byte by byte.' })
 const Bytes = {
   description: 'The content, with the media type of the file.',
-  content: { 'application/octet-stream': { schema: BytesSchema } },
+  content: { [ANY_TYPE]: { schema: BytesSchema } },
 }
 const upload = {
-  consumes: ['application/octet-stream'],
+  consumes: [ANY_TYPE],
   description:
     'The body is the content, of any size up to the limit; `Content-Type` is its media type.',
 }
@@ -87,45 +89,55 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
     )
 
   return async (app) => {
-    readAnyBody(app, limits)
     const url = '/db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/file'
-    for (const { path, params, name } of [
-      { path: url, params: FileParamsSchema, name: 'a file' },
-      { path: `${url}/:fileId`, params: FileItemParamsSchema, name: 'a file of a list' },
+    for (const { path, params, name, noun } of [
+      { path: url, params: FileParamsSchema, name: 'a file', noun: 'File' },
+      {
+        path: `${url}/:fileId`,
+        params: FileItemParamsSchema,
+        name: 'a file of a list',
+        noun: 'FileItem',
+      },
     ]) {
-      app.get(
-        path,
-        {
-          schema: {
-            tags,
-            summary: `Download ${name}`,
-            params,
-            response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
+      await app.register(async (bytes) => {
+        readAnyBody(bytes, limits)
+        bytes.get(
+          path,
+          {
+            schema: {
+              tags,
+              operationId: `download${noun}`,
+              summary: `Download ${name}`,
+              params,
+              response: { 200: Bytes, 204: Empty, 206: Bytes, 304: Empty, ...refusals(404, 416) },
+            },
+            config: { lane: 'files' },
           },
-          config: { lane: 'files' },
-        },
-        async (request, reply) => read(request as unknown as FileRequest, reply),
-      )
-      app.put(
-        path,
-        {
-          bodyLimit: Number.MAX_SAFE_INTEGER,
-          schema: {
-            ...upload,
-            tags,
-            summary: `Upload ${name}`,
-            params,
-            response: { 200: FileSchema, 201: FileSchema, ...refusals(404, 413) },
+          async (request, reply) => read(request as unknown as FileRequest, reply),
+        )
+        bytes.put(
+          path,
+          {
+            bodyLimit: Number.MAX_SAFE_INTEGER,
+            schema: {
+              ...upload,
+              tags,
+              operationId: `upload${noun}`,
+              summary: `Upload ${name}`,
+              params,
+              response: { 200: FileSchema, 201: FileSchema, ...refusals(404, 413) },
+            },
+            config: { documentedBody: BytesSchema, lane: 'files' },
           },
-          config: { documentedBody: BytesSchema, lane: 'files' },
-        },
-        async (request, reply) => write(request as unknown as FileRequest, reply) as never,
-      )
+          async (request, reply) => write(request as unknown as FileRequest, reply) as never,
+        )
+      })
       app.delete(
         path,
         {
           schema: {
             tags,
+            operationId: `delete${noun}`,
             summary: `Delete ${name}`,
             params,
             response: { 200: FileSchema, ...refusals(404) },
@@ -154,6 +166,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'openFileLink',
           summary: 'Follow a link to a file',
           description: 'Needs no API key: the file is public, or the link is signed.',
           security: [],
@@ -179,6 +192,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           ...upload,
           tags,
+          operationId: 'uploadFileLink',
           summary: 'Upload by a link',
           security: [],
           params,
@@ -214,6 +228,7 @@ export function linkKeyRoutes({ database, sessions }: Services): FastifyPluginAs
       {
         schema: {
           tags,
+          operationId: 'rotateLinkKey',
           summary: 'Sign links with a new key',
           description: 'For the administrator of the instance.',
           body: Type.Union([RotateLinkKeySchema, Type.Null()]),

@@ -23,6 +23,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
         config: { isAlwaysServed: true },
         schema: {
           tags: ['Health'],
+          operationId: 'getHealth',
           summary: 'Whether requests can be served',
           description:
             '200 when they can, 503 while the service starts, stops or cannot reach PostgreSQL. Needs no key.',

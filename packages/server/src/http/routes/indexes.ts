@@ -36,6 +36,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'listIndexes',
           summary: 'List the indexes of a table',
           params: TableParamsSchema,
           response: { 200: IndexesSchema, ...refusals(404) },
@@ -50,6 +51,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'getIndex',
           summary: 'Read how far the index of a column is',
           params: ColumnParamsSchema,
           response: { 200: IndexSchema, ...refusals(404) },
@@ -63,6 +65,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'createIndex',
           summary: 'Ask for an index of a column',
           description:
             'It is made in the background, without keeping anyone from writing; asking again changes nothing, unless it failed.',
@@ -82,6 +85,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'deleteIndex',
           summary: 'Remove the index of a column',
           params: ColumnParamsSchema,
           response: { 204: Empty, ...refusals(404, 409) },
@@ -99,6 +103,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'getSearchIndex',
           summary: 'Read how far the search index of a table is',
           params: TableParamsSchema,
           response: { 200: SearchIndexSchema, ...refusals(404) },
@@ -113,6 +118,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'createSearchIndex',
           summary: 'Ask for a search index of a table',
           description:
             'For tables of more than some ten thousand records. Searches find the same with it, sooner; writing texts takes longer. It needs the extension pg_trgm.',
@@ -133,6 +139,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
       {
         schema: {
           tags,
+          operationId: 'deleteSearchIndex',
           summary: 'Remove the search index of a table',
           params: TableParamsSchema,
           response: { 204: Empty, ...refusals(404, 409) },

@@ -19,6 +19,7 @@ export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyP
         config: { isAlwaysServed: true },
         schema: {
           tags: ['Health'],
+          operationId: 'getMetrics',
           summary: 'Numbers about the process, for Prometheus',
           security: [],
           response: {

@@ -28,6 +28,7 @@ export function makePrivateRoutes(services: Services): FastifyPluginAsyncTypebox
       {
         schema: {
           tags,
+          operationId: 'createPrivateFile',
           summary: 'Make a file private on every branch',
           description:
             'From now on no link without a signature opens the content of the file, on any branch of the database, whatever the files say. Needs a key that reaches all branches.',
@@ -59,6 +60,7 @@ export function privateFileRoutes({ database }: Services): FastifyPluginAsyncTyp
       {
         schema: {
           tags,
+          operationId: 'listPrivateFiles',
           summary: 'List the contents that are private on every branch',
           params: Type.Object({ databaseName: DatabaseNameSchema }),
           response: { 200: PrivateFileListSchema, ...refusals(404) },
@@ -73,6 +75,7 @@ export function privateFileRoutes({ database }: Services): FastifyPluginAsyncTyp
       {
         schema: {
           tags,
+          operationId: 'deletePrivateFile',
           summary: 'Let files with this content be public again',
           params: PrivateFileParamsSchema,
           response: { 204: Empty, ...refusals(404) },

@@ -45,6 +45,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'queryRecords',
           summary: 'Find records',
           description:
             '`filter`, `sort`, `columns` and `page` are all optional. A cursor of the answer leads to the next page.',
@@ -64,6 +65,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'summarizeRecords',
           summary: 'Group records and add them up',
           params: TableParamsSchema,
           body: Type.Union([SummarizeRequestSchema, Type.Null()]),
@@ -84,6 +86,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'aggregateRecords',
           summary: 'Aggregate records',
           params: TableParamsSchema,
           body: Type.Union([AggregateRequestSchema, Type.Null()]),

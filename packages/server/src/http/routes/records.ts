@@ -76,6 +76,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'createRecord',
           summary: 'Create a record',
           params: TableParamsSchema,
           querystring: ColumnsQuerySchema,
@@ -95,6 +96,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'getRecord',
           summary: 'Read a record',
           params: RecordParamsSchema,
           querystring: ColumnsQuerySchema,
@@ -113,6 +115,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'replaceRecord',
           summary: 'Create or replace a record',
           description:
             'Columns that are not given become null or their default. `createOnly` and `ifVersion` make it conditional.',
@@ -137,6 +140,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'updateRecord',
           summary: 'Update fields of a record',
           description:
             'Other columns stay as they are. Numbers can be changed by `$increment`, `$decrement`, `$multiply` and `$divide`.',
@@ -161,6 +165,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'upsertRecord',
           summary: 'Update fields of a record, or create it',
           params: RecordParamsSchema,
           querystring: UpdateRecordQuerySchema,
@@ -183,6 +188,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
       {
         schema: {
           tags,
+          operationId: 'deleteRecord',
           summary: 'Delete a record',
           params: RecordParamsSchema,
           querystring: ColumnsQuerySchema,

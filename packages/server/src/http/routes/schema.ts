@@ -92,6 +92,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'createTable',
           summary: 'Create a table',
           params: TableParamsSchema,
           response: { 201: CreatedTableSchema, ...refusals(404, 409, 422) },
@@ -110,6 +111,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'renameTable',
           summary: 'Rename a table',
           params: TableParamsSchema,
           body: RenameTableSchema,
@@ -127,6 +129,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'deleteTable',
           summary: 'Delete a table',
           params: TableParamsSchema,
           response: { 200: DeletedTableSchema, ...refusals(404, 409) },
@@ -145,6 +148,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'getTableSchema',
           summary: 'Read the columns of a table',
           params: TableParamsSchema,
           response: { 200: TableColumnsSchema, ...refusals(404) },
@@ -159,6 +163,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'replaceTableSchema',
           summary: 'Set the whole column list of a table',
           description:
             'Removes and adds what differs, by name. Refused with `data_loss` when records hold values in what would be removed, unless `allowDataLoss` is true.',
@@ -179,6 +184,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'listColumns',
           summary: 'List the columns of a table, nested ones by dotted name',
           params: TableParamsSchema,
           response: { 200: FlatColumnsSchema, ...refusals(404) },
@@ -199,6 +205,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'createColumn',
           summary: 'Add a column',
           params: TableParamsSchema,
           body: Type.Unsafe<Column>(Type.Ref('Column#')),
@@ -216,6 +223,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'getColumn',
           summary: 'Read a column',
           params: ColumnParamsSchema,
           response: { 200: Type.Unsafe<Column>(Type.Ref('Column#')), ...refusals(404) },
@@ -229,6 +237,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'renameColumn',
           summary: 'Rename a column',
           params: ColumnParamsSchema,
           body: RenameColumnSchema,
@@ -247,6 +256,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'deleteColumn',
           summary: 'Delete a column',
           params: ColumnParamsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409) },
@@ -267,6 +277,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'compareSchema',
           summary: 'Compare the branch with a schema',
           description: 'Lists the operations that lead to it.',
           params,
@@ -282,6 +293,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'compareBranches',
           summary: 'Compare the branch with another one',
           params: CompareBranchParamsSchema,
           body: Type.Union([CompareBranchSchema, Type.Null()]),
@@ -305,6 +317,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'previewSchema',
           summary: 'Show what edits would do',
           description: 'Nothing is changed.',
           params,
@@ -320,6 +333,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'applySchema',
           summary: 'Apply edits as one migration',
           description:
             'All operations take effect, or none does. Records can be read and written again as soon as it is done.',
@@ -339,6 +353,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'updateSchema',
           summary: 'Apply operations on top of a known migration',
           params,
           body: UpdateSchemaSchema,
@@ -353,6 +368,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'listMigrations',
           summary: 'Read the migrations of a branch',
           params,
           body: Type.Union([HistoryRequestSchema, Type.Null()]),
@@ -367,6 +383,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
       {
         schema: {
           tags,
+          operationId: 'pushMigrations',
           summary: 'Push migrations that were made elsewhere',
           params,
           body: PushMigrationsSchema,

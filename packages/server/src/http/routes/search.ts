@@ -33,6 +33,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'searchBranch',
           summary: 'Search the tables of a branch',
           description:
             'Finds records that have one of the words, typing errors and other forms overlooked, best first.',
@@ -53,6 +54,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'searchTable',
           summary: 'Search a table',
           params: TableParamsSchema,
           body: Type.Union([TableSearchSchema, Type.Null()]),
@@ -73,6 +75,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'searchVectors',
           summary: 'Find the records with the nearest vectors',
           params: TableParamsSchema,
           body: VectorSearchSchema,

@@ -40,6 +40,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
             'One SELECT, VALUES, INSERT, UPDATE or DELETE, with `$1`, `$2` for parameters. There are the tables of the branch and no others.',
@@ -61,6 +62,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'runSqlBatch',
           summary: 'Run SQL statements on a branch, all or none',
           description: 'They run in order in one transaction, each on what those before it wrote.',
           params: BranchParamsSchema,

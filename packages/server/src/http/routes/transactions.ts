@@ -26,6 +26,7 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
       {
         schema: {
           tags: ['Records'],
+          operationId: 'runTransaction',
           summary: 'Run operations, all or none',
           description:
             'Up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, serializable. `ifVersion` refuses a record that was changed meanwhile.',

@@ -33,6 +33,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'getUser',
           summary: 'Read the current user',
           response: { 200: Type.Ref('User#'), ...refusals() },
         },
@@ -45,6 +46,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'updateUser',
           summary: 'Update the current user',
           description:
             'Any address is taken as it is: nobody proves an e-mail address, and nothing is decided by it.',
@@ -60,6 +62,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'deleteUser',
           summary: 'Delete the current user',
           response: { 204: Empty, ...refusals(409) },
         },
@@ -75,6 +78,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'createUser',
           summary: 'Create a user',
           description: 'For the administrator of the instance.',
           body: CreateUserSchema,
@@ -90,6 +94,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'listKeys',
           summary: 'List the API keys of the current user',
           response: { 200: KeyListSchema, ...refusals() },
         },
@@ -102,6 +107,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'createKey',
           summary: 'Create an API key',
           description:
             'The key is in this answer and nowhere else. `scope` makes it do less than its user: some databases, some branches, reading alone.',
@@ -125,6 +131,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       {
         schema: {
           tags,
+          operationId: 'deleteKey',
           summary: 'Revoke an API key',
           params: KeyNameParamsSchema,
           response: { 204: Empty, ...refusals(404) },

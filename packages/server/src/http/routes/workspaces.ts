@@ -68,6 +68,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'listWorkspaces',
           summary: 'List the workspaces of the current user',
           response: { 200: WorkspaceListSchema, ...refusals() },
         },
@@ -80,6 +81,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'createWorkspace',
           summary: 'Create a workspace',
           body: WriteWorkspaceSchema,
           response: { 201: Type.Ref('Workspace#'), ...refusals(422) },
@@ -98,6 +100,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'getWorkspace',
           summary: 'Read a workspace',
           params: WorkspaceParamsSchema,
           response: { 200: Type.Ref('Workspace#'), ...refusals(404) },
@@ -111,6 +114,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'renameWorkspace',
           summary: 'Rename a workspace',
           params: WorkspaceParamsSchema,
           body: WriteWorkspaceSchema,
@@ -125,6 +129,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'deleteWorkspace',
           summary: 'Delete a workspace with all its databases',
           params: WorkspaceParamsSchema,
           response: { 204: Empty, ...refusals(404) },
@@ -141,6 +146,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'getWorkspaceSettings',
           summary: 'Read the settings of a workspace',
           params: WorkspaceParamsSchema,
           response: { 200: WorkspaceSettingsSchema, ...refusals(404) },
@@ -157,6 +163,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'updateWorkspaceSettings',
           summary: 'Update the settings of a workspace',
           description: 'There is nothing to set; clients that try are answered.',
           params: WorkspaceParamsSchema,
@@ -176,6 +183,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'listRegions',
           summary: 'List the regions databases can be created in',
           params: WorkspaceParamsSchema,
           response: { 200: RegionListSchema, ...refusals(404) },
@@ -192,6 +200,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags: ['Database'],
+          operationId: 'listDatabases',
           summary: 'List the databases of a workspace',
           params: WorkspaceParamsSchema,
           response: { 200: DatabaseListSchema, ...refusals(404) },
@@ -205,6 +214,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'listMembers',
           summary: 'List members and open invites',
           params: WorkspaceParamsSchema,
           response: { 200: MemberListSchema, ...refusals(404) },
@@ -218,6 +228,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'updateMember',
           summary: 'Change the role of a member',
           params: MemberParamsSchema,
           body: WriteRoleSchema,
@@ -238,6 +249,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'removeMember',
           summary: 'Remove a member',
           params: MemberParamsSchema,
           response: { 204: Empty, ...refusals(404, 409) },
@@ -256,6 +268,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'createInvite',
           summary: 'Invite a user',
           params: WorkspaceParamsSchema,
           body: CreateInviteSchema,
@@ -275,6 +288,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'updateInvite',
           summary: 'Change the role of an invite',
           params: InviteParamsSchema,
           body: WriteRoleSchema,
@@ -293,6 +307,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'cancelInvite',
           summary: 'Cancel an invite',
           params: InviteParamsSchema,
           response: { 204: Empty, ...refusals(404, 422) },
@@ -311,6 +326,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'acceptInvite',
           summary: 'Accept an invite with its key',
           params: InviteParamsSchema,
           response: { 204: Empty, ...refusals(404) },
@@ -330,6 +346,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         schema: {
           tags,
+          operationId: 'renewInvite',
           summary: 'Renew an invite',
           params: InviteParamsSchema,
           response: { 204: Empty, ...refusals(404, 422) },

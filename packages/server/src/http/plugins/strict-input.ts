@@ -1,0 +1,52 @@
+import { Readable } from 'node:stream'
+import { AppError } from '@offshoot/contract/errors'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
+import { describeUnknown } from '../validation.js'
+
+interface RouteSchema {
+  readonly hide?: boolean
+  readonly body?: unknown
+  readonly querystring?: { readonly properties?: object }
+}
+
+/** Refuses what a route has no use for; otherwise a misspelt wish would be ignored without a word. */
+export const strictInputPlugin = fastifyPlugin(async (app: FastifyInstance) => {
+  app.addHook('preValidation', (request, _reply, done) => {
+    done(faultOf(request))
+  })
+})
+
+function faultOf(request: FastifyRequest): AppError | undefined {
+  const { body, query } = request
+  if (request.is404) return undefined
+  // To the validator a missing body is null as well, so only here the two can be told apart.
+  if (body === null) {
+    return new AppError('invalid_request', 'body: must be of type object, not null')
+  }
+  const names = Object.keys(query as object)
+  if (names.length === 0 && body === undefined) return undefined
+  const { schema, config } = request.routeOptions
+  const { hide, querystring, body: expected } = (schema ?? {}) as RouteSchema
+  if (hide) return undefined
+  const known = Object.keys(querystring?.properties ?? {})
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown !== undefined) {
+    const fault = describeUnknown(unknown, known)
+    return new AppError('invalid_request', `query: parameter [${unknown.slice(0, 255)}]: ${fault}`)
+  }
+  const takesBody = expected !== undefined || config.documentedBody !== undefined
+  // Bytes that nobody reads are discarded by whoever answers.
+  const isUnread = body === undefined || body instanceof Readable
+  if (isUnread || takesBody || request.isDialect) return undefined
+  return faultOfUnwanted(body)
+}
+
+/** An empty object says nothing, and clients send one where they have nothing to say. */
+function faultOfUnwanted(body: unknown): AppError | undefined {
+  const isObject = typeof body === 'object' && !Array.isArray(body)
+  const [field] = isObject ? Object.keys(body ?? {}) : []
+  if (isObject && field === undefined) return undefined
+  const place = field === undefined ? 'body' : `body: field [${field.slice(0, 255)}]`
+  return new AppError('invalid_request', `${place}: is not known; this address takes no body`)
+}
