@@ -1,0 +1,242 @@
+import { Agent } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { exchange, type Reply } from '../support/cost/exchange.js'
+import { expensiveRequest, type Target } from '../support/cost/expensive.js'
+import { MeasuredService, type Turn, type Usage } from '../support/cost/measured-service.js'
+import { Document } from '../support/fuzz/document.js'
+import { Lane } from '../support/fuzz/lane.js'
+import { type FuzzRequest, toCurl } from '../support/fuzz/requests.js'
+import { createKey } from '../support/people.js'
+import { SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
+import type { CallableService } from '../support/service.js'
+import { createTenant, type Tenant } from '../support/tenants.js'
+
+/*
+ * What a request costs, measured from outside of the service: CPU time of the turns of its event loop,
+ * CPU time and memory of the process and of PostgreSQL. All of it is the same on a busy machine.
+ */
+
+/** `OFFSHOOT_TEST_COST_REQUESTS=20000` is the long form. */
+const REQUESTS = Number(process.env.OFFSHOOT_TEST_COST_REQUESTS ?? 400)
+/** The largest number of parts of a request; the long form sends bodies up to the limit. */
+const SIZE_MAX = REQUESTS >= 10_000 ? 2_000_000 : 200_000
+const TIMEOUT_MS = 600_000 + REQUESTS * 1000
+
+/** CPU time that one turn of the event loop may take more than those of trivial requests. */
+const TURN_CPU_MS_MAX = 100
+/** CPU time of all threads of the service for one request. */
+const REQUEST_CPU_MS_MAX = 2000
+/** CPU time of PostgreSQL for one request; queries are stopped after `QUERY_TIMEOUT_MS`. */
+const QUERY_TIMEOUT_MS = 2000
+const POSTGRES_CPU_MS_MAX = 3 * QUERY_TIMEOUT_MS
+const MIB = 1024 * 1024
+/** Memory that one backend may have taken for itself. */
+const BACKEND_BYTES_MAX = 512 * MIB
+/** What the second half of the requests may leave behind, beyond what the first half has left. */
+const KEPT_BYTES_MAX = 100 * MIB
+
+interface Sent {
+  readonly from: number
+  readonly until: number
+  readonly kind: string
+  readonly request: string
+  readonly reply: Reply
+  readonly usage: Usage
+}
+
+let service: MeasuredService
+let remote: CallableService
+let target: Target
+let lane: Lane
+let baselineMs: number
+let heapInTheMiddle: number
+const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+const sent: Sent[] = []
+
+beforeAll(async () => {
+  service = await MeasuredService.start({
+    OFFSHOOT_LIMIT_QUERY_TIMEOUT_MS: String(QUERY_TIMEOUT_MS),
+  })
+  const { key = '', workspaceId } = service.banner
+  remote = {
+    key,
+    workspaceId,
+    workspace: `/${workspaceId}.local`,
+    async call(method, url, options = {}) {
+      const { body, headers } = options
+      const by = options.key === undefined ? key : options.key
+      const reply = await send({
+        method,
+        url,
+        headers: {
+          ...(by === null ? {} : { authorization: `Bearer ${by}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
+      })
+      const isJson = String(reply.headers['content-type']).includes('json')
+      const text = reply.body.toString()
+      return {
+        status: reply.status,
+        headers: {},
+        body: isJson && text !== '' ? JSON.parse(text) : text,
+      }
+    },
+  }
+  const document = new Document((await remote.call('GET', '/openapi.json')).body)
+  const neighbour = await createTenant(remote, { userName: 'neighbour', mark: 'neighbour' })
+  target = await createTarget()
+  lane = new Lane({ name: 'cost', seed: SEED, service: remote, document, neighbour })
+  baselineMs = await measureBaseline()
+})
+afterAll(async () => {
+  agent.destroy()
+  await service.end()
+})
+
+async function createTarget(): Promise<Target> {
+  const tenant: Tenant = await createTenant(remote, { userName: 'target', mark: 'target' })
+  const fields = { scope: { access: 'read' } }
+  const reader = await createKey(remote, 'reader', { key: tenant.key, fields })
+  return { workspaceId: tenant.workspaceId, keys: [tenant.key, reader] }
+}
+
+const send = (request: Pick<FuzzRequest, 'method' | 'url' | 'headers' | 'body'>) =>
+  exchange(service.banner.address, agent, { ...request, sending: 'whole' })
+
+/** CPU time of the longest turn while nothing is asked for that costs anything. */
+async function measureBaseline(): Promise<number> {
+  const from = Date.now()
+  for (let count = 0; count < 200; count++) {
+    await remote.call('GET', count % 2 === 0 ? '/health' : '/user')
+  }
+  return Math.max(
+    0,
+    ...service
+      .turns()
+      .filter(isWithin(from, Date.now()))
+      .map(({ cpuMs }) => cpuMs),
+  )
+}
+
+const isWithin = (from: number, until: number) => (turn: Turn) =>
+  turn.until >= from && turn.from <= until
+
+/** Whether a client that keeps to HTTP can send it. */
+function isSendable({ method, url, headers }: FuzzRequest): boolean {
+  return (
+    method !== 'TRACE' &&
+    /^\/[\x21-\x7e]*$/.test(url) &&
+    headers.host === undefined &&
+    Object.values(headers).every((value) => /^[\x20-\x7e]*$/.test(value)) &&
+    url.length + JSON.stringify(headers).length < 15_000
+  )
+}
+
+async function note(kind: string, request: string, answer: Promise<Reply>): Promise<Reply> {
+  const from = Date.now()
+  const reply = await answer
+  sent.push({ from, until: Date.now(), kind, request, reply, usage: await service.usage() })
+  return reply
+}
+
+/** In one line, however long it is. */
+const short = (text: string) => {
+  const line = JSON.stringify(text.slice(0, 300)).slice(1, -1)
+  return text.length > 300 ? `${line}...` : line
+}
+
+/** Each of them with what it cost before it, so that the difference is its own. */
+const costs = () =>
+  sent.slice(1).map((one, index) => ({ ...one, before: sent[index]?.usage ?? one.usage }))
+
+const tell = (one: Sent, cost: string) =>
+  `${cost}: ${one.kind}, answered ${one.reply.status} ${one.reply.code ?? ''}\n  ${one.request}`
+
+/** The dearest of each kind. */
+function dearest(found: readonly { kind: string; value: number; text: string }[]): string[] {
+  const byKind = new Map<string, { value: number; text: string }>()
+  for (const one of found) {
+    if (one.value > (byKind.get(one.kind)?.value ?? 0)) byKind.set(one.kind, one)
+  }
+  return [...byKind.values()].map(({ text }) => text)
+}
+
+describe(`the cost of ${REQUESTS} requests, from seed ${SEED}`, () => {
+  it(
+    'is measured one request at a time, and the service survives them all',
+    async () => {
+      const random = new Random(SEED)
+      for (let count = 0; count < REQUESTS && service.isRunning; count++) {
+        if (count === Math.floor(REQUESTS / 2)) heapInTheMiddle = await service.heapBytes()
+        if (count % 2 === 0) {
+          const request = expensiveRequest(random, target, { sizeMax: SIZE_MAX })
+          const { kind, method, url, sending, body } = request
+          const text = `${method} ${short(url)} (${sending}) ${short(String(body ?? '').slice(0, 1000))} [${body?.length ?? 0} bytes] ${short(request.headers.authorization ?? 'without a key')}`
+          await note(kind, text, exchange(service.banner.address, agent, request))
+          continue
+        }
+        const request = await lane.next()
+        if (!isSendable(request)) continue
+        const reply = await note(request.operation.name, short(toCurl(request)), send(request))
+        if (reply.status > 0) lane.learn(request, { ...reply, durationMs: 0 })
+      }
+      expect(service.isRunning, service.log.slice(-2000)).toBe(true)
+      expect((await remote.call('GET', '/health')).status).toBe(200)
+      const failures = sent.filter(({ reply }) => reply.status >= 500)
+      expect(failures.map((one) => tell(one, 'failed')).join('\n')).toBe('')
+    },
+    TIMEOUT_MS,
+  )
+
+  it(`of one turn of the event loop is at most ${TURN_CPU_MS_MAX} ms more than that of trivial requests`, () => {
+    const found = service.turns().flatMap((turn) => {
+      // A turn can end after the answer was sent, and begin with the request before.
+      const request = sent.findLast(({ from }) => from <= turn.until)
+      const isSlow = turn.cpuMs > baselineMs + TURN_CPU_MS_MAX
+      if (request === undefined || !isSlow) return []
+      const text = tell(request, `a turn of ${turn.cpuMs.toFixed(0)} ms of CPU time`)
+      return [{ kind: request.kind, value: turn.cpuMs, text }]
+    })
+    expect(dearest(found).join('\n')).toBe('')
+  })
+
+  it('of one request is bounded in CPU time of the service and of PostgreSQL', () => {
+    const found = costs().flatMap(({ before, usage, ...one }) => {
+      const cpuMs = usage.cpuMs - before.cpuMs
+      const postgresCpuMs = usage.postgresCpuMs - before.postgresCpuMs
+      if (cpuMs <= REQUEST_CPU_MS_MAX && postgresCpuMs <= POSTGRES_CPU_MS_MAX) return []
+      const cost = `${cpuMs} ms of CPU time, and ${postgresCpuMs} ms of PostgreSQL's`
+      const text = tell({ ...one, usage }, cost)
+      return [{ kind: one.kind, value: cpuMs + postgresCpuMs, text }]
+    })
+    expect(dearest(found).join('\n')).toBe('')
+  })
+
+  it('is bounded in memory of PostgreSQL, and nothing is kept in the service', async () => {
+    // A statement can go on after its answer, so those before it are named as well.
+    const first = sent.findIndex(({ usage }) => usage.backendBytes > BACKEND_BYTES_MAX)
+    const before = sent.slice(Math.max(0, first - 30), first + 1)
+    const isStatement = ({ request }: Sent) => request.includes('/sql')
+    expect(first < 0 ? [] : before.filter(isStatement).map((one) => tell(one, 'before'))).toEqual(
+      [],
+    )
+    expect(first).toBe(-1)
+    expect((await service.heapBytes()) - heapInTheMiddle).toBeLessThan(KEPT_BYTES_MAX)
+  })
+
+  it('was asked for in every way, and most of them were understood', () => {
+    const answered = new Set(sent.map(({ kind }) => kind))
+    const statuses = new Map<number, number>()
+    for (const { reply } of sent) statuses.set(reply.status, (statuses.get(reply.status) ?? 0) + 1)
+    const worst = Math.max(0, ...service.turns().map(({ cpuMs }) => cpuMs))
+    console.info(
+      `${sent.length} requests of ${answered.size} kinds, seed ${SEED}; longest turn ${worst.toFixed(0)} ms ` +
+        `of CPU time, of trivial requests ${baselineMs.toFixed(0)} ms; answers ${JSON.stringify([...statuses].sort())}`,
+    )
+    expect(statuses.get(200) ?? 0).toBeGreaterThan(0)
+    expect(statuses.get(0) ?? 0).toBeLessThan(sent.length / 4)
+  })
+})

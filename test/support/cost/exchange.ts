@@ -1,0 +1,64 @@
+import { type Agent, request as httpRequest } from 'node:http'
+import type { ExpensiveRequest } from './expensive.js'
+
+/** How much of a body is sent that is announced and never sent as a whole. */
+const SENT_OF_UNSENT = 1000
+const CHUNK_BYTES = 60_000
+
+export interface Reply {
+  /** Zero: the service has closed the connection without an answer, or the client has given up. */
+  readonly status: number
+  readonly code: string | undefined
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly body: Buffer
+}
+
+const NO_ANSWER: Reply = { status: 0, code: undefined, headers: {}, body: Buffer.alloc(0) }
+
+/** Sends a request; gives it up when it is one whose body never comes as a whole. */
+export function exchange(
+  address: string,
+  agent: Agent,
+  request: Omit<ExpensiveRequest, 'kind'>,
+): Promise<Reply> {
+  const { method, url, body, sending } = request
+  const isUnsent = sending === 'unsent'
+  return new Promise((resolve) => {
+    const length =
+      body === undefined || sending === 'chunked' ? {} : { 'content-length': body.length }
+    const outgoing = httpRequest(address, {
+      method,
+      path: url,
+      // A connection whose body never comes as a whole is of no use to the next request.
+      agent: isUnsent ? undefined : agent,
+      headers: { ...request.headers, ...length },
+    } as object)
+    const giveUp = () => {
+      outgoing.destroy()
+      resolve(NO_ANSWER)
+    }
+    outgoing.on('error', () => resolve(NO_ANSWER))
+    outgoing.on('response', (response) => {
+      const parts: Buffer[] = []
+      response.on('data', (part: Buffer) => parts.push(part))
+      response.on('error', () => undefined)
+      response.on('close', () => {
+        const body = Buffer.concat(parts)
+        const code = /"code":"(\w+)"/.exec(body.toString('latin1', 0, 100_000))?.[1]
+        resolve({ status: response.statusCode ?? 0, code, headers: response.headers, body })
+        if (isUnsent) outgoing.destroy()
+      })
+    })
+    if (body === undefined) outgoing.end()
+    else if (isUnsent) {
+      outgoing.write(body.subarray(0, Math.min(SENT_OF_UNSENT, body.length - 1)), () => {
+        setTimeout(giveUp, 50)
+      })
+    } else if (sending === 'chunked') {
+      for (let at = 0; at < body.length; at += CHUNK_BYTES) {
+        outgoing.write(body.subarray(at, at + CHUNK_BYTES))
+      }
+      outgoing.end()
+    } else outgoing.end(body)
+  })
+}

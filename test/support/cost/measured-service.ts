@@ -1,0 +1,136 @@
+import { readFileSync } from 'node:fs'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import {
+  type Banner,
+  endAll,
+  type OffshootProcess,
+  postgresProcesses,
+  runOffshoot,
+  until,
+} from '../process.js'
+
+const PROBE = fileURLToPath(new URL('./probe.mjs', import.meta.url))
+
+/** A turn of the event loop that took much CPU time. */
+export interface Turn {
+  /** Milliseconds since 1970. */
+  readonly from: number
+  readonly until: number
+  readonly cpuMs: number
+}
+
+/** What processes have used so far. */
+export interface Usage {
+  /** CPU time of the service, all its threads. */
+  readonly cpuMs: number
+  readonly residentBytes: number
+  readonly postgresCpuMs: number
+  /** Memory of the largest backend that it shares with no other. */
+  readonly backendBytes: number
+}
+
+/** The service as a process of its own, whose cost is measured from outside of the product's code. */
+export class MeasuredService {
+  readonly #folder: string
+  readonly #process: OffshootProcess
+  readonly banner: Banner
+
+  private constructor(folder: string, process: OffshootProcess, banner: Banner) {
+    this.#folder = folder
+    this.#process = process
+    this.banner = banner
+  }
+
+  static async start(env: Record<string, string> = {}): Promise<MeasuredService> {
+    const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-cost-'))
+    const process = runOffshoot(['start'], {
+      env: {
+        OFFSHOOT_PORT: '0',
+        OFFSHOOT_DATA_DIR: folder,
+        NODE_OPTIONS: `--import=${PROBE}`,
+        COST_PROBE_FILE: path.join(folder, 'cost'),
+        ...env,
+      },
+    })
+    return new MeasuredService(folder, process, await process.ready())
+  }
+
+  get isRunning(): boolean {
+    return this.#process.child.exitCode === null && this.#process.child.signalCode === null
+  }
+
+  get log(): string {
+    return this.#process.stderr
+  }
+
+  /** All turns so far that took more than the probe lets pass. */
+  turns(): Turn[] {
+    return this.#lines().filter(({ kind }) => kind === 'turn') as unknown as Turn[]
+  }
+
+  /** Bytes of the heap and of buffers after a collection of garbage. */
+  async heapBytes(): Promise<number> {
+    const count = () => this.#lines().filter(({ kind }) => kind === 'heap')
+    const before = count().length
+    this.#process.child.kill('SIGUSR2')
+    await until(async () => count().length > before)
+    return count().at(-1)?.bytes ?? 0
+  }
+
+  async usage(): Promise<Usage> {
+    const pid = this.#process.child.pid ?? 0
+    const backends = await Promise.all((await this.#backends()).map(usageOf))
+    const own = await usageOf(pid)
+    return {
+      cpuMs: own.cpuMs,
+      residentBytes: own.residentBytes,
+      postgresCpuMs: backends.reduce((sum, { cpuMs }) => sum + cpuMs, 0),
+      backendBytes: Math.max(0, ...backends.map(({ ownBytes }) => ownBytes)),
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#process.end('SIGTERM')
+    await endAll([this.#folder])
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  async #backends(): Promise<number[]> {
+    const [postmaster = 0] = this.#postmaster ?? (await postgresProcesses(this.#folder))
+    this.#postmaster = [postmaster]
+    const children = `/proc/${postmaster}/task/${postmaster}/children`
+    const text = await readFile(children, 'utf8').catch(() => '')
+    return text.trim().split(' ').filter(Boolean).map(Number)
+  }
+  #postmaster: number[] | undefined
+
+  #lines(): { kind: string; bytes?: number }[] {
+    const text = readFileSync(path.join(this.#folder, 'cost'), 'utf8')
+    return text
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line))
+  }
+}
+
+const CLOCK_MS = 10
+
+async function usageOf(
+  pid: number,
+): Promise<{ cpuMs: number; residentBytes: number; ownBytes: number }> {
+  const [stat, status] = await Promise.all(
+    ['stat', 'status'].map((name) => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '')),
+  )
+  // The name, in brackets, may hold spaces.
+  const fields = (stat ?? '').slice((stat ?? '').lastIndexOf(')') + 2).split(' ')
+  const bytes = (name: string) =>
+    Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status ?? '')?.[1] ?? 0) * 1024
+  return {
+    cpuMs: (Number(fields[11] ?? 0) + Number(fields[12] ?? 0)) * CLOCK_MS,
+    residentBytes: bytes('VmRSS'),
+    ownBytes: bytes('RssAnon'),
+  }
+}
