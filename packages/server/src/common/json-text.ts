@@ -154,10 +154,7 @@ export function* scanJson(
         tokenAt = at
         if (depth === 0 && isRootOver) throw invalidJson('something follows its end')
         if (depth === jsonDepthMax) {
-          throw new AppError(
-            'invalid_request',
-            `body: is nested too deeply: jsonDepthMax is ${jsonDepthMax}`,
-          )
+          throw tooDeep(jsonDepthMax)
         }
         current = open[depth] ??= new OpenContainer()
         current.start(at, text[at] === OPEN_BRACKET)
@@ -198,6 +195,10 @@ export function* scanJson(
   return { root, values }
 }
 
+export function tooDeep(depthMax: number): AppError {
+  return new AppError('invalid_request', `body: is nested too deeply: jsonDepthMax is ${depthMax}`)
+}
+
 function tooManyValues(valuesMax: number): AppError {
   return new AppError('invalid_request', `body: has more values than jsonValuesMax, ${valuesMax}`)
 }
@@ -208,7 +209,7 @@ function tooLong(what: string): AppError {
 
 /** A number, or the space around it, cannot be cut, so it must be short. */
 function requireToken(start: number, end: number): void {
-  if (end - start > SLICE_BYTES) throw tooLong('a number or a stretch of space')
+  if (end - start - 1 > SLICE_BYTES) throw tooLong('a number or a stretch of space')
 }
 
 /** Whether a colon follows the text that ends here. */
@@ -226,7 +227,7 @@ export function* buildJson(
   if (root === undefined) return parseText(text.toString())
   // Nothing but space may stand around it.
   const before = text.toString('utf8', 0, root.openAt)
-  parseText(`${before}0${text.toString('utf8', root.closeAt + 1)}`)
+  parseText(`${before}""${text.toString('utf8', root.closeAt + 1)}`)
   return yield* buildContainer(text, root)
 }
 
@@ -275,11 +276,11 @@ function* buildContainer(
   const members: Record<string, unknown> = {}
   let memberCount = 0
   for (const { start, end, long } of parts) {
-    // A long value is parsed on its own; a zero takes its place among what is around it.
+    // A long value is parsed on its own. An empty text takes its place: it merges with nothing around it.
     const around =
       long === undefined
         ? text.toString('utf8', start, end)
-        : `${text.toString('utf8', start, long.openAt)}0${text.toString('utf8', long.closeAt + 1, end)}`
+        : `${text.toString('utf8', start, long.openAt)}""${text.toString('utf8', long.closeAt + 1, end)}`
     const value = long === undefined ? undefined : yield* buildLong(text, long)
     const count = isArray
       ? addItems(items, around, long && { value })

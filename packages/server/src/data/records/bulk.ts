@@ -49,7 +49,7 @@ export async function bulkInsert(
     } catch (error) {
       const refusal = describeRefusal(error, [table.codec])
       if (refusal === undefined) throw error
-      throw bulkFailed(await findConflicts(context, table, { body, refusal }))
+      throw bulkFailed(await findConflicts(context, table, { body, limits, refusal }))
     }
   })
 }
@@ -65,7 +65,7 @@ async function insertBody(
   const sink = openSink(session, table, transaction)
   let isOpen = true
   try {
-    for (const records of sliceRecords(options.body)) {
+    for (const records of sliceRecords(options.body, options.limits)) {
       if (batch.ids.length + records.length > limits.bulkRecordsMax) {
         throw new AppError(
           'invalid_request',
@@ -167,12 +167,12 @@ async function writeAnswer(
 async function findConflicts(
   context: RecordContext,
   table: SessionTable,
-  options: { body: Buffer; refusal: string },
+  options: { body: Buffer; limits: Limits; refusal: string },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
   const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
-  for (const records of sliceRecords(options.body)) {
+  for (const records of sliceRecords(options.body, options.limits)) {
     const files = fileWriter(session, table)
     rows.push(...encodeSlice(table, records, batch, files))
     await yieldToOthers()

@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { sliceRecords } from './record-slices.js'
@@ -9,7 +10,7 @@ type Outcome = { readonly records: unknown[] } | { readonly code: string }
 
 function outcomeOf(body: Buffer): Outcome {
   try {
-    return { records: [...sliceRecords(body)].flat() }
+    return { records: [...sliceRecords(body, LIMITS)].flat() }
   } catch (error) {
     if (error instanceof AppError) return { code: error.code }
     throw error
@@ -98,7 +99,7 @@ describe('sliceRecords', () => {
 
   it('cuts a large body into slices of about the same size', () => {
     const list = Array.from({ length: 5000 }, (_, number) => ({ number, text: 'x'.repeat(100) }))
-    const sizes = [...sliceRecords(Buffer.from(JSON.stringify({ records: list })))].map(
+    const sizes = [...sliceRecords(Buffer.from(JSON.stringify({ records: list })), LIMITS)].map(
       (slice) => JSON.stringify(slice).length,
     )
     expect(sizes.length).toBeGreaterThan(5)
@@ -164,7 +165,7 @@ describe('sliceRecords', () => {
   })
 
   it('gives the first slice out without looking at the rest', () => {
-    const slices = sliceRecords(Buffer.from(`{"records":[${big},${big},broken`))
+    const slices = sliceRecords(Buffer.from(`{"records":[${big},${big},broken`), LIMITS)
     expect(slices.next().value).toHaveLength(1)
     expect(() => [...slices]).toThrow(AppError)
   })
@@ -175,5 +176,23 @@ describe('sliceRecords', () => {
       body[20] = 0xff
       expect(outcomeOf(body)).toEqual({ code: 'invalid_json' })
     }
+  })
+
+  it('are bounded in depth at its edge, in short and in long bodies', () => {
+    const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
+    const inner = LIMITS.jsonDepthMax - 2
+    for (const fill of ['', `"${'x'.repeat(2 * SLICE_BYTES)}",`]) {
+      const body = (depth: number) => Buffer.from(`{"records":[${fill}${nested(depth)}]}`)
+      expect(outcomeOf(body(inner))).toHaveProperty('records')
+      expect(outcomeOf(body(inner + 1))).toEqual({ code: 'invalid_request' })
+    }
+  })
+
+  it('pauses while it looks through one that is long', () => {
+    const record = { list: Array.from({ length: 400_000 }, (_, number) => number) }
+    const body = Buffer.from(JSON.stringify({ records: [{ a: 1 }, record, { b: 2 }] }))
+    const slices = [...sliceRecords(body, LIMITS)]
+    expect(slices.flat()).toEqual([{ a: 1 }, record, { b: 2 }])
+    expect(slices.filter((slice) => slice.length === 0).length).toBeGreaterThan(3)
   })
 })

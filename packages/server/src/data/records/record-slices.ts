@@ -1,5 +1,13 @@
-import { isUtf8 } from 'node:buffer'
 import { AppError } from '@offshoot/contract/errors'
+import {
+  type JsonLimits,
+  parseJsonSteps,
+  parseShortJson,
+  parseText,
+  requireUtf8,
+  SLICE_BYTES,
+  tooDeep,
+} from '../../common/json-text.js'
 
 /*
  * A bulk body can be 64 MiB. Parsed in one go it would stop every other request for as long, and
@@ -7,8 +15,12 @@ import { AppError } from '@offshoot/contract/errors'
  * each slice is parsed on its own while the one before it is on its way.
  */
 
-/** Large enough that parsing a slice costs more than cutting it, small enough not to be noticed. */
-const SLICE_BYTES = 64 * 1024
+/** Steps of a parser between two pauses. */
+const STEPS_PER_PAUSE = 8
+/** How much is looked at between two pauses. */
+const SCAN_BYTES = 8 * SLICE_BYTES
+/** The object and its list, which the records are in. */
+const OUTER_DEPTH = 2
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
@@ -21,20 +33,28 @@ const COLON = 0x3a
 
 /**
  * The records of `{"records": [...]}`, slice by slice, in order. What is wrong further back is found
- * when it is reached; until then nothing that was given out may be final.
+ * when it is reached; until then nothing that was given out may be final. Slices without records are
+ * pauses, in which others can have their turn.
  */
-export function* sliceRecords(body: Buffer): Generator<unknown[]> {
-  if (!isUtf8(body)) throw new AppError('invalid_json', 'body: is not valid UTF-8')
-  const listStart = body.length <= SLICE_BYTES ? undefined : findListStart(body)
+export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unknown[]> {
+  if (body.length <= SLICE_BYTES) {
+    yield recordsOf(parseShortJson(body, limits))
+    return
+  }
+  requireUtf8(body)
+  const listStart = findListStart(body)
   if (listStart === undefined) {
-    // Small, malformed, or not in the usual form: parsing all of it finds out.
-    yield recordsOf(parse(body.toString()))
+    // Malformed, or not in the usual form: parsing all of it finds out.
+    yield recordsOf(yield* pausing(parseJsonSteps(body, limits)))
     return
   }
   let start = listStart
   for (;;) {
-    const end = findSliceEnd(body, start)
-    const slice = parse(`[${body.toString('utf8', start, end)}]`) as unknown[]
+    const end = yield* findSliceEnd(body, start, limits.jsonDepthMax - OUTER_DEPTH)
+    const slice =
+      end - start <= 2 * SLICE_BYTES
+        ? (parseText(`[${body.toString('utf8', start, end)}]`) as unknown[])
+        : yield* parseLongSlice(body.subarray(start, end), limits)
     const isLast = body[end] !== COMMA
     // Only a list without records has a slice without; elsewhere a comma stands for nothing.
     if (slice.length === 0 && !(isLast && start === listStart)) {
@@ -47,9 +67,23 @@ export function* sliceRecords(body: Buffer): Generator<unknown[]> {
   }
 }
 
+/** A slice with a record that is much longer than slices are. */
+function* parseLongSlice(slice: Buffer, limits: JsonLimits): Generator<unknown[], unknown[]> {
+  const list = Buffer.concat([Buffer.from('['), slice, Buffer.from(']')])
+  return (yield* pausing(parseJsonSteps(list, limits))) as unknown[]
+}
+
+function* pausing<Result>(steps: Generator<unknown, Result>): Generator<unknown[], Result> {
+  for (let count = 0; ; count++) {
+    const step = steps.next()
+    if (step.done) return step.value
+    if (count % STEPS_PER_PAUSE === 0) yield []
+  }
+}
+
 /** What follows the list must be the rest of a valid body. */
 function requireEnd(body: Buffer, listEnd: number): void {
-  const rest = recordsOf(parse(`{"records":["the list"${body.toString('utf8', listEnd)}`))
+  const rest = recordsOf(parseText(`{"records":["the list"${body.toString('utf8', listEnd)}`))
   if (rest[0] !== 'the list') {
     throw new AppError('invalid_request', 'body: field [records]: is given twice')
   }
@@ -73,28 +107,29 @@ function recordsOf(body: unknown): unknown[] {
   return records
 }
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw new AppError('invalid_json', `body: is not valid JSON: ${(error as Error).message}`)
-  }
-}
-
 /**
  * The position of a comma between records, when the slice is large enough, or of what ends the list.
  * Looks only at the structure; whether the parts are valid is left to the parser.
  */
-function findSliceEnd(body: Buffer, start: number): number {
+function* findSliceEnd(
+  body: Buffer,
+  start: number,
+  depthMax: number,
+): Generator<unknown[], number> {
   let depth = 0
+  let pauseAt = start + SCAN_BYTES
   for (let at = start; at < body.length; at++) {
+    if (at >= pauseAt) {
+      pauseAt = at + SCAN_BYTES
+      yield []
+    }
     switch (body[at]) {
       case QUOTE:
         at = endOfString(body, at)
         break
       case OPEN_BRACE:
       case OPEN_BRACKET:
-        depth++
+        if (++depth > depthMax) throw tooDeep(depthMax + OUTER_DEPTH)
         break
       case CLOSE_BRACE:
       case CLOSE_BRACKET:
