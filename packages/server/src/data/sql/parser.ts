@@ -76,14 +76,15 @@ function requireSize(root: unknown): { nodeCount: number; callCount: number } {
     let hasNodes = false
     for (const value of level) {
       if (typeof value !== 'object' || value === null) continue
-      const inner = Object.entries(value)
+      const fields = Object.values(value)
+      const [kind = ''] = fields.length === 1 ? Object.keys(value) : []
       // A node is an object with one field, which has the name of its kind.
-      if (inner.length === 1 && /^[A-Z]/.test(inner[0]?.[0] ?? '')) {
+      if (kind >= 'A' && kind < '[') {
         count++
-        if (CALLS.has(inner[0]?.[0] ?? '')) callCount++
         hasNodes = true
+        if (CALLS.has(kind)) callCount++
       }
-      for (const [, each] of inner) next.push(each)
+      for (const each of fields) if (typeof each === 'object') next.push(each)
     }
     if (hasNodes) depth++
     if (depth > DEPTH_MAX) throw tooDeep()
