@@ -235,6 +235,7 @@ class Run {
       expect(answer.status, JSON.stringify(answer.body)).toBe(from === into ? 400 : 409)
       return
     }
+    if (model.haveSeveralBases(from, into)) return
     if (this.random.chance(0.2)) {
       expectOk(await this.call(branch, 'POST', path, { ...body, dryRun: true }).then(orConflict))
       for (const other of [from, into]) await this.compare(other)

@@ -172,16 +172,29 @@ export class MergeModel {
     return { kind: 'merged', tables: result.tables }
   }
 
-  /** The latest state that both come from, of those that a branch still has. */
+  /**
+   * Whether the two have more than one latest common state, of any table. What a merge makes of several
+   * is shown by the model of writes; this one is about schemas and values of all types.
+   */
+  haveSeveralBases(from: ModelBranch, into: ModelBranch): boolean {
+    const uids = [...from.state.tables, ...into.state.tables].map((table) => table.uid)
+    return [undefined, ...uids].some((uid) => this.#bases(from, into, uid).length > 1)
+  }
+
   #base(left: ModelBranch, right: ModelBranch, uid: number | undefined): State | undefined {
-    const ours = originsOf(left.last, uid)
+    return this.#bases(left, right, uid)[0]?.state
+  }
+
+  /** The common moments that no other common moment comes from. */
+  #bases(left: ModelBranch, right: ModelBranch, uid: number | undefined): Moment[] {
     const theirs = originsOf(right.last, uid)
-    const alive = new Set([...this.branches.values()].flatMap((branch) => lineage(branch.line)))
-    const [latest] = [...ours]
-      .filter((moment) => moment.state !== undefined && theirs.has(moment))
-      .filter((moment) => alive.has(moment.line))
-      .sort((first, second) => second.number - first.number)
-    return latest?.state
+    const common = [...originsOf(left.last, uid)].filter(
+      (moment) => moment.state !== undefined && theirs.has(moment),
+    )
+    const covered = new Set(
+      common.flatMap((moment) => [...originsOf(moment, uid)].filter((origin) => origin !== moment)),
+    )
+    return common.filter((moment) => !covered.has(moment))
   }
 
   /** Makes the present state of a branch one that can be gone back to. */

@@ -4,6 +4,7 @@ import { renewLinkKeys } from './data/files/links.js'
 import { collectUploadClaims } from './data/files/upload-claim.js'
 import { IDEMPOTENCY_HOURS } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
+import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import type { Services } from './http/services.js'
 import { collectAnswers, collectHeap, countSweeps } from './rows/layout/collect.js'
@@ -25,6 +26,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
   const steps = [
+    () => compactDatabase(database),
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),

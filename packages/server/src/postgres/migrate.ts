@@ -7,6 +7,7 @@ import { searchIndexes } from './migrations/005-search-indexes.js'
 import { secrets } from './migrations/006-secrets.js'
 import { privacy } from './migrations/007-privacy.js'
 import { sqlWalls } from './migrations/008-sql-walls.js'
+import { history } from './migrations/009-history.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -30,6 +31,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 6, name: 'secrets', statements: secrets },
   { number: 7, name: 'privacy', statements: privacy },
   { number: 8, name: 'sql walls', statements: sqlWalls },
+  { number: 9, name: 'history', statements: history },
 ]
 
 /** Key of an advisory lock. Every version of Offshoot must use the same number. */

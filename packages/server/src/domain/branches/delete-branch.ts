@@ -5,10 +5,10 @@ import { deleteHiddenBranch } from './unused-branches.js'
 /** Deletes a branch with its git mapping, whoever decided it. Says whether it was there. */
 export async function deleteBranch(
   transaction: Queryable,
-  { branchId }: { branchId: string },
+  { branchId, databaseId }: { branchId: string; databaseId: string },
 ): Promise<boolean> {
   await deleteGitBranchesOf(transaction, branchId)
   if (!(await updateBranchDeleted(transaction, branchId))) return false
-  await deleteHiddenBranch(transaction, branchId)
+  await deleteHiddenBranch(transaction, { branchId, databaseId })
   return true
 }

@@ -134,9 +134,10 @@ async function describeTable(
   while (size > 0) {
     const { rows, next } = await listCompared(transaction, {
       codec,
-      states,
+      before: [before],
+      after,
       form: 'json',
-      after: cursor,
+      afterId: cursor,
       limit: CANDIDATES_PER_READ,
     })
     for (const row of rows) {
@@ -160,9 +161,8 @@ async function describeTable(
 function describeChange(
   codec: TableCodec,
   compared: ReadonlySet<number>,
-  { id, states }: ComparedRow,
+  { id, before: [before], after }: ComparedRow,
 ): string | undefined {
-  const [before, after] = states
   const record = (texts: readonly (string | null)[]) => `"record":{${codec.decodeRow(texts)}}`
   if (before === undefined) {
     return after === undefined ? undefined : `{"change":"inserted","id":"${id}",${record(after)}}`

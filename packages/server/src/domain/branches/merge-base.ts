@@ -1,90 +1,157 @@
+import { AppError } from '@offshoot/contract/errors'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { sql } from '../../postgres/sql.js'
 import { closeEpoch } from '../../rows/layout/fork.js'
+import type { StoredSchema } from '../../rows/layout/stored-schema.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { insertSweep } from './queries.js'
+import { type BranchState, getStartOf } from './branch-state.js'
+import {
+  findMergeBase,
+  HistoryGraph,
+  type MergeBase,
+  type State,
+  stateKey,
+  statesOf,
+  TooManyBasesError,
+  tablesLeftOut,
+} from './history/history.js'
+import { findHistory, insertCompaction, type StoredHistory } from './history/queries.js'
+import { type Row, virtualRow } from './history/virtual-row.js'
+import { virtualSchema } from './history/virtual-schema.js'
 
-/*
- * A branch comes from what it inherits and from what was merged into it, each as of an epoch, and
- * from what those came from in turn. The base of a merge is the latest state that both sides come
- * from. Every state that a branch comes from has a fork, mostly a hidden one, which keeps it readable.
- */
-
-interface Pair {
-  readonly from: Pick<BranchAccess, 'branchId' | 'databaseId'>
-  readonly into: Pick<BranchAccess, 'branchId'>
+interface Sides {
+  readonly from: Pick<BranchAccess, 'branchId' | 'branchName' | 'databaseId'>
+  readonly into: Pick<BranchAccess, 'branchId' | 'branchName'>
 }
 
-/** As of no epoch: the branch as it is. */
+/** The epoch of a branch as it is now. */
 const NOW = 2_147_483_647
 
-/** The states a branch comes from: of which branch, as of which epoch, with the fork of it. */
-function originsOf(branchId: string): Sql {
-  return sql`(
-    with recursive chain (branch_id, epoch, base_id) as (
-      select ${branchId}::text, ${NOW}::integer, null::text
-      union all
-      select b.parent_id, b.fork_epoch, b.id
-      from chain c
-      join offshoot.branches b on b.id = c.branch_id
-      where b.parent_id is not null
+/** The base of a merge: one state, or what several states come to when they are merged. */
+export interface Base {
+  readonly states: readonly BranchState[]
+  readonly schema: StoredSchema
+  /** The row of the base, from the rows that its states have. */
+  rowOf(rows: readonly Row[]): Row
+}
+
+export interface Bases {
+  /** For the schema, and for every table without a base of its own. */
+  readonly general: Base
+  /** By id, the tables that an earlier merge has left out. */
+  readonly ofTables: ReadonlyMap<number, Base>
+  /** Whether the target contains the merged branch as of its last closed epoch. */
+  readonly isUpToDate: boolean
+}
+
+/** Finds what both sides of a merge come from. The states stay until the transaction ends. */
+export async function findBases(transaction: Queryable, sides: Sides): Promise<Bases> {
+  const { from, into } = sides
+  const history = await findHistory(transaction, [from.branchId, into.branchId])
+  const states = new StateReader(transaction)
+  const baseOf = async (tableId?: number) => {
+    const base = mergeBaseOf(new HistoryGraph(history, tableId), sides)
+    const read = await states.readAll(statesOf(base))
+    return toBase(base, read)
+  }
+  const ofTables = new Map<number, Base>()
+  for (const tableId of tablesLeftOut(history)) ofTables.set(tableId, await baseOf(tableId))
+  return { general: await baseOf(), ofTables, isUpToDate: isUpToDate(history, sides) }
+}
+
+function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase {
+  try {
+    const base = findMergeBase(graph, {
+      ours: { branchId: into.branchId, epoch: NOW },
+      theirs: { branchId: from.branchId, epoch: NOW },
+    })
+    if (base !== undefined) return base
+  } catch (error) {
+    if (!(error instanceof TooManyBasesError)) throw error
+    throw new AppError(
+      'conflict',
+      `branches [${from.branchName}] and [${into.branchName}] have too many common states; merge one of them into a third branch first`,
     )
-    select branch_id, epoch, base_id, '{}'::bigint[] as left_out from chain
-    union all
-    select m.from_branch_id, m.from_epoch, m.base_branch_id, m.left_out
-    from chain c
-    join offshoot.merges m on m.into_branch_id = c.branch_id and m.into_epoch <= c.epoch
-  )`
+  }
+  throw new AppError(
+    'unrelated_branches',
+    `branches [${from.branchName}] and [${into.branchName}] have no rows of a common past`,
+  )
+}
+
+function toBase(base: MergeBase, states: ReadonlyMap<string, BranchState>): Base {
+  const order = new Map([...states.keys()].map((key, index) => [key, index]))
+  const schemaIn = (state: State) => states.get(stateKey(state))?.schema ?? { tables: [] }
+  return {
+    states: [...states.values()],
+    schema: virtualSchema(base, schemaIn),
+    rowOf: (rows) => virtualRow(base, (state) => rows[order.get(stateKey(state)) ?? -1]),
+  }
 }
 
 /**
- * The latest state of a table, or of all that no merge has left out, that both branches come from: as
- * the fork that started with it, which stays until the transaction ends.
+ * Whether the target contains everything of the merged branch but what it wrote since its last epoch
+ * was closed. A merge into that branch since then would bring states that the target does not contain.
  */
-export async function findBase(
-  transaction: Queryable,
-  { from, into, tableId = null }: Pair & { tableId?: number | null },
-): Promise<string | undefined> {
-  const latest = (branchId: string) => sql`
-    select branch_id, max(epoch) as epoch
-    from ${originsOf(branchId)} o
-    where (${tableId}::bigint = any(left_out)) is not true
-    group by branch_id`
-  const [row] = await transaction.query<{ id: string }>(sql`
-    select f.id
-    from (${latest(from.branchId)}) theirs
-    join (${latest(into.branchId)}) ours using (branch_id)
-    join offshoot.branches f
-      on f.parent_id = branch_id and f.fork_epoch = least(theirs.epoch, ours.epoch)
-    order by f.fork_stamp desc
-    limit 1
-    for key share of f`)
-  return row?.id
+function isUpToDate(history: StoredHistory, { from, into }: Sides): boolean {
+  const { branchId } = from
+  const open = history.openEpochs.get(branchId)
+  if (open === undefined) return false
+  const isMergedSince = history.merges.some(
+    (merge) => merge.into.branchId === branchId && merge.into.epoch === open,
+  )
+  // A branch that has closed no epoch has nothing but what it was forked from.
+  const parent = history.forks.find((fork) => fork.branchId === branchId)?.parent
+  const last = open > 1 ? { branchId, epoch: open - 1 } : parent
+  const now = { branchId: into.branchId, epoch: NOW }
+  return last !== undefined && !isMergedSince && new HistoryGraph(history).contains(now, last)
 }
 
-/** Ids of the tables of a database that some merge has left out. */
-export async function listTablesLeftOut(
-  transaction: Queryable,
-  databaseId: string,
-): Promise<number[]> {
-  const rows = await transaction.query<{ tableId: string }>(sql`
-    select distinct t.id as "tableId"
-    from offshoot.merges m
-    join offshoot.branches b on b.id = m.into_branch_id
-    cross join unnest(m.left_out) as t (id)
-    where b.database_id = ${databaseId}`)
-  return rows.map((row) => Number(row.tableId))
+/** Reads states through their forks: every state that is a base has one. */
+class StateReader {
+  readonly #transaction: Queryable
+  readonly #known = new Map<string, BranchState>()
+
+  constructor(transaction: Queryable) {
+    this.#transaction = transaction
+  }
+
+  async readAll(states: readonly State[]): Promise<ReadonlyMap<string, BranchState>> {
+    const read = new Map<string, BranchState>()
+    for (const state of states) read.set(stateKey(state), await this.#read(state))
+    return read
+  }
+
+  async #read(state: State): Promise<BranchState> {
+    const known = this.#known.get(stateKey(state))
+    if (known !== undefined) return known
+    const [fork] = await this.#transaction.query<{ id: string }>(sql`
+      select id
+      from offshoot.branches
+      where parent_id = ${state.branchId} and fork_epoch = ${state.epoch}
+      order by id
+      limit 1
+      for key share`)
+    if (fork === undefined) {
+      throw new AppError(
+        'retry_limit',
+        'the history of the branches changed while it was read; nothing was merged; try again',
+      )
+    }
+    const found = await getStartOf(this.#transaction, fork.id)
+    this.#known.set(stateKey(state), found)
+    return found
+  }
 }
 
 /**
- * Remembers that everything of a branch, as it is now, has been merged, except for some tables, and
- * with it all that the branch comes from. A hidden fork keeps that state readable. Like a fork, this
- * does not depend on what the branch holds.
+ * Records that a branch, as it is now, has been merged, except for some tables. A hidden fork keeps
+ * that state readable. Like a fork, this does not depend on what the branch holds.
  */
 export async function insertMerge(
   transaction: Queryable,
-  { from, into, leftOut }: Pair & { leftOut: readonly number[] },
+  { from, into, leftOut }: Sides & { leftOut: readonly number[] },
 ): Promise<void> {
   const source = await closeEpoch(transaction, from.branchId)
   if (source === undefined) throw new Error('a locked branch must be there')
@@ -98,64 +165,10 @@ export async function insertMerge(
   await transaction.query(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
-    select i.id, i.epoch, o.branch_id, o.epoch, o.base_id, o.left_out || ${leftOut}::bigint[]
-    from offshoot.branches i
-    cross join (
-      select branch_id, epoch, base_id, left_out
-      from ${originsOf(from.branchId)} theirs
-      where base_id is not null
-      union all
-      select ${source.id}, ${source.epoch}, ${baseId}, '{}'
-    ) o
-    join offshoot.branches b on b.id = o.branch_id
-    join offshoot.branches f on f.id = o.base_id
-    where i.id = ${into.branchId}
-      and not exists (
-        select from ${originsOf(into.branchId)} ours
-        where ours.branch_id = o.branch_id
-          and ours.epoch >= o.epoch
-          and ours.left_out <@ (o.left_out || ${leftOut}::bigint[])
-      )
-    -- One that someone is just removing is waited for, and then is none to remember.
-    for key share of b, f`)
-  await deleteOutdatedMerges(transaction, into.branchId)
-}
-
-/**
- * Forgets what was merged into a branch when it has merged as much or more of the same since, unless
- * there are forks of the time between.
- */
-export async function deleteOutdatedMerges(transaction: Queryable, intoId: string): Promise<void> {
-  const outdated = await transaction.query<{ baseId: string }>(sql`
-    delete from offshoot.merges m
-    where m.into_branch_id = ${intoId}
-      and exists (
-        select from offshoot.merges n
-        where n.into_branch_id = m.into_branch_id
-          and n.from_branch_id = m.from_branch_id
-          and n.from_epoch >= m.from_epoch
-          and n.left_out <@ m.left_out
-          -- Of two that are alike, the one that holds for longer stays.
-          and (n.from_epoch > m.from_epoch or not m.left_out <@ n.left_out
-            or (n.into_epoch, n.id) < (m.into_epoch, m.id))
-          and not exists (
-            select from offshoot.branches f
-            where f.parent_id = m.into_branch_id
-              and f.fork_epoch >= m.into_epoch
-              and f.fork_epoch < n.into_epoch
-              and ${isReader(sql`f`)}
-          )
-      )
-    returning base_branch_id as "baseId"`)
-  for (const { baseId } of outdated) await insertSweep(transaction, baseId)
-}
-
-/** Whether a fork is more than the base of a merge: hidden ones read only for forks of their own. */
-export function isReader(fork: Sql): Sql {
-  return sql`(
-    ${fork}.deleted_at is null
-    or exists (select from offshoot.branches g where g.parent_id = ${fork}.id)
-  )`
+    select id, epoch, ${source.id}, ${source.epoch}, ${baseId}, ${leftOut}::bigint[]
+    from offshoot.branches
+    where id = ${into.branchId}`)
+  await insertCompaction(transaction, from.databaseId)
 }
 
 /** Gives all that a branch has merged, and others of it, to another one in its place. */
@@ -168,15 +181,4 @@ export async function updateMergesOf(
     update offshoot.merges set from_branch_id = ${to} where from_branch_id = ${branchId}`)
   await transaction.query(sql`
     update offshoot.merges set into_branch_id = ${to} where into_branch_id = ${branchId}`)
-  await transaction.query(sql`
-    update offshoot.merges set base_branch_id = ${to} where base_branch_id = ${branchId}`)
-}
-
-/** Forgets all merges of a branch. Returns the bases they had. */
-export async function deleteMergesOf(transaction: Queryable, branchId: string): Promise<string[]> {
-  const deleted = await transaction.query<{ baseId: string }>(sql`
-    delete from offshoot.merges
-    where from_branch_id = ${branchId} or into_branch_id = ${branchId}
-    returning base_branch_id as "baseId"`)
-  return [...new Set(deleted.map((merge) => merge.baseId))]
 }

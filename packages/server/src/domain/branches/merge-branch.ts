@@ -40,9 +40,9 @@ import {
   updateHead,
 } from '../schemas/queries.js'
 import { schemaDifference, storageChanges } from '../schemas/schema-difference.js'
-import { type BranchState, getStartOf, getState } from './branch-state.js'
+import { type BranchState, getState } from './branch-state.js'
 import { listGates, lockBranches } from './lock-branches.js'
-import { findBase, insertMerge, listTablesLeftOut } from './merge-base.js'
+import { type Base, type Bases, findBases, insertMerge } from './merge-base.js'
 import { describeConflicts, type MergeConflict, type MergeLayouts } from './merge-conflicts.js'
 
 export interface MergeOptions {
@@ -113,11 +113,11 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
   const theirs = await getState(transaction, from)
   const ours = await getState(transaction, into)
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
-  const bases = await getBases(transaction, { from, into, theirs, ours })
+  const bases = await findBases(transaction, { from, into })
   const merge = { ...options, theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
 
   const { schema, conflicts } = mergeSchemas(
-    { base: bases.schema, ours: ours.schema, theirs: theirs.schema },
+    { base: baseSchema(bases), ours: ours.schema, theirs: theirs.schema },
     { limits, ruleOf: merge.ruleOf },
   )
   // A schema in conflict is none that edits could lead to.
@@ -145,8 +145,27 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
     outcome.conflictCount++
   }
   if (outcome.conflictCount > 0) return refuse(options, outcome)
-  if (!dryRun) await insertMerge(transaction, { from, into, leftOut: listLeftOut(merge) })
-  return toResult(options, outcome)
+  const isMerged = !dryRun && !hasNothingNew(merge, { schema, outcome })
+  if (isMerged) await insertMerge(transaction, { from, into, leftOut: listLeftOut(merge) })
+  return toResult(options, outcome, { isMerged })
+}
+
+/**
+ * Whether the target has everything of the merged branch already. Changes that had no effect, because
+ * both sides made them or the strategy rejected them, are news: the next base has to contain them.
+ */
+function hasNothingNew(
+  merge: Merge,
+  { schema, outcome }: { schema: StoredSchema; outcome: MergeOutcome },
+): boolean {
+  const { theirs, bases } = merge
+  if (!bases.isUpToDate || bases.ofTables.size > 0 || listLeftOut(merge).length > 0) return false
+  if (JSON.stringify(bases.general.schema) !== JSON.stringify(theirs.schema)) return false
+  const compared = new Set(schema.tables.map(({ id }) => id))
+  return (
+    theirs.schema.tables.every(({ id }) => compared.has(id)) &&
+    outcome.tables.every(({ tally }) => tally.compared === 0)
+  )
 }
 
 /** The rule of a table that the request knows by the name it has on either side. */
@@ -170,42 +189,16 @@ function listLeftOut({ theirs, ours, ruleOf }: Merge): number[] {
   return [...new Set(ids)].filter((id) => ruleOf(id).mode !== 'merge')
 }
 
-/** What both branches come from. Tables that were left out before come from further back. */
-interface Bases {
-  readonly schema: StoredSchema
-  of(tableId: number): BranchState
-}
-
-async function getBases(
-  transaction: Transaction,
-  sides: { from: BranchAccess; into: BranchAccess; theirs: BranchState; ours: BranchState },
-): Promise<Bases> {
-  const { from, into, theirs, ours } = sides
-  const find = async (tableId: number | null): Promise<BranchState> => {
-    const forkId = await findBase(transaction, { from, into, tableId })
-    if (forkId !== undefined) return getStartOf(transaction, forkId)
-    throw new AppError(
-      'unrelated_branches',
-      `branches [${from.branchName}] and [${into.branchName}] have no rows of a common past`,
-    )
-  }
-  const base = await find(null)
-  const apart = new Map<number, BranchState>()
-  const known = new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))
-  for (const tableId of await listTablesLeftOut(transaction, from.databaseId)) {
-    if (known.has(tableId)) apart.set(tableId, await find(tableId))
-  }
-  const tableIn = ({ schema }: BranchState, tableId: number) =>
+/** The schema of the base, with the tables that were left out before as their own bases have them. */
+function baseSchema({ general, ofTables }: Bases): StoredSchema {
+  const tableIn = ({ schema }: Base, tableId: number) =>
     schema.tables.filter((table) => table.id === tableId)
   return {
-    schema: {
-      ...base.schema,
-      tables: [
-        ...base.schema.tables.filter((table) => !apart.has(table.id)),
-        ...[...apart].flatMap(([tableId, state]) => tableIn(state, tableId)),
-      ],
-    },
-    of: (tableId) => apart.get(tableId) ?? base,
+    ...general.schema,
+    tables: [
+      ...general.schema.tables.filter((table) => !ofTables.has(table.id)),
+      ...[...ofTables].flatMap(([tableId, base]) => tableIn(base, tableId)),
+    ],
   }
 }
 
@@ -256,9 +249,10 @@ async function mergeTable(
   const { theirs, into, limits } = merge
   const { mode, strategy } = merge.ruleOf(table.id)
   const other = tableOf(theirs, table)
-  const base = stateOf(merge.bases.of(table.id), table)
+  const { states, rowOf } = merge.bases.ofTables.get(table.id) ?? merge.bases.general
+  const base = { states: states.map((state) => stateOf(state, table)), rowOf }
   if (mode !== 'merge' || other === undefined) return
-  if (!mayDiffer(base, theirs.layout, table.id)) return
+  if (!base.states.some((state) => mayDiffer(state, theirs.layout, table.id))) return
   const codec = compileTable(table, { limits, jsonAsText: false })
   const layout = await getLayout(transaction, into)
   const sides: MergeLayouts = { base, theirs: stateOf(theirs, table), ours: layout }
@@ -378,9 +372,13 @@ interface MergeOutcome {
   conflictCount: number
 }
 
-function toResult(options: MergeOptions, outcome: MergeOutcome): MergeResult {
+function toResult(
+  options: MergeOptions,
+  outcome: MergeOutcome,
+  { isMerged }: { isMerged: boolean },
+): MergeResult {
   return {
-    merged: !options.dryRun,
+    merged: isMerged,
     from: options.from.branchName,
     into: options.into.branchName,
     schema: { operations: outcome.operations },
@@ -398,7 +396,7 @@ function toResult(options: MergeOptions, outcome: MergeOutcome): MergeResult {
 
 /** A dry run shows the conflicts; a merge is refused because of them. */
 function refuse(options: MergeOptions, outcome: MergeOutcome): MergeResult {
-  const result = toResult(options, outcome)
+  const result = toResult(options, outcome, { isMerged: false })
   if (options.dryRun) return result
   const { conflicts, conflictCount } = result
   const count = conflictCount === 1 ? '1 conflict' : `${conflictCount} conflicts`

@@ -1,20 +1,16 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { TableCodec } from '../../rows/columns/table-codec.js'
 import type { Layout } from '../../rows/layout/layout.js'
-import {
-  type ComparedPage,
-  type ComparedRow,
-  listCompared,
-  type RowTexts,
-} from '../../rows/merging/compare-rows.js'
-import type { RowConflict } from '../../rows/merging/merge-rows.js'
+import { type ComparedPage, listCompared, type RowTexts } from '../../rows/merging/compare-rows.js'
+import type { RowBase, RowConflict } from '../../rows/merging/merge-rows.js'
+import { UNDECIDED } from './history/virtual-row.js'
 
 /** A conflict as answers list it. */
 export type MergeConflict = Readonly<Record<string, unknown>>
 
 /** The three sides of a merge. */
 export interface MergeLayouts {
-  readonly base: Layout
+  readonly base: RowBase
   readonly theirs: Layout
   readonly ours: Layout
 }
@@ -27,23 +23,33 @@ export async function describeConflicts(
   const { codec, sides, conflicts } = options
   if (conflicts.length === 0) return []
   const ids = conflicts.map((conflict) => conflict.id)
-  const byId = new Map<string, ComparedRow['states']>()
-  for (let after: string | undefined = ''; after !== undefined; ) {
+  const byId = new Map<string, Sides>()
+  for (let afterId: string | undefined = ''; afterId !== undefined; ) {
     const page: ComparedPage = await listCompared(transaction, {
       codec,
-      states: [sides.base, sides.theirs, sides.ours],
+      before: sides.base.states,
+      after: sides.theirs,
+      beside: [sides.ours],
       form: 'json',
-      after,
+      afterId,
       limit: ids.length,
       ids,
     })
-    for (const { id, states } of page.rows) byId.set(id, states)
-    after = page.next
+    for (const { id, before, after: theirs, beside } of page.rows) {
+      const base = shownBase(sides.base.rowOf(before))
+      byId.set(id, { base, theirs, ours: beside[0] })
+    }
+    afterId = page.next
   }
   return conflicts.map((conflict) => {
-    const [base, theirs, ours] = byId.get(conflict.id) ?? []
-    return describeConflict(codec, conflict, { base, ours, theirs })
+    const rows = byId.get(conflict.id) ?? { base: undefined, ours: undefined, theirs: undefined }
+    return describeConflict(codec, conflict, rows)
   })
+}
+
+/** A value on which the states of the base disagree is shown as null. */
+function shownBase(row: RowTexts): RowTexts {
+  return row?.map((text) => (text === UNDECIDED ? null : text))
 }
 
 type Sides = Readonly<Record<'base' | 'ours' | 'theirs', RowTexts>>

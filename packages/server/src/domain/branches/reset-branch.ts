@@ -10,6 +10,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { findHead } from '../schemas/queries.js'
 import { getSource } from './branch-state.js'
+import { lockHistory } from './history/compact-database.js'
 import { listGates, lockBranches } from './lock-branches.js'
 import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
@@ -32,6 +33,7 @@ export async function resetBranch(
     database,
     async (transaction) => {
       await lockBranches(transaction, branches, gates)
+      await lockHistory(transaction, access.databaseId)
       const head = await findHead(transaction, branchId)
       if (head?.isProtected) {
         throw new AppError(
@@ -43,7 +45,10 @@ export async function resetBranch(
       if (forked === undefined) throw new Error('a locked branch must be there')
       const hiddenId = await hideState(transaction, branchId)
       await startOver(transaction, branchId, forked)
-      await deleteHiddenBranch(transaction, hiddenId)
+      await deleteHiddenBranch(transaction, {
+        branchId: hiddenId,
+        databaseId: access.databaseId,
+      })
     },
     { isolation: 'read committed' },
   )

@@ -24,7 +24,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
       // What is asked for from here on may come too late for this look, and gets one of its own.
       const seen = await transaction.query<{ id: string }>(sql`
         select id from offshoot.sweeps where branch_id = ${branchId}`)
-      await deleteUnusedBranches(transaction, branchId)
+      await deleteUnusedBranches(transaction, [branchId])
       if (await dropUnusedHeap(transaction, branchId)) return { heap: 1, version: 0 }
       const versions = await deleteUnseenVersions(transaction, branchId)
       if (versions > 0) return { heap: 0, version: versions }

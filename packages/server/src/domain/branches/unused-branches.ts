@@ -1,24 +1,34 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
-import { deleteMergesOf, deleteOutdatedMerges, isReader } from './merge-base.js'
+import { insertCompaction } from './history/queries.js'
 import { insertSweep } from './queries.js'
 
-/**
- * Removes a branch that was just hidden, if nothing reads it. It may have become the base of a merge,
- * which keeps what it was forked from readable; then the collector takes what it has written itself.
+/*
+ * A deleted branch is hidden at first. Its row stays as long as another branch inherits from it, or a
+ * merge of it is part of the history of another branch: then a hidden fork, the base of that merge,
+ * keeps the merged state.
  */
-export async function deleteHiddenBranch(transaction: Queryable, branchId: string): Promise<void> {
-  await deleteUnusedBranches(transaction, branchId)
+
+/**
+ * Removes a branch that was just hidden, if nothing reads it. Otherwise compaction finds out whether
+ * its history is still needed, and the collector takes what only the branch itself could read.
+ */
+export async function deleteHiddenBranch(
+  transaction: Queryable,
+  { branchId, databaseId }: { branchId: string; databaseId: string },
+): Promise<void> {
+  await deleteUnusedBranches(transaction, [branchId])
   await insertSweep(transaction, branchId)
+  await insertCompaction(transaction, databaseId)
 }
 
-/** Removes a hidden branch if nothing reads it any more, and then those that it was the last reader of. */
+/** Removes hidden branches that nothing reads any more, and then those that they were the last readers of. */
 export async function deleteUnusedBranches(
   transaction: Queryable,
-  branchId: string,
+  branchIds: readonly string[],
 ): Promise<void> {
-  const waiting = [branchId]
+  const waiting = [...branchIds]
   for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) {
     waiting.push(...(await deleteUnusedBranch(transaction, id)))
   }
@@ -30,7 +40,7 @@ interface HiddenBranch {
   readonly forkSchemaId: string | null
 }
 
-/** Says which branches to look at next. */
+/** Returns the branches to look at next. */
 async function deleteUnusedBranch(transaction: Queryable, branchId: string): Promise<string[]> {
   // Of two that remove the last readers of a branch, the second one sees what the first one did.
   const [branch] = await transaction.query<HiddenBranch>(sql`
@@ -38,34 +48,27 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
     from offshoot.branches
     where id = ${branchId} and deleted_at is not null
     for update`)
-  if (branch === undefined || (await hasReaders(transaction, branchId))) return []
-  const bases = await deleteMergesOf(transaction, branchId)
-  if (bases.length > 0) return [...bases, branchId]
-  const deleted = await transaction.query(sql`
-    delete from offshoot.branches b
-    where b.id = ${branchId}
-      and not exists (select from offshoot.branches f where f.parent_id = b.id)
-      and not exists (select from offshoot.merges m where m.base_branch_id = b.id)
-    returning id`)
+  if (branch === undefined || (await isUsed(transaction, branchId))) return []
+  // Nothing reaches what was merged into it any more.
+  const merged = await transaction.query<{ baseId: string }>(sql`
+    delete from offshoot.merges
+    where into_branch_id = ${branchId}
+    returning base_branch_id as "baseId"`)
+  await transaction.query(sql`delete from offshoot.branches where id = ${branchId}`)
   const { parentId, schemaId, forkSchemaId } = branch
-  const next = parentId === null ? [] : [parentId]
-  // As the base of a merge it stays, but it reads nothing for anyone any more.
-  if (deleted.length === 0) return next
   for (const id of new Set([schemaId, forkSchemaId])) {
     if (id !== null) await deleteUnusedSchema(transaction, id)
   }
-  if (parentId === null) return next
+  const bases = merged.map(({ baseId }) => baseId)
+  if (parentId === null) return bases
   await insertSweep(transaction, parentId)
-  await deleteOutdatedMerges(transaction, parentId)
-  return next
+  return [parentId, ...bases]
 }
 
-async function hasReaders(transaction: Queryable, branchId: string): Promise<boolean> {
-  const rows = await transaction.query(sql`
+async function isUsed(transaction: Queryable, branchId: string): Promise<boolean> {
+  const [row] = await transaction.query<{ isUsed: boolean }>(sql`
     select
-    from offshoot.branches f
-    where f.parent_id = ${branchId}
-      and ${isReader(sql`f`)}
-    limit 1`)
-  return rows.length > 0
+      exists (select from offshoot.branches f where f.parent_id = ${branchId})
+      or exists (select from offshoot.merges m where m.base_branch_id = ${branchId}) as "isUsed"`)
+  return row?.isUsed ?? false
 }

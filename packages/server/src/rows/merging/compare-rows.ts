@@ -12,7 +12,9 @@ export type RowTexts = readonly (string | null)[] | undefined
 /** A row that may differ, in each of the states that were asked for. */
 export interface ComparedRow {
   readonly id: string
-  readonly states: readonly RowTexts[]
+  readonly before: readonly RowTexts[]
+  readonly after: RowTexts
+  readonly beside: readonly RowTexts[]
 }
 
 export interface ComparedPage {
@@ -36,28 +38,35 @@ export interface ChangeCounts {
 type Querying = Pick<Transaction, 'query'>
 
 /**
- * Rows of a table that may differ between the first two states, by id from the given one on, in all
- * the states. A page is full of candidates; some of them may turn out to be equal.
+ * Rows of a table that may differ between one of the states before and the one after, by id from the
+ * given one on, with the states beside them. A page is full of candidates; some of them may turn out
+ * to be equal.
  */
 export async function listCompared(
   transaction: Querying,
   options: {
     codec: TableCodec
-    states: readonly [Layout, Layout, ...Layout[]]
+    before: readonly Layout[]
+    after: Layout
+    beside?: readonly Layout[]
     form: TextForm
-    after: string
+    afterId: string
     limit: number
     ids?: readonly string[]
   },
 ): Promise<ComparedPage> {
-  const { codec, states, form, after, limit, ids } = options
+  const { codec, before, after, beside = [], form, afterId, limit, ids } = options
+  const states = [...before, after, ...beside]
   const aliases = states.map((_, index) => ident(`s${index}`))
   const joins = states.map((layout, index) =>
     joinVisible(layout, codec, { id: sql`k.id`, alias: aliases[index] ?? empty, outer: true }),
   )
   const candidates =
     ids === undefined
-      ? changedIds(states[0], states[1], codec.table.id)
+      ? join(
+          before.map((layout) => changedIds(layout, after, codec.table.id)),
+          ' union ',
+        )
       : sql`select unnest(${ids}::text[]) as id`
   // The first row is always sent. What comes after one that is too much is not.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
@@ -72,7 +81,7 @@ export async function listCompared(
       )}] as states
       from (
         select id from (${candidates}) c
-        where id > ${after} collate "C"
+        where id > ${afterId} collate "C"
         order by id collate "C"
         limit ${limit}
       ) k
@@ -81,15 +90,17 @@ export async function listCompared(
     ) t
     window w as (order by t.id collate "C" rows unbounded preceding)
     order by t.id collate "C"`)
-  const compared = rows.flatMap(({ id, states: texts }) =>
-    texts === null
-      ? []
-      : {
-          id,
-          // The first text tells whether there is a row; arrays of one length need a place for it.
-          states: texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1))),
-        },
-  )
+  const compared = rows.flatMap(({ id, states: texts }) => {
+    if (texts === null) return []
+    // The first text tells whether there is a row; arrays of one length need a place for it.
+    const found = texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1)))
+    return {
+      id,
+      before: found.slice(0, before.length),
+      after: found[before.length],
+      beside: found.slice(before.length + 1),
+    }
+  })
   const isLast = compared.length === rows.length && rows.length < limit
   return { rows: compared, next: isLast ? undefined : compared.at(-1)?.id }
 }

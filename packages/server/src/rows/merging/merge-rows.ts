@@ -5,7 +5,7 @@ import { arrayLiteral } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { inheritsRows, type Layout } from '../layout/layout.js'
 import type { TableStatements } from '../writing/table-statements.js'
-import { type ComparedRow, changedColumns, listCompared, type RowTexts } from './compare-rows.js'
+import { changedColumns, listCompared, type RowTexts } from './compare-rows.js'
 
 export type RowStrategy = 'fail' | 'ours' | 'theirs'
 
@@ -18,6 +18,8 @@ export interface RowConflict {
 }
 
 export interface MergeTally {
+  /** Rows that may have changed since the base. */
+  compared: number
   inserted: number
   updated: number
   deleted: number
@@ -58,10 +60,16 @@ export interface MergeTarget {
   readonly statements: TableStatements
 }
 
+/** The base of a merge: the rows of one state, or what the rows of several states come to. */
+export interface RowBase {
+  readonly states: readonly Layout[]
+  rowOf(rows: readonly RowTexts[]): RowTexts
+}
+
 export interface RowMerge {
   readonly codec: TableCodec
   readonly columns: readonly MergeColumn[]
-  readonly base: Layout
+  readonly base: RowBase
   readonly theirs: Layout
   readonly ours: Layout
   readonly strategy: RowStrategy
@@ -76,7 +84,14 @@ export interface RowMerge {
  * keep the memory small, whatever the number of changes.
  */
 export async function mergeRows(transaction: Transaction, merge: RowMerge): Promise<MergeTally> {
-  const tally: MergeTally = { inserted: 0, updated: 0, deleted: 0, conflictCount: 0, conflicts: [] }
+  const tally: MergeTally = {
+    compared: 0,
+    inserted: 0,
+    updated: 0,
+    deleted: 0,
+    conflictCount: 0,
+    conflicts: [],
+  }
   const writer = new MergeWriter(transaction, merge)
   for await (const decisions of listDecisions(transaction, merge, writer)) {
     count(decisions, tally)
@@ -95,28 +110,38 @@ async function* listDecisions(
   { codec, columns, base, theirs, strategy }: RowMerge,
   { ours }: { readonly ours: Layout },
 ): AsyncGenerator<readonly Decision[]> {
-  let after = ''
+  let afterId = ''
   for (;;) {
     const { rows, next } = await listCompared(transaction, {
       codec,
-      states: [base, theirs, ours],
+      before: base.states,
+      after: theirs,
+      beside: [ours],
       form: 'write',
-      after,
+      afterId,
       limit: PAGE_ROWS,
     })
-    yield rows.map((row) => decide(row, strategy, columns))
+    yield rows.map(({ id, before, after, beside: [ourRow] }) =>
+      decide({ id, states: [base.rowOf(before), after, ourRow] }, strategy, columns),
+    )
     if (next === undefined) return
-    after = next
+    afterId = next
   }
+}
+
+/** A row in the base, in theirs and in ours. */
+export interface MergedRow {
+  readonly id: string
+  readonly states: readonly [RowTexts, RowTexts, RowTexts]
 }
 
 /** What becomes of one row. With a strategy other than `fail` there are no conflicts. */
 export function decide(
-  row: ComparedRow,
+  row: MergedRow,
   strategy: RowStrategy,
   columns: readonly MergeColumn[],
 ): Decision {
-  const [base, theirs, ours] = row.states as readonly [RowTexts, RowTexts, RowTexts]
+  const [base, theirs, ours] = row.states
   const { id } = row
   if (theirs === undefined) return decideDeleted(id, { base, ours, strategy })
   const changedTo = (before: Texts) =>
@@ -184,6 +209,7 @@ function settle(conflict: RowConflict, strategy: RowStrategy, taken: Decision): 
 }
 
 function count(decisions: readonly Decision[], tally: MergeTally): void {
+  tally.compared += decisions.length
   for (const { insert, update, remove, conflict } of decisions) {
     if (insert !== undefined) tally.inserted++
     if (update !== undefined) tally.updated++

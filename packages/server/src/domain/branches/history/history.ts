@@ -1,0 +1,194 @@
+/**
+ * The history of a database: a graph of states. A state is a branch as of an epoch. It contains the
+ * earlier states of its branch, the state the branch was forked from, everything merged into it until
+ * then, and whatever those contain in turn.
+ */
+export interface State {
+  readonly branchId: string
+  readonly epoch: number
+}
+
+export interface Fork {
+  readonly branchId: string
+  readonly parent: State
+}
+
+export interface Merge {
+  /** The first state that contains the merged one. */
+  readonly into: State
+  readonly from: State
+  /** Ids of tables that the merge did not bring. */
+  readonly leftOut: readonly number[]
+}
+
+export interface History {
+  readonly forks: readonly Fork[]
+  readonly merges: readonly Merge[]
+}
+
+/** The latest epoch per branch: a state contains every earlier epoch of a branch as well. */
+export type Contained = ReadonlyMap<string, number>
+
+/**
+ * A history, indexed for walks from a state to those it contains: for all tables together, or for one
+ * table, which some merges may have left out.
+ */
+export class HistoryGraph {
+  readonly #parents = new Map<string, State>()
+  readonly #merges = new Map<string, Merge[]>()
+  readonly #contained = new Map<string, Contained>()
+
+  constructor({ forks, merges }: History, tableId?: number) {
+    for (const { branchId, parent } of forks) this.#parents.set(branchId, parent)
+    for (const merge of merges) {
+      if (tableId !== undefined && merge.leftOut.includes(tableId)) continue
+      const { branchId } = merge.into
+      const known = this.#merges.get(branchId)
+      if (known === undefined) this.#merges.set(branchId, [merge])
+      else known.push(merge)
+    }
+  }
+
+  /** The states that a state contains, itself included. */
+  containedIn(state: State): Contained {
+    const key = stateKey(state)
+    const known = this.#contained.get(key)
+    if (known !== undefined) return known
+    const contained = this.#walk([state])
+    this.#contained.set(key, contained)
+    return contained
+  }
+
+  contains(state: State, other: State): boolean {
+    return (this.containedIn(state).get(other.branchId) ?? -1) >= other.epoch
+  }
+
+  /** The common states of two sets that no other common state contains. */
+  lowestCommon(left: Contained, right: Contained): State[] {
+    const common: State[] = []
+    for (const [branchId, epoch] of left) {
+      const other = right.get(branchId)
+      if (other !== undefined) common.push({ branchId, epoch: Math.min(epoch, other) })
+    }
+    return this.latest(common)
+  }
+
+  /** Those of some states, at most one of each branch, that no other of them contains. */
+  latest(states: readonly State[]): State[] {
+    // One walk from the direct predecessors of all: no state leads back to itself.
+    const reached = this.#walk(states.flatMap((state) => this.#predecessors(state)))
+    return states
+      .filter(({ branchId, epoch }) => (reached.get(branchId) ?? -1) < epoch)
+      .sort(compareStates)
+  }
+
+  /** Whether a state contains what was merged into it without that merge as well. */
+  isRedundant({ into, from }: Merge): boolean {
+    const others = this.#predecessors(into).filter((state) => state !== from)
+    return (this.#walk(others).get(from.branchId) ?? -1) >= from.epoch
+  }
+
+  /** The states of other branches that a state was directly made from, now or at an earlier epoch. */
+  #predecessors({ branchId, epoch }: State, after = -1): State[] {
+    const parent = this.#parents.get(branchId)
+    const merged = (this.#merges.get(branchId) ?? [])
+      .filter(({ into }) => into.epoch <= epoch && into.epoch > after)
+      .map(({ from }) => from)
+    return parent === undefined || after >= 0 ? merged : [parent, ...merged]
+  }
+
+  #walk(states: readonly State[]): Contained {
+    const contained = new Map<string, number>()
+    const waiting = [...states]
+    for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+      const seen = contained.get(next.branchId) ?? -1
+      if (seen >= next.epoch) continue
+      contained.set(next.branchId, next.epoch)
+      waiting.push(...this.#predecessors(next, seen))
+    }
+    return contained
+  }
+}
+
+/**
+ * The base of a three-way merge: a state, or the merge of several states whose own base is found in
+ * the same way (git's recursive strategy).
+ */
+export type MergeBase =
+  | { readonly kind: 'state'; readonly state: State }
+  | {
+      readonly kind: 'virtual'
+      readonly left: MergeBase
+      readonly right: MergeBase
+      /** Undefined where the two have nothing in common. */
+      readonly base: MergeBase | undefined
+    }
+
+/** States a virtual base may be built from. Criss-cross merges seldom need more than four. */
+export const BASE_STATES_MAX = 64
+
+/** Thrown when a virtual base would need more than `BASE_STATES_MAX` states. */
+export class TooManyBasesError extends Error {}
+
+/** Finds the base of two states; undefined when they have nothing in common. */
+export function findMergeBase(
+  graph: HistoryGraph,
+  states: { readonly ours: State; readonly theirs: State },
+): MergeBase | undefined {
+  let left = BASE_STATES_MAX
+  const baseOf = (ours: Contained, theirs: Contained): MergeBase | undefined => {
+    const [first, ...others] = graph.lowestCommon(ours, theirs)
+    if (first === undefined) return undefined
+    left -= 1 + others.length
+    if (left < 0) throw new TooManyBasesError('the branches have too many common states')
+    let base: MergeBase = { kind: 'state', state: first }
+    let contained = graph.containedIn(first)
+    for (const state of others) {
+      const next = graph.containedIn(state)
+      base = {
+        kind: 'virtual',
+        left: base,
+        right: { kind: 'state', state },
+        base: baseOf(contained, next),
+      }
+      contained = union(contained, next)
+    }
+    return base
+  }
+  return baseOf(graph.containedIn(states.ours), graph.containedIn(states.theirs))
+}
+
+/** The different states that a base is made of. */
+export function statesOf(base: MergeBase | undefined): State[] {
+  const states = new Map<string, State>()
+  const waiting = [base]
+  while (waiting.length > 0) {
+    const next = waiting.pop()
+    if (next === undefined) continue
+    if (next.kind === 'state') states.set(stateKey(next.state), next.state)
+    else waiting.push(next.left, next.right, next.base)
+  }
+  return [...states.values()].sort(compareStates)
+}
+
+export function stateKey({ branchId, epoch }: State): string {
+  return `${branchId}@${epoch}`
+}
+
+function compareStates(left: State, right: State): number {
+  if (left.branchId !== right.branchId) return left.branchId < right.branchId ? -1 : 1
+  return left.epoch - right.epoch
+}
+
+function union(left: Contained, right: Contained): Contained {
+  const all = new Map(left)
+  for (const [branchId, epoch] of right) {
+    all.set(branchId, Math.max(epoch, all.get(branchId) ?? epoch))
+  }
+  return all
+}
+
+/** The tables that some merge has left out. */
+export function tablesLeftOut({ merges }: Pick<History, 'merges'>): number[] {
+  return [...new Set(merges.flatMap(({ leftOut }) => leftOut))]
+}

@@ -1,0 +1,108 @@
+import type { Queryable } from '../../../postgres/database.js'
+import { type Sql, sql } from '../../../postgres/sql.js'
+import type { History, Merge, State } from './history.js'
+
+/** A merge, with its row in the catalogue. */
+export interface StoredMerge extends Merge {
+  readonly id: string
+  readonly baseId: string
+}
+
+export interface StoredHistory extends History {
+  readonly merges: readonly StoredMerge[]
+  /** By branch, the epoch that is not closed yet. */
+  readonly openEpochs: ReadonlyMap<string, number>
+  /** The branches that are not deleted, as they are. */
+  readonly heads: readonly State[]
+}
+
+/** The history of some branches: everything that they contain. */
+export function findHistory(
+  transaction: Queryable,
+  branchIds: readonly string[],
+): Promise<StoredHistory> {
+  return readHistory(
+    transaction,
+    sql`
+      select unnest(${branchIds}::text[])
+      union
+      select next.id
+      from reached r
+      cross join lateral (
+        select b.parent_id as id from offshoot.branches b where b.id = r.id
+        union all
+        select m.from_branch_id from offshoot.merges m where m.into_branch_id = r.id
+      ) next
+      where next.id is not null`,
+  )
+}
+
+/** The history of all branches of a database, deleted ones included. */
+export function findDatabaseHistory(
+  transaction: Queryable,
+  databaseId: string,
+): Promise<StoredHistory> {
+  return readHistory(
+    transaction,
+    sql`select id from offshoot.branches where database_id = ${databaseId}`,
+  )
+}
+
+interface HistoryRow {
+  readonly branches: [
+    id: string,
+    epoch: number,
+    isLive: boolean,
+    parentId: string | null,
+    forkEpoch: number,
+  ][]
+  readonly merges: [
+    id: number,
+    intoId: string,
+    intoEpoch: number,
+    fromId: string,
+    fromEpoch: number,
+    baseId: string,
+    leftOut: number[],
+  ][]
+}
+
+/** One statement, because compaction may replace merges between two. */
+async function readHistory(transaction: Queryable, reached: Sql): Promise<StoredHistory> {
+  const [row] = await transaction.query<HistoryRow>(sql`
+    with recursive reached (id) as (${reached})
+    select
+      coalesce((
+        select json_agg(json_build_array(b.id, b.epoch, b.deleted_at is null, b.parent_id,
+          b.fork_epoch))
+        from reached r
+        join offshoot.branches b on b.id = r.id
+      ), '[]') as branches,
+      coalesce((
+        select json_agg(json_build_array(m.id, m.into_branch_id, m.into_epoch, m.from_branch_id,
+          m.from_epoch, m.base_branch_id, m.left_out))
+        from reached r
+        join offshoot.merges m on m.into_branch_id = r.id
+      ), '[]') as merges`)
+  const { branches, merges } = row ?? { branches: [], merges: [] }
+  return {
+    openEpochs: new Map(branches.map(([id, epoch]) => [id, epoch])),
+    heads: branches.flatMap(([branchId, epoch, isLive]) => (isLive ? { branchId, epoch } : [])),
+    forks: branches.flatMap(([branchId, , , parentId, epoch]) =>
+      parentId === null ? [] : [{ branchId, parent: { branchId: parentId, epoch } }],
+    ),
+    merges: merges.map(([id, intoId, intoEpoch, fromId, fromEpoch, baseId, leftOut]) => ({
+      id: String(id),
+      baseId,
+      into: { branchId: intoId, epoch: intoEpoch },
+      from: { branchId: fromId, epoch: fromEpoch },
+      leftOut,
+    })),
+  }
+}
+
+/** Asks for a compaction. Only adds a row, so that requests do not wait for each other. */
+export async function insertCompaction(transaction: Queryable, databaseId: string): Promise<void> {
+  await transaction.query(sql`
+    insert into offshoot.compactions (database_id) values (${databaseId})`)
+}
