@@ -116,6 +116,21 @@ async function expectWhole(
 }
 
 describe('offshoot backup and offshoot restore', () => {
+  it('keep a backup without a name in the data folder, for its owner only', async () => {
+    const before = await readdir(folder)
+    const made = await run(source, 'backup')
+    expect(made.code).toBe(0)
+    const [, file = ''] = /^offshoot backup: writing to (.*)\n/.exec(made.stderr) ?? []
+    expect(path.dirname(file)).toBe(path.join(source, 'backups'))
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    expect((await stat(path.dirname(file))).mode & 0o777).toBe(0o700)
+    expect(await readFile(path.join(source, 'backups', '.gitignore'), 'utf8')).toBe('*\n')
+    // Nothing appears in the folder that it was run in, which may be a repository.
+    expect(await readdir(folder)).toEqual(before)
+    const target = newDataDir('unnamed')
+    expect(await run(target, 'restore', file)).toMatchObject({ code: 0 })
+  })
+
   it('move an instance that runs to another folder', async () => {
     const made = await run(source, 'backup', '--output', 'one.tar.gz')
     expect(made).toEqual({

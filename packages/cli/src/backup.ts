@@ -9,7 +9,7 @@ workspaces, databases, branches, rows, and the content of files. Which instance 
 say, as for offshoot start: run it in the same folder with the same environment.
 
   -o, --output FILE    - is standard output. A name that ends in .tar is not compressed.
-                       Default: offshoot-{time}.tar.gz in this folder
+                       Default: offshoot-{time}.tar.gz in the folder backups of the data folder
 `
 
 /** `offshoot backup`: writes the instance to one file. */
@@ -24,9 +24,5 @@ export async function backup(args: readonly string[]): Promise<number> {
     return refuse('backup', error, USAGE)
   }
   if (options.help) return show(USAGE)
-  return runBackup({ output: options.output || fileName(new Date()) })
-}
-
-function fileName(now: Date): string {
-  return `offshoot-${now.toISOString().slice(0, 19).replace(/[-:]/g, '')}Z.tar.gz`
+  return runBackup({ output: options.output || undefined })
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import { open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, rename, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -27,29 +27,47 @@ const FILE_FAULTS: Readonly<Record<string, string>> = {
   EISDIR: 'it is a folder',
 }
 
-/** `offshoot backup`: resolves with the exit code. */
-export function runBackup(options: { output: string }): Promise<number> {
+/**
+ * `offshoot backup`: resolves with the exit code. Without a name for the output, a new file in the data
+ * folder is written: the working folder may be a repository, and a backup holds every row.
+ */
+export function runBackup(options: { output: string | undefined }): Promise<number> {
   return run('backup', async (config, signal) => {
-    const output = await openOutput(options.output)
-    try {
-      const instance = await openInstance(config)
-      const done = await closing(instance, () =>
-        createBackup({
+    const instance = await openInstance(config)
+    return closing(instance, async () => {
+      const output = await openOutput(options.output ?? (await newBackupFile(config.dataDir)))
+      try {
+        const done = await createBackup({
           ...instance,
           sink(chunk) {
             if (signal.aborted) throw new BackupError('it was interrupted')
             return output.write(chunk)
           },
           onProgress: reporter('backup'),
-        }),
-      )
-      await output.keep()
-      return done
-    } catch (error) {
-      await output.discard()
-      throw error
-    }
+        })
+        await output.keep()
+        return done
+      } catch (error) {
+        await output.discard()
+        throw error
+      }
+    })
   })
+}
+
+/** A name of this moment in `backups` of the data folder, which git does not take up. */
+async function newBackupFile(dataDir: string): Promise<string> {
+  const folder = path.resolve(dataDir, 'backups')
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    await writeFile(path.join(folder, '.gitignore'), '*\n', { mode: 0o600 })
+  } catch (error) {
+    throw cannotWrite(folder, error as NodeJS.ErrnoException)
+  }
+  const time = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '')
+  const file = path.join(folder, `offshoot-${time}Z.tar.gz`)
+  process.stderr.write(`offshoot backup: writing to ${file}\n`)
+  return file
 }
 
 /** `offshoot restore`: resolves with the exit code. */
@@ -143,9 +161,7 @@ async function openOutput(name: string): Promise<Output> {
   }
   const temporary = `${name}.${randomBytes(4).toString('hex')}.part`
   const handle = await open(temporary, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-    throw new BackupError(
-      `[${name}] cannot be written: ${FILE_FAULTS[error.code ?? ''] ?? error.code}`,
-    )
+    throw cannotWrite(name, error)
   })
   return through(name.endsWith('.tar') ? new PassThrough() : createCompressor(), {
     write: (chunk) => handle.writeFile(chunk),
@@ -160,6 +176,10 @@ async function openOutput(name: string): Promise<Output> {
       await rm(temporary, { force: true })
     },
   })
+}
+
+function cannotWrite(name: string, { code = '' }: NodeJS.ErrnoException): BackupError {
+  return new BackupError(`[${name}] cannot be written: ${FILE_FAULTS[code] ?? code}`)
 }
 
 const noop = async () => undefined
