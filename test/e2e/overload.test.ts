@@ -9,8 +9,10 @@ import {
   type Banner,
   endAll,
   type OffshootProcess,
+  postgresProcesses,
   request,
   startOffshoot,
+  until,
 } from '../support/process.js'
 
 /** `OFFSHOOT_TEST_OVERLOAD_SECONDS` makes it last longer. */
@@ -18,7 +20,6 @@ const SECONDS = Number(process.env.OFFSHOOT_TEST_OVERLOAD_SECONDS ?? 4)
 const TIMES = 10
 const AT_ONCE = 4
 const WAITING = 12
-const WAIT_MS = 500
 const BUFFERED_MIB = 16
 const ROWS = 60_000
 
@@ -35,7 +36,6 @@ beforeAll(async () => {
       OFFSHOOT_POOL_MAX: '2',
       OFFSHOOT_LIMIT_REQUESTS_AT_ONCE_MAX: String(AT_ONCE),
       OFFSHOOT_LIMIT_REQUESTS_WAITING_MAX: String(WAITING),
-      OFFSHOOT_LIMIT_REQUEST_WAIT_MS: String(WAIT_MS),
       OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_MIB * 1024 * 1024),
     },
   })
@@ -71,13 +71,17 @@ async function call(method: string, url: string, body?: unknown, by = key) {
 
 interface Outcome {
   readonly status: number
-  readonly ms: number
+  /** Of the moments when it was sent and answered: how many requests had been served by then. */
+  readonly servedBefore: number
+  readonly servedAfter: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly body: string
 }
 
+let servedCount = 0
+
 async function send(method: 'GET' | 'POST', url: string, body?: string): Promise<Outcome> {
-  const startedAt = performance.now()
+  const servedBefore = servedCount
   const response = await http.request({
     method,
     path: url,
@@ -85,8 +89,9 @@ async function send(method: 'GET' | 'POST', url: string, body?: string): Promise
     ...(body === undefined ? {} : { body }),
   })
   const text = await response.body.text()
-  const ms = performance.now() - startedAt
-  return { status: response.statusCode, ms, headers: response.headers, body: text }
+  const { statusCode: status, headers } = response
+  if (status === 200) servedCount++
+  return { status, servedBefore, servedAfter: servedCount, headers, body: text }
 }
 
 /** Something that keeps PostgreSQL at work for some milliseconds. */
@@ -112,15 +117,36 @@ async function atRate(perSecond: number, seconds: number): Promise<Outcome[]> {
   }
 }
 
-/** As many a second as are answered one after the other, by as many as are let in. */
-async function capacity(seconds: number): Promise<{ perSecond: number; outcomes: Outcome[] }> {
+interface Capacity {
+  readonly perSecond: number
+  /** Requests for a second of CPU time of the service and its PostgreSQL, which others do not change. */
+  readonly perCpuSecond: number
+  readonly outcomes: Outcome[]
+}
+
+/** What is served when requests come one after the other, from as many clients as are let in. */
+async function capacity(seconds: number): Promise<Capacity> {
   const outcomes: Outcome[] = []
   const startedAt = performance.now()
+  const cpuBefore = await cpuSeconds()
   const client = async () => {
-    while (performance.now() - startedAt < seconds * 1000) outcomes.push(await work())
+    do outcomes.push(await work())
+    while (performance.now() - startedAt < seconds * 1000)
   }
   await Promise.all(Array.from({ length: AT_ONCE }, client))
-  return { perSecond: (outcomes.length * 1000) / (performance.now() - startedAt), outcomes }
+  const perSecond = (outcomes.length * 1000) / (performance.now() - startedAt)
+  return { perSecond, perCpuSecond: outcomes.length / ((await cpuSeconds()) - cpuBefore), outcomes }
+}
+
+/** CPU time of the service and of all processes of its PostgreSQL so far. */
+async function cpuSeconds(): Promise<number> {
+  const pids = [service.child.pid ?? 0, ...(await postgresProcesses(folder))]
+  const ticks = pids.map(async (pid) => {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return Number(fields[11] ?? 0) + Number(fields[12] ?? 0)
+  })
+  return (await Promise.all(ticks)).reduce((sum, count) => sum + count, 0) / 100
 }
 
 async function residentMiB(): Promise<number> {
@@ -161,57 +187,56 @@ const expectRefusals = (outcomes: readonly Outcome[]) => {
 describe(`at ${TIMES} times the load that can be served`, () => {
   it('what is let in is quick, the rest is refused, health answers, and it recovers', async () => {
     await capacity(0.5)
-    const { perSecond, outcomes } = await capacity(1.5)
+    const { perSecond, perCpuSecond, outcomes } = await capacity(1.5)
     expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set([200]))
     const before = await residentMiB()
 
     const look = async () => {
-      const startedAt = performance.now()
+      const servedBefore = servedCount
       const { status } = await request(banner.address, 'GET', '/health')
-      return { status, ms: performance.now() - startedAt, mib: await residentMiB() }
+      return { status, servedMeanwhile: servedCount - servedBefore, mib: await residentMiB() }
     }
-    const load = atRate(TIMES * perSecond, SECONDS)
-    const { seen, result } = await watching(look, load)
+    const cpuBefore = await cpuSeconds()
+    const { seen, result } = await watching(look, atRate(TIMES * perSecond, SECONDS))
+    const cpu = (await cpuSeconds()) - cpuBefore
     const served = result.filter(({ status }) => status === 200)
     const refused = result.filter(({ status }) => status === 503)
     expect(served.length + refused.length).toBe(result.length)
     expect(refused.length).toBeGreaterThan(result.length / 2)
     expectRefusals(refused)
     // It gets as much done as without the rest.
-    expect(served.length / SECONDS).toBeGreaterThan(perSecond * 0.4)
-    const p99 = quantile(
-      served.map(({ ms }) => ms),
-      0.99,
+    expect(served.length / cpu).toBeGreaterThan(perCpuSecond * 0.4)
+    // It waits behind those who were there before it, and not behind all that came. The median leaves
+    // out those that waited in this process, which a busy machine may stop at any time.
+    const waited = quantile(
+      served.map(({ servedBefore, servedAfter }) => servedAfter - servedBefore),
+      0.5,
     )
-    // It waits for its turn, and is worked on among as many as there are at once.
-    const workMs = (AT_ONCE / perSecond) * 1000
-    expect(p99).toBeLessThan(WAIT_MS + 10 * workMs + 500)
+    expect(waited).toBeLessThanOrEqual(2 * (AT_ONCE + WAITING))
     expect(seen.map(({ status }) => status).filter((status) => status !== 200)).toEqual([])
-    const healthMs = quantile(
-      seen.map(({ ms }) => ms),
-      0.99,
+    // Health does not wait in line.
+    const healthWaited = quantile(
+      seen.map(({ servedMeanwhile }) => servedMeanwhile),
+      0.5,
     )
-    expect(healthMs).toBeLessThan(1000)
+    expect(healthWaited).toBeLessThan(AT_ONCE + WAITING)
     const most = Math.max(...seen.map(({ mib }) => mib))
     expect(most - before).toBeLessThan(150)
 
     const after = await capacity(1)
     expect(new Set(after.outcomes.map(({ status }) => status))).toEqual(new Set([200]))
-    expect(after.perSecond).toBeGreaterThan(perSecond * 0.4)
+    expect(after.perCpuSecond).toBeGreaterThan(perCpuSecond * 0.4)
     console.log(
       `capacity ${perSecond.toFixed(0)}/s, asked for ${(result.length / SECONDS).toFixed(0)}/s: ` +
-        `served ${(served.length / SECONDS).toFixed(0)}/s, p99 ${p99.toFixed(0)} ms, ` +
-        `refused in ${quantile(
-          refused.map(({ ms }) => ms),
-          0.5,
-        ).toFixed(0)} ms (median), ` +
-        `health p99 ${healthMs.toFixed(0)} ms, memory +${(most - before).toFixed(0)} MiB; ` +
-        `afterwards ${after.perSecond.toFixed(0)}/s`,
+        `served ${(served.length / cpu).toFixed(0)} for a second of CPU time, alone ` +
+        `${perCpuSecond.toFixed(0)}, afterwards ${after.perCpuSecond.toFixed(0)}; ` +
+        `${waited} others were served before (median), ${healthWaited} before health (median); ` +
+        `memory +${(most - before).toFixed(0)} MiB`,
     )
     // A line now and then, and not one for each.
     const lines = service.stderr.split('\n').filter((line) => line.includes('overloaded'))
     expect(lines.length).toBeGreaterThan(0)
-    expect(lines.length).toBeLessThan(SECONDS + 5)
+    expect(lines.length).toBeLessThan(refused.length / 10)
   })
 
   it('bodies take no more memory than there is for them', async () => {
@@ -248,9 +273,11 @@ describe(`at ${TIMES} times the load that can be served`, () => {
       abort.abort()
       await Promise.all(sent)
     }
-    await delay(500)
-    const { outcomes } = await capacity(0.5)
-    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set([200]))
+    // PostgreSQL may still be at work for some of them.
+    await until(async () => {
+      const { outcomes } = await capacity(0.2)
+      return outcomes.every(({ status }) => status === 200)
+    })
   })
 })
 
@@ -280,12 +307,12 @@ describe('a key with a limit', () => {
     )
     expect(answers.map(({ name }) => name)).toEqual(Array.from({ length: 12 }, () => 'one'))
     expect(performance.now() - startedAt).toBeGreaterThan(1000)
-    const statuses = await Promise.all(
-      Array.from({ length: 12 }, async () => {
-        const url = '/db/shop:main/tables/items/data/one'
-        return (await request(banner.address, 'GET', url, { key: limited.key })).status
-      }),
-    )
-    expect(statuses).toContain(429)
+    const strict = await call('POST', '/user/keys/strict', { scope: { requestsPerSecond: 1 } })
+    await until(async () => {
+      const url = '/db/shop:main/tables/items/data/one'
+      const ask = () => request(banner.address, 'GET', url, { key: strict.key })
+      const answers = await Promise.all(Array.from({ length: 12 }, ask))
+      return answers.some(({ status }) => status === 429)
+    })
   })
 })
