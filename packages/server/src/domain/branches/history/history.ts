@@ -84,6 +84,7 @@ export class HistoryGraph {
 
   /** Whether a state contains what was merged into it without that merge as well. */
   isRedundant({ into, from }: Merge): boolean {
+    if (from.branchId === into.branchId) return true
     const others = this.#predecessors(into).filter((state) => state !== from)
     return (this.#walk(others).get(from.branchId) ?? -1) >= from.epoch
   }

@@ -1,0 +1,177 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/* What teams do over months: the same work reaches several branches, and is undone on some of them. */
+
+let service: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(async () => {
+  await service.close()
+})
+
+const ITEMS: readonly Column[] = [
+  { name: 'name', type: 'string' },
+  { name: 'price', type: 'int' },
+]
+
+/** `main` with one record, and `staging` beside it. */
+async function open(): Promise<TestBranches> {
+  const branches = await TestBranches.create(service, `bases${++number}`, { items: ITEMS })
+  await branches.put('main', 'items', 'a', { name: 'A', price: 1 })
+  await branches.fork('staging')
+  return branches
+}
+
+const items = (branches: TestBranches, branch: string) => branches.read(branch, 'items', ['a', 'b'])
+
+/** Two branches that are merged into `main` and into `staging`. */
+async function mergeTwoIntoBoth(branches: TestBranches): Promise<void> {
+  await branches.fork('one')
+  await branches.fork('two')
+  await branches.put('one', 'items', 'b', { name: 'B', price: 2 })
+  await branches.patch('two', 'items', 'a', { price: 10 })
+  for (const into of ['main', 'staging']) {
+    await branches.merge('one', { into })
+    await branches.merge('two', { into })
+  }
+}
+
+async function undo(branches: TestBranches): Promise<void> {
+  await branches.remove('staging', 'items', 'b')
+  await branches.patch('staging', 'items', 'a', { price: 1 })
+}
+
+const UNDONE = { a: { name: 'A', price: 1 } }
+
+describe('work that was merged into two branches and undone on one of them', () => {
+  it('stays undone when the other is pulled', async () => {
+    const branches = await open()
+    await mergeTwoIntoBoth(branches)
+    await undo(branches)
+    await branches.pull('staging')
+    expect(await items(branches, 'staging')).toEqual(UNDONE)
+  })
+
+  it('is undone on the other when that is merged there', async () => {
+    const branches = await open()
+    await mergeTwoIntoBoth(branches)
+    await undo(branches)
+    await branches.merge('staging')
+    expect(await items(branches, 'main')).toEqual(UNDONE)
+  })
+
+  it('is in no conflict with a change that only one side made since', async () => {
+    const branches = await open()
+    await mergeTwoIntoBoth(branches)
+    await branches.patch('staging', 'items', 'a', { price: 11 })
+    expect(await branches.pull('staging')).toMatchObject({ conflictCount: 0 })
+    expect(await items(branches, 'staging')).toMatchObject({ a: { price: 11 } })
+  })
+
+  it.each(['deleted', 'reset'])('stays undone after the merged branches are %s', async (how) => {
+    const branches = await open()
+    await mergeTwoIntoBoth(branches)
+    for (const branch of ['one', 'two']) {
+      if (how === 'deleted') await branches.delete(branch)
+      else await branches.call(branch, 'POST', '/reset')
+    }
+    await runBackground(service)
+    await undo(branches)
+    await runBackground(service)
+    await branches.pull('staging')
+    expect(await items(branches, 'staging')).toEqual(UNDONE)
+  })
+})
+
+describe('two branches that merged each other at the same time', () => {
+  /** Both have merged an earlier state of the other, so that neither of the two states is later. */
+  async function crossed(): Promise<TestBranches> {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { name: 'main' })
+    await branches.patch('staging', 'items', 'a', { price: 5 })
+    await branches.fork('main-then', 'main')
+    await branches.fork('staging-then', 'staging')
+    await branches.merge('staging-then', { into: 'main' })
+    await branches.merge('main-then', { into: 'staging' })
+    return branches
+  }
+
+  it('have both as their base', async () => {
+    const branches = await crossed()
+    await branches.patch('main', 'items', 'a', { name: 'A' })
+    await branches.patch('staging', 'items', 'a', { price: 1 })
+    expect(await branches.pull('staging')).toMatchObject({ conflictCount: 0 })
+    expect(await items(branches, 'staging')).toEqual({ a: { name: 'A', price: 1 } })
+  })
+
+  it('are in conflict where they settled the same contradiction differently', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    await branches.patch('staging', 'items', 'a', { price: 3 })
+    await branches.fork('main-then', 'main')
+    await branches.fork('staging-then', 'staging')
+    await branches.merge('staging-then', { into: 'main', strategy: 'ours' })
+    await branches.merge('main-then', { into: 'staging', strategy: 'ours' })
+    const { status, body } = await branches.pulling('staging')
+    expect([status, body.conflictCount]).toEqual([409, 1])
+    expect(body.conflicts).toEqual([
+      {
+        table: 'items',
+        id: 'a',
+        kind: 'bothUpdated',
+        columns: { price: { base: null, ours: 3, theirs: 2 } },
+      },
+    ])
+  })
+})
+
+describe('the history of a database', () => {
+  async function count(branches: TestBranches): Promise<{ merges: number; branches: number }> {
+    const [row] = await service.database.query<{ merges: number; branches: number }>(sql`
+      select count(distinct m.id)::integer as merges, count(distinct b.id)::integer as branches
+      from offshoot.databases d
+      join offshoot.branches b on b.database_id = d.id
+      left join offshoot.merges m on m.into_branch_id = b.id
+      where d.name = ${branches.database}`)
+    return row ?? { merges: 0, branches: 0 }
+  }
+
+  it('grows with the branches, and not with how often they are merged', async () => {
+    const branches = await open()
+    const names = Array.from({ length: 6 }, (_, index) => `b${index}`)
+    for (const name of names) await branches.fork(name)
+    for (let round = 1; round <= 4; round++) {
+      for (const name of names) {
+        await branches.patch(name, 'items', 'a', { price: round })
+        await branches.merge(name, { strategy: 'theirs' })
+        await branches.pull(name)
+      }
+      await runBackground(service)
+    }
+    const { merges } = await count(branches)
+    expect(merges).toBeLessThanOrEqual(4 * names.length)
+    for (const name of names) await branches.delete(name)
+    await runBackground(service)
+    // Only main and staging are left, which have a state of main in common.
+    expect(await count(branches)).toMatchObject({ merges: 0, branches: 2 })
+  })
+
+  it('has no trace of pulls that had nothing to bring', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    expect(await branches.pull('staging')).toMatchObject({ merged: true })
+    const before = await count(branches)
+    for (let round = 0; round < 3; round++) {
+      expect(await branches.pull('staging')).toMatchObject({ merged: false })
+    }
+    expect(await count(branches)).toEqual(before)
+  })
+})
