@@ -1,20 +1,16 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import type { AddressInfo, Socket } from 'node:net'
-import { connect } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  checkBlobs,
-  collectBlobs,
-  findMentioned,
-} from '../../packages/server/src/data/files/collect.js'
+import { checkBlobs, collectBlobs } from '../../packages/server/src/data/files/collect.js'
 import { renewLinkKeys } from '../../packages/server/src/data/files/links.js'
 import {
   runTransaction,
   type Transaction,
 } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { findMentioned } from '../../packages/server/src/rows/files.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'

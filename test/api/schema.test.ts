@@ -1,5 +1,4 @@
-import type { Column } from '@offshoot/contract/schema'
-import { COLUMN_TYPES } from '@offshoot/contract/schema'
+import { COLUMN_TYPES, type Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { checksumOf } from '../../packages/server/src/domain/schemas/checksum.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'

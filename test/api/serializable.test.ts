@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
-import { enterGate } from '../../packages/server/src/rows/running/gate.js'
+import { enterGate } from '../../packages/server/src/rows/branches.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { until } from '../support/process.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'

@@ -40,42 +40,18 @@ const LEVELS: readonly (readonly string[])[] = [
 ]
 
 /**
- * The modules of `rows/` that the rooms above may import. The list may only become shorter: a module that
- * nothing above imports any more makes the test fail.
+ * The face of `rows/`: the modules that the rooms above may import. Each lists its interface; everything
+ * about how rows are stored stays below them.
  */
 export const ROWS_FACE: readonly string[] = [
-  'rows/columns/carriers.ts',
-  'rows/columns/column-tree.ts',
-  'rows/columns/column-type.ts',
-  'rows/columns/column-types.ts',
-  'rows/columns/datetime-type.ts',
-  'rows/columns/fault.ts',
-  'rows/columns/file-value.ts',
-  'rows/columns/json-text.ts',
-  'rows/columns/record-encoder.ts',
-  'rows/columns/table-codec.ts',
-  'rows/columns/text-types.ts',
-  'rows/indexes/heap-indexes.ts',
-  'rows/indexes/index-builder.ts',
-  'rows/indexes/index-state.ts',
-  'rows/layout/collect.ts',
-  'rows/layout/ensure-heap.ts',
-  'rows/layout/fork.ts',
-  'rows/layout/heap-ddl.ts',
-  'rows/layout/layout.ts',
-  'rows/layout/schema-changes.ts',
-  'rows/layout/storage-hold.ts',
-  'rows/layout/stored-schema.ts',
-  'rows/merging/changed-ids.ts',
-  'rows/merging/compare-rows.ts',
-  'rows/merging/merge-rows.ts',
-  'rows/reading/arms.ts',
-  'rows/reading/read-plan.ts',
-  'rows/reading/searched-text.ts',
-  'rows/running/gate.ts',
-  'rows/running/guard.ts',
-  'rows/running/run.ts',
-  'rows/writing/table-statements.ts',
+  'rows/branches.ts',
+  'rows/columns.ts',
+  'rows/files.ts',
+  'rows/indexes.ts',
+  'rows/merge.ts',
+  'rows/read.ts',
+  'rows/tables.ts',
+  'rows/write.ts',
 ]
 
 /** Describes what is wrong with an import, or returns undefined if it is allowed. */

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
-import { collectHeap } from '../../packages/server/src/rows/layout/collect.js'
+import { collectHeap } from '../../packages/server/src/rows/branches.js'
 import { createDatabase } from './people.js'
 import type { TestService } from './service.js'
 import { type BranchCall, branchCall, expectOk } from './tables.js'

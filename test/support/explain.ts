@@ -3,7 +3,7 @@ import pg from 'pg'
 import { type QueryRequest, readPage } from '../../packages/server/src/data/query/page.js'
 import { cursorScope, planQuery } from '../../packages/server/src/data/query/query-records.js'
 import { querySql } from '../../packages/server/src/data/query/query-sql.js'
-import type { Session } from '../../packages/server/src/data/records/session.js'
+import type { Session } from '../../packages/server/src/data/session/session.js'
 import { BranchTables } from '../../packages/server/src/data/sql/branch-tables.js'
 import { parseStatement, planStatement } from '../../packages/server/src/data/sql/statement-plan.js'
 import { type Call, compileSharing } from '../../packages/server/src/postgres/statement.js'
@@ -77,7 +77,7 @@ export function withSession<Result>(
       address: { workspaceId: service.workspaceId, region: 'local' },
       databaseName: target.database,
       branchName: target.branch,
-      isDialect: false,
+      isXataClient: false,
       need: 'read',
       origin: 'http://localhost',
     },

@@ -7,13 +7,13 @@ import { type AppOptions, buildApp } from '../../packages/server/src/app.js'
 import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
 import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
 import { Files } from '../../packages/server/src/data/files/files.js'
-import { Sessions } from '../../packages/server/src/data/records/session.js'
+import { Sessions } from '../../packages/server/src/data/session/sessions.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
-import { IndexBuilder } from '../../packages/server/src/rows/indexes/index-builder.js'
+import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
 import { createTestDatabase } from './database.js'
 
 export interface Answer {
@@ -99,12 +99,13 @@ export async function createTestService(
   const blobs = options.blobs ?? new LocalStore(folder)
   if (options.blobs === undefined) await blobs.prepare()
   const files = new Files(database, blobs, limits)
-  const sessions = new Sessions(database, limits, files)
+  const sessions = new Sessions(database, limits, files.links)
   const indexes = new IndexBuilder(database, () => undefined)
   const app = await buildApp(
     {
       database,
       sessions,
+      files,
       indexes,
       lifecycle,
       limits,

@@ -4,6 +4,17 @@ import { LIMITS } from './limits.js'
 /** Letters, digits and `_ - ~`: databases, branches, tables and columns. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_\\-~]+$'
 
+/** Keys under which a record has its metadata: `xata` for the Xata client, `service` for all others. */
+export const METADATA_KEYS = ['service', 'xata'] as const
+export type MetadataKey = (typeof METADATA_KEYS)[number]
+
+export function isMetadataKey(name: string | undefined): name is MetadataKey {
+  return METADATA_KEYS.some((key) => key === name)
+}
+
+/** Names that no column can have, because records have them already. */
+export const RESERVED_COLUMN_NAMES: ReadonlySet<string> = new Set(['id', ...METADATA_KEYS])
+
 /**
  * Record ids and their kin are specified as `[a-zA-Z0-9_-~:]+`, which reads as a literal hyphen or as
  * the range from `_` to `~`; what either reading allows is accepted.

@@ -2,37 +2,36 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { COLLECT_TIMES, checkBlobs, collectBlobs } from './data/files/collect.js'
 import { renewLinkKeys } from './data/files/links.js'
 import { collectUploadClaims } from './data/files/upload-claim.js'
-import { IDEMPOTENCY_HOURS } from './data/records/idempotency.js'
+import { collectAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import type { Services } from './http/services.js'
-import { collectAnswers, collectHeap, countSweeps } from './rows/layout/collect.js'
+import { collectHeap, countSweeps } from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /** Steps of one kind in a row, before other kinds and requests get their turn. */
 const STEPS_MAX = 100
 
-type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'indexes'>
+type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
 
 /** Runs one round of all background work. Each step is short. */
 export async function runBackground(services: BackgroundServices): Promise<void> {
-  const { database, sessions } = services
-  const { blobs, links } = sessions.files
+  const { database, sessions, files } = services
   // Uses are written first: a branch in use must not expire because a round takes long.
   await endExpiredBranches(services)
   await renewLinkKeys(database)
-  await links.load(database)
+  await files.links.load(database)
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
   const steps = [
     () => compactDatabase(database),
     () => sweepBranch(database),
     () => collectHeap(database),
-    () => collectAnswers(database, { hours: IDEMPOTENCY_HOURS }),
+    () => collectAnswers(database),
     () => collectUploadClaims(database),
     () => checkBlobs(database, COLLECT_TIMES),
-    () => collectBlobs({ database, blobs }, COLLECT_TIMES),
+    () => collectBlobs({ database, blobs: files.blobs }, COLLECT_TIMES),
   ]
   for (const step of steps) {
     for (let count = 0; count < STEPS_MAX; count++) {

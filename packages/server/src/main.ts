@@ -6,7 +6,7 @@ import { startBackground } from './background.js'
 import { type Config, ConfigError, readConfig } from './config.js'
 import { createBlobStore } from './create-blob-store.js'
 import { Files } from './data/files/files.js'
-import { Sessions } from './data/records/session.js'
+import { Sessions } from './data/session/sessions.js'
 import { prepareFirstStart } from './domain/first-start.js'
 import { Lifecycle } from './http/lifecycle.js'
 import { listenForMetrics } from './http/metrics-server.js'
@@ -19,7 +19,7 @@ import { migrate } from './postgres/migrate.js'
 import { poolMetrics } from './postgres/pool-metrics.js'
 import { superviseEmbedded } from './postgres/supervise-embedded.js'
 import { waitForPostgres } from './postgres/wait-for-postgres.js'
-import { IndexBuilder } from './rows/indexes/index-builder.js'
+import { IndexBuilder } from './rows/indexes.js'
 import { startMessage } from './start-message.js'
 import type { Tracing } from './start-tracing.js'
 import { EVENTS } from './telemetry/events.js'
@@ -90,7 +90,8 @@ async function serve(
   const files = new Files(database, createBlobStore(config), config.limits)
   const services: Services = {
     database,
-    sessions: new Sessions(database, config.limits, files),
+    sessions: new Sessions(database, config.limits, files.links),
+    files,
     indexes: new IndexBuilder(database, (error) =>
       app.log.warn({ err: error }, 'an index could not be built yet'),
     ),

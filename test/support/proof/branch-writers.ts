@@ -1,5 +1,12 @@
-import type { Branch, BranchState, Changes, Inherited, Row } from './ledger.js'
-import { apply, writerOf } from './ledger.js'
+import {
+  apply,
+  type Branch,
+  type BranchState,
+  type Changes,
+  type Inherited,
+  type Row,
+  writerOf,
+} from './ledger.js'
 import { DATABASE } from './service.js'
 import { newRow, type Outcome, type Round, valuesOf, Writer } from './writer.js'
 

@@ -7,12 +7,13 @@ import { from as copyFrom } from 'pg-copy-streams'
 import type { Static, TSchema } from 'typebox'
 import { Value } from 'typebox/value'
 import type { BlobStore } from '../blobs/blob-store.js'
+import { RESTORE_KEY } from '../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { codeOf } from '../postgres/failures.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
-import { requestExtensionIndexes } from '../rows/indexes/heap-indexes.js'
+import { requestExtensionIndexes } from '../rows/indexes.js'
 import {
   DOCUMENT_BYTES_MAX,
   FORMAT,
@@ -34,9 +35,6 @@ import { DamagedArchiveError, readTar, type TarEntry } from './tar.js'
 
 /** Tables dropped per transaction, because each takes several locks. */
 const DROP_STEP = 200
-/** Key of an advisory lock. Every version of Offshoot must use the same number. */
-const RESTORE_KEY = 6_001_003
-
 interface Work {
   readonly database: Database
   readonly blobs: BlobStore

@@ -1,6 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Session } from '../data/records/session.js'
+import type { Files } from '../data/files/files.js'
+import type { Session } from '../data/session/session.js'
 import type { Bounds } from '../postgres/bounds.js'
 import type { Database } from '../postgres/database.js'
 import { disconnectSignal } from './disconnect.js'
@@ -10,6 +11,7 @@ import type { Services } from './services.js'
 export interface BoundedContext {
   readonly database: Database
   readonly session: Session
+  readonly files: Files
   readonly limits: Limits
   readonly bounds: Bounds
 }
@@ -24,11 +26,11 @@ type BoundedRun = <Result>(
  * Runs what can take long: stopped in PostgreSQL when it takes longer than a query may, or when
  * nobody waits for it any more.
  */
-export function boundedRun({ database, sessions, limits }: Services): BoundedRun {
+export function boundedRun({ database, sessions, files, limits }: Services): BoundedRun {
   return (request, reply, operation) => {
     const bounds = { timeoutMs: limits.queryTimeoutMs, signal: disconnectSignal(reply) }
     return sessions.run(sessionRequest(request, 'read'), (session) =>
-      operation({ database, session, limits, bounds }),
+      operation({ database, session, files, limits, bounds }),
     )
   }
 }

@@ -1,8 +1,9 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
-import type { Sessions } from '../data/records/session.js'
+import type { Files } from '../data/files/files.js'
+import type { Sessions } from '../data/session/sessions.js'
 import type { Database } from '../postgres/database.js'
-import type { IndexBuilder } from '../rows/indexes/index-builder.js'
+import type { IndexBuilder } from '../rows/indexes.js'
 import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 
@@ -10,6 +11,7 @@ import type { Lifecycle } from './lifecycle.js'
 export interface Services {
   readonly database: Database
   readonly sessions: Sessions
+  readonly files: Files
   readonly indexes: IndexBuilder
   readonly lifecycle: Lifecycle
   readonly limits: Limits

@@ -20,6 +20,8 @@ export function constraintOf(error: unknown): string | undefined {
 }
 
 export const UNIQUE_VIOLATION = '23505'
+export const UNDEFINED_TABLE = '42P01'
+const UNDEFINED_COLUMN = '42703'
 const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
 const DEADLOCK = '40P01'
@@ -28,6 +30,21 @@ const IDLE_IN_TRANSACTION = '25P03'
 const LOCK_NOT_AVAILABLE = '55P03'
 const DISK_FULL = '53100'
 const INTERNAL = 'XX000'
+
+/** The names of system errors can have five letters too, but have no digit. */
+export function isSqlState(code: string): boolean {
+  return /^[0-9A-Z]{5}$/.test(code) && /\d/.test(code)
+}
+
+/** A statement names a table that does not exist. */
+export function isUndefinedTable(error: unknown): boolean {
+  return codeOf(error) === UNDEFINED_TABLE
+}
+
+/** A statement names a table or a column that does not exist. */
+export function isUndefinedName(error: unknown): boolean {
+  return isUndefinedTable(error) || codeOf(error) === UNDEFINED_COLUMN
+}
 
 /** Whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {

@@ -1,3 +1,4 @@
+import { MIGRATION_KEY } from './advisory-keys.js'
 import type { Database, Queryable } from './database.js'
 import { catalogue } from './migrations/001-catalogue.js'
 import { branching } from './migrations/002-branching.js'
@@ -34,8 +35,6 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 9, name: 'history', statements: history },
 ]
 
-/** Key of an advisory lock. Every version of Offshoot must use the same number. */
-const LOCK_KEY = 6_001_001
 const POSTGRES_VERSION_MIN = 150_000
 
 const CREATE_MIGRATIONS = sql`
@@ -53,7 +52,7 @@ export async function migrate(database: Database): Promise<void> {
   await runTransaction(
     database,
     async (transaction) => {
-      await transaction.query(sql`select pg_advisory_xact_lock(${LOCK_KEY})`)
+      await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
       await requireWhole(transaction)
       await transaction.query(sql`create schema if not exists offshoot`)
       await transaction.query(CREATE_MIGRATIONS)
@@ -123,7 +122,7 @@ export async function createCatalogue(
   await runTransaction(
     database,
     async (transaction) => {
-      await transaction.query(sql`select pg_advisory_xact_lock(${LOCK_KEY})`)
+      await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
       await transaction.query(sql`create schema offshoot`)
       await transaction.query(sql`create table offshoot.${ident(UNFINISHED_RESTORE)} ()`)
       await transaction.query(CREATE_MIGRATIONS)

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
 import { releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.js'
 import type { Database, Queryable } from './database.js'
-import { codeOf, isRetryable, toAppError } from './failures.js'
+import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import type { Sql } from './sql.js'
 import { requireSendable } from './statement.js'
 
@@ -18,8 +18,6 @@ export interface TransactionOptions {
   /** Further SQLSTATEs after which the transaction is retried. */
   readonly retried?: ReadonlySet<string>
 }
-
-const UNDEFINED_TABLE = '42P01'
 
 /**
  * A read-only snapshot for reading a lot of data. A snapshot does not keep tables from being

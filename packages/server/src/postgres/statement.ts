@@ -92,5 +92,8 @@ export interface Call {
   readonly describes?: boolean
 }
 
-/** The rows of one call, each a list of texts. */
-export type TextRows = readonly (readonly (string | null)[])[]
+/** A row as the texts of its values. */
+export type TextRow = readonly (string | null)[]
+
+/** The rows of one call. */
+export type TextRows = readonly TextRow[]

@@ -1,20 +1,16 @@
 import type { BlobStore } from '../../blobs/blob-store.js'
-import type { Database, Queryable } from '../../postgres/database.js'
-import { codeOf } from '../../postgres/failures.js'
+import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { ident, type Sql, sql } from '../../postgres/sql.js'
-import { mentionedContents } from '../../rows/layout/heap-ddl.js'
-import { heapName, pastName } from '../../rows/layout/layout.js'
-import { mayRemoveStorage } from '../../rows/layout/storage-hold.js'
+import { sql } from '../../postgres/sql.js'
+import { mayRemoveStorage } from '../../rows/branches.js'
+import { findMentioned } from '../../rows/files.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
- * Content goes when no row of any branch, present or past, has mentioned it for a while. It is looked
- * at twice with that while in between: a transaction that copies a mention from one row to another
- * may have begun before the first look and end after it, but not outlast the pause.
+ * Content is deleted when no row of any branch, present or past, has mentioned it for a grace period. It
+ * is looked for twice, before and after that period: a transaction that copies a mention from one row to
+ * another may begin before the first look and end after it, but it cannot outlast the period.
  */
-
-const UNDEFINED_TABLE = '42P01'
 
 /** Contents that one step looks at. */
 const STEP_BLOBS = 500
@@ -100,53 +96,4 @@ export async function collectBlobs(
   )
   collected.add('blob', removed ?? 0)
   return removed !== undefined
-}
-
-/** Which of the contents a row of any branch mentions, present or past. */
-export async function findMentioned(
-  transaction: Queryable,
-  hashes: readonly string[],
-): Promise<Set<string>> {
-  const heaps = await transaction.query<{ id: string; columnIds: string[] }>(sql`
-    select id, file_column_ids as "columnIds"
-    from offshoot.heaps
-    where file_column_ids <> '{}'
-    order by id`)
-  const found = new Set<string>()
-  // PostgreSQL has room for some thousand locks in all, for everyone. Going back gives those of a heap
-  // back, and leaves the moment that is looked at.
-  await transaction.query(sql`savepoint heaps`)
-  for (const { id, columnIds } of heaps) {
-    try {
-      for (const columnId of columnIds) {
-        for (const table of [heapName(id), pastName(id)]) {
-          for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
-            found.add(sha256)
-          }
-        }
-      }
-    } catch (error) {
-      // A heap goes when nobody reads it any more; that may have been a moment ago.
-      if (codeOf(error) !== UNDEFINED_TABLE) throw error
-    }
-    await transaction.query(sql`rollback to savepoint heaps`)
-    if (found.size === hashes.length) break
-  }
-  await transaction.query(sql`release savepoint heaps`)
-  return found
-}
-
-async function listMentioned(
-  transaction: Queryable,
-  options: { table: Sql; columnId: string; hashes: readonly string[] },
-): Promise<string[]> {
-  const { table, hashes } = options
-  const column = sql`t.${ident(`c${options.columnId}`)}`
-  const rows = await transaction.query<{ sha256: string }>(sql`
-    select distinct m.sha256
-    from ${table} t, jsonb_array_elements_text(${mentionedContents(column)}) m (sha256)
-    where ${column} is not null
-      and ${mentionedContents(column)} ?| ${hashes}::text[]
-      and m.sha256 = any(${hashes}::text[])`)
-  return rows.map((row) => row.sha256)
 }

@@ -7,10 +7,8 @@ import {
 import type { Limits } from '@offshoot/contract/limits'
 import { FILE_NAME_PATTERN, MEDIA_TYPE_PATTERN, RECORD_ID_PATTERN } from '@offshoot/contract/names'
 import { timeOrderedId } from '../../common/ids.js'
-import { expected, Fault } from '../../rows/columns/fault.js'
-import type { StoredFile } from '../../rows/columns/file-value.js'
-import type { FileEncoder } from '../../rows/columns/record-encoder.js'
-import type { StoredColumn } from '../../rows/layout/stored-schema.js'
+import { expected, Fault, type FileEncoder, type StoredColumn } from '../../rows/columns.js'
+import type { StoredFile } from '../../rows/files.js'
 import { imageSize, sniffMediaType } from './media.js'
 
 /** Content that came with a record and is not stored yet. */
@@ -41,8 +39,8 @@ const newFileKey = (): string => randomBytes(16).toString('base64url')
 export interface FileWriterOptions {
   readonly present?: ReadonlyMap<number, readonly StoredFile[]>
   readonly merges?: boolean
-  /** Its clients leave an empty name out, and give an empty media type for none. */
-  readonly isDialect?: boolean
+  /** The Xata client leaves an empty name out, and sends an empty media type for none. */
+  readonly isXataClient?: boolean
 }
 
 /** Turns the files of one record into what its row keeps of them, and gathers their content. */
@@ -51,7 +49,7 @@ export class FileWriter {
   readonly #limits: Limits
   readonly #present: ReadonlyMap<number, readonly StoredFile[]>
   readonly #merges: boolean
-  readonly #isDialect: boolean
+  readonly #isXataClient: boolean
   /** The same input may be encoded twice, as an update and as a whole record. */
   readonly #encoded = new WeakMap<object, string | Fault>()
 
@@ -63,7 +61,7 @@ export class FileWriter {
     this.#limits = limits
     this.#present = options.present ?? new Map()
     this.#merges = options.merges ?? false
-    this.#isDialect = options.isDialect ?? false
+    this.#isXataClient = options.isXataClient ?? false
   }
 
   readonly encode: FileEncoder = (column, value) => {
@@ -82,7 +80,7 @@ export class FileWriter {
     const [present] = this.#present.get(column.id) ?? []
     const fault = this.#check(value as Input, {
       isEntry: false,
-      isNamed: this.#isDialect || (this.#merges && !!present),
+      isNamed: this.#isXataClient || (this.#merges && !!present),
     })
     if (fault !== undefined) return fault
     return JSON.stringify(this.#merge(column, value as Input, present))
@@ -124,7 +122,7 @@ export class FileWriter {
   #check(input: Input, options: { isEntry: boolean; isNamed: boolean }): Fault | undefined {
     for (const [field, value] of Object.entries(input)) {
       if (value === undefined || IGNORED.has(field)) continue
-      if (this.#isDialect && field === 'mediaType' && value === '') continue
+      if (this.#isXataClient && field === 'mediaType' && value === '') continue
       const fault =
         field === 'id' && !options.isEntry
           ? new Fault('is not known')

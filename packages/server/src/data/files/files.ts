@@ -11,8 +11,8 @@ import {
 import type { Database } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { TextRows } from '../../postgres/statement.js'
-import type { StoredFile } from '../../rows/columns/file-value.js'
-import { listContents, type MetadataForm, type ReadPlan } from '../../rows/reading/read-plan.js'
+import type { StoredFile } from '../../rows/files.js'
+import { listContents, type MetadataForm, type ReadPlan } from '../../rows/read.js'
 import { FileWriter, type FileWriterOptions, type PendingContent } from './file-input.js'
 import { FileLinks } from './links.js'
 

@@ -1,7 +1,8 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import type { LinkPurpose } from '../../rows/columns/file-value.js'
+import type { FileForm, LinkPurpose } from '../../rows/files.js'
+import { writeAccessId } from './access-id.js'
 
 interface LinkKey {
   readonly id: string
@@ -33,11 +34,19 @@ export class FileLinks {
     this.#loadedAtMs = performance.now()
   }
 
+  /** How the answers of a request write files on a branch. `origin` is the address of the service. */
+  form(options: { origin: string; branchId: string; canUpload: boolean }): FileForm {
+    const { origin, branchId, canUpload } = options
+    const link: FileForm['link'] = (file, signed) => {
+      const accessId = writeAccessId(branchId, file)
+      const url = `${origin}/file/${accessId}`
+      return signed === undefined ? url : `${url}?verify=${this.#sign(accessId, signed)}`
+    }
+    return { canUpload, link, contents: new Map() }
+  }
+
   /** `{key}.{expiry}.{signature}`; the newest key signs. */
-  readonly sign = (
-    accessId: string,
-    options: { purpose: LinkPurpose; seconds: number },
-  ): string => {
+  #sign(accessId: string, options: { purpose: LinkPurpose; seconds: number }): string {
     const [key] = this.#keys
     if (key === undefined) throw new Error('there is no key to sign links with')
     const expiresAt = Math.floor(Date.now() / 1000) + options.seconds

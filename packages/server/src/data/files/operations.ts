@@ -7,26 +7,27 @@ import type { ByteRange, ReceivedBlob } from '../../blobs/blob-store.js'
 import type { Database } from '../../postgres/database.js'
 import {
   DEFAULT_FILE_FIELDS,
-  type FilePlace,
   type LinkPurpose,
   parseFiles,
   publicFile,
-  readAccessId,
   type StoredFile,
-} from '../../rows/columns/file-value.js'
-import { textOf } from '../../rows/reading/read-plan.js'
-import { runReads, runSteps } from '../../rows/running/run.js'
-import { invalidRecord, recordNotFound } from '../records/failures.js'
-import { planColumns } from '../records/records.js'
-import type { BranchSession, Sessions, SessionTable } from '../records/session.js'
-import { onlyRow, updateCall } from '../records/write-plan.js'
+} from '../../rows/files.js'
+import { confirmed, runReads, textOf } from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
+import { runSteps } from '../../rows/write.js'
+import { invalidRecord, recordNotFound } from '../session/record-errors.js'
+import { type BranchSession, planColumns } from '../session/session.js'
+import type { Sessions } from '../session/sessions.js'
+import { type FilePlace, readAccessId } from './access-id.js'
 import { checkMediaType, newFileId, uploadedFile } from './file-input.js'
+import type { Files } from './files.js'
 import { isPrivateEverywhere } from './is-private-everywhere.js'
 import { claimUpload } from './upload-claim.js'
 
 export interface FileContext {
   readonly database: Database
   readonly sessions: Sessions
+  readonly files: Files
   readonly limits: Limits
 }
 
@@ -46,16 +47,16 @@ export interface OpenFile {
 }
 
 interface FileColumn {
-  readonly table: SessionTable
+  readonly table: BranchTable
   readonly path: string
   readonly index: number
-  readonly column: SessionTable['codec']['fileColumns'][number]['column']['column']
+  readonly column: BranchTable['codec']['fileColumns'][number]['column']['column']
   readonly isList: boolean
 }
 
 /** The file, or undefined when there is no content. */
 export async function readFile(
-  { database }: FileContext,
+  { database, files: store }: FileContext,
   session: BranchSession,
   target: FileTarget,
 ): Promise<OpenFile | undefined> {
@@ -63,13 +64,13 @@ export async function readFile(
   if (place.isList && target.fileId === '') throw namelessFile(place)
   const files = await readFiles(database, session, { place, target })
   const file = files.find(({ id = '' }) => id === target.fileId)
-  if (file === undefined && target.fileId !== '') throw fileNotFound(place, target)
+  if (file === undefined && target.fileId !== '') throw confirmed(fileNotFound(place, target))
   return file === undefined || file.size === 0
     ? undefined
-    : { file, open: (range) => session.files.open(file, range) }
+    : { file, open: (range) => store.open(file, range) }
 }
 
-/** What a row keeps of a file. */
+/** The metadata of a file, as its row stores it. */
 export async function getFile(
   { database }: FileContext,
   session: BranchSession,
@@ -79,7 +80,7 @@ export async function getFile(
   if (place.isList && target.fileId === '') throw namelessFile(place)
   const files = await readFiles(database, session, { place, target })
   const file = files.find(({ id = '' }) => id === target.fileId)
-  if (file === undefined) throw fileNotFound(place, target)
+  if (file === undefined) throw confirmed(fileNotFound(place, target))
   return file
 }
 
@@ -142,16 +143,16 @@ function invalidLink(): AppError {
 
 /** Follows a link. Its signature, or the file being public, is the proof that it may be. */
 export async function openLink(
-  { database, sessions }: FileContext,
+  { database, sessions, files }: FileContext,
   options: { accessId: string; verify: string | undefined; origin: string },
 ): Promise<OpenFile | undefined> {
   const { accessId, verify } = options
-  const place = await checkLink({ database, sessions }, { accessId, verify, purpose: 'read' })
+  const place = await checkLink({ database, files }, { accessId, verify, purpose: 'read' })
   const found = await sessions
     .runOnBranch({ ...place, origin: options.origin }, async (session) => {
       const file = await findLinkedFile(database, session, place)
       if (verify === undefined && !(await isPublic(database, session, file))) throw invalidLink()
-      return file && { file, open: (range?: ByteRange) => session.files.open(file, range) }
+      return file && { file, open: (range?: ByteRange) => files.open(file, range) }
     })
     .catch(unlessGone)
   if (found === undefined) {
@@ -166,7 +167,7 @@ async function isPublic(
   file: StoredFile | undefined,
 ): Promise<boolean> {
   if (file?.enablePublicUrl !== true) return false
-  const { databaseId } = guard.layout
+  const { databaseId } = guard.rows
   const { sha256 } = file
   return sha256 === undefined || !(await isPrivateEverywhere(database, { databaseId, sha256 }))
 }
@@ -204,13 +205,12 @@ export async function uploadByLink(
 }
 
 async function checkLink(
-  { database, sessions }: Pick<FileContext, 'database' | 'sessions'>,
+  { database, files }: Pick<FileContext, 'database' | 'files'>,
   options: { accessId: string; verify: string | undefined; purpose: LinkPurpose },
 ): Promise<FilePlace> {
   const { verify } = options
   const place = readAccessId(options.accessId)
-  const isTrue =
-    verify === undefined || (await sessions.files.links.verify(database, verify, options))
+  const isTrue = verify === undefined || (await files.links.verify(database, verify, options))
   if (place === undefined || !isTrue) throw invalidLink()
   return place
 }
@@ -281,8 +281,8 @@ async function readFiles(
   const read = planColumns(place.table, [place.path])
   const call = { statement: read.one, values: [target.recordId] }
   const [rows] = await runReads(database, session.guard, [call])
-  const row = onlyRow(rows)
-  if (row === undefined) throw recordNotFound(target.tableName, target.recordId)
+  const row = rows?.[0]
+  if (row === undefined) throw confirmed(recordNotFound(target.tableName, target.recordId))
   return parseFiles(textOf(read.plan, row, place.index))
 }
 
@@ -295,21 +295,20 @@ async function changeFiles<Result>(
 ): Promise<Result> {
   const { table, index } = place
   const { recordId: id, tableName } = target
-  const statements = await sessions.writable(session, table)
+  const { writer } = await sessions.writable(session, table)
   const read = planColumns(table, [place.path])
   return runSteps(
     database,
     session.guard,
     async (transaction, [found]) => {
-      const row = onlyRow(found)
+      const row = found?.[0]
       if (row === undefined) throw recordNotFound(tableName, id)
       const { files, result } = change(parseFiles(textOf(read.plan, row, index)))
       const value = place.isList ? files : files[0]
       const text = value === undefined ? null : JSON.stringify(value)
-      // The guard is asked apart: a link has no key, which the one that is built in needs.
-      const changed = { id, values: [text] }
-      const [written] = await transaction.run([updateCall(session, statements, [changed], [index])])
-      if (onlyRow(written) === undefined) throw recordNotFound(tableName, id)
+      // Not by `updateOne`: the guard that is built into it needs a key, which a link does not have.
+      const [written] = await transaction.run([writer.update([{ id, values: [text] }], [index])])
+      if (written?.[0] === undefined) throw recordNotFound(tableName, id)
       return result
     },
     { first: [{ statement: read.one, values: [id] }] },

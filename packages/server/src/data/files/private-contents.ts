@@ -4,7 +4,7 @@ import type { DatabaseAccess } from '../../domain/access/resolve.js'
 import { requireWholeDatabase } from '../../domain/access/scope.js'
 import type { Database } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import type { Session } from '../records/session.js'
+import type { Session } from '../session/session.js'
 import { type FileContext, type FileTarget, getFile } from './operations.js'
 
 /*
@@ -29,7 +29,7 @@ export async function makePrivate(
   if (sha256 === undefined) {
     throw new AppError('file_not_found', `column [${target.columnName}]: the file has no content`)
   }
-  const { databaseId } = session.guard.layout
+  const { databaseId } = session.guard.rows
   const [row] = await context.database.query<PrivateRow>(sql`
     insert into offshoot.private_contents (database_id, sha256)
     values (${databaseId}, decode(${sha256}, 'hex'))

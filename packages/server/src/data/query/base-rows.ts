@@ -3,20 +3,15 @@ import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { decodeDatetime } from '../../rows/columns/datetime-type.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { quoteJson } from '../../rows/columns/text-types.js'
-import { visibleArms } from '../../rows/reading/arms.js'
-import type { TableLookup } from '../../rows/reading/read-plan.js'
-import { runReads } from '../../rows/running/run.js'
-import type { Session } from '../records/session.js'
+import { decodeDatetime, quoteJson, type TableCodec } from '../../rows/columns.js'
+import { confirmed, runReads, type TableLookup } from '../../rows/read.js'
+import type { Session } from '../session/session.js'
 import type { Field, FieldType } from './field.js'
-import { FieldExpressions } from './field-sql.js'
 import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
 import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
-import { ROOT } from './sort-sql.js'
+import { selectRows } from './select-rows.js'
 
 const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
   text: sql`text`,
@@ -60,20 +55,14 @@ export class BaseRows {
 
   /** To be asked for when all values are named. */
   relation(parameters: Parameters): Sql {
-    const arms = visibleArms(this.#lookup.layout, this.#codec, ROOT)
-    if (arms.length === 0) return this.#nothing()
-    const selects = arms.map((arm) => {
-      const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-      const fields = new FieldExpressions(this.#lookup, record, parameters)
-      const values = this.#list(
+    const source = { lookup: this.#lookup, codec: this.#codec, filter: this.#filter, parameters }
+    const selects = selectRows(source, ({ fields }) => ({
+      selected: this.#list(
         (field) => fields.expression(field),
         (filter) => filterSql(filter, fields, parameters),
-      )
-      const condition = filterSql(this.#filter, fields, parameters)
-      return sql`
-        select ${values} from ${arm.table} ${ROOT}${fields.joins}
-        where ${arm.condition} and ${condition}`
-    })
+      ),
+    }))
+    if (selects.length === 0) return this.#nothing()
     return join(selects, ' union all ')
   }
 
@@ -109,7 +98,7 @@ export async function runCalculation(
     const [rows = []] = await runReads(database, session.guard, [call], bounds)
     return rows
   } catch (error) {
-    if (codeOf(error) === OUT_OF_RANGE) throw queryFault('the result is out of range')
+    if (codeOf(error) === OUT_OF_RANGE) throw confirmed(queryFault('the result is out of range'))
     throw error
   }
 }

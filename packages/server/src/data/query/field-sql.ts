@@ -1,9 +1,7 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { ident, join, literal, type Sql, sql } from '../../postgres/sql.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { joinVisible } from '../../rows/reading/arms.js'
-import type { PlanRoot, TableLookup } from '../../rows/reading/read-plan.js'
+import { arrayLiteral, type TableCodec } from '../../rows/columns.js'
+import { joinRecord, type PlanRoot, recordAs, type TableLookup } from '../../rows/read.js'
 import type { Field, FieldType } from './field.js'
 import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
@@ -29,7 +27,7 @@ export class FieldExpressions {
   /** The joins that the expressions so far need; to be asked for when all are made. */
   get joins(): Sql {
     const joins = [...this.#joined.values()].map(({ id, record, target, columns }) =>
-      joinVisible(this.#lookup.layout, target, { id, alias: record.alias, outer: true, columns }),
+      joinRecord(this.#lookup, target, { id, alias: record.alias, outer: true, columns }),
     )
     return join([sql``, ...joins], ' ')
   }
@@ -76,11 +74,12 @@ export class FieldExpressions {
     }
     const alias = ident(`f${this.#joined.size}`)
     const columns = new Set<number>()
+    const { column } = recordAs(target, alias)
     const record: PlanRoot = {
       alias,
       column(index) {
         columns.add(index)
-        return sql`${alias}.${ident(target.physical[index]?.physicalName ?? '')}`
+        return column(index)
       },
     }
     const joined = { id, record, target, columns }

@@ -1,11 +1,10 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
+import { isMetadataKey } from '@offshoot/contract/names'
 import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { checkText } from '../../rows/columns/text-types.js'
-import { wantsIndex } from '../../rows/indexes/heap-indexes.js'
-import type { StoredColumn } from '../../rows/layout/stored-schema.js'
-import type { TableLookup } from '../../rows/reading/read-plan.js'
+import { checkText, type StoredColumn, type TableCodec } from '../../rows/columns.js'
+import { wantsIndex } from '../../rows/indexes.js'
+import type { TableLookup } from '../../rows/read.js'
 import { queryFault } from './query-fault.js'
 
 /** How values of a field compare. */
@@ -110,8 +109,7 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
       const source = { kind: 'id' as const }
       return { path, links, source, type: 'text', isNeverNull: links.length === 0 }
     }
-    const metadata =
-      isFirst && (part === 'xata' || part === 'service') ? METADATA.get(rest[0] ?? '') : undefined
+    const metadata = isFirst && isMetadataKey(part) ? METADATA.get(rest[0] ?? '') : undefined
     if (metadata !== undefined && rest.length === 1 && keys.length === 0) {
       return {
         path,

@@ -1,5 +1,5 @@
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import type { ReadPlan, TableLookup } from '../../rows/reading/read-plan.js'
+import type { TableCodec } from '../../rows/columns.js'
+import type { ReadPlan, TableLookup } from '../../rows/read.js'
 import type { Position } from './cursor.js'
 import type { Filter } from './filter.js'
 import type { ReverseLink } from './reverse-link.js'

@@ -1,20 +1,20 @@
 import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
-import { decodeDatetime, encodeDatetime } from '../../rows/columns/datetime-type.js'
-import { Fault } from '../../rows/columns/fault.js'
-import { checkText } from '../../rows/columns/text-types.js'
+import type { TextRow } from '../../postgres/statement.js'
+import { checkText, decodeDatetime, encodeDatetime, Fault } from '../../rows/columns.js'
 import {
   countTexts,
   linkedTables,
   type ReadPlan,
   readsContents,
+  runReads,
   type TableLookup,
   writeRecord,
-} from '../../rows/reading/read-plan.js'
-import { runReads } from '../../rows/running/run.js'
-import { planColumns } from '../records/records.js'
-import type { Session, SessionTable } from '../records/session.js'
+} from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
+import type { Files } from '../files/files.js'
+import { planColumns, type Session } from '../session/session.js'
 import { type CursorScope, invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
 import { type FieldType, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
@@ -28,6 +28,7 @@ import { sortTypes } from './sort-sql.js'
 
 export interface QueryContext {
   readonly database: Database
+  readonly files: Files
   readonly session: Session
   readonly tableName: string
   readonly limits: Limits
@@ -50,7 +51,7 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
       : await endsOfEmpty(context, { page, plan, tail: page.isTail ? rows[0] : undefined })
   const { filter, sort, columns, size, seed } = page
   const cursor = writeCursor(scope, { filter, sort, columns, size, seed, ...ends })
-  await loadFound(plan, shown, session)
+  await loadFound(plan, shown, context)
   const records = shown.map((row) => writeFound(plan, row, session))
   return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
 }
@@ -100,15 +101,15 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
 
 /** A cursor is of use on the branch and table that it came from. */
 export function cursorScope({ cursorSecret, guard }: Session, tableId: number): CursorScope {
-  return { secret: cursorSecret, branchId: guard.layout.branchId, tableId }
+  return { secret: cursorSecret, branchId: guard.rows.branchId, tableId }
 }
 
 /** How paths of a query find their way in the schema of the branch. */
-export function lookupOf({ guard, schema }: Session): TableLookup {
-  return { layout: guard.layout, tableById: (id) => schema.tableById(id) }
+export function lookupOf({ tables }: Session): TableLookup {
+  return tables
 }
 
-function planRecord(table: SessionTable, names: readonly string[]): ReadPlan {
+function planRecord(table: BranchTable, names: readonly string[]): ReadPlan {
   return planColumns(table, names).plan
 }
 
@@ -168,9 +169,7 @@ function requireDistinct(reverseLinks: readonly ReverseLink[]): void {
   if (repeated !== undefined) throw queryFault(`columns: the name [${repeated}] is taken twice`)
 }
 
-type Row = readonly (string | null)[]
-
-async function run(context: QueryContext, plan: QueryPlan): Promise<Row[]> {
+async function run(context: QueryContext, plan: QueryPlan): Promise<TextRow[]> {
   const { database, session, bounds } = context
   const [rows = []] = await runReads(database, session.guard, [querySql(plan)], bounds)
   return [...rows]
@@ -179,7 +178,7 @@ async function run(context: QueryContext, plan: QueryPlan): Promise<Row[]> {
 /** An empty page stands at the end of what it looked through, so that it can be gone on from. */
 async function endsOfEmpty(
   context: QueryContext,
-  options: { page: Page; plan: QueryPlan; tail: Row | undefined },
+  options: { page: Page; plan: QueryPlan; tail: TextRow | undefined },
 ): Promise<{ first?: Position; last?: Position }> {
   const { page, plan, tail } = options
   let row = tail
@@ -196,7 +195,7 @@ async function endsOfEmpty(
   return last === undefined ? {} : { first: otherSide(last), last }
 }
 
-function positionOf({ read, sort }: QueryPlan, row: Row = []): Position {
+function positionOf({ read, sort }: QueryPlan, row: TextRow = []): Position {
   const start = countTexts(read)
   const end = start + sortTypes(sort).length
   return { keys: row.slice(start, end), id: row[end] ?? '' }
@@ -205,8 +204,8 @@ function positionOf({ read, sort }: QueryPlan, row: Row = []): Position {
 /** Contents of files are not in the rows. */
 async function loadFound(
   plan: QueryPlan,
-  rows: readonly Row[],
-  { files, metadata }: Session,
+  rows: readonly TextRow[],
+  { files, session: { metadata } }: QueryContext,
 ): Promise<void> {
   if (readsContents(plan.read)) await files.loadContents(metadata, plan.read, rows)
   for (const [index, { read }] of plan.reverseLinks.entries()) {
@@ -217,12 +216,12 @@ async function loadFound(
 }
 
 /** The records of a reverse link to a record that was found. */
-function linkingRows(plan: QueryPlan, row: Row, index: number): Row[] {
+function linkingRows(plan: QueryPlan, row: TextRow, index: number): TextRow[] {
   const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
-  return JSON.parse(row[start + index] ?? '[]') as Row[]
+  return JSON.parse(row[start + index] ?? '[]') as TextRow[]
 }
 
-function writeFound(plan: QueryPlan, row: Row, { metadata }: Session): string {
+function writeFound(plan: QueryPlan, row: TextRow, { metadata }: Session): string {
   const record = writeRecord(plan.read, row, metadata)
   if (plan.reverseLinks.length === 0) return record
   const members = plan.reverseLinks.map(({ key, read }, index) => {

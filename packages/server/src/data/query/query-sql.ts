@@ -1,13 +1,11 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
-import { type VisibleArm, visibleArms } from '../../rows/reading/arms.js'
-import { countOwn, selectLinked, selectOwn } from '../../rows/reading/read-plan.js'
+import { countOwn, selectLinked, selectOwn } from '../../rows/read.js'
 import { beyondSql, listParts, partSql } from './bounds-sql.js'
-import { FieldExpressions } from './field-sql.js'
-import { filterSql } from './filter-sql.js'
 import { Parameters } from './parameters.js'
 import type { QueryPlan } from './query-plan.js'
 import { reverseLinkSql } from './reverse-link.js'
+import { selectRows } from './select-rows.js'
 import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from './sort-sql.js'
 
 /**
@@ -17,9 +15,7 @@ import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from 
  */
 export function querySql(plan: QueryPlan): Call {
   const parameters = new Parameters()
-  const arms = visibleArms(plan.lookup.layout, plan.codec, ROOT)
-  const parts = listParts(plan)
-  const selects = arms.flatMap((arm) => parts.map((part) => armSql(plan, arm, part, parameters)))
+  const selects = listParts(plan).flatMap((part) => partSelects(plan, part, parameters))
   const [only] = selects
   if (only === undefined) {
     return { statement: compileStatement(sql`select null where false`), values: [] }
@@ -88,29 +84,31 @@ function armLimit({ limit, offset }: QueryPlan): Sql {
   return raw(String(limit + offset))
 }
 
-/** The rows of one arm that are in one part of the order, in order. */
-function armSql(plan: QueryPlan, arm: VisibleArm, part: Part, parameters: Parameters): Sql {
-  const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-  const fields = new FieldExpressions(plan.lookup, record, parameters)
-  const own = selectOwn(plan.read, record)
-  const selected = isWhole(plan)
-    ? own
-    : own.map((value, position) => sql`${value} as ${valueName(position)}`)
-  const keys = sortKeys(plan, { fields, parameters })
-  const keyColumns = keys.map(({ expression }, index) => sql`, ${expression} as ${keyName(index)}`)
+/** Selects the rows that are in one part of the order, in order. */
+function partSelects(plan: QueryPlan, part: Part, parameters: Parameters): Sql[] {
   const { after, before, sort, isBackward } = plan
-  const conditions = [
-    arm.condition,
-    filterSql(plan.filter, fields, parameters),
-    ...partSql(part, keys),
-    ...(after === undefined ? [] : beyondSql(keys, { at: after, isAfter: true, part, parameters })),
-    ...(before === undefined
-      ? []
-      : beyondSql(keys, { at: before, isAfter: false, part, parameters })),
-  ]
-  return sql`
-    select ${join(selected, ', ')}${join([empty, ...keyColumns], '')}, ${ROOT}.id as ${KEY_ID}
-    from ${arm.table} ${ROOT}${fields.joins}
-    where ${join(conditions, ' and ')}
-    order by ${orderSql(sort, isBackward, part)}`
+  return selectRows({ ...plan, parameters }, ({ record, fields }) => {
+    const own = selectOwn(plan.read, record)
+    const selected = isWhole(plan)
+      ? own
+      : own.map((value, position) => sql`${value} as ${valueName(position)}`)
+    const keys = sortKeys(plan, { fields, parameters })
+    const keyColumns = keys.map(
+      ({ expression }, index) => sql`, ${expression} as ${keyName(index)}`,
+    )
+    const bounds = [
+      ...(after === undefined
+        ? []
+        : beyondSql(keys, { at: after, isAfter: true, part, parameters })),
+      ...(before === undefined
+        ? []
+        : beyondSql(keys, { at: before, isAfter: false, part, parameters })),
+    ]
+    return {
+      selected: sql`${join(selected, ', ')}${join([empty, ...keyColumns], '')}, ${ROOT}.id as ${KEY_ID}`,
+      conditions: [...partSql(part, keys), ...bounds],
+      end: sql`
+        order by ${orderSql(sort, isBackward, part)}`,
+    }
+  })
 }

@@ -1,19 +1,19 @@
 import type { AppError } from '@offshoot/contract/errors'
+import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { visibleArms } from '../../rows/reading/arms.js'
+import type { TableCodec } from '../../rows/columns.js'
 import {
   countOwn,
   type ReadPlan,
   selectLinked,
   selectOwn,
   type TableLookup,
-} from '../../rows/reading/read-plan.js'
+} from '../../rows/read.js'
 import { resolveField } from './field.js'
-import { FieldExpressions } from './field-sql.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
 import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
+import { selectRows } from './select-rows.js'
 import { parseSort, type Sort } from './sort.js'
 import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
 
@@ -49,7 +49,6 @@ const KNOWN: ReadonlySet<string> = new Set([
   'limit',
   'offset',
 ])
-const RESERVED: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
 const ARROW = '<-'
 
 export const isReverseLink = (name: string): boolean => name.startsWith(ARROW)
@@ -97,7 +96,8 @@ type FaultOf = (message: string) => AppError
 
 function keyOf(as: unknown, codec: TableCodec, fault: FaultOf): string {
   if (typeof as !== 'string' || as === '') throw fault('[as] must be a name')
-  if (RESERVED.has(as) || codec.indexes.has(as)) throw fault(`[as]: the name [${as}] is taken`)
+  if (RESERVED_COLUMN_NAMES.has(as) || codec.indexes.has(as))
+    throw fault(`[as]: the name [${as}] is taken`)
   return as
 }
 
@@ -150,10 +150,8 @@ export function reverseLinkSql(
   { seed, parameters }: { seed: number; parameters: Parameters },
 ): Sql {
   const { codec, column, read, sort, limit, offset } = link
-  const arms = visibleArms(lookup.layout, codec, ROOT)
-  const selects = arms.map((arm) => {
-    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record, parameters)
+  const source = { lookup, codec, filter: undefined, parameters }
+  const selects = selectRows(source, ({ record, fields }) => {
     const keys = sortKeys({ sort, seed }, { fields, parameters })
     const values = selectOwn(read, record).map(
       (value, position) => sql`, ${value} as ${valueName(position)}`,
@@ -161,11 +159,12 @@ export function reverseLinkSql(
     const keyColumns = keys.map(({ expression }, index) => {
       return sql`, ${expression} as ${keyName(index)}`
     })
-    return sql`
-      select ${arm.column(column)} as target${join([empty, ...values, ...keyColumns], '')},
-        ${ROOT}.id as ${KEY_ID}
-      from ${arm.table} ${ROOT}${fields.joins}
-      where ${arm.condition} and ${arm.column(column)} in (select ${KEY_ID} from page)`
+    const target = record.column(column)
+    return {
+      selected: sql`${target} as target${join([empty, ...values, ...keyColumns], '')},
+        ${ROOT}.id as ${KEY_ID}`,
+      conditions: [sql`${target} in (select ${KEY_ID} from page)`],
+    }
   })
   if (selects.length === 0)
     return sql`select null::text as target, null::text as records where false`

@@ -2,18 +2,16 @@ import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { newRecordId } from '../../common/ids.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns/table-codec.js'
-import { writeRecord } from '../../rows/reading/read-plan.js'
-import { type OpenTransaction, runReads, runSteps } from '../../rows/running/run.js'
+import { arrayLiteral, type InputRecord, isFaults, type TableCodec } from '../../rows/columns.js'
+import { confirmed, type OpenTransaction, runReads, writeRecord } from '../../rows/read.js'
+import type { BranchTable, WritableTable } from '../../rows/tables.js'
+import { describeRefusal, openSink, type RowInput, runSteps } from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
-import { describeRefusal } from './failures.js'
+import { planColumns } from '../session/session.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import { fileWriter, loadContents, storeFiles } from './record-files.js'
 import { sliceRecords } from './record-slices.js'
-import { fileWriter, loadContents, planColumns, type RecordContext, storeFiles } from './records.js'
-import { openSink } from './row-sink.js'
-import type { SessionTable } from './session.js'
-import type { RowInput } from './write-plan.js'
+import type { RecordContext } from './records.js'
 
 /** Faults that one answer lists at the most; the message says how many there are. */
 export const FAULTS_LISTED_MAX = 1000
@@ -38,10 +36,10 @@ export async function bulkInsert(
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
   return answerOnce(context, idempotent, async () => {
-    await context.sessions.writable(session, table)
+    const writable = await context.sessions.writable(session, table)
     try {
       return await runSteps(database, session.guard, async (transaction) => {
-        const batch = await insertBody(context, table, { transaction, body, limits })
+        const batch = await insertBody(context, writable, { transaction, body, limits })
         const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
         await keepAnswer(transaction, session, { ...idempotent, answer })
         return answer
@@ -49,20 +47,19 @@ export async function bulkInsert(
     } catch (error) {
       const refusal = describeRefusal(error, [table.codec])
       if (refusal === undefined) throw error
-      throw bulkFailed(await findConflicts(context, table, { body, limits, refusal }))
+      throw confirmed(bulkFailed(await findConflicts(context, writable, { body, limits, refusal })))
     }
   })
 }
 
 async function insertBody(
   context: RecordContext,
-  table: SessionTable,
+  table: WritableTable,
   options: { transaction: OpenTransaction; body: Buffer; limits: Limits },
 ): Promise<Batch> {
   const { transaction, limits } = options
-  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-  const sink = openSink(session, table, transaction)
+  const sink = openSink(table, transaction)
   let isOpen = true
   try {
     for (const records of sliceRecords(options.body, options.limits)) {
@@ -72,10 +69,10 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const files = fileWriter(session, table)
+      const files = fileWriter(context, table)
       const rows = encodeSlice(table, records, batch, files)
       if (batch.faultCount === 0) {
-        await storeFiles(session, files)
+        await storeFiles(context, files)
         await sink.add(rows)
       }
       // Others get their turn between slices.
@@ -92,7 +89,7 @@ async function insertBody(
 
 /** Checks records and gives each its id; faulty ones are noted and left out. */
 function encodeSlice(
-  table: SessionTable,
+  table: BranchTable,
   records: readonly unknown[],
   batch: Batch,
   files: FileWriter | undefined,
@@ -142,7 +139,7 @@ function addFault(batch: Batch, index: number, message: string): void {
 
 async function writeAnswer(
   context: RecordContext,
-  table: SessionTable,
+  table: BranchTable,
   options: { transaction: OpenTransaction; ids: readonly string[] },
 ): Promise<string> {
   const { ids } = options
@@ -155,7 +152,7 @@ async function writeAnswer(
     { statement: read.many, values: [arrayLiteral(ids)] },
   ])
   const byId = new Map(rows.map((row) => [row[0], row]))
-  await loadContents(context.session, read, rows)
+  await loadContents(context, read, rows)
   const records = ids.flatMap((id) => {
     const row = byId.get(id)
     return row === undefined ? [] : [writeRecord(read.plan, row, context.session.metadata)]
@@ -166,14 +163,13 @@ async function writeAnswer(
 /** Which records have an id or a unique value that is taken, in the table or among themselves. */
 async function findConflicts(
   context: RecordContext,
-  table: SessionTable,
+  table: WritableTable,
   options: { body: Buffer; limits: Limits; refusal: string },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
-  const { session } = context
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body, options.limits)) {
-    const files = fileWriter(session, table)
+    const files = fileWriter(context, table)
     rows.push(...encodeSlice(table, records, batch, files))
     await yieldToOthers()
   }
@@ -182,7 +178,7 @@ async function findConflicts(
     messages.set(index, [...(messages.get(index) ?? []), `column [${path}]: is not unique`])
   }
   for (const index of await findTakenIds(context, table, rows)) note(index, 'id')
-  for (const column of table.uniqueColumns) {
+  for (const column of table.writer.uniqueColumns) {
     const path = table.codec.physical[column]?.path.join('.') ?? ''
     for (const index of await findTakenValues(context, table, { column, rows })) note(index, path)
   }
@@ -197,7 +193,7 @@ async function findConflicts(
 /** The rows whose id is taken, by another record or by a row before. */
 async function findTakenIds(
   context: RecordContext,
-  table: SessionTable,
+  table: BranchTable,
   rows: readonly RowInput[],
 ): Promise<number[]> {
   const read = planColumns(table, [])
@@ -214,19 +210,15 @@ async function findTakenIds(
 
 /** The same for the values of a unique column; PostgreSQL knows which of them are equal. */
 async function findTakenValues(
-  context: RecordContext,
-  table: SessionTable,
+  { database, session }: RecordContext,
+  { writer }: WritableTable,
   options: { column: number; rows: readonly RowInput[] },
 ): Promise<number[]> {
-  const { statements } = table
-  if (statements === undefined) return []
-  const values = options.rows.map((row) => row.values[options.column] ?? null)
-  const [found = [], repeated = []] = await runReads(context.database, context.session.guard, [
-    {
-      statement: statements.visibleValues(options.column),
-      values: [arrayLiteral(values.filter((value) => value !== null))],
-    },
-    { statement: statements.repeatedValues(options.column), values: [arrayLiteral(values)] },
+  const { column, rows } = options
+  const values = rows.map((row) => row.values[column] ?? null)
+  const [found = [], repeated = []] = await runReads(database, session.guard, [
+    writer.findValues(column, values),
+    writer.findRepeated(column, values),
   ])
   const taken = new Set(found.map((row) => row[0]))
   const repeatedAt = new Set(repeated.map((row) => Number(row[0])))

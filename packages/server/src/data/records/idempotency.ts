@@ -3,11 +3,12 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { raw, sql } from '../../postgres/sql.js'
 import { compileStatement, slot } from '../../postgres/statement.js'
-import { type OpenTransaction, runReads, StaleError } from '../../rows/running/run.js'
-import type { Session } from './session.js'
+import { type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
+import { collected } from '../../telemetry/events.js'
+import type { Session } from '../session/session.js'
 
 /** How long the answer to a request is kept for a repetition of it. */
-export const IDEMPOTENCY_HOURS = 24
+const IDEMPOTENCY_HOURS = 24
 
 /** A request that may be repeated: which one it is, and what exactly it asked for. */
 export interface IdempotentRequest {
@@ -123,4 +124,23 @@ export async function keepAnswer(
       'header [Idempotency-Key]: is used by another request at this moment',
     )
   }
+}
+
+/** Answers that one step deletes. */
+const STEP_ANSWERS = 1000
+
+/** Deletes some answers that are too old to be repeated. Says whether there may be more. */
+export async function collectAnswers(database: Database): Promise<boolean> {
+  const deleted = await database.query(sql`
+    delete from offshoot.idempotency_keys
+    where hash = any(array(
+      select hash
+      from offshoot.idempotency_keys
+      where created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})
+      limit ${STEP_ANSWERS}
+      for update skip locked
+    ))
+    returning 1`)
+  collected.add('answer', deleted.length)
+  return deleted.length > 0
 }

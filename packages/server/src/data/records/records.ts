@@ -1,61 +1,61 @@
 import { AppError } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
 import type { Database } from '../../postgres/database.js'
-import type { Call, TextRows } from '../../postgres/statement.js'
-import { parseFiles, type StoredFile } from '../../rows/columns/file-value.js'
-import type { EncodedUpdate } from '../../rows/columns/record-encoder.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
-import { textOf, writeMetadata, writeRecord } from '../../rows/reading/read-plan.js'
-import { guardValues } from '../../rows/running/guard.js'
+import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
+import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/columns.js'
+import {
+  confirmed,
+  guardValues,
+  runGuardedRead,
+  runReads,
+  writeMetadata,
+  writeRecord,
+} from '../../rows/read.js'
+import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import {
   runGuardedInsert,
-  runGuardedRead,
   runGuardedWrite,
-  runReads,
   runSteps,
   runWrites,
-} from '../../rows/running/run.js'
+  type UniqueCheck,
+} from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
+import type { Files } from '../files/files.js'
 import {
   invalidRecord,
   notUnique,
   recordNotFound,
   toRecordError,
   versionConflict,
-} from './failures.js'
-import type { BranchSession, CompiledRead, Session, Sessions, SessionTable } from './session.js'
+} from '../session/record-errors.js'
+import { planColumns, type Session } from '../session/session.js'
+import type { Sessions } from '../session/sessions.js'
 import {
-  deleteCall,
-  inheritedChecks,
-  insertCall,
-  insertOneCall,
-  onlyRow,
-  type RowInput,
-  replaceCall,
-  updateChecks,
-  updateOneCall,
-  type WrittenRows,
-} from './write-plan.js'
+  fileWriter,
+  findPresentFiles,
+  loadContents,
+  onPresentFiles,
+  storeFiles,
+} from './record-files.js'
 
 /*
- * Operations on one record. Each is one transaction, and nearly always one round trip. Answers are
- * JSON text, because the values come from PostgreSQL as texts and need not become objects between.
+ * Operations on one record. Each is one transaction, and nearly always one round trip. Answers are JSON
+ * text: the values come from PostgreSQL as texts and never become objects.
  */
 
 export interface RecordContext {
   readonly database: Database
   readonly sessions: Sessions
   readonly session: Session
+  readonly files: Files
   readonly tableName: string
   /** undefined: answer with id and metadata alone. */
   readonly columns: readonly string[] | undefined
 }
 
-export type InputRecord = Readonly<Record<string, unknown>>
-
 const ALL_COLUMNS = ['*'] as const
 
-/** The record, or a refusal that names it. */
+/** Reads a record. */
 export async function readRecord(context: RecordContext, id: string): Promise<string> {
   const { database, session, tableName } = context
   const table = session.table(tableName)
@@ -65,36 +65,34 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
   const call = { statement: read.guarded, values: [id, ...guardValues(guard)] }
   const row =
     (await runGuardedRead(database, guard, call)) ??
-    onlyRow((await runReads(database, guard, [{ statement: read.one, values: [id] }]))[0])
-  if (row === undefined) throw recordNotFound(tableName, id)
-  await loadContents(session, read, [row])
+    (await runReads(database, guard, [{ statement: read.one, values: [id] }]))[0]?.[0]
+  if (row === undefined) throw confirmed(recordNotFound(tableName, id))
+  await loadContents(context, read, [row])
   return writeRecord(read.plan, row, session.metadata)
 }
 
-/** A new record; its id is generated unless it brings one that is free. */
+/** Creates a record. Its id is generated unless the record has one. */
 export async function createRecord(context: RecordContext, record: InputRecord): Promise<string> {
   const { session } = context
   const table = session.table(context.tableName)
   const given = record.id
   if (given !== undefined) requireId(table, given)
   const id = given === undefined ? newRecordId() : (given as string)
-  const files = fileWriter(session, table)
+  const files = fileWriter(context, table)
   const values = encode(table, record, files)
-  const statements = await context.sessions.writable(session, table)
-  await storeFiles(session, files)
+  const { writer } = await context.sessions.writable(session, table)
+  await storeFiles(context, files)
   const row = { id, values }
-  // Only a given id can be one that the branch inherits.
-  const isGuarded = given === undefined || !table.isInherited
+  // A generated id is new everywhere. A given one must be compared with all rows of the branch.
+  const isGuarded = given === undefined || writer.takesCopies
   const { written, answer } = await write(context, table, {
-    isNew: given === undefined && table.uniqueColumns.length === 0,
-    call: isGuarded
-      ? insertOneCall(session, statements, row)
-      : insertCall(session, statements, writtenRows(table, row)),
+    isNew: given === undefined && writer.uniqueColumns.length === 0,
+    call: isGuarded ? writer.insertOne(row, session.guard) : writer.insert([row], 'metadata'),
     isGuarded,
     id,
-    checks: inheritedChecks(table, statements, (column) => [values[column] ?? null]),
+    checks: writer.checkRows([row]),
   })
-  if (written === undefined) throw notUnique('id')
+  if (written === undefined) throw confirmed(notUnique('id'))
   return answer
 }
 
@@ -108,21 +106,22 @@ export async function replaceRecord(
   const table = session.table(tableName)
   requireId(table, id)
   const present = await findPresentFiles(context, table, { id, fields: record })
-  const files = fileWriter(session, table, { present: present?.files })
+  const files = fileWriter(context, table, { present: present?.files })
   const values = encode(table, record, files)
-  const statements = await context.sessions.writable(session, table)
-  await storeFiles(session, files)
-  const rows = writtenRows(table, { id, ifVersion, values })
+  const { writer } = await context.sessions.writable(session, table)
+  await storeFiles(context, files)
+  const rows = [{ id, ifVersion, values }]
   const { written, answer } = await write(context, table, {
-    call: createOnly
-      ? insertCall(session, statements, rows)
-      : replaceCall(session, statements, rows),
+    call: createOnly ? writer.insert(rows, 'metadata') : writer.replace(rows, 'metadata'),
     id,
-    checks: inheritedChecks(table, statements, (column) => [values[column] ?? null]),
+    checks: writer.checkRows(rows),
   })
   if (written === undefined) {
-    if (!createOnly) throw versionConflict()
-    throw new AppError('already_exists', `table [${tableName}]: record [${id}] already exists`)
+    throw confirmed(
+      createOnly
+        ? new AppError('already_exists', `table [${tableName}]: record [${id}] already exists`)
+        : versionConflict(),
+    )
   }
   return { answer, created: createOnly || written[4] !== 't' }
 }
@@ -137,18 +136,20 @@ export async function updateRecord(
   const table = session.table(context.tableName)
   requireId(table, id)
   return onPresentFiles(context, table, options, async (present) => {
-    const files = fileWriter(session, table, { present: present?.files, merges: true })
+    const files = fileWriter(context, table, { present: present?.files, merges: true })
     const update = encodeUpdate(table, fields, files)
-    const statements = await context.sessions.writable(session, table)
-    await storeFiles(session, files)
+    const { writer } = await context.sessions.writable(session, table)
+    await storeFiles(context, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, answer } = await write(context, table, {
-      call: updateOneCall(session, statements, { id, ifVersion, update }),
+      call: writer.updateOne({ id, ifVersion, update }, session.guard),
       isGuarded: true,
       id,
-      checks: updateChecks(table, statements, [{ id, update }]),
+      checks: writer.checkUpdates([{ id, update }]),
     })
-    if (written === undefined) throw await explainNoUpdate(context, { id, ifVersion }, update)
+    if (written === undefined) {
+      throw confirmed(await explainNoUpdate(context, { id, ifVersion }, update))
+    }
     return answer
   })
 }
@@ -163,32 +164,25 @@ export async function upsertRecord(
   const table = session.table(context.tableName)
   requireId(table, id)
   return onPresentFiles(context, table, options, async (present) => {
-    const files = fileWriter(session, table, { present: present?.files, merges: true })
+    const files = fileWriter(context, table, { present: present?.files, merges: true })
     const update = encodeUpdate(table, fields, files)
     const whole = table.codec.encodeRecord(fields, now(), files?.encode)
-    const statements = await context.sessions.writable(session, table)
-    await storeFiles(session, files)
-    const insert = isFaults(whole)
-      ? undefined
-      : insertCall(session, statements, writtenRows(table, { id, values: whole }))
+    const { writer } = await context.sessions.writable(session, table)
+    await storeFiles(context, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, alternative, answer } = await write(context, table, {
-      call: updateOneCall(session, statements, { id, ifVersion, update }),
-      // Finds the id taken when the update has found it, and then does nothing.
-      otherwise: insert,
+      call: writer.updateOne({ id, ifVersion, update }, session.guard),
+      // If the update has found the record, the id is taken and this inserts nothing.
+      otherwise: isFaults(whole) ? undefined : writer.insert([{ id, values: whole }], 'metadata'),
       id,
-      checks: updateChecks(table, statements, [{ id, update }]),
+      checks: writer.checkUpdates([{ id, update }]),
     })
     if (written !== undefined) return { answer, created: false }
     if (alternative !== undefined) return { answer, created: true }
     const fault = await explainNoUpdate(context, { id, ifVersion }, update)
-    throw fault.code === 'record_not_found' && isFaults(whole) ? invalidRecord(whole) : fault
+    const isInvalid = fault.code === 'record_not_found' && isFaults(whole)
+    throw confirmed(isInvalid ? invalidRecord(whole) : fault)
   })
-}
-
-/** One row whose metadata goes into the answer. */
-function writtenRows({ codec }: SessionTable, row: RowInput): WrittenRows {
-  return { codec, rows: [row], returned: 'metadata' }
 }
 
 /** Deletes a record. Answers with it when columns were asked for. */
@@ -200,113 +194,28 @@ export async function deleteRecord(
   const table = session.table(tableName)
   requireId(table, id)
   const read = columns === undefined ? undefined : planColumns(table, columns)
-  const statements = await context.sessions.writable(session, table)
-  const calls: Call[] = [deleteCall(session, statements, [id])]
+  const { writer } = await context.sessions.writable(session, table)
+  const calls: Call[] = [writer.delete([id])]
   if (read !== undefined) calls.unshift({ statement: read.one, values: [id] })
   const rows = await runWrites(database, session.guard, calls)
-  if (onlyRow(rows.at(-1)) === undefined) throw recordNotFound(tableName, id)
-  const row = onlyRow(rows[0])
+  if (rows.at(-1)?.[0] === undefined) throw confirmed(recordNotFound(tableName, id))
+  const row = rows[0]?.[0]
   if (read === undefined || row === undefined) return undefined
-  await loadContents(session, read, [row])
+  await loadContents(context, read, [row])
   return writeRecord(read.plan, row, session.metadata)
 }
 
-/** A record's files as they are, and the version of the record that has them. */
-interface PresentFiles {
-  readonly version: number
-  readonly files: ReadonlyMap<number, readonly StoredFile[]>
-}
-
-/** No record has this version: an update that expects it only ever creates. */
-const NO_VERSION = Number.MAX_SAFE_INTEGER
-const FILE_ATTEMPTS_MAX = 20
-
-/**
- * Runs a write that builds on the files a record has, again when they have changed in between.
- * Writes that touch no file run once, with nothing looked up.
- */
-async function onPresentFiles<Result>(
-  context: RecordContext,
-  table: SessionTable,
-  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
-  run: (present: PresentFiles | undefined) => Promise<Result>,
-): Promise<Result> {
-  for (let attempt = 1; ; attempt++) {
-    const present = await findPresentFiles(context, table, options)
-    try {
-      return await run(present)
-    } catch (error) {
-      const isOutrun =
-        present !== undefined &&
-        options.ifVersion === undefined &&
-        error instanceof AppError &&
-        error.code === 'version_conflict'
-      if (!isOutrun) throw error
-      if (attempt === FILE_ATTEMPTS_MAX) {
-        throw new AppError('retry_limit', 'the record kept changing; nothing was applied')
-      }
-    }
-  }
-}
-
-/** undefined when the fields hold no file. */
-async function findPresentFiles(
-  { database, session }: RecordContext,
-  table: SessionTable,
-  { id, fields }: { id: string; fields: InputRecord },
-): Promise<PresentFiles | undefined> {
-  const { fileColumns } = table.codec
-  const touched = fileColumns.filter(({ column }) => fields[column.path[0] ?? ''] != null)
-  if (touched.length === 0) return undefined
-  const read = planColumns(
-    table,
-    touched.map(({ column }) => column.path.join('.')),
-  )
-  const [rows] = await runReads(database, session.guard, [{ statement: read.one, values: [id] }])
-  const row = onlyRow(rows)
-  if (row === undefined) return { version: NO_VERSION, files: new Map() }
-  const files = touched.map(
-    ({ index, column }) => [column.id, parseFiles(textOf(read.plan, row, index))] as const,
-  )
-  return { version: Number(row[1]), files: new Map(files) }
-}
-
-/** undefined for tables without files, which pay nothing for them. */
-export function fileWriter(
-  session: Session,
-  table: SessionTable,
-  options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
-): FileWriter | undefined {
-  if (table.codec.fileColumns.length === 0) return undefined
-  const { present, merges = false } = options
-  const isDialect = session.metadata.key === 'xata'
-  return session.files.writer({ merges, isDialect, ...(present === undefined ? {} : { present }) })
-}
-
-/** Content is durable before the row that mentions it. */
-export async function storeFiles(session: Session, files: FileWriter | undefined): Promise<void> {
-  if (files !== undefined) await session.files.store(files.pending)
-}
-
-/** To be called before rows are written as JSON, because contents are not in them. */
-export async function loadContents(
-  { files, metadata }: BranchSession,
-  { hasContents, plan }: CompiledRead,
-  rows: TextRows,
-): Promise<void> {
-  if (hasContents) await files.loadContents(metadata, plan, rows)
-}
-
 interface Written {
-  readonly written: readonly (string | null)[] | undefined
-  readonly alternative: readonly (string | null)[] | undefined
+  readonly written: TextRow | undefined
+  /** The row of `otherwise`. */
+  readonly alternative: TextRow | undefined
   readonly answer: string
 }
 
 /** Runs a write of one record and makes its answer. */
 async function write(
   context: RecordContext,
-  table: SessionTable,
+  table: BranchTable,
   options: {
     call: Call
     /** The call has the guard built in. */
@@ -315,7 +224,7 @@ async function write(
     isNew?: boolean
     otherwise?: Call | undefined
     id: string
-    checks: readonly { column: number; call: Call }[]
+    checks: readonly UniqueCheck[]
   },
 ): Promise<Written> {
   const { database, session, columns } = context
@@ -330,7 +239,7 @@ async function write(
       const run = options.isNew ? runGuardedInsert : runGuardedWrite
       const row = await run(database, session.guard, options.call)
       if (row !== undefined) {
-        const answer = await writeAnswer(session, read, row)
+        const answer = await writeAnswer(context, read, row)
         return { written: row, alternative: undefined, answer }
       }
     }
@@ -338,37 +247,38 @@ async function write(
       checks.length === 0
         ? await runWrites(database, session.guard, calls)
         : await runChecked(context, table, { calls, writes, checks })
-    const written = onlyRow(rows[0])
-    const alternative = otherwise === undefined ? undefined : onlyRow(rows[1])
-    const row = read === undefined ? (written ?? alternative) : onlyRow(rows[calls.length - 1])
-    return { written, alternative, answer: await writeAnswer(session, read, row) }
+    const written = rows[0]?.[0]
+    const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
+    const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
+    return { written, alternative, answer: await writeAnswer(context, read, row) }
   } catch (error) {
     throw toRecordError(error, table.codec)
   }
 }
 
 async function writeAnswer(
-  session: Session,
+  context: RecordContext,
   read: CompiledRead | undefined,
-  row: readonly (string | null)[] | undefined,
+  row: TextRow | undefined,
 ): Promise<string> {
+  const { session } = context
   if (row === undefined) return ''
   if (read !== undefined) {
-    await loadContents(session, read, [row])
+    await loadContents(context, read, [row])
     return writeRecord(read.plan, row, session.metadata)
   }
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** A write that is only known to be allowed after it was made. One that was not made is not asked. */
+/** Runs a write whose unique values can only be checked after it. If it wrote nothing, checks are moot. */
 function runChecked(
   { database, session }: RecordContext,
-  table: SessionTable,
+  table: BranchTable,
   options: {
     calls: readonly Call[]
     /** How many of the calls write; the rest reads. */
     writes: number
-    checks: readonly { column: number; call: Call }[]
+    checks: readonly UniqueCheck[]
   },
 ): Promise<TextRows[]> {
   const { calls, checks } = options
@@ -378,7 +288,7 @@ function runChecked(
     async (_transaction, rows) => {
       const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
-        if (isMade && onlyRow(rows[calls.length + index]) !== undefined) {
+        if (isMade && rows[calls.length + index]?.[0] !== undefined) {
           throw notUnique(table.codec.physical[column]?.path.join('.') ?? '')
         }
       }
@@ -402,7 +312,7 @@ async function explainNoUpdate(
   const read = planColumns(session.table(tableName), [])
   const call = { statement: read.one, values: [options.id] }
   const [rows] = await runReads(database, session.guard, [call])
-  const row = onlyRow(rows)
+  const row = rows?.[0]
   if (row === undefined) return recordNotFound(tableName, options.id)
   if (options.ifVersion !== undefined && row[1] !== String(options.ifVersion)) {
     return versionConflict()
@@ -413,30 +323,13 @@ async function explainNoUpdate(
   )
 }
 
-export function planColumns(table: SessionTable, columns: readonly string[]): CompiledRead {
-  const read = table.readPlan(columns)
-  if (!('plan' in read))
-    throw invalidColumns(
-      table,
-      read.map((fault) => fault.message),
-    )
-  return read
-}
-
-function invalidColumns(table: SessionTable, faults: readonly string[]): AppError {
-  return new AppError(
-    'invalid_request',
-    faults.map((fault) => `table [${table.codec.table.name}]: ${fault}`).join('; '),
-  )
-}
-
-function requireId(table: SessionTable, id: unknown): void {
+function requireId(table: BranchTable, id: unknown): void {
   const fault = table.codec.checkId(id)
   if (fault !== undefined) throw invalidRecord([fault])
 }
 
 function encode(
-  table: SessionTable,
+  table: BranchTable,
   record: InputRecord,
   files: FileWriter | undefined,
 ): (string | null)[] {
@@ -446,7 +339,7 @@ function encode(
 }
 
 function encodeUpdate(
-  table: SessionTable,
+  table: BranchTable,
   fields: InputRecord,
   files: FileWriter | undefined,
 ): EncodedUpdate {

@@ -1,33 +1,22 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
-import type { Call, TextRows } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
-import { writeMetadata, writeSelection } from '../../rows/reading/read-plan.js'
-import type { CompiledRead, Session, SessionTable } from './session.js'
+import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
+import { arrayLiteral, isFaults } from '../../rows/columns.js'
+import { writeMetadata, writeSelection } from '../../rows/read.js'
+import type { BranchTable, CompiledRead } from '../../rows/tables.js'
+import type { RowInput, UniqueCheck } from '../../rows/write.js'
+import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
-import {
-  copyCall,
-  deleteCall,
-  inheritedChecks,
-  insertCall,
-  type RowInput,
-  replaceCall,
-  updateCall,
-  updateChecks,
-  updateOneCall,
-} from './write-plan.js'
 
-type Row = readonly (string | null)[]
 type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
 
-/** The statements of a group, and what their rows mean. */
+/** The calls of a group, and how their rows become results. */
 export interface GroupRun {
   readonly calls: readonly Call[]
   /** Writes the result of each operation; returns the first fault. */
   settle(rows: readonly TextRows[], results: string[]): FaultEntry | undefined
 }
 
-/** `explains`: finds out why an update changed nothing, instead of only that it did. */
+/** `explains`: also finds out why an update changed nothing. */
 export function prepareGroup(
   session: Session,
   group: OperationGroup,
@@ -49,24 +38,21 @@ export function prepareGroup(
 }
 
 function prepareInserts(session: Session, operations: readonly Operation<'insert'>[]): GroupRun {
-  const { table, statements } = writableTable(operations)
+  const { table, writer } = writableTable(operations)
   const rows: RowInput[] = operations.map(({ id, ifVersion, values }) => ({
     id,
     ifVersion,
     values,
   }))
-  // An id that was just made is nobody else's, so nothing can come in its way.
+  // Generated ids are new everywhere, so no row can be in the way.
   const isNew = operations[0]?.hasGivenId === false
-  const makeCall = operations[0]?.createOnly ? insertCall : replaceCall
-  const checks = inheritedChecks(table, statements, (column) =>
-    rows.map((row) => row.values[column] ?? null),
-  )
+  const insertGiven = () =>
+    operations[0]?.createOnly ? writer.insert(rows, 'id') : writer.replace(rows, 'id')
+  const checks = writer.checkRows(rows)
   const reads = readCalls(operations)
   return {
     calls: [
-      isNew
-        ? copyCall(session, statements, rows)
-        : makeCall(session, statements, { codec: table.codec, rows, returned: 'id' }),
+      isNew ? writer.insertNew(rows) : insertGiven(),
       ...checks.map((check) => check.call),
       ...reads.calls,
     ],
@@ -89,31 +75,23 @@ function prepareUpdates(
   operations: readonly Operation<'update'>[],
   options: { explains: boolean },
 ): GroupRun {
-  const { table, statements } = writableTable(operations)
+  const { table, writer } = writableTable(operations)
   const [first] = operations
   const reads = readCalls(operations)
   const isSingle = operations.length === 1 && first !== undefined
   const write = isSingle
-    ? updateOneCall(session, statements, first)
-    : updateCall(
-        session,
-        statements,
+    ? writer.updateOne(first, session.guard)
+    : writer.update(
         operations.map(({ id, ifVersion, update }) => ({ id, ifVersion, values: update.values })),
         first?.update.columns ?? [],
       )
   const whole = isSingle ? first.whole : undefined
-  // Finds the id taken when the update has found it, and then does nothing.
+  // If the update has found the record, the id is taken and this inserts nothing.
   const creates =
     whole === undefined || isFaults(whole)
       ? []
-      : [
-          insertCall(session, statements, {
-            codec: table.codec,
-            rows: [{ id: first?.id ?? '', values: whole as Row }],
-            returned: 'id',
-          }),
-        ]
-  const checks = updateChecks(table, statements, operations)
+      : [writer.insert([{ id: first?.id ?? '', values: whole as TextRow }], 'id')]
+  const checks = writer.checkUpdates(operations)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
   return {
@@ -138,11 +116,11 @@ function prepareUpdates(
 }
 
 function prepareDeletes(session: Session, operations: readonly Operation<'delete'>[]): GroupRun {
-  const { table, statements } = writableTable(operations)
+  const { table, writer } = writableTable(operations)
   const reads = readCalls(operations)
   const ids = operations.map(({ id }) => id)
   return {
-    calls: [...reads.calls, deleteCall(session, statements, ids)],
+    calls: [...reads.calls, writer.delete(ids)],
     settle(rows, results) {
       const deleted = new Set(rows.at(-1)?.map((row) => row[0]))
       const found = reads.collect(rows)
@@ -186,34 +164,34 @@ function prepareGets(session: Session, operations: readonly Operation<'get'>[]):
 function getColumns(
   session: Session,
   { read, id }: PlannedOperation,
-  row: Row | undefined,
+  row: TextRow | undefined,
 ): string {
   if (row === undefined) return '{}'
   if (read !== undefined) return writeSelection(read.plan, row, session.metadata)
   return `{"id":"${id}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** `,"columns":{...}` of a write, where there is something to say. */
+/** The member `,"columns":{...}` in the result of a write, if it has one. */
 function columnsOf(
   session: Session,
   operation: PlannedOperation,
-  found: ReadonlyMap<PlannedOperation, Row>,
+  found: ReadonlyMap<PlannedOperation, TextRow>,
 ): string | undefined {
   const { read } = operation
   if (read !== undefined) {
     const row = found.get(operation)
     return `,"columns":${row === undefined ? '{}' : writeSelection(read.plan, row, session.metadata)}`
   }
-  // Clients of the dialect find the key here although nothing was asked for.
-  const isDialect = session.metadata.key === 'xata'
+  // The Xata client expects the key although nothing was asked for.
+  const isXataClient = session.metadata.key === 'xata'
   const replaces = operation.kind === 'insert' && !operation.createOnly
-  return isDialect && (operation.kind === 'update' || replaces) ? ',"columns":{}' : undefined
+  return isXataClient && (operation.kind === 'update' || replaces) ? ',"columns":{}' : undefined
 }
 
 /** One call for each set of columns that was asked for. */
 function readCalls(operations: readonly PlannedOperation[]): {
   calls: Call[]
-  collect(rows: readonly TextRows[]): Map<PlannedOperation, Row>
+  collect(rows: readonly TextRows[]): Map<PlannedOperation, TextRow>
 } {
   const byRead = new Map<CompiledRead, PlannedOperation[]>()
   for (const operation of operations) {
@@ -229,7 +207,7 @@ function readCalls(operations: readonly PlannedOperation[]): {
       values: [arrayLiteral(list.map(({ id }) => id))],
     })),
     collect(rows) {
-      const found = new Map<PlannedOperation, Row>()
+      const found = new Map<PlannedOperation, TextRow>()
       for (const [position, [, list]] of lists.entries()) {
         const byId = new Map(rows[position]?.map((row) => [row[0], row]))
         for (const operation of list) {
@@ -250,7 +228,7 @@ function refusedInsert(operation: Operation<'insert'>): FaultEntry {
     : { index, message: `${prefix}: record [${id}]: version condition not met` }
 }
 
-function refusedUpdate(operation: Operation<'update'>, present: Row | undefined): FaultEntry {
+function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefined): FaultEntry {
   const { index, id, ifVersion, table, whole } = operation
   const prefix = `table [${table.codec.table.name}]`
   if (present === undefined) {
@@ -268,11 +246,11 @@ function refusedUpdate(operation: Operation<'update'>, present: Row | undefined)
   return { index, message: `${prefix}: record [${id}]: ${reason}` }
 }
 
-/** Names one operation for a value that inherited rows have; alone, it is the right one. */
+/** Blames the first operation of a group for a value that is taken. Run alone, it is the right one. */
 function takenValue(
-  table: SessionTable,
+  table: BranchTable,
   operations: readonly PlannedOperation[],
-  checks: readonly { column: number }[],
+  checks: readonly UniqueCheck[],
   rows: readonly TextRows[],
 ): FaultEntry | undefined {
   const position = checks.findIndex((_, index) => (rows[index]?.length ?? 0) > 0)
@@ -285,13 +263,13 @@ function takenValue(
   }
 }
 
-function planProbe(table: SessionTable) {
-  const probe = table.readPlan([])
+function planProbe(table: BranchTable) {
+  const probe = table.read([])
   if (!('plan' in probe)) throw new AppError('internal', 'no column at all can be read')
   return probe
 }
 
-function tableOf(operations: readonly PlannedOperation[]): { table: SessionTable } {
+function tableOf(operations: readonly PlannedOperation[]): { table: BranchTable } {
   const [first] = operations
   if (first === undefined) throw new Error('a group must have an operation')
   return { table: first.table }
@@ -299,6 +277,6 @@ function tableOf(operations: readonly PlannedOperation[]): { table: SessionTable
 
 function writableTable(operations: readonly PlannedOperation[]) {
   const { table } = tableOf(operations)
-  if (table.statements === undefined) throw new Error('a written table must have a heap')
-  return { table, statements: table.statements }
+  if (table.writer === undefined) throw new Error('a written table must be writable')
+  return { table, writer: table.writer }
 }

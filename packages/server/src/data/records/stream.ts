@@ -3,16 +3,17 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { LineReader, type ParsedLine } from '../../common/line-reader.js'
 import type { Database } from '../../postgres/database.js'
-import { runReads, runSteps, StaleError } from '../../rows/running/run.js'
+import { confirmed, runReads, StaleError } from '../../rows/read.js'
+import type { BranchTable, WritableTable } from '../../rows/tables.js'
+import { describeRefusal, openSink, type RowInput, rowsBefore, runSteps } from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
+import type { Files } from '../files/files.js'
+import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { encodeInput, FAULTS_LISTED_MAX } from './bulk.js'
-import { describeRefusal } from './failures.js'
 import { findAnswer, isKeyUsed, keepAnswer } from './idempotency.js'
-import { fileWriter, type RecordContext, storeFiles } from './records.js'
-import { openSink, rowsBefore } from './row-sink.js'
-import type { SessionRequest, Sessions, SessionTable } from './session.js'
+import { fileWriter, storeFiles } from './record-files.js'
+import type { RecordContext } from './records.js'
 import { READ_AHEAD_BYTES, type StreamSource } from './stream-source.js'
-import type { RowInput } from './write-plan.js'
 
 /** Lines that a partial import commits at a time, at the least. */
 const PARTIAL_BATCH_LINES = 2000
@@ -80,7 +81,7 @@ export async function streamInsert(
   const known = await findEarlierAnswer()
   if (known !== undefined) return known
   await source.readAhead(READ_AHEAD_BYTES)
-  await context.sessions.writable(session, table)
+  const writable = await context.sessions.writable(session, table)
   const tally = new Tally()
   const numbers = new LineNumbers()
   try {
@@ -88,9 +89,9 @@ export async function streamInsert(
       database,
       session.guard,
       async (transaction) => {
-        // Who holds the gate keeps forks waiting, and those keep everyone waiting.
+        // The gate is held from here on. Forks wait for it, and all other writers wait behind them.
         source.hurry(limits.stallTimeoutMs)
-        const sink = openSink(session, table, transaction)
+        const sink = openSink(writable, transaction)
         let isOpen = true
         const close = async () => {
           if (isOpen) await sink.abort()
@@ -98,13 +99,13 @@ export async function streamInsert(
         }
         try {
           for await (const parsed of lines.batches()) {
-            const files = fileWriter(session, table)
+            const files = fileWriter(context, table)
             const rows = encodeLines(table, parsed, { tally, files })
             if (tally.failed > 0) {
               await close()
               continue
             }
-            await storeFiles(session, files)
+            await storeFiles(context, files)
             numbers.add(rows)
             await sink.add(rows)
             tally.inserted += rows.length
@@ -133,7 +134,7 @@ export async function streamInsert(
       numbers.lineAfter(rowsBefore(error) ?? tally.inserted),
       `invalid record: ${refusal}`,
     )
-    throw streamFailed(tally)
+    throw confirmed(streamFailed(tally))
   }
 }
 
@@ -161,6 +162,7 @@ class LineNumbers {
 export interface PartialContext {
   readonly database: Database
   readonly sessions: Sessions
+  readonly files: Files
   readonly limits: Limits
   readonly session: SessionRequest
   readonly tableName: string
@@ -206,22 +208,22 @@ export async function streamPartially(
 }
 
 async function insertLines(
-  { database, sessions, session: sessionRequest, tableName }: PartialContext,
+  partial: PartialContext,
   lines: readonly ParsedLine[],
   tally: Tally,
 ): Promise<void> {
+  const { database, sessions, tableName } = partial
   let pending = lines
-  await sessions.run(sessionRequest, async (session) => {
-    const table = session.table(tableName)
-    await sessions.writable(session, table)
+  await sessions.run(partial.session, async (session) => {
+    const table = await sessions.writable(session, session.table(tableName))
     // Lines that are refused are not looked at again, so it must not be by an outdated schema.
     await runReads(database, session.guard, [])
-    const context = { database, sessions, session, tableName, columns: undefined }
-    const files = fileWriter(session, table)
+    const context = { ...partial, session, columns: undefined }
+    const files = fileWriter(context, table)
     const rows = encodeLines(table, pending, { tally, files })
     const left = new Set(rows.map((row) => row.line))
     try {
-      await storeFiles(session, files)
+      await storeFiles(context, files)
       await insertWhatFits(context, table, {
         rows,
         tally,
@@ -238,7 +240,7 @@ async function insertLines(
 /** Halves a batch that is refused until the rows at fault stand alone. */
 async function insertWhatFits(
   context: RecordContext,
-  table: SessionTable,
+  table: WritableTable,
   options: {
     rows: readonly NumberedRow[]
     tally: Tally
@@ -251,7 +253,7 @@ async function insertWhatFits(
   const { database, session } = context
   try {
     await runSteps(database, session.guard, async (transaction) => {
-      const sink = openSink(session, table, transaction)
+      const sink = openSink(table, transaction)
       await sink.add(rows)
       await sink.end()
     })
@@ -273,7 +275,7 @@ async function insertWhatFits(
 
 /** Checks lines; those that are refused are counted and left out. */
 function encodeLines(
-  table: SessionTable,
+  table: BranchTable,
   lines: readonly ParsedLine[],
   { tally, files }: { tally: Tally; files: FileWriter | undefined },
 ): NumberedRow[] {
@@ -290,7 +292,7 @@ function encodeLines(
 const ESCAPE_FACTOR = 6
 
 /** A record with files may be as long as a request. */
-function lineBytesMax({ codec }: SessionTable, limits: Limits): number {
+function lineBytesMax({ codec }: BranchTable, limits: Limits): number {
   const bytes = limits.recordBytesMax * ESCAPE_FACTOR
   return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)
 }

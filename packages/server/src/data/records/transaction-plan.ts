@@ -1,16 +1,22 @@
 import type { FaultEntry } from '@offshoot/contract/errors'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { newRecordId } from '../../common/ids.js'
-import { Fault } from '../../rows/columns/fault.js'
-import { NO_FILES } from '../../rows/columns/file-value.js'
-import type { EncodedUpdate, FileEncoder } from '../../rows/columns/record-encoder.js'
-import { type InputRecord, isFaults } from '../../rows/columns/table-codec.js'
-import { linkedTables } from '../../rows/reading/read-plan.js'
-import type { CompiledRead, Session, SessionTable } from './session.js'
+import type { TextRow } from '../../postgres/statement.js'
+import {
+  type EncodedUpdate,
+  Fault,
+  type FileEncoder,
+  type InputRecord,
+  isFaults,
+} from '../../rows/columns.js'
+import { NO_FILES } from '../../rows/files.js'
+import { linkedTables } from '../../rows/read.js'
+import type { BranchTable, CompiledRead } from '../../rows/tables.js'
+import type { Session } from '../session/session.js'
 
 interface OperationBase {
   readonly index: number
-  readonly table: SessionTable
+  readonly table: BranchTable
   readonly id: string
   /** What to answer with of the record; undefined when nothing was asked for. */
   readonly read: CompiledRead | undefined
@@ -24,14 +30,14 @@ export type PlannedOperation = OperationBase &
         readonly createOnly: boolean
         readonly hasGivenId: boolean
         readonly ifVersion: number | undefined
-        readonly values: readonly (string | null)[]
+        readonly values: TextRow
       }
     | {
         readonly kind: 'update'
         readonly ifVersion: number | undefined
         readonly update: EncodedUpdate
         /** The whole record, when the update may create it; or what is wrong with it. */
-        readonly whole: readonly (string | null)[] | readonly Fault[] | undefined
+        readonly whole: TextRow | readonly Fault[] | undefined
       }
     | { readonly kind: 'delete'; readonly failIfMissing: boolean }
     | { readonly kind: 'get' }
@@ -220,12 +226,12 @@ function isNames(value: unknown): boolean {
 
 /** What the operations of one transaction read. Operations mostly ask for the same columns. */
 class PlannedReads {
-  readonly #known = new Map<SessionTable, Map<string, CompiledRead | readonly Fault[]>>()
+  readonly #known = new Map<BranchTable, Map<string, CompiledRead | readonly Fault[]>>()
   #names = 0
   #links = 0
 
   plan(
-    table: SessionTable,
+    table: BranchTable,
     columns: readonly string[] | undefined,
     faults: string[],
   ): CompiledRead | undefined {
@@ -236,9 +242,9 @@ class PlannedReads {
     return undefined
   }
 
-  #find(table: SessionTable, columns: readonly string[]): CompiledRead | readonly Fault[] {
+  #find(table: BranchTable, columns: readonly string[]): CompiledRead | readonly Fault[] {
     const { columnsMax, transactionColumnsMax, relationsMax } = QUERY_LIMITS
-    if (columns.length > columnsMax) return table.readPlan(columns)
+    if (columns.length > columnsMax) return table.read(columns)
     const known = this.#known.get(table) ?? new Map<string, CompiledRead | readonly Fault[]>()
     this.#known.set(table, known)
     const key = columns.join('\n')
@@ -248,7 +254,7 @@ class PlannedReads {
     if (this.#names > transactionColumnsMax) {
       return [new Fault(`more than ${transactionColumnsMax} columns cannot be named at once`)]
     }
-    const read = table.readPlan(columns)
+    const read = table.read(columns)
     if ('plan' in read) {
       this.#links += linkedTables(read.plan).length
       if (this.#links > relationsMax) {
@@ -270,7 +276,7 @@ const refuseFile: FileEncoder = (column, value) => {
 }
 
 /** Files are refused in the very words that clients know, which do not name the table. */
-function inTable(table: SessionTable, fault: Fault): string {
+function inTable(table: BranchTable, fault: Fault): string {
   return fault.message.endsWith(FILE_REFUSED)
     ? fault.message
     : `table [${table.codec.table.name}]: ${fault.message}`
@@ -316,7 +322,7 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
     let wave = schedule.nextWaves.get(id) ?? 0
     if (writes) wave = Math.max(wave, schedule.afterLinks)
     for (const target of linked) wave = Math.max(wave, target.afterWrites)
-    if (table.uniqueColumns.length > 0) {
+    if (table.codec.uniqueColumns.length > 0) {
       const { last } = schedule
       if (last !== undefined) {
         const follows = last.form === form && !alone
@@ -377,12 +383,12 @@ function formOf(operation: PlannedOperation): string {
 /** Arithmetic, upserts, and changes of unique columns have a statement for each record. */
 function isAlone(operation: PlannedOperation): boolean {
   const { table } = operation
-  // Whether an inherited value is still there is asked after the statement, for all of its rows.
+  // Unique values may be compared after a statement, for all of its rows: then no value could move.
   if (operation.kind === 'insert') {
-    return !operation.createOnly && table.isInherited && table.uniqueColumns.length > 0
+    return !operation.createOnly && table.writer?.comparesAfterWrites === true
   }
   if (operation.kind !== 'update') return false
   const { update, whole } = operation
   if (update.arithmetic.length > 0 || whole !== undefined) return true
-  return update.columns.some((column) => table.uniqueColumns.includes(column))
+  return update.columns.some((column) => table.codec.uniqueColumns.includes(column))
 }

@@ -2,12 +2,15 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { type OpenTransaction, runReads, runSerialReads, runSteps } from '../../rows/running/run.js'
-import { brokenRule, describeRefusal } from './failures.js'
+import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
+import { describeRefusal, runSteps, takenColumn } from '../../rows/write.js'
+import type { Files } from '../files/files.js'
+import type { Session } from '../session/session.js'
+import type { Sessions } from '../session/sessions.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
-import { loadContents } from './records.js'
+import { loadContents } from './record-files.js'
 import { prepareGroup } from './run-operations.js'
-import type { Session, Sessions, SessionTable } from './session.js'
 import {
   groupOperations,
   type OperationGroup,
@@ -19,6 +22,7 @@ export interface TransactionContext {
   readonly database: Database
   readonly sessions: Sessions
   readonly session: Session
+  readonly files: Files
   readonly limits: Limits
 }
 
@@ -48,7 +52,7 @@ async function requireHeaps(
   { sessions, session }: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<void> {
-  const written = new Set<SessionTable>()
+  const written = new Set<BranchTable>()
   for (const { kind, table } of planned) {
     if (kind !== 'get') written.add(table)
   }
@@ -80,7 +84,7 @@ async function run(
 }
 
 async function runGroups(
-  { database, session }: TransactionContext,
+  context: TransactionContext,
   request: {
     planned: readonly PlannedOperation[]
     groups: readonly OperationGroup[]
@@ -88,6 +92,7 @@ async function runGroups(
     isStepwise: boolean
   },
 ): Promise<string> {
+  const { database, session } = context
   const { groups, idempotent, isStepwise } = request
   const runs = groups.map((group) => ({
     group,
@@ -105,7 +110,7 @@ async function runGroups(
         const rows = await transaction.run(calls).catch((error: unknown) => {
           throw toRunFault(error, group)
         })
-        await loadGroupContents(session, group, { calls, rows })
+        await loadGroupContents(context, group, { calls, rows })
         const fault = settle(rows, results)
         if (fault !== undefined) throw transactionFailed([fault])
       }
@@ -119,7 +124,7 @@ async function runGroups(
       let position = 0
       for (const { group, calls, settle } of runs) {
         const own = rows.slice(position, position + calls.length)
-        await loadGroupContents(session, group, { calls, rows: own })
+        await loadGroupContents(context, group, { calls, rows: own })
         const fault = settle(own, results)
         if (fault !== undefined) throw transactionFailed([fault])
         position += calls.length
@@ -131,14 +136,15 @@ async function runGroups(
 }
 
 /**
- * Reads alone cannot be refused, so all of it is one round trip. Several records must be of one moment,
- * and of one that the transactions that write have too: a snapshot of its own could show the second of
- * two without the first. One record by itself has no such order to get wrong.
+ * Runs a transaction of reads alone, which cannot be refused, in one round trip. Several records must be
+ * read at one point in the serial order of transactions: on a snapshot outside of that order, the second
+ * of two transactions could be visible without the first. A single read has no such order to violate.
  */
 async function runGets(
-  { database, session }: TransactionContext,
+  context: TransactionContext,
   request: { planned: readonly PlannedOperation[] },
 ): Promise<string> {
+  const { database, session } = context
   const { planned } = request
   const runs = groupOperations(planned).map((group) => ({
     group,
@@ -151,7 +157,7 @@ async function runGets(
   let position = 0
   for (const { group, calls: own, settle } of runs) {
     const found = rows.slice(position, position + own.length)
-    await loadGroupContents(session, group, { calls: own, rows: found })
+    await loadGroupContents(context, group, { calls: own, rows: found })
     settle(found, results)
     position += own.length
   }
@@ -160,14 +166,14 @@ async function runGets(
 
 /** Contents of files are read between the statements of a group and its results. */
 async function loadGroupContents(
-  session: Session,
+  context: TransactionContext,
   group: OperationGroup,
   { calls, rows }: { calls: readonly Call[]; rows: readonly TextRows[] },
 ): Promise<void> {
   for (const read of new Set(group.operations.map((operation) => operation.read))) {
     if (!read?.hasContents) continue
     const position = calls.findIndex((call) => call.statement === read.many)
-    await loadContents(session, read, rows[position] ?? [])
+    await loadContents(context, read, rows[position] ?? [])
   }
 }
 
@@ -176,7 +182,7 @@ function toRunFault(error: unknown, group: OperationGroup): unknown {
   const codecs = codecsOf(group.operations)
   const refusal = describeRefusal(error, codecs)
   if (refusal === undefined || operation === undefined) return error
-  const rule = brokenRule(error, codecs)
+  const rule = takenColumn(error, codecs)
   const table = rule?.codec.table.name ?? operation.table.codec.table.name
   return transactionFailed([{ index: operation.index, message: `table [${table}]: ${refusal}` }])
 }

@@ -1,12 +1,11 @@
 import { SEARCH_LIMITS } from '@offshoot/contract/search'
-import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
-import type { ReadPlan, TableLookup } from '../../rows/reading/read-plan.js'
-import { type TextKind, textKindOf } from '../../rows/reading/searched-text.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns.js'
+import { type ReadPlan, type TableLookup, type TextKind, textKindOf } from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { queryFault } from '../query/query-fault.js'
-import { planColumns } from '../records/records.js'
-import type { SessionTable } from '../records/session.js'
+import { planColumns } from '../session/session.js'
 import { type Booster, type BoosterRequest, parseBooster } from './booster.js'
 
 /** A column that is looked in. */
@@ -39,7 +38,7 @@ export interface TableRequest {
 
 export function planTable(
   lookup: TableLookup,
-  table: SessionTable,
+  table: BranchTable,
   request: TableRequest,
 ): TablePlan {
   const { codec } = table

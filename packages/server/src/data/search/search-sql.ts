@@ -1,12 +1,17 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { joinVisible, visibleArms } from '../../rows/reading/arms.js'
-import { selectPlan, type TableLookup } from '../../rows/reading/read-plan.js'
-import { indexedText } from '../../rows/reading/searched-text.js'
-import { FieldExpressions } from '../query/field-sql.js'
-import { filterSql } from '../query/filter-sql.js'
+import {
+  estimateTexts,
+  indexedText,
+  joinRecord,
+  listArms,
+  recordAs,
+  selectPlan,
+  type TableLookup,
+} from '../../rows/read.js'
+import type { FieldExpressions } from '../query/field-sql.js'
 import { Parameters } from '../query/parameters.js'
+import { type RowSelect, selectRows } from '../query/select-rows.js'
 import { ROOT } from '../query/sort-sql.js'
 import { boosterSql } from './booster.js'
 import { highlightSql } from './highlight-sql.js'
@@ -44,7 +49,7 @@ export function searchSql(plan: SearchPlan): { call: Call; tables: readonly Tabl
   const { lookup, patterns } = plan
   const tables = plan.tables.filter(({ codec, columns }) => {
     const isPossible = patterns === undefined || columns.length > 0
-    return isPossible && visibleArms(lookup.layout, codec, ROOT).length > 0
+    return isPossible && listArms(lookup, codec, ROOT).length > 0
   })
   if (tables.length === 0) {
     const nothing = compileStatement(sql`select 0, null, '0', null, null`)
@@ -95,40 +100,18 @@ function tableSql(plan: SearchPlan, context: TableContext): { relations: Sql[]; 
   return { relations, records: recordsSql(plan, context) }
 }
 
-/** Rows of the table that meet its filter, arm by arm. */
+/** Selects from the rows of the table that meet its filter. */
 function rowsSql(
   { lookup }: SearchPlan,
   { table, parameters }: TableContext,
-  part: (row: RowExpressions) => RowPart,
+  describe: (row: RowExpressions) => RowSelect,
 ): Sql {
-  const selects = visibleArms(lookup.layout, table.codec, ROOT).map((arm) => {
-    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record, parameters)
-    const texts = table.columns.map((column) => textSql(column, record.column))
-    const filter = filterSql(table.filter, fields, parameters)
-    const {
-      selected,
-      from = empty,
-      condition = empty,
-      end = empty,
-    } = part({
-      texts,
-      column: record.column,
-      fields,
-    })
-    return sql`
-      select ${selected} from ${arm.table} ${ROOT}${fields.joins}${from}
-      where ${arm.condition} and ${filter}${condition}${end}`
+  const { codec, filter, columns } = table
+  const selects = selectRows({ lookup, codec, filter, parameters }, ({ record, fields }) => {
+    const texts = columns.map((column) => textSql(column, record.column))
+    return describe({ texts, column: record.column, fields })
   })
   return join(selects, ' union all ')
-}
-
-/** What is selected of each row, and further parts of the statement. */
-interface RowPart {
-  readonly selected: Sql
-  readonly from?: Sql
-  readonly condition?: Sql
-  readonly end?: Sql
 }
 
 interface RowExpressions {
@@ -224,8 +207,13 @@ function phraseSql(
  * counts more than one in a long text.
  */
 function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
-  const numbers = context.table.codec.table.searchIndex
-    ? estimatesSql(plan, context)
+  const { table, parameters } = context
+  // Counting takes a pass over all texts, which an index is to save.
+  const numbers = table.codec.table.searchIndex
+    ? estimateTexts(plan.lookup, table.codec, {
+        columns: table.columns.map(({ index }) => index),
+        add: (text) => parameters.add(text),
+      })
     : countsSql(plan, context)
   return sql`${tableName('statistics', context.number)} as materialized (${numbers})`
 }
@@ -247,38 +235,6 @@ function countsSql(plan: SearchPlan, context: TableContext): Sql {
     from (${rows}) r`
 }
 
-/** What was not analysed yet is taken for rows of this size. */
-const ROWS_PER_PAGE = 20
-const LENGTH = 100
-
-/**
- * The same as PostgreSQL has it for planning, because counting would take a pass over all texts, which
- * the index is to save.
- */
-function estimatesSql({ lookup }: SearchPlan, { table, parameters }: TableContext): Sql {
-  const tables = visibleArms(lookup.layout, table.codec, ROOT).map(
-    ({ table: arm }) => sql`(select tableoid from ${arm} limit 1)`,
-  )
-  const names = table.columns.map(({ index }) => table.codec.physical[index]?.physicalName ?? '')
-  return sql`
-    select coalesce(sum(t.rows), 0)::double precision as records,
-      greatest(1, coalesce(sum(t.rows * w.length) / nullif(sum(t.rows), 0), ${raw(String(LENGTH))}))
-        as length
-    from (
-      select relname, pg_relation_size(oid) / current_setting('block_size')::double precision
-        * case when relpages > 0 and reltuples > 0 then reltuples / relpages
-          else ${raw(String(ROWS_PER_PAGE))} end as rows
-      from pg_class
-      where oid in (${join(tables, ', ')})
-    ) t
-    cross join lateral (
-      select coalesce(avg(avg_width), ${raw(String(LENGTH))}) as length
-      from pg_stats
-      where schemaname = 'offshoot_rows' and tablename = t.relname
-        and attname = any(${parameters.add(arrayLiteral(names))}::name[])
-    ) w`
-}
-
 /** By row, column and term: how often it is there. */
 function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): Sql {
   const { table, number, parameters } = context
@@ -295,9 +251,10 @@ function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): 
       from: sql`
         cross join lateral (values ${join(columns, ', ')}) as c (index, text, is_number)
         cross join lateral (${foundWordsSql(sql`c.text`, patterns, parameters)}) f`,
-      condition: sql`
-        and ${isHit(plan, context, { patterns, row })}
-        and (f.kind = 'exact' or not c.is_number)`,
+      conditions: [
+        isHit(plan, context, { patterns, row }),
+        sql`(f.kind = 'exact' or not c.is_number)`,
+      ],
       end: sql`
         group by ${ROOT}.id, c.index, f.term`,
     }
@@ -347,20 +304,18 @@ function foundSql({ table, number }: TableContext, patterns: Patterns): Sql {
 function recordsSql(plan: SearchPlan, { table, number, parameters }: TableContext): Sql {
   const { lookup, patterns } = plan
   const { codec, read } = table
-  const alias = ident('record')
-  const column = (index: number) => {
-    return sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`
-  }
-  const { selected, joins } = selectPlan(lookup, read, { alias, column })
+  const record = recordAs(codec, ident('record'))
+  const joined = joinRecord(lookup, codec, { id: sql`page.id`, alias: record.alias })
+  const { selected, joins } = selectPlan(lookup, read, record)
   const texts = selected.map((value) => sql`${value}::text`)
   const highlight =
     patterns === undefined || !plan.isHighlighted
       ? sql`null::text`
-      : highlightSql(table, { patterns, parameters, column })
+      : highlightSql(table, { patterns, parameters, column: record.column })
   return sql`
     select page.place, page.table_number, page.score::text,
       array_to_json(array[${join(texts, ', ')}])::text, ${highlight}
     from page
-    ${joinVisible(lookup.layout, codec, { id: sql`page.id`, alias })}${joins}
+    ${joined}${joins}
     where page.table_number = ${raw(String(number))}`
 }

@@ -13,28 +13,27 @@ import {
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import { enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
-import { indexedVector, wantsIndex } from '../../rows/indexes/heap-indexes.js'
-import { heapName, inheritsRows, ownHeap } from '../../rows/layout/layout.js'
-import { joinVisible, visibleArms } from '../../rows/reading/arms.js'
+import { enclosingObjects, type TableCodec } from '../../rows/columns.js'
+import { findVectorIndex } from '../../rows/indexes.js'
 import {
+  joinRecord,
   type ReadPlan,
+  recordAs,
+  runReads,
   selectPlan,
   type TableLookup,
   writeFound,
-} from '../../rows/reading/read-plan.js'
-import { runReads } from '../../rows/running/run.js'
+} from '../../rows/read.js'
 import { runCalculation } from '../query/base-rows.js'
 import { resolveField } from '../query/field.js'
-import { FieldExpressions } from '../query/field-sql.js'
 import { type Filter, parseFilter } from '../query/filter.js'
-import { filterSql } from '../query/filter-sql.js'
 import { Parameters } from '../query/parameters.js'
 import { queryFault } from '../query/query-fault.js'
 import { lookupOf } from '../query/query-records.js'
 import { requireQuerySize } from '../query/query-size.js'
+import { selectRows } from '../query/select-rows.js'
 import { ROOT } from '../query/sort-sql.js'
-import { planColumns } from '../records/records.js'
+import { planColumns } from '../session/session.js'
 import { arraySimilarity, extensionSimilarity, similarityOf } from './distance-sql.js'
 import type { SearchContext } from './search-records.js'
 
@@ -112,25 +111,17 @@ function isSingle(query: readonly number[]): boolean {
  * its place, its score and the texts of the record.
  */
 export function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
-  const { lookup, codec } = plan
   const parameters = new Parameters()
-  const arms = visibleArms(lookup.layout, codec, ROOT)
-  if (arms.length === 0) {
+  const query = parameters.add(`{${plan.query.join(',')}}`)
+  const vectors = selectRows({ ...plan, parameters }, ({ record }) => {
+    const own = visibleVector(plan, record.column)
+    // The cast makes a copy in memory, whose components are read faster.
+    const value = extension === undefined ? sql`${own}::double precision[]` : own
+    return { selected: sql`${ROOT}.id, ${value} as own`, conditions: [sql`${own} is not null`] }
+  })
+  if (vectors.length === 0) {
     return { statement: compileStatement(sql`select 0, '0'`), values: [] }
   }
-  const query = parameters.add(`{${plan.query.join(',')}}`)
-  const vectors = arms.map((arm) => {
-    const record = { alias: ROOT, column: (index: number) => arm.column(index) }
-    const fields = new FieldExpressions(lookup, record, parameters)
-    const own = visibleVector(plan, record.column)
-    // Of another type it is a copy in memory, of which a component is at hand.
-    const value = extension === undefined ? sql`${own}::double precision[]` : own
-    const filter = filterSql(plan.filter, fields, parameters)
-    return sql`
-      select ${ROOT}.id, ${value} as own
-      from ${arm.table} ${ROOT}${fields.joins}
-      where ${arm.condition} and ${own} is not null and ${filter}`
-  })
   const text = sql`
     with scored as materialized (
       select v.id, ${similaritySql(plan, extension, { query, parameters })} as score
@@ -143,11 +134,9 @@ export function vectorSql(plan: VectorPlan, extension: Extension | undefined): C
 
 /** What is left when records have scores. */
 function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
-  const alias = ident('record')
-  const { selected, joins } = selectPlan(lookup, read, {
-    alias,
-    column: (index) => sql`${alias}.${ident(codec.physical[index]?.physicalName ?? '')}`,
-  })
+  const record = recordAs(codec, ident('record'))
+  const joined = joinRecord(lookup, codec, { id: sql`page.id`, alias: record.alias })
+  const { selected, joins } = selectPlan(lookup, read, record)
   const nothing = selected.map(() => sql`null`)
   const texts = selected.map((value) => sql`${value}::text`)
   return sql`
@@ -161,7 +150,7 @@ function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
     union all
     select page.place, page.score::text, ${join(texts, ', ')}
     from page
-    ${joinVisible(lookup.layout, codec, { id: sql`page.id`, alias })}${joins}
+    ${joined}${joins}
     order by place`
 }
 
@@ -217,38 +206,29 @@ async function searchIndex(
   return rows.length - 1 < Math.min(plan.size, count) ? undefined : rows
 }
 
-/** Only what a branch has of its own, as a whole and by angle, is in an index. */
+/** Searches by the index, which knows neither filters nor other similarities than the angle. */
 export function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
-  const { lookup, codec, column, similarity } = plan
-  const physical = codec.physical[column]
-  const heap = ownHeap(lookup.layout, codec.table.id)
+  const { lookup, codec, column, similarity, filter } = plan
   const isServed =
-    physical !== undefined &&
-    wantsIndex(physical.column) &&
-    similarity === 'cosineSimilarity' &&
-    plan.filter.kind === 'and' &&
-    plan.filter.items.length === 0 &&
-    enclosingObjects(codec, column).length === 0 &&
-    heap?.columnIds.has(physical.id) === true &&
-    !inheritsRows(lookup.layout, codec.table.id)
+    similarity === 'cosineSimilarity' && filter.kind === 'and' && filter.items.length === 0
   if (!isServed) return undefined
-  const { schema } = extension
-  const name = sql`${ROOT}.${ident(physical.physicalName)}`
+  const index = findVectorIndex(lookup, codec, { column, alias: ROOT, extension })
+  if (index === undefined) return undefined
   const parameters = new Parameters()
   const query = sql`${parameters.add(`{${plan.query.join(',')}}`)}::real[]`
-  const [own, other] = [name, query].map((value) => indexedVector(value, schema, physical.column))
-  const distance = sql`(${own}) operator(${ident(schema)}.<=>) (${other})`
+  const [own, other] = [index.column, query].map((value) => index.indexed(value))
+  const distance = sql`(${own}) operator(${ident(extension.schema)}.<=>) (${other})`
   const text = sql`
     with scored as materialized (
       select n.id, ${similarityOf(similarity, sql`n.distance`)} as score
       from (
         select ${ROOT}.id, ${distance} as distance
-        from ${heapName(heap.heapId)} ${ROOT}
-        where ${name} is not null
+        from ${index.table} ${ROOT}
+        where ${index.column} is not null
         order by ${distance}
         limit ${raw(String(plan.size))}
       ) n
     ),
-    ${pageSql(plan, sql`select count(${name}) from ${heapName(heap.heapId)} ${ROOT}`)}`
+    ${pageSql(plan, sql`select count(${index.column}) from ${index.table} ${ROOT}`)}`
   return { statement: compileSharing(text), values: parameters.values }
 }

@@ -1,11 +1,10 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../../rows/columns/column-tree.js'
-import { isFileType } from '../../rows/columns/column-types.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import { visibleArms } from '../../rows/reading/arms.js'
-import type { Session, SessionTable } from '../records/session.js'
+import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
+import { listArms } from '../../rows/read.js'
+import type { BranchTable as TableOnBranch } from '../../rows/tables.js'
+import type { Session } from '../session/session.js'
 import { cutName, findName } from './scope.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
 import { sqlFault } from './sql-fault.js'
@@ -14,7 +13,7 @@ const ROW = sql`h`
 
 /** A table of a branch that statements read, and write by their columns. */
 export interface BranchTable extends SqlTable {
-  readonly table: SessionTable
+  readonly table: TableOnBranch
   /** The column that a statement writes to. */
   target(name: string): TargetColumn
   /** All columns that can be written, in their order. */
@@ -82,7 +81,7 @@ interface OwnColumn {
   read(physical: (index: number) => Sql): Sql
 }
 
-function createTable(session: Session, table: SessionTable): BranchTable {
+function createTable(session: Session, table: TableOnBranch): BranchTable {
   const { codec } = table
   const columns = listColumns(codec, session.metadata.key)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
@@ -181,7 +180,7 @@ function writeProposed(codec: TableCodec, columns: readonly OwnColumn[], records
 }
 
 function writeRows(session: Session, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
-  const arms = visibleArms(session.guard.layout, codec, ROW)
+  const arms = listArms(session.tables, codec, ROW)
   if (arms.length > 0) {
     const selects = arms.map(
       (arm) =>

@@ -7,7 +7,7 @@ import {
   type Parameter,
   type TextRows,
 } from '../../postgres/statement.js'
-import type { OpenTransaction } from '../../rows/running/run.js'
+import type { OpenTransaction } from '../../rows/read.js'
 import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'
 import { tooCostly } from './sql-fault.js'

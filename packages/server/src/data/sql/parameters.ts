@@ -1,6 +1,5 @@
 import type { Parameter } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { checkText } from '../../rows/columns/text-types.js'
+import { arrayLiteral, checkText } from '../../rows/columns.js'
 import { sqlFault } from './sql-fault.js'
 
 /** Parameters as PostgreSQL reads them: arrays as its arrays, objects as JSON. */

@@ -1,11 +1,9 @@
-import { codeOf } from '../../postgres/failures.js'
-import { StaleError } from '../../rows/running/run.js'
+import { codeOf, isUndefinedName } from '../../postgres/failures.js'
+import { StaleError } from '../../rows/read.js'
 import { sqlFault, tooCostly } from './sql-fault.js'
 
 /** Classes of SQLSTATE that are about the statement, and not about the server. */
 const STATEMENT_CLASSES = new Set(['0A', '20', '21', '22', '2F', '42', '44'])
-/** Of the statements themselves; which they are is known only to us. */
-const GONE = new Set(['42P01', '42703'])
 /** The reader lacks a right; see `renewReader`. */
 export const PERMISSION_DENIED = '42501'
 const TOO_LARGE_MESSAGES = /invalid memory alloc request size|out of memory|string buffer/i
@@ -22,5 +20,6 @@ export function toSqlError(error: unknown): unknown {
   if (code === PERMISSION_DENIED) return error
   if (!STATEMENT_CLASSES.has(code.slice(0, 2))) return error
   const fault = sqlFault(message)
-  return GONE.has(code) ? new StaleError(code, { cause: fault }) : fault
+  // Names are resolved before a statement runs, so one that is missing means that the schema has changed.
+  return isUndefinedName(error) ? new StaleError(code, { cause: fault }) : fault
 }

@@ -1,12 +1,10 @@
 import { newRecordId } from '../../common/ids.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
-import { arrayLiteral } from '../../rows/columns/carriers.js'
-import { Fault } from '../../rows/columns/fault.js'
-import { isFaults } from '../../rows/columns/table-codec.js'
-import type { OpenTransaction } from '../../rows/running/run.js'
-import { describeRefusal } from '../records/failures.js'
+import { arrayLiteral, Fault, isFaults } from '../../rows/columns.js'
+import type { OpenTransaction } from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
+import { describeRefusal } from '../../rows/write.js'
 import { prepareGroup } from '../records/run-operations.js'
-import type { SessionTable } from '../records/session.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import { type KeyColumn, newRecord, type TargetColumn } from './branch-tables.js'
@@ -216,7 +214,7 @@ function planInsert(
 }
 
 function planUpdate(
-  table: SessionTable,
+  table: BranchTable,
   columns: readonly TargetColumn[],
   [id, ...values]: Row,
   index: number,
@@ -239,7 +237,7 @@ function planUpdate(
 
 const refuseFile = () => new Fault('files cannot be written by SQL')
 
-function valueFault({ codec }: SessionTable, faults: readonly Fault[]) {
+function valueFault({ codec }: BranchTable, faults: readonly Fault[]) {
   return sqlFault(`table [${codec.table.name}]: ${faults.map(({ message }) => message).join('; ')}`)
 }
 

@@ -2,15 +2,16 @@ import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { findLayout, type Layout } from '../../rows/layout/layout.js'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema } from '../../rows/columns.js'
+import { findStartRows, startRows } from '../../rows/merge.js'
+import { type BranchRows, findRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
-/** A branch at one moment: where its rows are and what its schema is. */
+/** A branch at one moment: its schema, and where its rows are. */
 export interface BranchState {
-  readonly layout: Layout
+  readonly rows: BranchRows
   readonly schema: StoredSchema
 }
 
@@ -30,16 +31,12 @@ export async function getState(
   return state
 }
 
-export async function findState(
-  database: Queryable,
-  branchId: string,
-  options: { hidden?: boolean } = {},
-): Promise<BranchState | undefined> {
-  const layout = await findLayout(database, branchId, options)
-  if (layout === undefined) return undefined
+async function findState(database: Queryable, branchId: string): Promise<BranchState | undefined> {
+  const rows = await findRows(database, branchId)
+  if (rows === undefined) return undefined
   const [row] = await database.query<{ document: StoredSchema }>(sql`
-    select document from offshoot.schemas where id = ${layout.schemaId}`)
-  return row && { layout, schema: row.document }
+    select document from offshoot.schemas where id = ${rows.schemaId}`)
+  return row && { rows, schema: row.document }
 }
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
@@ -51,30 +48,30 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
   return row
 }
 
-/** The state that a fork started with, be the fork hidden. */
+/** The state that a fork started with, also if the fork is hidden. */
 export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
-  const layout = await findLayout(database, branchId, { hidden: true })
+  const rows = await findStartRows(database, branchId)
   const origin = await findOrigin(database, branchId)
-  if (layout === undefined || origin === undefined) throw new Error('a fork must be there')
-  // Of forks that the first version of the catalogue made, it may not be known.
+  if (rows === undefined || origin === undefined) throw new Error('a fork must be there')
+  // The first version of the catalogue did not keep it.
   if (origin.forkSchema === null) {
     throw new AppError('no_source', 'it is not known what the branch had when it was forked')
   }
-  return { layout: { ...layout, levels: layout.levels.slice(1) }, schema: origin.forkSchema }
+  return { rows, schema: origin.forkSchema }
 }
 
 /** The source of a branch as it was when the branch was made; its name, if the key reaches it. */
 export async function getForkState(
   database: Queryable,
   access: BranchAccess,
-  { layout }: BranchState,
+  { rows }: BranchState,
 ): Promise<BranchState & { name: string | undefined }> {
   const origin = await findOrigin(database, access.branchId)
   if (origin?.startedFrom == null || origin.forkSchema === null) throw noSource(access)
   const { branchName } = origin.startedFrom
   return {
     name: scopeReachesBranch(access.principal.scope, branchName) ? branchName : undefined,
-    layout: { ...layout, levels: layout.levels.slice(1) },
+    rows: startRows(rows),
     schema: origin.forkSchema,
   }
 }

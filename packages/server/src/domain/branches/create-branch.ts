@@ -3,9 +3,8 @@ import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { closeEpoch } from '../../rows/layout/fork.js'
-import { EMPTY_SCHEMA } from '../../rows/layout/stored-schema.js'
-import { enterGate } from '../../rows/running/gate.js'
+import { closeEpoch, enterGate } from '../../rows/branches.js'
+import { EMPTY_SCHEMA } from '../../rows/columns.js'
 import { forks } from '../../telemetry/events.js'
 import { type BranchGate, findGate } from '../access/find-gate.js'
 import type { DatabaseAccess } from '../access/resolve.js'
@@ -152,7 +151,7 @@ export async function forkBranch(
       dbBranchID: forked.id,
       migrationID: forked.lastMigrationId,
     },
-    inherits: data ? { parentId: forked.id, forkEpoch: forked.epoch } : null,
+    inherits: data ? forked : null,
     life,
   }
   if (await insertBranch(transaction, branch)) return branch.id

@@ -4,22 +4,30 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
-import { compileTable, enclosingObjects, type TableCodec } from '../../rows/columns/table-codec.js'
-import { type Layout, withoutRows } from '../../rows/layout/layout.js'
-import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
-import { areRelated, mayDiffer } from '../../rows/merging/changed-ids.js'
+import type { TextRow } from '../../postgres/statement.js'
 import {
+  compileTable,
+  enclosingObjects,
+  type StoredSchema,
+  type StoredTable,
+  type TableCodec,
+} from '../../rows/columns.js'
+import {
+  areRelated,
   type ComparedRow,
   changedColumns,
   countChanges,
   listCompared,
-} from '../../rows/merging/compare-rows.js'
+  mayDiffer,
+  noRows,
+} from '../../rows/merge.js'
+import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { schemaDifference } from '../schemas/schema-difference.js'
 import { type BranchState, getForkState, getSource, getState } from './branch-state.js'
 
-/** What a branch is compared with. */
+/** The state that a branch is compared with. */
 export type Against = 'fork' | 'source' | BranchAccess
 
 const CANDIDATES_PER_READ = 1000
@@ -52,10 +60,10 @@ export async function readDifference(
       const room = new AnswerRoom(options.limits.answerBytesMax)
       for (const table of tablesToShow(after, options.tableName)) {
         const hadTable = before.schema.tables.some(({ id }) => id === table.id)
-        const had = hadTable ? before.layout : withoutRows(before.layout)
-        if (options.tableName === undefined && !mayDiffer(had, after.layout, table.id)) continue
+        const had = hadTable ? before.rows : noRows(before.rows)
+        if (options.tableName === undefined && !mayDiffer(had, after.rows, table.id)) continue
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
-        const states = [had, after.layout] as const
+        const states = [had, after.rows] as const
         const columns = comparedColumns(codec, before.schema)
         tables.push(await describeTable(transaction, { codec, columns, states, room, ...options }))
       }
@@ -65,7 +73,7 @@ export async function readDifference(
   )
 }
 
-/** What may still go into one answer. */
+/** The bytes that one answer may still take. */
 class AnswerRoom {
   #bytesLeft: number
 
@@ -83,13 +91,18 @@ async function resolveAgainst(
   transaction: Transaction,
   access: BranchAccess,
   { after, against }: { after: BranchState; against: Against },
-): Promise<{ name: string | undefined; at: 'fork' | 'now'; layout: Layout; schema: StoredSchema }> {
+): Promise<{
+  name: string | undefined
+  at: 'fork' | 'now'
+  rows: BranchRows
+  schema: StoredSchema
+}> {
   if (against === 'fork') {
     return { ...(await getForkState(transaction, access, after)), at: 'fork' }
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
   const state = await getState(transaction, other)
-  if (!areRelated(state.layout, after.layout)) {
+  if (!areRelated(state.rows, after.rows)) {
     throw new AppError(
       'unrelated_branches',
       `branches [${access.branchName}] and [${other.branchName}] have no rows of a common past`,
@@ -108,7 +121,7 @@ function tablesToShow(
   return [table]
 }
 
-/** All but those that the other side has removed: its rows still hold values, which mean nothing. */
+/** All columns but those that the other side has removed: the values that its rows still hold do not count. */
 function comparedColumns(codec: TableCodec, before: StoredSchema): ReadonlySet<number> {
   const removed = new Set(before.removedIds)
   return new Set(codec.physical.flatMap(({ id }, index) => (removed.has(id) ? [] : [index])))
@@ -119,7 +132,7 @@ async function describeTable(
   options: {
     codec: TableCodec
     columns: ReadonlySet<number>
-    states: readonly [Layout, Layout]
+    states: readonly [BranchRows, BranchRows]
     size: number
     after: string | undefined
     room: AnswerRoom
@@ -163,7 +176,7 @@ function describeChange(
   compared: ReadonlySet<number>,
   { id, before: [before], after }: ComparedRow,
 ): string | undefined {
-  const record = (texts: readonly (string | null)[]) => `"record":{${codec.decodeRow(texts)}}`
+  const record = (texts: TextRow) => `"record":{${codec.decodeRow(texts)}}`
   if (before === undefined) {
     return after === undefined ? undefined : `{"change":"inserted","id":"${id}",${record(after)}}`
   }
@@ -183,20 +196,18 @@ function describeChange(
   return `{"change":"updated","id":"${id}","columns":{${described.join(',')}}}`
 }
 
-type Texts = readonly (string | null)[]
-
 /** `"age":{"from":36,"to":37}` */
 function describeColumn(
   codec: TableCodec,
   index: number,
-  { before, after }: { before: Texts; after: Texts },
+  { before, after }: { before: TextRow; after: TextRow },
 ): string {
   const path = codec.physical[index]?.path.join('.')
   const [from, to] = [writeValue(codec, index, before), writeValue(codec, index, after)]
   return `${JSON.stringify(path)}:{"from":${from},"to":${to}}`
 }
 
-function writeValue(codec: TableCodec, index: number, texts: Texts): string {
+function writeValue(codec: TableCodec, index: number, texts: TextRow): string {
   const text = texts[index]
   const column = codec.physical[index]
   if (text == null || column === undefined) return 'null'

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { enterGate } from '../../rows/running/gate.js'
+import { enterGate } from '../../rows/branches.js'
 import { findGate } from '../access/find-gate.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'

@@ -2,8 +2,8 @@ import { AppError } from '@offshoot/contract/errors'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { closeEpoch } from '../../rows/layout/fork.js'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import { closeEpoch, FORK_COLUMNS, forkValues } from '../../rows/branches.js'
+import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf } from './branch-state.js'
 import {
@@ -158,10 +158,10 @@ export async function insertMerge(
   const baseId = newBranchId()
   await transaction.query(sql`
     insert into offshoot.branches
-      (id, database_id, name, schema_id, last_migration_id, parent_id, fork_epoch,
+      (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
         fork_schema_id, deleted_at)
     values (${baseId}, ${from.databaseId}, ${source.name}, ${source.schemaId},
-      ${source.lastMigrationId}, ${source.id}, ${source.epoch}, ${source.schemaId}, now())`)
+      ${source.lastMigrationId}, ${forkValues(source)}, ${source.schemaId}, now())`)
   await transaction.query(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)

@@ -1,24 +1,21 @@
 import type { Queryable } from '../../postgres/database.js'
-import type { TableCodec } from '../../rows/columns/table-codec.js'
-import type { Layout } from '../../rows/layout/layout.js'
-import { type ComparedPage, listCompared, type RowTexts } from '../../rows/merging/compare-rows.js'
-import type { RowBase, RowConflict } from '../../rows/merging/merge-rows.js'
+import type { TableCodec } from '../../rows/columns.js'
+import {
+  type ComparedPage,
+  listCompared,
+  type MergeSides,
+  type RowConflict,
+  type RowTexts,
+} from '../../rows/merge.js'
 import { UNDECIDED } from './history/virtual-row.js'
 
-/** A conflict as answers list it. */
+/** A conflict in the form that answers have. */
 export type MergeConflict = Readonly<Record<string, unknown>>
 
-/** The three sides of a merge. */
-export interface MergeLayouts {
-  readonly base: RowBase
-  readonly theirs: Layout
-  readonly ours: Layout
-}
-
-/** Conflicts of rows, with the values of all three sides. */
+/** Describes conflicts of rows by the values of all three sides. */
 export async function describeConflicts(
   transaction: Queryable,
-  options: { codec: TableCodec; sides: MergeLayouts; conflicts: readonly RowConflict[] },
+  options: { codec: TableCodec; sides: MergeSides; conflicts: readonly RowConflict[] },
 ): Promise<MergeConflict[]> {
   const { codec, sides, conflicts } = options
   if (conflicts.length === 0) return []
@@ -77,7 +74,7 @@ function describeConflict(codec: TableCodec, conflict: RowConflict, sides: Sides
   }
 }
 
-/** An object that is shown as a whole shows what is in it. */
+/** Leaves out paths inside of objects that are listed themselves. */
 function outermost(paths: readonly (readonly string[])[]): (readonly string[])[] {
   const isInside = (path: readonly string[], other: readonly string[]) =>
     other.length < path.length && other.every((name, index) => path[index] === name)

@@ -1,7 +1,8 @@
 import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import { FORK_COLUMNS, type ForkPoint, forkValues } from '../../rows/branches.js'
+import type { StoredSchema } from '../../rows/columns.js'
 import { isExpired, isLive } from '../access/is-live.js'
 
 /** How long a branch lives. */
@@ -78,7 +79,8 @@ export async function insertBranch(
     lastMigrationId: string
     metadata: BranchMetadata
     startedFrom: StartedFrom | null
-    inherits: { parentId: string; forkEpoch: number } | null
+    /** The state whose rows it inherits. */
+    inherits: ForkPoint | null
     life?: BranchLife
   },
 ): Promise<boolean> {
@@ -86,11 +88,10 @@ export async function insertBranch(
   const rows = await database.query(sql`
     insert into offshoot.branches
       (id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-        parent_id, fork_epoch, fork_schema_id, expires_at, ttl_seconds, protected)
+        ${FORK_COLUMNS}, fork_schema_id, expires_at, ttl_seconds, protected)
     values (${branch.id}, ${branch.databaseId}, ${branch.name}, ${branch.schemaId},
       ${branch.lastMigrationId}, ${JSON.stringify(branch.metadata)}::jsonb,
-      ${startedFrom}::jsonb, ${branch.inherits?.parentId ?? null},
-      ${branch.inherits?.forkEpoch ?? null},
+      ${startedFrom}::jsonb, ${forkValues(branch.inherits)},
       ${branch.startedFrom === null ? null : branch.schemaId},
       ${expiryOf(branch.life)}, ${branch.life?.ttlSeconds ?? null}, ${branch.life?.protected ?? false})
     on conflict (database_id, name) where deleted_at is null do nothing
@@ -208,14 +209,6 @@ export async function updateBranchDeleted(database: Queryable, branchId: string)
     where id = ${branchId} and deleted_at is null
     returning id`)
   return rows.length > 0
-}
-
-/**
- * Asks the collector to look at a branch: it, or versions that it keeps for others, may have lost the
- * last reader.
- */
-export async function insertSweep(transaction: Queryable, branchId: string): Promise<void> {
-  await transaction.query(sql`insert into offshoot.sweeps (branch_id) values (${branchId})`)
 }
 
 export interface GitBranchRow {

@@ -4,7 +4,13 @@ import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { closeEpoch, type ForkSource } from '../../rows/layout/fork.js'
+import {
+  closeEpoch,
+  type ForkSource,
+  moveRows,
+  restartFrom,
+  STORAGE_COLUMNS,
+} from '../../rows/branches.js'
 import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -56,30 +62,20 @@ export async function resetBranch(
   return { databaseName: access.databaseName, branchName, status: 'completed' }
 }
 
-/**
- * Gives everything the branch holds, and those who read it, to a hidden one in its place. Returns the
- * id of that one.
- */
+/** Gives the rows of the branch, and the forks that read them, to a new hidden branch. Returns its id. */
 async function hideState(transaction: Queryable, branchId: string): Promise<string> {
   const hiddenId = newBranchId()
   const rows = await transaction.query(sql`
     insert into offshoot.branches
-      (id, database_id, name, parent_id, fork_epoch, epoch, gate, schema_id, version,
-        last_migration_id, started_from, fork_schema_id, fork_stamp, deleted_at)
-    select ${hiddenId}, database_id, name, parent_id, fork_epoch, epoch, gate, schema_id, version,
-      last_migration_id, started_from, fork_schema_id, fork_stamp, now()
+      (id, database_id, name, ${STORAGE_COLUMNS}, schema_id, version,
+        last_migration_id, started_from, fork_schema_id, deleted_at)
+    select ${hiddenId}, database_id, name, ${STORAGE_COLUMNS}, schema_id, version,
+      last_migration_id, started_from, fork_schema_id, now()
     from offshoot.branches
     where id = ${branchId} and deleted_at is null
     returning id`)
   if (rows.length === 0) throw new Error('a locked branch must be there')
-  // The heaps before those who read them: see the collector.
-  await transaction.query(sql`
-    update offshoot.heaps set branch_id = ${hiddenId} where branch_id = ${branchId}`)
-  // Their own stamps change, because where they read from is part of what processes remember.
-  await transaction.query(sql`
-    update offshoot.branches
-    set parent_id = ${hiddenId}, stamp = nextval('offshoot.stamps')
-    where parent_id = ${branchId}`)
+  await moveRows(transaction, { from: branchId, to: hiddenId })
   await updateMergesOf(transaction, { branchId, newBranchId: hiddenId })
   return hiddenId
 }
@@ -96,8 +92,7 @@ async function startOver(
   }
   await transaction.query(sql`
     update offshoot.branches
-    set parent_id = ${source.id}, fork_epoch = ${source.epoch}, epoch = 1,
-      fork_stamp = nextval('offshoot.stamps'),
+    set ${restartFrom(source)},
       schema_id = ${source.schemaId}, fork_schema_id = ${source.schemaId},
       last_migration_id = ${source.lastMigrationId}, version = version + 1,
       started_from = ${JSON.stringify(startedFrom)}::jsonb, stamp = nextval('offshoot.stamps')

@@ -1,7 +1,7 @@
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { deleteUnseenVersions, dropUnusedHeap } from '../../rows/layout/collect.js'
+import { deleteUnseenVersions, dropUnusedHeap } from '../../rows/branches.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 

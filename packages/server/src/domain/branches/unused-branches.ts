@@ -1,8 +1,8 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { insertSweep } from '../../rows/branches.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertCompaction } from './history/queries.js'
-import { insertSweep } from './queries.js'
 
 /*
  * A deleted branch is hidden at first. Its row stays as long as another branch inherits from it, or a

@@ -1,4 +1,4 @@
-import type { StoredTable } from '../../rows/layout/stored-schema.js'
+import type { StoredTable } from '../../rows/columns.js'
 
 export type LinkTarget = { readonly tableId: number } | { readonly missing: string }
 

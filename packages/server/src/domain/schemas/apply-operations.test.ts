@@ -3,7 +3,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { describe, expect, test } from 'vitest'
-import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/layout/stored-schema.js'
+import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
 import type { EditOptions } from './schema-draft.js'
 

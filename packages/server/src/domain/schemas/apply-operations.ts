@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import type { SchemaChange } from '../../rows/layout/schema-changes.js'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema } from '../../rows/columns.js'
+import type { SchemaChange } from '../../rows/tables.js'
 import { type EditOptions, SchemaDraft } from './schema-draft.js'
 
 /** The schema after a migration, and what the migration changes in the storage. */

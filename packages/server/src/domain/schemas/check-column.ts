@@ -1,6 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import { COLUMN_TYPES, type Column, type ColumnType } from '@offshoot/contract/schema'
-import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns/column-types.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../../rows/columns.js'
 import { checkName } from './check-name.js'
 
 export interface ColumnChecks {
@@ -8,8 +9,6 @@ export interface ColumnChecks {
   /** What is wrong with a default value, if anything; the column types know. */
   checkDefault(column: Column, text: string): string | undefined
 }
-
-const RESERVED_NAMES: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
 
 /** Which type each field that describes a type belongs to. */
 const TYPE_FIELDS = [
@@ -35,7 +34,7 @@ export function checkColumn(column: Column, checks: ColumnChecks): string | unde
 
 /** What is wrong with the name of a column, if anything. */
 export function checkColumnName(name: string, limits: Limits): string | undefined {
-  const isReserved = RESERVED_NAMES.has(name.toLowerCase())
+  const isReserved = RESERVED_COLUMN_NAMES.has(name.toLowerCase())
   return checkName(name, limits) ?? (isReserved ? 'name is reserved' : undefined)
 }
 

@@ -3,12 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
-import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { compileTable } from '../../rows/columns/table-codec.js'
-import { physicalShapes } from '../../rows/layout/heap-ddl.js'
-import type { Layout } from '../../rows/layout/layout.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
-import { selectVisible } from '../../rows/reading/arms.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
+import { countValues } from '../../rows/read.js'
+import type { BranchRows } from '../../rows/tables.js'
 
 /** Losses that a refusal names in its message. */
 const MESSAGE_LOSSES_MAX = 5
@@ -45,43 +42,39 @@ export function removesAnything(operations: readonly SchemaOperation[]): boolean
  */
 export async function measureLoss(
   database: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   options: { removals: readonly Removal[]; limits: Limits },
 ): Promise<DataLoss[]> {
   const losses: DataLoss[] = []
   for (const removal of options.removals) {
-    losses.push(...(await measureRemoval(database, layout, { removal, limits: options.limits })))
+    losses.push(...(await measureRemoval(database, rows, { removal, limits: options.limits })))
   }
   return losses
 }
 
 async function measureRemoval(
   database: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   options: { removal: Removal; limits: Limits },
 ): Promise<DataLoss[]> {
   const { limits } = options
   const { dataLossRecordsMax } = limits
   const { table, columns = [] } = options.removal
-  const codec = compileTable({ ...table, columns }, { limits, jsonAsText: false })
-  const counts = columns.map((column, i) => sql`, ${countOf(column)} as ${ident(`column${i}`)}`)
-  const [row = {}] = await database.query<Record<string, number>>(sql`
-    select count(*)::integer as records${join([sql``, ...counts], '')}
-    from (select * from (${selectVisible(layout, codec)}) v limit ${dataLossRecordsMax + 1}) seen`)
-  const more = Number(row.records) > dataLossRecordsMax
+  const counted = await countValues(database, rows, {
+    table,
+    columns,
+    limits,
+    // One more than may be counted tells that there are more.
+    rowsMax: dataLossRecordsMax + 1,
+  })
+  const more = counted.rows > dataLossRecordsMax
   const toLoss = (count: number | undefined, column?: string): DataLoss[] => {
     const records = Math.min(count ?? 0, dataLossRecordsMax)
     if (records === 0 && !more) return []
     return [{ table: table.name, ...(column === undefined ? {} : { column }), records, more }]
   }
-  if (options.removal.columns === undefined) return toLoss(row.records)
-  return columns.flatMap(({ name }, i) => toLoss(row[`column${i}`], name))
-}
-
-/** Records that hold a value in a column, or in any column nested in it. */
-function countOf(column: StoredColumn): Sql {
-  const names = physicalShapes([column]).map(({ physicalName }) => ident(physicalName))
-  return sql`(count(*) filter (where num_nonnulls(${join(names, ', ')}) > 0))::integer`
+  if (options.removal.columns === undefined) return toLoss(counted.rows)
+  return columns.flatMap(({ name }, index) => toLoss(counted.values[index], name))
 }
 
 /** The refusal of a request that would lose data and does not say that it may. */

@@ -1,7 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { NOW } from '../../rows/columns/column-type.js'
-import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
-import { Fault } from '../../rows/columns/fault.js'
+import { COLUMN_TYPE_ENTRIES, Fault, NOW } from '../../rows/columns.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** How schema edits ask the column types about defaults. */

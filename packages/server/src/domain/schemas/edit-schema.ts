@@ -5,9 +5,8 @@ import { newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { findLayout } from '../../rows/layout/layout.js'
-import { applySchemaChanges } from '../../rows/layout/schema-changes.js'
-import { enterGate } from '../../rows/running/gate.js'
+import { enterGate } from '../../rows/branches.js'
+import { applySchemaChanges, findRows } from '../../rows/tables.js'
 import { findGate } from '../access/find-gate.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
@@ -70,9 +69,9 @@ async function requireNoLoss(
     head.schema,
   )
   const removals = listRemovals(head.schema, after)
-  const layout = await findLayout(transaction, head.branchId)
-  if (layout === undefined) throw new Error('a locked branch must have a layout')
-  const losses = await measureLoss(transaction, layout, { removals, limits })
+  const rows = await findRows(transaction, head.branchId)
+  if (rows === undefined) throw new Error('a locked branch must be there')
+  const losses = await measureLoss(transaction, rows, { removals, limits })
   if (losses.length > 0) throw dataLossError(losses)
 }
 
@@ -149,11 +148,11 @@ async function applyEdit(
   }
   const edited = applyOperations(head.schema, edit.operations, editOptions({ limits, nextId }))
   const schema = rememberRemoved(head.schema, edited.schema)
-  // Each edit of a push sees the heaps that the one before it has made.
-  const layout = await findLayout(transaction, head.branchId)
-  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  // Looked up for each edit of a push, because the one before it may have made tables.
+  const rows = await findRows(transaction, head.branchId)
+  if (rows === undefined) throw new Error('a locked branch must be there')
   const before = new Map(head.schema.tables.map((table) => [table.id, table]))
-  await applySchemaChanges(transaction, layout, { before, changes: edited.changes, limits })
+  await applySchemaChanges(transaction, rows, { before, changes: edited.changes, limits })
   const id = edit.id ?? newMigrationId()
   const parentId = head.lastMigrationId
   const checksum = checksumOf(edit.operations)

@@ -3,13 +3,20 @@ import type { Index, Indexes } from '@offshoot/contract/indexes'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
-import { COLUMN_TYPE_ENTRIES } from '../../rows/columns/column-types.js'
-import { getVectorIndexing, UnindexableError, wantsIndex } from '../../rows/indexes/heap-indexes.js'
-import { findIndexStates } from '../../rows/indexes/index-state.js'
-import { physicalShapes } from '../../rows/layout/heap-ddl.js'
-import { findLayout, type Layout } from '../../rows/layout/layout.js'
-import { applySchemaChanges } from '../../rows/layout/schema-changes.js'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import {
+  COLUMN_TYPE_ENTRIES,
+  listAllColumns,
+  type StoredColumn,
+  type StoredSchema,
+  type StoredTable,
+} from '../../rows/columns.js'
+import {
+  findIndexStates,
+  getVectorIndexing,
+  UnindexableError,
+  wantsIndex,
+} from '../../rows/indexes.js'
+import { applySchemaChanges, type BranchRows, findRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { withHead } from './edit-schema.js'
 import {
@@ -45,9 +52,9 @@ export async function listIndexes(
   tableName: string,
 ): Promise<Indexes> {
   const { schema } = await getHead(database, access)
-  const layout = await getLayout(database, access)
+  const rows = await getRows(database, access)
   const table = getTable(schema, tableName)
-  return { indexes: await findIndexes(database, layout, listColumns(table)) }
+  return { indexes: await findIndexes(database, rows, listColumns(table)) }
 }
 
 export async function readIndex(
@@ -56,8 +63,8 @@ export async function readIndex(
   target: Target,
 ): Promise<Index> {
   const { schema } = await getHead(database, access)
-  const layout = await getLayout(database, access)
-  const [index] = await findIndexes(database, layout, [getColumn(schema, target)])
+  const rows = await getRows(database, access)
+  const [index] = await findIndexes(database, rows, [getColumn(schema, target)])
   if (index === undefined) throw indexNotFound(target)
   return index
 }
@@ -72,16 +79,16 @@ export async function addIndex(
   await findExtension(database, 'vector')
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
-    const layout = await getLayout(transaction, access)
+    const rows = await getRows(transaction, access)
     const found = getColumn(head.schema, target)
     await requireIndexable(transaction, found)
-    const [index] = await findIndexes(transaction, layout, [found])
+    const [index] = await findIndexes(transaction, rows, [found])
     if (index !== undefined && index.state !== 'failed') return index
     requireRoom(found, limits)
     const column = { ...found.column, index: true }
     const table = withColumn(found.table, column)
-    await setTable(transaction, { access, layout, head, table, limits, columns: [column] })
-    const [made] = await findIndexes(transaction, layout, [{ ...found, column }])
+    await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
+    const [made] = await findIndexes(transaction, rows, [{ ...found, column }])
     if (made === undefined) throw new Error('a column that was given an index must have it')
     return made
   })
@@ -94,7 +101,7 @@ export async function removeIndex(
 ): Promise<void> {
   await withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
-    const layout = await getLayout(transaction, access)
+    const rows = await getRows(transaction, access)
     const found = getColumn(head.schema, target)
     if (found.column.unique) {
       throw new AppError(
@@ -105,7 +112,7 @@ export async function removeIndex(
     if (!wantsIndex(found.column)) throw indexNotFound(target)
     const column = { ...found.column, index: false }
     const table = withColumn(found.table, column)
-    await setTable(transaction, { access, layout, head, table, limits, columns: [column] })
+    await setTable(transaction, { access, rows, head, table, limits, columns: [column] })
   })
 }
 
@@ -114,19 +121,19 @@ export async function setTable(
   transaction: Queryable,
   change: {
     access: BranchAccess
-    layout: Layout
+    rows: BranchRows
     head: BranchHead
     table: StoredTable
     columns: readonly StoredColumn[]
     limits: Limits
   },
 ): Promise<void> {
-  const { access, layout, head, table, columns, limits } = change
+  const { access, rows, head, table, columns, limits } = change
   const document = {
     ...head.schema,
     tables: head.schema.tables.map((candidate) => (candidate.id === table.id ? table : candidate)),
   }
-  await applySchemaChanges(transaction, layout, {
+  await applySchemaChanges(transaction, rows, {
     before: new Map(head.schema.tables.map((candidate) => [candidate.id, candidate])),
     changes: columns.map((column) => ({ kind: 'indexChanged', table, column })),
     limits,
@@ -153,11 +160,11 @@ function replaceColumn(columns: readonly StoredColumn[], column: StoredColumn): 
 /** The indexes of those columns of a table that have one. */
 async function findIndexes(
   database: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   columns: readonly FoundColumn[],
 ): Promise<Index[]> {
   const wanted = columns.filter(({ column }) => wantsIndex(column))
-  const states = await findIndexStates(database, layout, {
+  const states = await findIndexStates(database, rows, {
     tableId: columns[0]?.table.id ?? 0,
     columnIds: wanted.map(({ column }) => column.id),
     kind: 'values',
@@ -208,8 +215,8 @@ async function requireIndexable(
 }
 
 function requireRoom({ table, column }: FoundColumn, { indexesPerTableMax }: Limits): void {
-  const others = physicalShapes(table.columns).filter(
-    (shape) => shape.column.index === true && shape.id !== column.id,
+  const others = listAllColumns(table.columns).filter(
+    ({ index, id }) => index === true && id !== column.id,
   )
   if (others.length < indexesPerTableMax) return
   throw new AppError(
@@ -225,8 +232,8 @@ function indexNotFound({ tableName, columnName }: Target): AppError {
   )
 }
 
-export async function getLayout(database: Queryable, { branchId, branchName }: BranchAccess) {
-  const layout = await findLayout(database, branchId)
-  if (layout !== undefined) return layout
+export async function getRows(database: Queryable, { branchId, branchName }: BranchAccess) {
+  const rows = await findRows(database, branchId)
+  if (rows !== undefined) return rows
   throw new AppError('branch_not_found', `branch [${branchName}] not found`)
 }

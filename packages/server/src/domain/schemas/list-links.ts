@@ -1,4 +1,4 @@
-import type { StoredColumn } from '../../rows/layout/stored-schema.js'
+import type { StoredColumn } from '../../rows/columns.js'
 
 export interface StoredLink {
   /** The name of the column, with dots when it is nested. */

@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { countColumns } from './check-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'

@@ -2,24 +2,24 @@ import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column, Schema } from '@offshoot/contract/schema'
-import type {
-  CompareBranch,
-  CompareSchema,
-  Comparison,
-  History,
-  HistoryRequest,
-  Preview,
-  PreviewEdits,
-  PushMigrations,
-  SchemaOperation,
-  SchemaUpdate,
-  UpdateSchema,
+import {
+  type CompareBranch,
+  type CompareSchema,
+  type Comparison,
+  HISTORY_PAGE_SIZE,
+  type History,
+  type HistoryRequest,
+  type Preview,
+  type PreviewEdits,
+  type PushMigrations,
+  type SchemaOperation,
+  type SchemaUpdate,
+  type UpdateSchema,
 } from '@offshoot/contract/schema-edits'
-import { HISTORY_PAGE_SIZE } from '@offshoot/contract/schema-edits'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
-import { findLayout } from '../../rows/layout/layout.js'
-import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import { findRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemas, withoutRemoved } from './compare-schemas.js'
@@ -228,9 +228,9 @@ async function lossOf(
   if (!showsLoss) return {}
   const removals = listRemovals(before, after)
   if (removals.length === 0) return { dataLoss: [] }
-  const layout = await findLayout(transaction, access.branchId)
-  if (layout === undefined) throw new Error('a branch with a head must have a layout')
-  return { dataLoss: await measureLoss(transaction, layout, { removals, limits }) }
+  const rows = await findRows(transaction, access.branchId)
+  if (rows === undefined) throw new Error('a branch with a head must have rows')
+  return { dataLoss: await measureLoss(transaction, rows, { removals, limits }) }
 }
 
 /** Migrations of the branch, newest first. The cursor of a page is the id of its last one. */

@@ -1,4 +1,4 @@
-import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 
 /** The tables in the order they are shown: that of `tablesOrder`, then that of their creation. */
 export function orderTables(schema: StoredSchema): readonly StoredTable[] {

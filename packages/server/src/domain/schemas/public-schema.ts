@@ -1,5 +1,5 @@
 import type { Column, RevLink, Schema } from '@offshoot/contract/schema'
-import type { StoredColumn, StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredColumn, StoredSchema } from '../../rows/columns.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 

@@ -1,7 +1,7 @@
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema } from '../../rows/columns.js'
 
 export interface BranchHead {
   readonly branchId: string

@@ -1,5 +1,5 @@
 import type { Schema } from '@offshoot/contract/schema'
-import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/layout/stored-schema.js'
+import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemas } from './compare-schemas.js'
 import type { EditOptions } from './schema-draft.js'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema } from '../../rows/columns.js'
 import { rememberRemoved } from './removed-ids.js'
 
 const schema: StoredSchema = {

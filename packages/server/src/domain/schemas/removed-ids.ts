@@ -1,4 +1,4 @@
-import type { StoredSchema } from '../../rows/layout/stored-schema.js'
+import type { StoredSchema } from '../../rows/columns.js'
 
 /** The later of two schemas of a branch, with a memory of what it has lost. */
 export function rememberRemoved(before: StoredSchema, after: StoredSchema): StoredSchema {

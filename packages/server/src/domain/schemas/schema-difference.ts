@@ -1,9 +1,8 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { wantsIndex, wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
-import { physicalShapes } from '../../rows/layout/heap-ddl.js'
-import type { SchemaChange } from '../../rows/layout/schema-changes.js'
-import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import { listAllColumns, type StoredSchema, type StoredTable } from '../../rows/columns.js'
+import { wantsIndex, wantsSearchIndex } from '../../rows/indexes.js'
+import type { SchemaChange } from '../../rows/tables.js'
 import { toPublicSchema } from './public-schema.js'
 
 interface Named {
@@ -141,9 +140,9 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
 
 /** Indexes are no part of migrations; only what is stored tells that they differ. */
 function changedIndexes(before: StoredTable, table: StoredTable): SchemaChange[] {
-  const old = new Map(physicalShapes(before.columns).map(({ id, column }) => [id, column]))
-  return physicalShapes(table.columns).flatMap(({ id, column }): SchemaChange[] => {
-    const previous = old.get(id)
+  const old = new Map(listAllColumns(before.columns).map((column) => [column.id, column]))
+  return listAllColumns(table.columns).flatMap((column): SchemaChange[] => {
+    const previous = old.get(column.id)
     if (previous === undefined) return []
     const isSame =
       wantsIndex(previous) === wantsIndex(column) &&

@@ -2,12 +2,11 @@ import { AppError } from '@offshoot/contract/errors'
 import type { SearchIndex } from '@offshoot/contract/indexes'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
-import { wantsSearchIndex } from '../../rows/indexes/heap-indexes.js'
-import { findIndexStates } from '../../rows/indexes/index-state.js'
-import type { Layout } from '../../rows/layout/layout.js'
-import type { StoredTable } from '../../rows/layout/stored-schema.js'
+import type { StoredTable } from '../../rows/columns.js'
+import { findIndexStates, wantsSearchIndex } from '../../rows/indexes.js'
+import type { BranchRows } from '../../rows/tables.js'
 import { withHead } from './edit-schema.js'
-import { getLayout, getTable, listColumns, setTable } from './indexes.js'
+import { getRows, getTable, listColumns, setTable } from './indexes.js'
 import { type EditContext, getHead, requireUnprotected } from './operations.js'
 
 /*
@@ -23,7 +22,7 @@ export async function readSearchIndex(
   const { schema } = await getHead(database, access)
   const table = getTable(schema, tableName)
   if (!table.searchIndex) throw searchIndexNotFound(table)
-  return describe(database, await getLayout(database, access), table)
+  return describe(database, await getRows(database, access), table)
 }
 
 /** Asks for the index. One that failed is tried again; one that is there stays as it is. */
@@ -36,7 +35,7 @@ export async function addSearchIndex(
   const extension = await findExtension(database, 'pg_trgm')
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
-    const layout = await getLayout(transaction, access)
+    const rows = await getRows(transaction, access)
     const found = getTable(head.schema, tableName)
     if (extension === undefined) {
       throw new AppError(
@@ -45,13 +44,13 @@ export async function addSearchIndex(
       )
     }
     if (found.searchIndex) {
-      const index = await describe(transaction, layout, found)
+      const index = await describe(transaction, rows, found)
       if (index.state !== 'failed') return index
     }
     const table = { ...found, searchIndex: true }
     const columns = searchedColumns(table).map(({ column }) => column)
-    await setTable(transaction, { access, layout, head, table, limits, columns })
-    return describe(transaction, layout, table)
+    await setTable(transaction, { access, rows, head, table, limits, columns })
+    return describe(transaction, rows, table)
   })
 }
 
@@ -64,10 +63,10 @@ export async function removeSearchIndex(
     requireUnprotected(access, head)
     const found = getTable(head.schema, tableName)
     if (!found.searchIndex) throw searchIndexNotFound(found)
-    const layout = await getLayout(transaction, access)
+    const rows = await getRows(transaction, access)
     const table = { ...found, searchIndex: false }
     const columns = searchedColumns(found).map(({ column }) => column)
-    await setTable(transaction, { access, layout, head, table, limits, columns })
+    await setTable(transaction, { access, rows, head, table, limits, columns })
   })
 }
 
@@ -77,11 +76,11 @@ const searchedColumns = (table: StoredTable) =>
 /** Together they are as far as the one that is behind. */
 async function describe(
   database: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   table: StoredTable,
 ): Promise<SearchIndex> {
   const columns = searchedColumns(table)
-  const states = await findIndexStates(database, layout, {
+  const states = await findIndexStates(database, rows, {
     tableId: table.id,
     columnIds: columns.map(({ column }) => column.id),
     kind: 'search',

@@ -1,7 +1,7 @@
 import { DATABASE_BRANCH_PATTERN } from '@offshoot/contract/names'
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import type { SessionRequest } from '../../data/records/session.js'
+import type { SessionRequest } from '../../data/session/sessions.js'
 import { authenticate } from '../../domain/access/principal.js'
 import type { Need } from '../../domain/access/scope.js'
 import { splitDatabaseBranch } from '../addressed.js'
@@ -24,7 +24,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
   return {
     apiKey: apiKeyOf(request),
     address: request.workspaceAddress,
-    isDialect: request.isDialect,
+    isXataClient: request.isDialect,
     need,
     origin: originOf(request),
     ...splitDatabaseBranch(databaseBranch),

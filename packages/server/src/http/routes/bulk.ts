@@ -22,14 +22,19 @@ type BulkRequest = FastifyRequest<{
 /**
  * POST   /db/:databaseBranch/tables/:tableName/bulk        a JSON body, or application/x-ndjson
  */
-export function bulkRoutes({ database, sessions, limits }: Services): FastifyPluginAsyncTypebox {
+export function bulkRoutes({
+  database,
+  sessions,
+  files,
+  limits,
+}: Services): FastifyPluginAsyncTypebox {
   const insertBody = (request: BulkRequest, body: Buffer): Promise<string> =>
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
       const columns = readColumns(request.query.columns)
       const idempotent = { key: idempotencyKey(request), content: [request.url, body] }
       return bulkInsert(
-        { database, sessions, session, tableName, columns, limits },
+        { database, sessions, files, session, tableName, columns, limits },
         { body, idempotent },
       )
     })
@@ -43,12 +48,12 @@ export function bulkRoutes({ database, sessions, limits }: Services): FastifyPlu
       const key = await sessions.run(session, async () => idempotencyKey(request))
       return request.query.mode === 'partial'
         ? await streamPartially(
-            { database, sessions, session, tableName, limits },
+            { database, sessions, files, session, tableName, limits },
             { source, idempotencyKey: key, url },
           )
         : await sessions.run(session, (session) =>
             streamInsert(
-              { database, sessions, session, tableName, columns: undefined, limits },
+              { database, sessions, files, session, tableName, columns: undefined, limits },
               { source, idempotencyKey: key, url },
             ),
           )

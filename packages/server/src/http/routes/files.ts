@@ -60,8 +60,8 @@ type FileRequest = FastifyRequest<{
  * GET    .../file/:fileId                                                              PUT, DELETE
  */
 export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, sessions, limits } = services
-  const context = { database, sessions, limits }
+  const { database, sessions, files, limits } = services
+  const context = { database, sessions, files, limits }
 
   const read = async (request: FileRequest, reply: FastifyReply) => {
     const file = await sessions.run(sessionRequest(request, 'read'), (session) =>
@@ -153,8 +153,8 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
  * GET    /file/:accessId?verify=      PUT
  */
 export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, sessions, limits } = services
-  const context = { database, sessions, limits }
+  const { database, sessions, files, limits } = services
+  const context = { database, sessions, files, limits }
   return async (app) => {
     readAnyBody(app, limits)
     const url = '/file/:accessId'
@@ -220,8 +220,8 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
 /**
  * POST   /linkKeys
  */
-export function linkKeyRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
-  const context = { database, links: sessions.files.links }
+export function linkKeyRoutes({ database, files }: Services): FastifyPluginAsyncTypebox {
+  const context = { database, links: files.links }
   return async (app) => {
     app.post(
       '/linkKeys',
@@ -261,8 +261,7 @@ function targetOf({ params }: FileRequest): FileTarget {
   return { tableName, recordId, columnName, fileId }
 }
 
-async function receive({ sessions }: Services, request: FastifyRequest): Promise<ReceivedBlob> {
-  const { files } = sessions
+async function receive({ files }: Services, request: FastifyRequest): Promise<ReceivedBlob> {
   files.requireSize(Number(request.headers['content-length'] ?? 0))
   try {
     return await files.receive(bytesOf(request))

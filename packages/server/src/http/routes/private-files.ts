@@ -20,8 +20,8 @@ const tags = ['Files']
  * POST   /db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/makePrivate
  */
 export function makePrivateRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, sessions, limits } = services
-  const context = { database, sessions, limits }
+  const { database, sessions, files, limits } = services
+  const context = { database, sessions, files, limits }
   return async (app) => {
     app.post(
       '/db/:databaseBranch/tables/:tableName/data/:recordId/column/:columnName/makePrivate',

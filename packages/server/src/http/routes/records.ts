@@ -44,7 +44,7 @@ const isRecordId = (text: string): boolean =>
  * POST   /db/:databaseBranch/tables/:tableName/data
  * GET    /db/:databaseBranch/tables/:tableName/data/:recordId      PUT, PATCH, POST, DELETE
  */
-export function recordRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
+export function recordRoutes({ database, sessions, files }: Services): FastifyPluginAsyncTypebox {
   const run = <Result>(
     request: TableRequest,
     need: Need,
@@ -53,7 +53,7 @@ export function recordRoutes({ database, sessions }: Services): FastifyPluginAsy
     const { tableName } = request.params
     const columns = readColumns(request.query.columns)
     return sessions.run(sessionRequest(request, need), (session) =>
-      operation({ database, sessions, session, tableName, columns }),
+      operation({ database, sessions, files, session, tableName, columns }),
     )
   }
 

@@ -19,7 +19,7 @@ const EnvelopeSchema = Type.Object(
  * POST   /db/:databaseBranch/transaction
  */
 export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, sessions, limits } = services
+  const { database, sessions, files, limits } = services
   return async (app) => {
     app.post(
       '/db/:databaseBranch/transaction',
@@ -43,7 +43,7 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
           const key = idempotencyKey(request)
           const content = key === undefined ? [] : [request.url, JSON.stringify(operations)]
           return runOperations(
-            { database, sessions, session, limits },
+            { database, sessions, files, session, limits },
             { operations, idempotent: { key, content } },
           )
         })

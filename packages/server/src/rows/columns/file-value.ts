@@ -1,9 +1,9 @@
 /*
- * A row keeps what is known about a file as JSON; its content is in the blob store. What a reader
- * sees of it is made here: links depend on where the record is read, so they are not stored.
+ * A row stores the metadata of a file as JSON; its content is in the blob store. Links depend on the
+ * branch that the record is read on, so they are not stored but made for each answer.
  */
 
-/** What a row keeps of a file. */
+/** The metadata of a file, as a row stores it. */
 export interface StoredFile {
   /** Of a file in a list. */
   readonly id?: string
@@ -17,13 +17,14 @@ export interface StoredFile {
   readonly attributes: { readonly width?: number; readonly height?: number }
   /** Of the content; a file without it waits for an upload. */
   readonly sha256?: string
-  /** Random and new with each update: nobody guesses an address, and an old one leads nowhere. */
+  /** Random and new with each update, so links cannot be guessed and old ones stop working. */
   readonly key: string
 }
 
-/** Where a file is. */
-export interface FilePlace {
-  readonly branchId: string
+export type LinkPurpose = 'read' | 'upload'
+
+/** A file by the ids that its place in a branch has. */
+export interface FileAddress {
   readonly columnId: number
   readonly recordId: string
   /** Empty for a column that holds one file. */
@@ -31,21 +32,17 @@ export interface FilePlace {
   readonly key: string
 }
 
-export type LinkPurpose = 'read' | 'upload'
-
-/** What the links of an answer need to know. */
+/** How the files of an answer are written. */
 export interface FileForm {
-  /** `http://host:port`, as the client reaches the service. */
-  readonly origin: string
-  readonly branchId: string
-  /** Links that let others write are only for those who may. */
+  /** Upload links are only for callers who may write. */
   readonly canUpload: boolean
-  sign(accessId: string, options: { purpose: LinkPurpose; seconds: number }): string
-  /** Contents in base64, by sha-256: those that were asked for, once they are read. */
+  /** The link to a file; with a purpose, one that is signed for so many seconds. */
+  link(file: FileAddress, signed?: { purpose: LinkPurpose; seconds: number }): string
+  /** Contents in base64 by sha-256: those that were asked for, once they are read. */
   readonly contents: Map<string, string>
 }
 
-/** The record that a file belongs to, and how to write its links. */
+/** The record that a file belongs to, and the form of its links. */
 export interface FileRecord {
   readonly recordId: string
   readonly form: FileForm
@@ -64,10 +61,10 @@ const FIELDS = [
   'attributes',
 ] as const
 
-/** Too costly, or too telling, to be had without being named. */
+/** Costly or secret, so only written when asked for by name. */
 const FIELDS_BY_NAME = ['base64Content', 'signedUrl', 'uploadUrl'] as const
 
-/** What to write of the files of a column. */
+/** The fields to write of the files of a column. */
 export interface FileSelection {
   readonly columnId: number
   readonly isList: boolean
@@ -141,31 +138,10 @@ function namedField(
 }
 
 function linkOf(
-  file: StoredFile,
+  { id: fileId = '', key }: StoredFile,
   { columnId }: FileSelection,
   record: FileRecord | undefined,
   signed?: { purpose: LinkPurpose; seconds: number },
 ): string | undefined {
-  if (record === undefined) return undefined
-  const { recordId, form } = record
-  const { branchId } = form
-  const { id: fileId = '', key } = file
-  const accessId = writeAccessId({ branchId, columnId, recordId, fileId, key })
-  const url = `${form.origin}/file/${accessId}`
-  return signed === undefined ? url : `${url}?verify=${form.sign(accessId, signed)}`
-}
-
-/** Nothing that ids may hold is a line break. */
-export function writeAccessId(place: FilePlace): string {
-  const { branchId, columnId, recordId, fileId, key } = place
-  return Buffer.from([branchId, columnId, recordId, fileId, key].join('\n')).toString('base64url')
-}
-
-/** undefined when the text is not one that `writeAccessId` has written. */
-export function readAccessId(text: string): FilePlace | undefined {
-  const parts = Buffer.from(text, 'base64url').toString().split('\n')
-  const [branchId = '', column = '', recordId = '', fileId = '', key = ''] = parts
-  if (parts.length !== 5 || !/^\d{1,15}$/.test(column)) return undefined
-  const place = { branchId, columnId: Number(column), recordId, fileId, key }
-  return writeAccessId(place) === text ? place : undefined
+  return record?.form.link({ columnId, recordId: record.recordId, fileId, key }, signed)
 }

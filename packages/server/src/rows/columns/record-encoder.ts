@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import type { StoredColumn } from '../layout/stored-schema.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
 import { NOW } from './column-type.js'
@@ -37,9 +38,6 @@ export interface RecordEncoder {
     options: { readonly file: FileEncoder | undefined },
   ): EncodedUpdate | Fault[]
 }
-
-/** `id` has a column of its own; the other two name metadata, which nobody can set. */
-const IGNORED_KEYS: ReadonlySet<string> = new Set(['id', 'xata', 'service'])
 
 const ARITHMETIC_OPERATORS: ReadonlyMap<string, ArithmeticOperator> = new Map([
   ['$increment', '+'],
@@ -186,7 +184,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         const guess = nodes[next]
         const node = guess !== undefined && guess.column.name === key ? guess : byName.get(key)
         if (node === undefined) {
-          if (!IGNORED_KEYS.has(key)) encoding.refuseUnknown(key)
+          if (!RESERVED_COLUMN_NAMES.has(key)) encoding.refuseUnknown(key)
           continue
         }
         next = node.ordinal + 1
@@ -205,7 +203,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         const node = byName.get(key)
         const value = fields[key]
         if (node === undefined) {
-          if (!IGNORED_KEYS.has(key)) encoding.refuseUnknown(key)
+          if (!RESERVED_COLUMN_NAMES.has(key)) encoding.refuseUnknown(key)
         } else if (isNumeric(node) && isObject(value)) {
           const arithmetic = encodeArithmetic(node, value)
           if (arithmetic instanceof Fault) encoding.refuse(node, arithmetic)

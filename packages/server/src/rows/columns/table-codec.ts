@@ -25,6 +25,8 @@ export interface TableCodec {
   readonly physical: readonly PhysicalColumn[]
   /** From the dotted path of a column to its index in `physical`. */
   readonly indexes: ReadonlyMap<string, number>
+  /** Indexes into `physical` of the columns whose values must be unique. */
+  readonly uniqueColumns: readonly number[]
   /** Those of `physical` that hold files. */
   readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
@@ -72,6 +74,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     table,
     physical: tree.physical,
     indexes: new Map(tree.physical.map((column, index) => [column.path.join('.'), index])),
+    uniqueColumns: tree.physical.flatMap(({ column }, index) => (column.unique ? [index] : [])),
     fileColumns: tree.physical.flatMap((column, index) =>
       isFileType(column.column.type) ? [{ index, column }] : [],
     ),

@@ -1,9 +1,8 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
-import { codeOf, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
+import { codeOf, isUndefinedTable, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { ident, sql } from '../../postgres/sql.js'
-import { physicalShapes } from '../layout/heap-ddl.js'
-import type { StoredSchema } from '../layout/stored-schema.js'
+import { listAllColumns, type StoredSchema } from '../layout/stored-schema.js'
 import {
   type HeapColumn,
   type HeapIndex,
@@ -17,8 +16,6 @@ import {
   wantsSearchIndex,
 } from './heap-indexes.js'
 import { tryBuilding } from './index-lock.js'
-
-const UNDEFINED_TABLE = '42P01'
 
 /** Failures that another attempt would end with as well, and what to say about them. */
 const LASTING: ReadonlyMap<string, string> = new Map([
@@ -125,8 +122,8 @@ async function findTarget(
     join offshoot.schemas s on s.id = b.schema_id
     where h.id = ${heapId} and ${columnId} = any(h.column_ids)`)
   const table = row?.schema.tables.find(({ id }) => id === Number(row.tableId))
-  const shape = physicalShapes(table?.columns ?? []).find(({ id }) => id === columnId)
-  return table && shape && { heapId, table, column: shape.column }
+  const column = listAllColumns(table?.columns ?? []).find(({ id }) => id === columnId)
+  return table && column && { heapId, table, column }
 }
 
 interface Builder {
@@ -197,10 +194,9 @@ async function makeIndex(
     await connection.query(sql`create index concurrently ${definition}`)
     return undefined
   } catch (error) {
-    const code = codeOf(error) ?? ''
     // A heap that is gone takes its work along.
-    if (code === UNDEFINED_TABLE) return undefined
-    const failure = LASTING.get(code)
+    if (isUndefinedTable(error)) return undefined
+    const failure = LASTING.get(codeOf(error) ?? '')
     if (failure === undefined) throw error
     for (const other of indexNames(work, [kind])) await dropIndex(connection, other)
     return failure

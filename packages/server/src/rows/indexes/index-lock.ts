@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { INDEX_KEY } from '../../postgres/advisory-keys.js'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 
@@ -8,23 +9,20 @@ import { type Sql, sql } from '../../postgres/sql.js'
  * him. So he stops it; it stays written down as work, and is done again from the start.
  */
 
-/** Any number will do, as long as every version of Offshoot uses the same one. */
-const LOCK_KEY = 6_001_002
-
 /** Between two statements there is nothing to stop; then it takes another attempt. */
 const STOPS_MAX = 100
 const AGAIN_MS = 20
 
 /** Whether nobody else is at the indexes of a heap. If so, nobody will be as long as the connection is. */
 export function tryBuilding(heapId: Sql): Sql {
-  return sql`pg_try_advisory_lock(${LOCK_KEY}, hashint8(${heapId}))`
+  return sql`pg_try_advisory_lock(${INDEX_KEY}, hashint8(${heapId}))`
 }
 
 /** Stops whoever is at the indexes of a heap, and keeps others from it until the transaction ends. */
 export async function stopBuilding(transaction: Queryable, heapId: string): Promise<void> {
   for (let attempt = 1; attempt <= STOPS_MAX; attempt++) {
     const [heap] = await transaction.query<{ isFree: boolean }>(sql`
-      select pg_try_advisory_xact_lock(${LOCK_KEY}, hashint8(${heapId}::bigint)) as "isFree"`)
+      select pg_try_advisory_xact_lock(${INDEX_KEY}, hashint8(${heapId}::bigint)) as "isFree"`)
     if (heap?.isFree) return
     await transaction.query(sql`
       select pg_cancel_backend(l.pid)
@@ -32,7 +30,7 @@ export async function stopBuilding(transaction: Queryable, heapId: string): Prom
       join pg_stat_activity a using (pid)
       where l.locktype = 'advisory' and l.granted and l.objsubid = 2
         and l.database = (select oid from pg_database where datname = current_database())
-        and l.classid::bigint = ${LOCK_KEY}::bigint
+        and l.classid::bigint = ${INDEX_KEY}::bigint
         -- It is kept without a sign.
         and l.objid::bigint = hashint8(${heapId}::bigint)::bigint & 4294967295
         and a.usename = current_user`)

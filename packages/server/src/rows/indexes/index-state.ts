@@ -1,6 +1,13 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { indexName, type Layout, ownHeap, uniqueIndexName } from '../layout/layout.js'
+import {
+  type BranchRows,
+  indexName,
+  type Layout,
+  layoutOf,
+  ownHeap,
+  uniqueIndexName,
+} from '../layout/layout.js'
 import type { IndexKind } from './heap-indexes.js'
 
 export interface IndexState {
@@ -17,9 +24,10 @@ const NOT_INHERITED =
  */
 export async function findIndexStates(
   database: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   { tableId, columnIds, kind }: { tableId: number; columnIds: readonly number[]; kind: IndexKind },
 ): Promise<Map<number, IndexState>> {
+  const layout = layoutOf(rows)
   const heapId = ownHeap(layout, tableId)?.heapId
   const work = await database.query<{ columnId: string; failure: string | null }>(sql`
     select column_id as "columnId", failure

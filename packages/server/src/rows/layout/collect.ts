@@ -93,6 +93,14 @@ export async function deleteUnseenVersions(
   return 0
 }
 
+/**
+ * Asks the collector to look at a branch: the branch, or versions that it keeps for others, may have lost
+ * their last reader.
+ */
+export async function insertSweep(transaction: Queryable, branchId: string): Promise<void> {
+  await transaction.query(sql`insert into offshoot.sweeps (branch_id) values (${branchId})`)
+}
+
 /** More than this many branches to look at are as good as any other number. */
 const PENDING_MAX = 100_000
 
@@ -102,23 +110,4 @@ export async function countSweeps(database: Queryable): Promise<number> {
     select count(*)::integer as count
     from (select from offshoot.sweeps limit ${PENDING_MAX}) sweeps`)
   return row?.count ?? 0
-}
-
-/** Deletes answers that are too old to be asked for again. */
-export async function collectAnswers(
-  database: Database,
-  options: { hours: number },
-): Promise<boolean> {
-  const deleted = await database.query(sql`
-    delete from offshoot.idempotency_keys
-    where hash = any(array(
-      select hash
-      from offshoot.idempotency_keys
-      where created_at < now() - make_interval(hours => ${options.hours})
-      limit ${STEP_ROWS}
-      for update skip locked
-    ))
-    returning 1`)
-  collected.add('answer', deleted.length)
-  return deleted.length > 0
 }

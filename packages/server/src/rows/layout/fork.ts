@@ -1,18 +1,22 @@
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 
-/** The source of a fork at the moment of forking. */
-export interface ForkSource {
+/** A state of a branch that forks can start from. */
+export interface ForkPoint {
   readonly id: string
-  readonly name: string
-  readonly schemaId: string
-  readonly lastMigrationId: string
   readonly epoch: number
 }
 
+/** The source of a fork at the moment of forking. */
+export interface ForkSource extends ForkPoint {
+  readonly name: string
+  readonly schemaId: string
+  readonly lastMigrationId: string
+}
+
 /**
- * Closes the present epoch of a branch, so that everything written until now is what forks of it
- * see. Must run alone behind the gate. Costs one row, whatever the branch holds.
+ * Closes the present epoch of a branch, so that forks see everything that was written until now and
+ * nothing later. Must run alone behind the gate. Costs one row, whatever the branch holds.
  */
 export async function closeEpoch(
   transaction: Queryable,
@@ -25,4 +29,15 @@ export async function closeEpoch(
     returning id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId",
       epoch - 1 as epoch`)
   return source
+}
+
+/** All columns of a branch that describe its storage; a branch that takes it over has the same values. */
+export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch, gate`
+
+/** The columns of a branch that say where its inherited rows come from. */
+export const FORK_COLUMNS = sql`parent_id, fork_epoch`
+
+/** Values for `FORK_COLUMNS`; without a fork point, the branch inherits no rows. */
+export function forkValues(point: ForkPoint | null): Sql {
+  return sql`${point?.id ?? null}, ${point?.epoch ?? null}::integer`
 }

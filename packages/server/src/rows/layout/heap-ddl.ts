@@ -12,21 +12,17 @@ import {
 import { stopBuilding } from '../indexes/index-lock.js'
 import { heapName, pastName, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
-import type { StoredColumn, StoredTable } from './stored-schema.js'
+import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
 type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'column'>
 
-/** The physical columns of a column: its own, and those nested in it. */
-export function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
-  return columns.flatMap((column) => [
-    {
-      id: column.id,
-      physicalName: `c${column.id}`,
-      sqlType: COLUMN_TYPE_ENTRIES[column.type].sqlType,
-      column,
-    },
-    ...physicalShapes(column.columns ?? []),
-  ])
+function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
+  return listAllColumns(columns).map((column) => ({
+    id: column.id,
+    physicalName: `c${column.id}`,
+    sqlType: COLUMN_TYPE_ENTRIES[column.type].sqlType,
+    column,
+  }))
 }
 
 /** Creates the heap and the past of a table on a branch. Must run alone behind the gate. */
@@ -157,7 +153,7 @@ export async function dropColumnRules(
   options: { heapId: string; column: StoredColumn },
 ): Promise<void> {
   const { heapId } = options
-  for (const { column } of physicalShapes([options.column])) {
+  for (const column of listAllColumns([options.column])) {
     await releaseIndexes(transaction, { heapId, column })
   }
   if (options.column.unique !== true) return

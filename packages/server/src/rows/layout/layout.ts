@@ -17,21 +17,33 @@ export interface Level {
 }
 
 /**
- * Where the rows of a branch are: its own level first, then what it inherits from, nearest first.
- * What it inherits never changes while the branch lives; its own part changes only together with its
- * stamp.
+ * Where the rows of a branch are, as of one moment. Other rooms pass it on; only `rows/` looks inside,
+ * by `layoutOf`.
  */
-export interface Layout {
+export interface BranchRows {
   readonly branchId: string
   readonly databaseId: string
+  readonly schemaId: string
+}
+
+/**
+ * Where the rows of a branch are: its own level first, then the levels it inherits from, nearest first.
+ * Inherited levels never change while the branch lives; the own level changes only together with the
+ * stamp.
+ */
+export interface Layout extends BranchRows {
   readonly gate: number
   readonly stamp: string
-  readonly schemaId: string
   /** Rows written now carry this epoch. */
   readonly epoch: number
   /** A branch may see rows of this one, so old versions must be kept before they change. */
   readonly hasForks: boolean
   readonly levels: readonly Level[]
+}
+
+/** `findLayout` makes all of them, so every `BranchRows` is a layout. */
+export function layoutOf(rows: BranchRows): Layout {
+  return rows as Layout
 }
 
 interface LevelRow {
@@ -47,7 +59,7 @@ interface LevelRow {
   readonly heaps: { id: number; tableId: number; columnIds: number[] }[] | null
 }
 
-/** `hidden`: also of a branch that is deleted, or was never meant to be seen. */
+/** `hidden`: also finds branches that are deleted, or that were never visible. */
 export async function findLayout(
   database: Queryable,
   branchId: string,
@@ -110,8 +122,8 @@ export function inheritsRows(layout: Layout, tableId: number): boolean {
 }
 
 /**
- * The same state as one that has only these columns: values that heaps keep of others, because the
- * state has lost them or does not have them yet, read as if they had never been written.
+ * The state with only these columns. Heaps may hold values of more columns, which the state has lost or
+ * does not have yet; those read as if they had never been written.
  */
 export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
   const restrict = ({ heapId, columnIds: all }: Heap): Heap => ({
@@ -127,6 +139,16 @@ export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Lay
   }
 }
 
+/** The state that a fork started with: everything but what it wrote itself. */
+export function withoutOwnRows(layout: Layout): Layout {
+  return { ...layout, levels: layout.levels.slice(1) }
+}
+
+/** Only the rows that the branch wrote itself. */
+export function ownRows(layout: Layout): Layout {
+  return { ...layout, levels: layout.levels.slice(0, 1) }
+}
+
 /** A state without any rows. */
 export function withoutRows(layout: Layout): Layout {
   return { ...layout, levels: [] }
@@ -140,3 +162,9 @@ export const indexName = (
 ): string => `${table}_${heapId}_c${columnId}_${kind === 'values' ? 'index' : kind}`
 export const uniqueIndexName = (heapId: string, columnId: number): string =>
   `heap_${heapId}_c${columnId}_unique`
+
+/** The column id in the name of a unique index; undefined when the name is of something else. */
+export function columnOfUniqueIndex(name: string): number | undefined {
+  const match = /_c(\d+)_unique$/.exec(name)
+  return match === null ? undefined : Number(match[1])
+}

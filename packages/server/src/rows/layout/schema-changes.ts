@@ -7,12 +7,12 @@ import { compileTable } from '../columns/table-codec.js'
 import { requestIndexes } from '../indexes/heap-indexes.js'
 import { selectVisible } from '../reading/arms.js'
 import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
-import { type Layout, ownHeap } from './layout.js'
+import { type BranchRows, type Layout, layoutOf, ownHeap } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 const TOO_MANY_COLUMNS = '54011'
 
-/** What a schema edit means for the rows. Renames mean nothing. */
+/** The effect of a schema edit on the storage of rows. Renames have none. */
 export type SchemaChange =
   | { readonly kind: 'tableAdded'; readonly table: StoredTable }
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
@@ -24,13 +24,14 @@ export type SchemaChange =
 /** Brings the heaps of a branch in line with its new schema. Must run alone behind the gate. */
 export async function applySchemaChanges(
   transaction: Queryable,
-  layout: Layout,
+  rows: BranchRows,
   options: {
     before: ReadonlyMap<number, StoredTable>
     changes: readonly SchemaChange[]
     limits: Limits
   },
 ): Promise<void> {
+  const layout = layoutOf(rows)
   for (const change of options.changes) {
     const heap = ownHeap(layout, change.table.id)
     switch (change.kind) {

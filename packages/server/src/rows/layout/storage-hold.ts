@@ -1,3 +1,4 @@
+import { STORAGE_KEY } from '../../postgres/advisory-keys.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
@@ -7,17 +8,14 @@ import { sql } from '../../postgres/sql.js'
  * of it for good leaves it for later.
  */
 
-/** Any number will do, as long as every version of Offshoot uses the same one. */
-const HOLD_KEY = 6_001_002
-
 /** Whether storage can be removed in this transaction. If so, nobody gets hold of it before its end. */
 export async function mayRemoveStorage(transaction: Queryable): Promise<boolean> {
   const [row] = await transaction.query<{ isFree: boolean }>(sql`
-    select pg_try_advisory_xact_lock_shared(${HOLD_KEY}) as "isFree"`)
+    select pg_try_advisory_xact_lock_shared(${STORAGE_KEY}) as "isFree"`)
   return row?.isFree === true
 }
 
 /** Holds the storage for as long as the connection lasts; waits for those who are removing some. */
 export async function holdStorage(connection: Queryable): Promise<void> {
-  await connection.query(sql`select pg_advisory_lock(${HOLD_KEY})`)
+  await connection.query(sql`select pg_advisory_lock(${STORAGE_KEY})`)
 }

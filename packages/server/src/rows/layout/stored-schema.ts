@@ -51,3 +51,8 @@ export interface StoredColumn {
 }
 
 export const EMPTY_SCHEMA: StoredSchema = { tables: [] }
+
+/** Columns with those nested in them, each before its nested ones. */
+export function listAllColumns(columns: readonly StoredColumn[]): StoredColumn[] {
+  return columns.flatMap((column) => [column, ...listAllColumns(column.columns ?? [])])
+}

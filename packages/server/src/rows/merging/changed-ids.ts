@@ -1,5 +1,5 @@
 import { join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { heapName, type Layout, type Level, pastName } from '../layout/layout.js'
+import { type BranchRows, heapName, type Level, layoutOf, pastName } from '../layout/layout.js'
 
 /*
  * Two states of related branches share what both inherit. A row can only differ where they do not:
@@ -8,15 +8,15 @@ import { heapName, type Layout, type Level, pastName } from '../layout/layout.js
  */
 
 /** Whether any row of a table can differ between two states. */
-export function mayDiffer(left: Layout, right: Layout, tableId: number): boolean {
-  return withoutCommonEnd(left.levels, right.levels)
+export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number): boolean {
+  return withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
     .flat()
     .some((level) => level.heaps.has(tableId))
 }
 
 /** SQL for ids of a table that may differ between two states; it may name some that do not. */
-export function changedIds(left: Layout, right: Layout, tableId: number): Sql {
-  const [ours, theirs] = withoutCommonEnd(left.levels, right.levels)
+export function changedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
+  const [ours, theirs] = withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
   const sources: Sql[] = []
   const seen = new Set<string>()
   for (const level of [...ours, ...theirs]) {
@@ -75,7 +75,7 @@ function isSame(left: Level | undefined, right: Level | undefined): boolean {
 }
 
 /** Whether two states share any of their past. */
-export function areRelated(left: Layout, right: Layout): boolean {
-  const branches = new Set(left.levels.map((level) => level.branchId))
-  return right.levels.some((level) => branches.has(level.branchId))
+export function areRelated(left: BranchRows, right: BranchRows): boolean {
+  const branches = new Set(layoutOf(left).levels.map((level) => level.branchId))
+  return layoutOf(right).levels.some((level) => branches.has(level.branchId))
 }

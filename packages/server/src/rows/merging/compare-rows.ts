@@ -1,13 +1,14 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { TextRow } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { Layout } from '../layout/layout.js'
+import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import { changedIds } from './changed-ids.js'
 
-/** A row as one state has it: its texts in the order of the physical columns; undefined: none. */
-export type RowTexts = readonly (string | null)[] | undefined
+/** A row in one state: its texts in the order of the physical columns; undefined: there is none. */
+export type RowTexts = TextRow | undefined
 
 /** A row that may differ, in each of the states that were asked for. */
 export interface ComparedRow {
@@ -26,7 +27,7 @@ export interface ComparedPage {
 /** Bytes of the rows of one page, unless a single one is larger: 8 MiB. */
 const PAGE_BYTES_MAX = 8 * 1024 * 1024
 
-/** `json`: what decoding reads. `write`: what a write takes. */
+/** `json`: the texts that decoding reads. `write`: the texts that a write takes. */
 export type TextForm = 'json' | 'write'
 
 export interface ChangeCounts {
@@ -38,17 +39,17 @@ export interface ChangeCounts {
 type Querying = Pick<Transaction, 'query'>
 
 /**
- * Rows of a table that may differ between one of the states before and the one after, by id from the
- * given one on, with the states beside them. A page is full of candidates; some of them may turn out
- * to be equal.
+ * Lists the rows of a table that may differ between one of the states before and the one after, in the
+ * order of their ids from the given one on, together with those of the states beside. Some of the rows may
+ * turn out to be equal.
  */
 export async function listCompared(
   transaction: Querying,
   options: {
     codec: TableCodec
-    before: readonly Layout[]
-    after: Layout
-    beside?: readonly Layout[]
+    before: readonly BranchRows[]
+    after: BranchRows
+    beside?: readonly BranchRows[]
     form: TextForm
     afterId: string
     limit: number
@@ -58,17 +59,21 @@ export async function listCompared(
   const { codec, before, after, beside = [], form, afterId, limit, ids } = options
   const states = [...before, after, ...beside]
   const aliases = states.map((_, index) => ident(`s${index}`))
-  const joins = states.map((layout, index) =>
-    joinVisible(layout, codec, { id: sql`k.id`, alias: aliases[index] ?? empty, outer: true }),
+  const joins = states.map((rows, index) =>
+    joinVisible(layoutOf(rows), codec, {
+      id: sql`k.id`,
+      alias: aliases[index] ?? empty,
+      outer: true,
+    }),
   )
   const candidates =
     ids === undefined
       ? join(
-          before.map((layout) => changedIds(layout, after, codec.table.id)),
+          before.map((rows) => changedIds(rows, after, codec.table.id)),
           ' union ',
         )
       : sql`select unnest(${ids}::text[]) as id`
-  // The first row is always sent. What comes after one that is too much is not.
+  // The first row is always sent. Of the others, those that fit into a page.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
     select t.id,
       case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
@@ -116,10 +121,15 @@ function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
   return sql`array[${alias}.id${join([empty, ...texts], '')}]`
 }
 
-/** How many rows differ between two states in the given physical columns. */
+/** Counts the rows that differ between two states in the given physical columns. */
 export async function countChanges(
   transaction: Querying,
-  options: { codec: TableCodec; columns: ReadonlySet<number>; before: Layout; after: Layout },
+  options: {
+    codec: TableCodec
+    columns: ReadonlySet<number>
+    before: BranchRows
+    after: BranchRows
+  },
 ): Promise<ChangeCounts> {
   const { codec, columns, before, after } = options
   const differs = codec.physical.flatMap(({ physicalName }, index) => {
@@ -135,15 +145,12 @@ export async function countChanges(
         as updated,
       (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
     from (${changedIds(before, after, codec.table.id)}) k
-    ${joinVisible(before, codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
-    ${joinVisible(after, codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
+    ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
+    ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
   return counts ?? { inserted: 0, updated: 0, deleted: 0 }
 }
 
 /** Indexes of the physical columns whose texts differ. */
-export function changedColumns(
-  before: readonly (string | null)[],
-  after: readonly (string | null)[],
-) {
+export function changedColumns(before: TextRow, after: TextRow): number[] {
   return before.flatMap((text, index) => (text === after[index] ? [] : [index]))
 }

@@ -1,20 +1,21 @@
 import { type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Parameter, slot } from '../../postgres/statement.js'
-import type { Layout } from '../layout/layout.js'
+import { type BranchRows, layoutOf } from '../layout/layout.js'
 
-/** What a request relies on. Checked by PostgreSQL in the transaction of the request itself. */
+/**
+ * The stamps that a request relies on. PostgreSQL compares them with the present ones in the transaction
+ * of the request.
+ */
 export interface Guard {
-  readonly layout: Layout
-  /** None for a link to a file, which has its own proof. */
+  readonly rows: BranchRows
+  /** undefined for a link to a file, whose signature is its proof. */
   readonly keyId: string | undefined
   readonly keyStamp: string | undefined
-  /** Set once PostgreSQL has confirmed it for this request. */
-  passed: boolean
 }
 
 /**
- * One row while branch and key are as they were when the request was resolved, none otherwise. The
- * values of the guard come from the given slot on.
+ * A relation with one row if branch and key still have their stamps, and no row otherwise. The values of
+ * the guard start at the given slot.
  */
 export function guardRelation(first: number): Sql {
   return sql`(
@@ -25,11 +26,12 @@ export function guardRelation(first: number): Sql {
   ) guard`
 }
 
-export function guardValues({ layout, keyId, keyStamp }: Guard): Parameter[] {
+export function guardValues({ rows, keyId, keyStamp }: Guard): Parameter[] {
+  const layout = layoutOf(rows)
   return [layout.branchId, layout.stamp, keyId ?? null, keyStamp ?? null]
 }
 
-/** Fails when the guard does not hold, and so ends the batch it is in. */
+/** A statement that fails when the guard does not hold, which ends the batch. */
 const CHECK = compileStatement(sql`select 1 / count(*)::integer from ${guardRelation(0)}`)
 const CHECK_BRANCH = compileStatement(sql`
   select 1 / count(*)::integer

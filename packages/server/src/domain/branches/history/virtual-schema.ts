@@ -1,5 +1,5 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import { EMPTY_SCHEMA, type StoredSchema } from '../../../rows/layout/stored-schema.js'
+import { EMPTY_SCHEMA, type StoredSchema } from '../../../rows/columns.js'
 import { mergeSchemas } from '../../schemas/merge-schemas.js'
 import type { MergeBase, State } from './history.js'
 import { UNDECIDED } from './virtual-row.js'

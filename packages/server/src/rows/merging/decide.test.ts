@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { decide, type MergeColumn, type RowStrategy } from './merge-rows.js'
+import { decide, type MergeColumn, type RowStrategy } from './decide.js'
 
 type Texts = readonly (string | null)[] | undefined
 

@@ -2,15 +2,20 @@ import type { Limits } from '@offshoot/contract/limits'
 import { LruMap } from '../../common/lru-map.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { isFileType } from '../../rows/columns/column-types.js'
-import { compileTable, type TableCodec } from '../../rows/columns/table-codec.js'
-import type { StoredSchema, StoredTable } from '../../rows/layout/stored-schema.js'
+import {
+  compileTable,
+  isFileType,
+  listAllColumns,
+  type StoredSchema,
+  type StoredTable,
+  type TableCodec,
+} from '../../rows/columns.js'
 
-/** A schema with what reading and writing its tables takes, compiled when first needed. */
+/** A schema whose tables are compiled when they are first needed. */
 export interface CompiledSchema {
   readonly id: string
   readonly tableNames: readonly string[]
-  /** Of all tables, those inside of objects included. */
+  /** The number of columns of all tables, with those inside of objects. */
   readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
@@ -19,10 +24,10 @@ export interface CompiledSchema {
 }
 
 const SCHEMAS_MAX = 1000
-/** Columns of all of them together; what is compiled of one takes about a KiB. */
+/** The number of columns in all cached schemas; a compiled column takes about 1 KiB. */
 const SCHEMA_COLUMNS_MAX = 300_000
 
-/** Schemas are immutable, so what was compiled once holds; the dialect reads JSON differently. */
+/** Schemas are immutable, so compiled ones never expire. The Xata client gets JSON values as strings. */
 export class SchemaCache {
   readonly #limits: Limits
   readonly #schemas = new LruMap<string, CompiledSchema>(SCHEMAS_MAX, {
@@ -36,9 +41,9 @@ export class SchemaCache {
 
   async get(
     database: Queryable,
-    options: { schemaId: string; isDialect: boolean },
+    options: { schemaId: string; isXataClient: boolean },
   ): Promise<CompiledSchema | undefined> {
-    const key = `${options.schemaId}${options.isDialect ? ' dialect' : ''}`
+    const key = `${options.schemaId}${options.isXataClient ? ' xata' : ''}`
     const known = this.#schemas.get(key)
     if (known !== undefined) return known
     const [row] = await database.query<{ document: StoredSchema }>(sql`
@@ -46,7 +51,7 @@ export class SchemaCache {
     if (row === undefined) return undefined
     const compiled = compileSchema(options.schemaId, row.document, {
       limits: this.#limits,
-      jsonAsText: options.isDialect,
+      jsonAsText: options.isXataClient,
     })
     this.#schemas.set(key, compiled)
     return compiled
@@ -73,7 +78,10 @@ function compileSchema(
   return {
     id,
     tableNames: document.tables.map((table) => table.name),
-    columnCount: document.tables.reduce((count, table) => count + countColumns(table.columns), 0),
+    columnCount: document.tables.reduce(
+      (count, table) => count + listAllColumns(table.columns).length,
+      0,
+    ),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
     tableByFileColumn: (columnId) =>
@@ -83,8 +91,4 @@ function compileSchema(
         ),
       ),
   }
-}
-
-function countColumns(columns: StoredTable['columns']): number {
-  return columns.reduce((count, column) => count + 1 + countColumns(column.columns ?? []), 0)
 }

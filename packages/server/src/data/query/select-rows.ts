@@ -1,0 +1,64 @@
+import { empty, join, type Sql, sql } from '../../postgres/sql.js'
+import type { TableCodec } from '../../rows/columns.js'
+import { listArms, type PlanRoot, type TableLookup } from '../../rows/read.js'
+import { FieldExpressions } from './field-sql.js'
+import type { Filter } from './filter.js'
+import { filterSql } from './filter-sql.js'
+import type { Parameters } from './parameters.js'
+import { ROOT } from './sort-sql.js'
+
+/** The rows that a select is of. */
+export interface RowSource {
+  readonly lookup: TableLookup
+  readonly codec: TableCodec
+  /** undefined: all rows. */
+  readonly filter: Filter | undefined
+  readonly parameters: Parameters
+}
+
+/** A row in the making: its columns, and the fields that links lead to. */
+export interface SourceRow {
+  readonly record: PlanRoot
+  readonly fields: FieldExpressions
+}
+
+/** The parts of a select that depend on the caller. */
+export interface RowSelect {
+  readonly selected: Sql
+  /** Joins that come before those of the fields. */
+  readonly joins?: Sql
+  /** Further relations, which come after the joins of the fields. */
+  readonly from?: Sql
+  readonly conditions?: readonly Sql[]
+  /** Grouping or order. */
+  readonly end?: Sql
+}
+
+/**
+ * One select for each table of PostgreSQL that rows come from on the branch, so that each can use its
+ * indexes. Together they have every row that meets the filter once. There are none if nothing was ever
+ * written to the table.
+ */
+export function selectRows(
+  { lookup, codec, filter, parameters }: RowSource,
+  describe: (row: SourceRow) => RowSelect,
+): Sql[] {
+  return listArms(lookup, codec, ROOT).map((arm) => {
+    const record = { alias: ROOT, column: arm.column }
+    const fields = new FieldExpressions(lookup, record, parameters)
+    const {
+      selected,
+      joins = empty,
+      from = empty,
+      conditions = [],
+      end = empty,
+    } = describe({
+      record,
+      fields,
+    })
+    const filters = filter === undefined ? [] : [filterSql(filter, fields, parameters)]
+    return sql`
+      select ${selected} from ${arm.table} ${ROOT}${joins}${fields.joins}${from}
+      where ${join([arm.condition, ...filters, ...conditions], ' and ')}${end}`
+  })
+}

@@ -1,0 +1,106 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from '../../postgres/database.js'
+import type { TextRows } from '../../postgres/statement.js'
+import type { InputRecord } from '../../rows/columns.js'
+import { parseFiles, type StoredFile } from '../../rows/files.js'
+import { runReads, textOf } from '../../rows/read.js'
+import type { BranchTable, CompiledRead } from '../../rows/tables.js'
+import type { FileWriter } from '../files/file-input.js'
+import type { Files } from '../files/files.js'
+import { planColumns, type Session } from '../session/session.js'
+
+/** Access to the files of the records of a branch. */
+interface FileAccess {
+  readonly database: Database
+  readonly session: Session
+  readonly files: Files
+}
+
+/** The files that a record has, and the version of the record that they belong to. */
+interface PresentFiles {
+  readonly version: number
+  readonly files: ReadonlyMap<number, readonly StoredFile[]>
+}
+
+/** No record has this version: an update that expects it only ever creates. */
+const NO_VERSION = Number.MAX_SAFE_INTEGER
+const FILE_ATTEMPTS_MAX = 20
+
+/**
+ * Runs a write that depends on the files that a record has, and again if those change meanwhile. A write
+ * without files runs once, and nothing is looked up for it.
+ */
+export async function onPresentFiles<Result>(
+  context: FileAccess,
+  table: BranchTable,
+  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
+  run: (present: PresentFiles | undefined) => Promise<Result>,
+): Promise<Result> {
+  for (let attempt = 1; ; attempt++) {
+    const present = await findPresentFiles(context, table, options)
+    try {
+      return await run(present)
+    } catch (error) {
+      const isOutrun =
+        present !== undefined &&
+        options.ifVersion === undefined &&
+        error instanceof AppError &&
+        error.code === 'version_conflict'
+      if (!isOutrun) throw error
+      if (attempt === FILE_ATTEMPTS_MAX) {
+        throw new AppError('retry_limit', 'the record kept changing; nothing was applied')
+      }
+    }
+  }
+}
+
+/** Reads the files that a record has in the given fields. undefined: the fields hold no file. */
+export async function findPresentFiles(
+  { database, session }: FileAccess,
+  table: BranchTable,
+  { id, fields }: { id: string; fields: InputRecord },
+): Promise<PresentFiles | undefined> {
+  const { fileColumns } = table.codec
+  const touched = fileColumns.filter(({ column }) => fields[column.path[0] ?? ''] != null)
+  if (touched.length === 0) return undefined
+  const read = planColumns(
+    table,
+    touched.map(({ column }) => column.path.join('.')),
+  )
+  const [rows] = await runReads(database, session.guard, [{ statement: read.one, values: [id] }])
+  const row = rows?.[0]
+  if (row === undefined) return { version: NO_VERSION, files: new Map() }
+  const files = touched.map(
+    ({ index, column }) => [column.id, parseFiles(textOf(read.plan, row, index))] as const,
+  )
+  return { version: Number(row[1]), files: new Map(files) }
+}
+
+/** undefined for tables without file columns, so that they pay nothing for files. */
+export function fileWriter(
+  { session, files }: Pick<FileAccess, 'session' | 'files'>,
+  table: BranchTable,
+  options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
+): FileWriter | undefined {
+  if (table.codec.fileColumns.length === 0) return undefined
+  const { present, merges = false } = options
+  const isXataClient = session.metadata.key === 'xata'
+  return files.writer({ merges, isXataClient, ...(present === undefined ? {} : { present }) })
+}
+
+/** Content is durable before the row that mentions it. */
+export async function storeFiles(
+  { files }: Pick<FileAccess, 'files'>,
+  writer: FileWriter | undefined,
+): Promise<void> {
+  if (writer !== undefined) await files.store(writer.pending)
+}
+
+/** Reads the contents that were asked for, before rows are written as JSON: rows do not hold them. */
+export async function loadContents(
+  { session, files }: Pick<FileAccess, 'session' | 'files'>,
+  { hasContents, plan }: CompiledRead,
+  rows: TextRows,
+): Promise<void> {
+  if (hasContents) await files.loadContents(session.metadata, plan, rows)
+}

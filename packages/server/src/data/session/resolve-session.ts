@@ -1,0 +1,118 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { MetadataKey } from '@offshoot/contract/names'
+import { isLive } from '../../domain/access/is-live.js'
+import { authenticate } from '../../domain/access/principal.js'
+import {
+  type FoundBranch,
+  resolveBranch,
+  type WorkspaceAddress,
+} from '../../domain/access/resolve.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { findRows } from '../../rows/tables.js'
+import type { SchemaCache } from './compiled-schema.js'
+import type { CursorSecret } from './cursor-secret.js'
+import { type BranchSession, createSession, type Session } from './session.js'
+
+/*
+ * Everything that a session is made of is read on one snapshot. Names and stamps that were read one after
+ * the other could be those of different branches, and then the guard would confirm the wrong one.
+ */
+
+const SNAPSHOT = { isolation: 'repeatable read', readOnly: true } as const
+
+/** The key and the address that a session is found by. */
+export interface SessionAddress {
+  readonly apiKey: string
+  readonly address: WorkspaceAddress | undefined
+  readonly databaseName: string
+  readonly branchName: string
+  /** The request comes from the Xata client, which expects some answers in another form. */
+  readonly isXataClient: boolean
+}
+
+export interface ResolvedSession {
+  readonly session: Session
+  readonly branch: FoundBranch
+}
+
+export interface ResolvedBranch {
+  readonly session: BranchSession
+  /** Each use moves the expiry of the branch. */
+  readonly isSliding: boolean
+}
+
+/** Sources of a session. */
+export interface SessionSources {
+  readonly database: Database
+  readonly schemas: SchemaCache
+  /** The keys that sign links to files must be loaded before answers have links. */
+  readonly links: { load(database: Queryable): Promise<void> }
+  readonly cursorSecret: CursorSecret
+}
+
+/** Authenticates a request and finds its branch. */
+export function resolveSession(
+  { database, schemas, links, cursorSecret: secret }: SessionSources,
+  address: SessionAddress,
+): Promise<ResolvedSession> {
+  const { apiKey, isXataClient } = address
+  return runTransaction(
+    database,
+    async (transaction) => {
+      await links.load(transaction)
+      const cursorSecret = await secret.load(transaction)
+      const principal = await authenticate(transaction, apiKey)
+      const access = await resolveBranch(transaction, principal, { ...address, need: 'read' })
+      const rows = await findRows(transaction, access.branchId)
+      const schema =
+        rows && (await schemas.get(transaction, { schemaId: rows.schemaId, isXataClient }))
+      if (rows === undefined || schema === undefined) {
+        throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
+      }
+      const { keyId, keyStamp } = principal
+      const session = createSession({
+        guard: { rows, keyId, keyStamp },
+        schema,
+        metadata: { key: metadataKey(isXataClient) },
+      })
+      return { session: { ...session, principal, access, cursorSecret }, branch: access }
+    },
+    SNAPSHOT,
+  )
+}
+
+/** Finds the branch that a link to a file leads to. The link itself is the proof of access. */
+export function resolveLinkedBranch(
+  { database, schemas, links }: SessionSources,
+  branchId: string,
+): Promise<ResolvedBranch> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      await links.load(transaction)
+      const [live] = await transaction.query<{ isSliding: boolean }>(sql`
+        select ttl_seconds is not null as "isSliding"
+        from offshoot.branches
+        where id = ${branchId} and ${isLive}`)
+      const rows = live && (await findRows(transaction, branchId))
+      const schema =
+        rows && (await schemas.get(transaction, { schemaId: rows.schemaId, isXataClient: false }))
+      if (live === undefined || rows === undefined || schema === undefined) {
+        throw new AppError('branch_not_found', 'the branch of the file is gone')
+      }
+      const session = createSession({
+        guard: { rows, keyId: undefined, keyStamp: undefined },
+        schema,
+        metadata: { key: metadataKey(false) },
+      })
+      return { session, isSliding: live.isSliding }
+    },
+    SNAPSHOT,
+  )
+}
+
+function metadataKey(isXataClient: boolean): MetadataKey {
+  return isXataClient ? 'xata' : 'service'
+}

@@ -1,0 +1,231 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { LruMap } from '../../common/lru-map.js'
+import type { Principal } from '../../domain/access/principal.js'
+import type { BranchExpiry } from '../../domain/access/resolve.js'
+import { type Need, requireAccess } from '../../domain/access/scope.js'
+import { updateBranchExpiries } from '../../domain/branches/queries.js'
+import { renewExpiry } from '../../domain/branches/renew-expiry.js'
+import { BranchUses } from '../../domain/branches/uses.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import type { FileForm } from '../../rows/files.js'
+import { isConfirmed, runReads, StaleError } from '../../rows/read.js'
+import { type BranchTable, makeWritable, type WritableTable } from '../../rows/tables.js'
+import { SchemaCache } from './compiled-schema.js'
+import { CursorSecret } from './cursor-secret.js'
+import {
+  type ResolvedBranch,
+  resolveLinkedBranch,
+  resolveSession,
+  type SessionAddress,
+  type SessionSources,
+} from './resolve-session.js'
+import type { BranchSession, Session } from './session.js'
+
+/** A request to the data plane: its key, its address and the access it needs. */
+export interface SessionRequest extends SessionAddress {
+  readonly need: Need
+  /** `http://host:port`, as the client reaches the service. */
+  readonly origin: string
+}
+
+/** Makes the links to files that answers hold. */
+export interface SessionLinks {
+  load(database: Queryable): Promise<void>
+  form(options: { origin: string; branchId: string; canUpload: boolean }): FileForm
+}
+
+const SESSIONS_MAX = 10_000
+/** Columns in the storage of all remembered sessions; a session of a large schema takes megabytes. */
+const SESSION_COLUMNS_MAX = 4_000_000
+
+const SESSION_WEIGHTS = {
+  weightMax: SESSION_COLUMNS_MAX,
+  weigh: (_key: string, { session }: { session: BranchSession }) => session.columnCount,
+}
+
+const ATTEMPTS_MAX = 20
+/** How long links to a branch are followed without checking whether the branch has expired. */
+const LINKED_BRANCH_MS = 5_000
+
+/**
+ * A sliding expiry that is nearer than this is moved at once and not with the next flush of uses, so
+ * that it can never be reached while the branch is in use.
+ */
+const RENEW_WITHIN_MS = 30_000
+/** For a ttl that is not much longer: the part of it. The rest keeps every request from writing. */
+const RENEW_WITHIN_PART = 0.9
+
+interface Entry {
+  readonly session: Session
+  /** When key and branch must be looked up again, because one of them may have expired. */
+  readonly expiresAtMs: number
+  /** Each use moves the expiry of the branch. */
+  readonly isSliding: boolean
+}
+
+/** Remembers sessions, and runs operations on them until one holds. */
+export class Sessions {
+  readonly #sources: SessionSources & { readonly links: SessionLinks }
+  readonly #branches = new LruMap<string, ResolvedBranch & { untilMs: number }>(
+    SESSIONS_MAX,
+    SESSION_WEIGHTS,
+  )
+  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_WEIGHTS)
+  readonly #uses = new BranchUses()
+
+  constructor(database: Database, limits: Limits, links: SessionLinks) {
+    const schemas = new SchemaCache(limits)
+    this.#sources = { database, schemas, links, cursorSecret: new CursorSecret() }
+  }
+
+  /** Runs an operation on a session, and again on a new one if it turns out that the session is stale. */
+  async run<Result>(
+    request: SessionRequest,
+    operation: (session: Session) => Promise<Result>,
+  ): Promise<Result> {
+    const key = keyOf(request)
+    for (let attempt = 1; ; attempt++) {
+      const { session: known, isSliding } = await this.#open(key, request)
+      const session = this.#withLinks(known, {
+        origin: request.origin,
+        canUpload: known.principal.scope.access !== 'read',
+      })
+      const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
+      try {
+        requireAccess(session.principal.scope, request.need)
+        return await operation(session)
+      } catch (error) {
+        await this.#requireStale(session, error)
+        this.#entries.delete(key)
+        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
+      } finally {
+        endUse?.()
+      }
+    }
+  }
+
+  /**
+   * Runs an operation on a branch that a link leads to. The link is the proof of access. Only a link that
+   * leads to a file counts as a use of the branch.
+   */
+  async runOnBranch<Result>(
+    { branchId, origin }: { branchId: string; origin: string },
+    operation: (session: BranchSession) => Promise<Result>,
+  ): Promise<Result> {
+    for (let attempt = 1; ; attempt++) {
+      const { session: known, isSliding } = await this.#openBranch(branchId)
+      const session = this.#withLinks(known, { origin, canUpload: false })
+      try {
+        const result = await operation(session)
+        if (isSliding && result !== undefined) this.#uses.start(branchId)()
+        return result
+      } catch (error) {
+        await this.#requireStale(session, error)
+        this.#branches.delete(branchId)
+        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
+      }
+    }
+  }
+
+  /** A session whose answers link to files by the origin of the request. */
+  #withLinks<Known extends BranchSession>(
+    known: Known,
+    options: { origin: string; canUpload: boolean },
+  ): Known {
+    const { branchId } = known.guard.rows
+    const files = this.#sources.links.form({ ...options, branchId })
+    return { ...known, metadata: { ...known.metadata, files } }
+  }
+
+  /** Moves the expiry of the branches ahead that were used since the last time. */
+  async flushUses(): Promise<void> {
+    const branchIds = this.#uses.take()
+    if (branchIds.length === 0) return
+    try {
+      await updateBranchExpiries(this.#sources.database, branchIds)
+    } catch (error) {
+      this.#uses.restore(branchIds)
+      throw error
+    }
+  }
+
+  /**
+   * Returns if an outdated session can be the reason for an error, and throws the error otherwise. An
+   * error that rests on the session alone is checked by asking PostgreSQL for the stamps.
+   */
+  async #requireStale(session: BranchSession, error: unknown): Promise<void> {
+    const isStale = error instanceof StaleError
+    if (isStale && error.cause === undefined) return
+    if (!isStale && isConfirmed(error)) throw error
+    if (await this.#holds(session)) throw isStale ? error.cause : error
+  }
+
+  /** Lets a request in: its key is valid and the branch is there. From memory, when known. */
+  async admit(request: SessionRequest): Promise<Principal> {
+    return (await this.#open(keyOf(request), request)).session.principal
+  }
+
+  /** Makes sure that an earlier admission still holds. */
+  async confirm(request: SessionRequest): Promise<void> {
+    const key = keyOf(request)
+    if (await this.#holds((await this.#open(key, request)).session)) return
+    this.#entries.delete(key)
+    await this.#open(key, request)
+  }
+
+  /** The table, ready to be written to. */
+  writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
+    return makeWritable(this.#sources.database, guard.rows, table)
+  }
+
+  async #open(key: string, request: SessionRequest): Promise<Entry> {
+    const entry = this.#entries.get(key)
+    if (entry !== undefined && entry.expiresAtMs > Date.now()) return entry
+    const { session, branch } = await resolveSession(this.#sources, request)
+    const expiry = await renewExpiry(this.#sources.database, branch)
+    const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY
+    const fresh = {
+      session,
+      expiresAtMs: Math.min(keyExpiresAtMs, lookAgainAtMs(expiry)),
+      isSliding: expiry?.ttlMs !== undefined,
+    }
+    this.#entries.set(key, fresh)
+    return fresh
+  }
+
+  async #openBranch(branchId: string): Promise<ResolvedBranch> {
+    const known = this.#branches.get(branchId)
+    if (known !== undefined && known.untilMs > Date.now()) return known
+    const entry = await resolveLinkedBranch(this.#sources, branchId)
+    this.#branches.set(branchId, { ...entry, untilMs: Date.now() + LINKED_BRANCH_MS })
+    return entry
+  }
+
+  /** Whether key and branch still have the stamps of the session. */
+  async #holds({ guard }: BranchSession): Promise<boolean> {
+    try {
+      await runReads(this.#sources.database, guard, [])
+      return true
+    } catch (error) {
+      if (error instanceof StaleError) return false
+      throw error
+    }
+  }
+}
+
+function lookAgainAtMs(expiry: BranchExpiry | undefined): number {
+  if (expiry === undefined) return Number.POSITIVE_INFINITY
+  const { atMs, ttlMs } = expiry
+  return ttlMs === undefined ? atMs : atMs - Math.min(RENEW_WITHIN_MS, ttlMs * RENEW_WITHIN_PART)
+}
+
+function keyOf(request: SessionRequest): string {
+  const { apiKey, address, databaseName, branchName, isXataClient } = request
+  const { workspaceId, region } = address ?? {}
+  return [apiKey, workspaceId, region, databaseName, branchName, isXataClient].join('\n')
+}
+
+function retryLimit(cause: unknown): AppError {
+  return new AppError('retry_limit', 'the branch kept changing; nothing was applied', { cause })
+}

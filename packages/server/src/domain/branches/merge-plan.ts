@@ -1,0 +1,124 @@
+import type { MergeResult } from '@offshoot/contract/branch-changes'
+import type { DataLoss } from '@offshoot/contract/data-loss'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { Transaction } from '../../postgres/run-transaction.js'
+import type { StoredSchema } from '../../rows/columns.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { listRemovals, measureLoss } from '../schemas/data-loss.js'
+import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
+import { schemaDifference } from '../schemas/schema-difference.js'
+import { type BranchState, getState } from './branch-state.js'
+import { type Base, type Bases, findBases } from './merge-base.js'
+import type { MergeConflict } from './merge-conflicts.js'
+
+export interface MergeOptions {
+  readonly from: BranchAccess
+  readonly into: BranchAccess
+  readonly dryRun: boolean
+  readonly strategy: MergeStrategy
+  readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
+  /** Whether the target may lose tables and columns that its records hold values in. */
+  readonly allowDataLoss: boolean
+  readonly limits: Limits
+}
+
+/** A merge of which everything is known that can be known without comparing rows. */
+export interface MergePlan extends MergeOptions {
+  readonly theirs: BranchState
+  readonly ours: BranchState
+  /** The states that both branches come from. */
+  readonly bases: Bases
+  ruleOf(tableId: number): TableRule
+  /** The merged schema, and the edits that lead to it from the target's. */
+  readonly schema: StoredSchema
+  readonly operations: MergeResult['schema']['operations']
+  /** The values that the target loses with its tables and columns. */
+  readonly dataLoss: readonly DataLoss[]
+  /** Conflicts of the schemas. With any, there is nothing to apply. */
+  readonly conflicts: readonly MergeConflict[]
+  /** Ids of the tables that are not merged. */
+  readonly leftOut: readonly number[]
+}
+
+/** Finds the states to compare and merges the schemas. The branches must be locked. */
+export async function planMerge(
+  transaction: Transaction,
+  options: MergeOptions,
+): Promise<MergePlan> {
+  const { from, into, limits } = options
+  const theirs = await getState(transaction, from)
+  const ours = await getState(transaction, into)
+  requireKnownTables(options.tables, [theirs.schema, ours.schema])
+  const bases = await findBases(transaction, { from, into })
+  const ruleOf = rulesOf(options, { theirs, ours })
+  const { schema, conflicts } = mergeSchemas(
+    { base: baseSchema(bases), ours: ours.schema, theirs: theirs.schema },
+    { limits, ruleOf },
+  )
+  const removals = conflicts.length > 0 ? [] : listRemovals(ours.schema, schema)
+  return {
+    ...options,
+    theirs,
+    ours,
+    dataLoss: await measureLoss(transaction, ours.rows, { removals, limits }),
+    bases,
+    ruleOf,
+    schema,
+    // No edits lead to a schema in conflict.
+    operations: conflicts.length > 0 ? [] : schemaDifference(ours.schema, schema),
+    conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
+    leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
+  }
+}
+
+interface Sides {
+  readonly theirs: BranchState
+  readonly ours: BranchState
+}
+
+/** Ids of the tables that either side has. */
+function listTables({ theirs, ours }: Sides): number[] {
+  return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
+}
+
+function requireKnownTables(
+  tables: MergeOptions['tables'],
+  schemas: readonly StoredSchema[],
+): void {
+  const names = new Set(schemas.flatMap((schema) => schema.tables.map((table) => table.name)))
+  for (const name of Object.keys(tables)) {
+    if (!names.has(name)) {
+      throw new AppError(
+        'invalid_request',
+        `body: field [tables.${name}]: table [${name}] not found`,
+      )
+    }
+  }
+}
+
+/** Rules by table id. A request can name a table as either side does. */
+function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: number) => TableRule {
+  const rules = new Map(Object.entries(options.tables))
+  const byId = new Map<number, TableRule>()
+  for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
+    const rule = rules.get(name)
+    if (rule === undefined) continue
+    byId.set(id, { strategy: rule.strategy ?? options.strategy, mode: rule.mode ?? 'merge' })
+  }
+  const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
+  return (tableId) => byId.get(tableId) ?? rest
+}
+
+/** The schema of the base, with the tables that an earlier merge left out as their own bases have them. */
+function baseSchema({ general, ofTables }: Bases): StoredSchema {
+  const tableIn = ({ schema }: Base, tableId: number) =>
+    schema.tables.filter((table) => table.id === tableId)
+  return {
+    ...general.schema,
+    tables: [
+      ...general.schema.tables.filter((table) => !ofTables.has(table.id)),
+      ...[...ofTables].flatMap(([tableId, base]) => tableIn(base, tableId)),
+    ],
+  }
+}

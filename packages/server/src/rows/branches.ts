@@ -1,0 +1,105 @@
+import type { Limits } from '@offshoot/contract/limits'
+import type { Queryable } from '../postgres/database.js'
+import { type Sql, sql } from '../postgres/sql.js'
+import { compileTable } from './columns/table-codec.js'
+import type { ForkPoint } from './layout/fork.js'
+import { type BranchRows, type Layout, layoutOf, ownRows } from './layout/layout.js'
+import type { StoredTable } from './layout/stored-schema.js'
+import { selectVisible } from './reading/arms.js'
+
+/*
+ * The storage of a branch through its life: forked, reset, measured, collected.
+ */
+
+export {
+  collectHeap,
+  countSweeps,
+  deleteUnseenVersions,
+  dropUnusedHeap,
+  insertSweep,
+} from './layout/collect.js'
+export {
+  closeEpoch,
+  FORK_COLUMNS,
+  type ForkPoint,
+  type ForkSource,
+  forkValues,
+  STORAGE_COLUMNS,
+} from './layout/fork.js'
+export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
+export { enterAllGates, enterGate } from './running/gate.js'
+
+/** Gives the rows of a branch, and the forks that read them, to another branch of the same state. */
+export async function moveRows(
+  transaction: Queryable,
+  { from, to }: { from: string; to: string },
+): Promise<void> {
+  // First the heaps, then their readers: `deleteUnseenVersions` relies on this order.
+  await transaction.query(sql`
+    update offshoot.heaps set branch_id = ${to} where branch_id = ${from}`)
+  // The stamps of the forks change, because sessions remember where the rows of a branch are.
+  await transaction.query(sql`
+    update offshoot.branches
+    set parent_id = ${to}, stamp = nextval('offshoot.stamps')
+    where parent_id = ${from}`)
+}
+
+/** Assignments that make a branch without rows a fork of the given state. */
+export function restartFrom(point: ForkPoint): Sql {
+  return sql`parent_id = ${point.id}, fork_epoch = ${point.epoch}, epoch = 1,
+      fork_stamp = nextval('offshoot.stamps')`
+}
+
+/** Rows or bytes that a branch holds itself, and those that it reads of others. */
+export interface Amounts {
+  readonly owned: number
+  readonly inherited: number
+}
+
+/** The size of a table on a branch. Counts every row. */
+export async function measureTable(
+  transaction: Queryable,
+  rows: BranchRows,
+  { table, limits }: { table: StoredTable; limits: Limits },
+): Promise<{ rows: Amounts; bytes: Amounts }> {
+  const layout = layoutOf(rows)
+  return {
+    rows: await countRows(transaction, layout, { table, limits }),
+    bytes: await countBytes(transaction, layout, table),
+  }
+}
+
+async function countRows(
+  transaction: Queryable,
+  layout: Layout,
+  { table, limits }: { table: StoredTable; limits: Limits },
+): Promise<Amounts> {
+  const codec = compileTable(table, { limits, jsonAsText: false })
+  const [own, inherited] = [
+    selectVisible(ownRows(layout), codec),
+    selectVisible(layout, codec, { from: 1 }),
+  ]
+  const [row] = await transaction.query<Amounts>(sql`
+    select
+      (select count(*)::integer from (${own}) o) as owned,
+      (select count(*)::integer from (${inherited}) i) as inherited`)
+  return row ?? { owned: 0, inherited: 0 }
+}
+
+async function countBytes(
+  transaction: Queryable,
+  layout: Layout,
+  table: StoredTable,
+): Promise<Amounts> {
+  const heapIds = layout.levels.map((level) => level.heaps.get(table.id)?.heapId)
+  const sizeOf = async (ids: readonly (string | undefined)[]): Promise<number> => {
+    const names = ids.flatMap((id) => (id === undefined ? [] : [`heap_${id}`, `past_${id}`]))
+    const [row] = await transaction.query<{ bytes: string | null }>(sql`
+      select sum(pg_total_relation_size(c.oid)) as bytes
+      from pg_class c
+      join pg_namespace n on n.oid = c.relnamespace
+      where n.nspname = 'offshoot_rows' and c.relname = any(${names}::text[])`)
+    return Number(row?.bytes ?? 0)
+  }
+  return { owned: await sizeOf(heapIds.slice(0, 1)), inherited: await sizeOf(heapIds.slice(1)) }
+}

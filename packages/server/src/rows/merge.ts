@@ -1,0 +1,117 @@
+import type { Queryable } from '../postgres/database.js'
+import type { Transaction } from '../postgres/run-transaction.js'
+import { enclosingObjects, type TableCodec } from './columns/table-codec.js'
+import {
+  type BranchRows,
+  findLayout,
+  layoutOf,
+  withColumns,
+  withoutOwnRows,
+  withoutRows,
+} from './layout/layout.js'
+import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
+import { mayDiffer } from './merging/changed-ids.js'
+import type { MergeColumn, RowStrategy } from './merging/decide.js'
+import { type MergeTally, mergeRows, type RowBase } from './merging/merge-rows.js'
+import { getLayout } from './merging/merge-writer.js'
+
+/*
+ * Comparing and merging the rows of two branches. A merge of a table goes one way: the candidates are
+ * found (changed-ids), compared in three states (compare-rows), decided on (decide), and written
+ * (merge-writer).
+ */
+
+export { areRelated, mayDiffer } from './merging/changed-ids.js'
+export {
+  type ComparedPage,
+  type ComparedRow,
+  changedColumns,
+  countChanges,
+  listCompared,
+  type RowTexts,
+} from './merging/compare-rows.js'
+export type { RowConflict } from './merging/decide.js'
+export type { MergeTally, RowBase } from './merging/merge-rows.js'
+export { RefusedRowError } from './merging/merge-writer.js'
+
+/** The rows that a fork started with, also if the fork is hidden. */
+export async function findStartRows(
+  database: Queryable,
+  branchId: string,
+): Promise<BranchRows | undefined> {
+  const layout = await findLayout(database, branchId, { hidden: true })
+  return layout && withoutOwnRows(layout)
+}
+
+/** The rows that a fork started with. */
+export function startRows(rows: BranchRows): BranchRows {
+  return withoutOwnRows(layoutOf(rows))
+}
+
+/** A state in which every table is empty. */
+export function noRows(rows: BranchRows): BranchRows {
+  return withoutRows(layoutOf(rows))
+}
+
+/** A branch at one moment, with the table in the form that it has there; undefined: it has no such table. */
+export interface TableState {
+  readonly rows: BranchRows
+  readonly table: StoredTable | undefined
+}
+
+/** The three sides of a merge, as rows of one table. */
+export interface MergeSides {
+  readonly base: RowBase
+  readonly theirs: BranchRows
+  readonly ours: BranchRows
+}
+
+export interface MergedTable {
+  readonly tally: MergeTally
+  readonly sides: MergeSides
+}
+
+/**
+ * Applies the changes that theirs has made to a table since the base to the branch `into`, which must be
+ * locked. undefined: there can be none.
+ */
+export async function mergeTable(
+  transaction: Transaction,
+  options: {
+    codec: TableCodec
+    /** The states that the base is made of, and the row that the rows of them make. */
+    base: { readonly states: readonly TableState[]; readonly rowOf: RowBase['rowOf'] }
+    theirs: TableState & { readonly table: StoredTable }
+    into: string
+    strategy: RowStrategy
+    dryRun: boolean
+  },
+): Promise<MergedTable | undefined> {
+  const { codec, theirs, strategy, dryRun } = options
+  const base = { states: options.base.states.map(rowsOfTable), rowOf: options.base.rowOf }
+  const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
+  if (!canDiffer) return undefined
+  const ours = await getLayout(transaction, options.into)
+  const sides = { base, theirs: rowsOfTable(theirs), ours }
+  const columns = mergeColumns(codec, theirs.table)
+  const tally = await mergeRows(transaction, { codec, columns, strategy, dryRun, ...sides })
+  return { tally, sides }
+}
+
+/** The rows of a table, with the columns that the state has of it. */
+function rowsOfTable({ rows, table }: TableState): BranchRows {
+  const layout = layoutOf(rows)
+  return table === undefined ? withoutRows(layout) : withColumns(layout, columnIdsOf(table))
+}
+
+function columnIdsOf({ columns }: StoredTable): ReadonlySet<number> {
+  return new Set(listAllColumns(columns).map(({ id }) => id))
+}
+
+function mergeColumns(codec: TableCodec, theirs: StoredTable): MergeColumn[] {
+  const ids = columnIdsOf(theirs)
+  return codec.physical.map(({ id }, index) => ({
+    isTheirs: ids.has(id),
+    objects: enclosingObjects(codec, index),
+  }))
+}

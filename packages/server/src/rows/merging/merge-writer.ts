@@ -1,0 +1,159 @@
+import { runPipeline } from '../../postgres/pipeline.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import type { Call } from '../../postgres/statement.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { createHeap } from '../layout/heap-ddl.js'
+import { findLayout, type Layout, ownHeap } from '../layout/layout.js'
+import { TableWriter } from '../writing/table-writer.js'
+import type { Decision, RowWrite } from './decide.js'
+
+/** Rows that are written by one statement. */
+const PAGE_ROWS = 1000
+
+/** Where merged rows go. */
+export interface MergeWrites {
+  readonly codec: TableCodec
+  readonly ours: Layout
+  /** The transaction will be rolled back, so only writes that can be refused are made. */
+  readonly dryRun: boolean
+}
+
+interface MergeTarget {
+  readonly layout: Layout
+  readonly writer: TableWriter
+}
+
+/** A merged row that the target cannot store. */
+export class RefusedRowError extends Error {
+  constructor(
+    readonly column: string,
+    readonly kind: 'notUnique' | 'notNull',
+  ) {
+    super(`column [${column}]: ${kind === 'notUnique' ? 'is not unique' : 'is required'}`)
+  }
+}
+
+/**
+ * Writes decisions. In unique columns a value may move from one row to another, on any pages: first all
+ * old values are removed, and only then new ones are written.
+ */
+export class MergeWriter {
+  readonly #transaction: Transaction
+  readonly #merge: MergeWrites
+  readonly #unique: readonly number[]
+  readonly #required: readonly number[]
+  #target: MergeTarget | undefined
+  /** Updates whose old unique values are removed, and whose new ones are not written yet. */
+  #updates: RowWrite[] = []
+  #hasInserts = false
+
+  constructor(transaction: Transaction, merge: MergeWrites) {
+    this.#transaction = transaction
+    this.#merge = merge
+    const { physical } = merge.codec
+    this.#unique = merge.codec.uniqueColumns
+    this.#required = physical.flatMap(({ column }, index) => (column.notNull ? [index] : []))
+  }
+
+  /** Where the rows of the target are now: writing may have given it storage of its own. */
+  get ours(): Layout {
+    return this.#target?.layout ?? this.#merge.ours
+  }
+
+  /** A dry run of a table without unique columns writes nothing: it cannot be refused. */
+  get #isSure(): boolean {
+    return this.#merge.dryRun && this.#unique.length === 0
+  }
+
+  get hasWaiting(): boolean {
+    return this.#hasInserts || this.#updates.length > 0
+  }
+
+  async write(decisions: readonly Decision[]): Promise<void> {
+    const removed = decisions.flatMap(({ remove }) => remove ?? [])
+    const updates = decisions.flatMap(({ update }) => update ?? [])
+    const inserts = decisions.flatMap(({ insert }) => insert ?? [])
+    const moved = updates.filter((update) =>
+      update.columns.some((column) => this.#unique.includes(column)),
+    )
+    const unmoved = updates.filter((update) => !moved.includes(update))
+    if (removed.length > 0 && !this.#isSure) {
+      const { writer } = await this.#open()
+      await this.#run(writer.delete(removed))
+    }
+    await this.#vacate(moved)
+    await this.#put(unmoved)
+    if (this.#unique.length === 0) await this.#put(inserts)
+    else if (inserts.length > 0) this.#hasInserts = true
+  }
+
+  async writeWaiting(): Promise<void> {
+    for (let start = 0; start < this.#updates.length; start += PAGE_ROWS) {
+      await this.#put(this.#updates.slice(start, start + PAGE_ROWS))
+    }
+    this.#updates = []
+  }
+
+  async writeInserts(decisions: readonly Decision[]): Promise<void> {
+    await this.#put(decisions.flatMap(({ insert }) => insert ?? []))
+  }
+
+  async #open(): Promise<MergeTarget> {
+    this.#target ??= await openTarget(this.#transaction, this.#merge)
+    return this.#target
+  }
+
+  /** Takes the unique values of rows away, and nothing else. */
+  async #vacate(rows: readonly RowWrite[]): Promise<void> {
+    if (rows.length === 0) return
+    const { writer } = await this.#open()
+    const ids = rows.map((row) => row.id)
+    await this.#run(writer.clear(ids, this.#unique))
+    this.#updates.push(...rows)
+  }
+
+  async #put(rows: readonly RowWrite[]): Promise<void> {
+    if (rows.length === 0) return
+    for (const column of this.#required) {
+      if (rows.some((row) => row.values[column] == null)) throw this.#refused(column, 'notNull')
+    }
+    if (this.#isSure) return
+    const { writer } = await this.#open()
+    await this.#run(writer.replace(rows, 'id'))
+    for (const { column, call } of writer.checkRows(rows)) {
+      const [found] = await this.#run(call)
+      if (found !== undefined && found.length > 0) throw this.#refused(column, 'notUnique')
+    }
+  }
+
+  #run(call: Call) {
+    return runPipeline(this.#transaction.client, [call])
+  }
+
+  #refused(column: number, kind: RefusedRowError['kind']): RefusedRowError {
+    const path = this.#merge.codec.physical[column]?.path ?? []
+    return new RefusedRowError(path.join('.'), kind)
+  }
+}
+
+/** The storage that the target has for the table, or gets now. */
+async function openTarget(
+  transaction: Transaction,
+  { codec, ours: { branchId } }: MergeWrites,
+): Promise<MergeTarget> {
+  const layout = await getLayout(transaction, branchId)
+  const heap = ownHeap(layout, codec.table.id)
+  if (heap !== undefined) return { layout, writer: new TableWriter(layout, codec, heap) }
+  await createHeap(transaction, { ...layout, table: codec.table })
+  // Sessions of other processes must learn of the heap.
+  await transaction.query(sql`
+    update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
+  return openTarget(transaction, { codec, ours: layout, dryRun: false })
+}
+
+export async function getLayout(transaction: Transaction, branchId: string): Promise<Layout> {
+  const layout = await findLayout(transaction, branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  return layout
+}

@@ -1,0 +1,53 @@
+import type { Sql } from '../postgres/sql.js'
+import type { TableCodec } from './columns/table-codec.js'
+import { layoutOf } from './layout/layout.js'
+import { type VisibleArm, visibleArms } from './reading/arms.js'
+import type { TableLookup } from './reading/read-plan.js'
+
+/*
+ * Reading rows: which tables of PostgreSQL they come from, plans of columns, records as JSON, and running
+ * reads while the stamps of a session hold.
+ */
+
+export type { VisibleArm } from './reading/arms.js'
+export { countValues } from './reading/count-values.js'
+export {
+  countOwn,
+  countTexts,
+  linkedTables,
+  listContents,
+  type ReadPlan,
+  readsContents,
+  type TableLookup,
+  textOf,
+} from './reading/read-plan.js'
+export {
+  type MetadataForm,
+  writeFound,
+  writeMetadata,
+  writeRecord,
+  writeSelection,
+} from './reading/record-json.js'
+export { indexedText, type TextKind, textKindOf } from './reading/searched-text.js'
+export {
+  joinRecord,
+  type PlanRoot,
+  recordAs,
+  selectLinked,
+  selectOwn,
+  selectPlan,
+} from './reading/select-plan.js'
+export { estimateTexts } from './reading/text-statistics.js'
+export { type Guard, guardValues } from './running/guard.js'
+export { runReads, runSnapshot } from './running/reads.js'
+export { runGuardedRead } from './running/shared-calls.js'
+export { confirmed, isConfirmed, StaleError } from './running/staleness.js'
+export { type OpenTransaction, runSerialReads } from './running/transactions.js'
+
+/**
+ * The tables of PostgreSQL that rows of a table come from on a branch, under the given alias. Together
+ * they hold each visible row once; there are none if nothing was ever written.
+ */
+export function listArms(lookup: TableLookup, codec: TableCodec, alias: Sql): VisibleArm[] {
+  return visibleArms(layoutOf(lookup.rows), codec, alias)
+}

@@ -1,0 +1,60 @@
+import { AnswerReader, type Bounds, runBounded } from '../../postgres/bounds.js'
+import { COMMIT } from '../../postgres/commit.js'
+import type { Database } from '../../postgres/database.js'
+import { toAppError } from '../../postgres/failures.js'
+import { runPipeline } from '../../postgres/pipeline.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { BEGIN_SNAPSHOT } from './calls.js'
+import { brokenConnection, withConnection } from './connection.js'
+import { type Guard, guardCall } from './guard.js'
+import { confirmed, toStaleError } from './staleness.js'
+import { type Connections, type OpenTransaction, openTransaction } from './transactions.js'
+
+/** Runs reads in one round trip. Each sees what was committed when it started. */
+export async function runReads(
+  database: Database,
+  guard: Guard,
+  calls: readonly Call[],
+  bounds?: Bounds,
+): Promise<TextRows[]> {
+  const client = await database.pool.connect()
+  let broken: Error | undefined
+  try {
+    const reader = new AnswerReader(database, client)
+    const run = () => reader.run([guardCall(guard), ...calls])
+    const [, ...rows] = await runBounded({ database, client, bounds }, run)
+    return rows
+  } catch (error) {
+    broken = brokenConnection(error)
+    throw toAppError(toStaleError(error))
+  } finally {
+    client.release(broken)
+  }
+}
+
+/** Runs reads in several steps on one snapshot. An error of `body` ends the transaction. */
+export async function runSnapshot<Result>(
+  database: Database,
+  guard: Guard,
+  body: (transaction: OpenTransaction) => Promise<Result>,
+  options: { bounds?: Bounds | undefined; connections?: Connections | undefined } = {},
+): Promise<Result> {
+  const { bounds, connections } = options
+  const client = await (connections ?? database.pool).connect()
+  const run = async (): Promise<Result> => {
+    await runPipeline(client, [BEGIN_SNAPSHOT, guardCall(guard)])
+    const result = await body(openTransaction(database, client)).catch((error) => {
+      throw confirmed(error)
+    })
+    await runPipeline(client, [COMMIT])
+    return result
+  }
+  const canLose = connections !== undefined
+  try {
+    return await withConnection(client, () => {
+      return runBounded({ database, client, bounds, canLose }, run)
+    })
+  } catch (error) {
+    throw toAppError(error)
+  }
+}

@@ -1,0 +1,149 @@
+import { AnswerReader } from '../../postgres/bounds.js'
+import { COMMIT_CALLS } from '../../postgres/commit.js'
+import type { Database } from '../../postgres/database.js'
+import { isRetryable, toAppError } from '../../postgres/failures.js'
+import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
+import { layoutOf } from '../layout/layout.js'
+import { BEGIN, enterGateCall } from './calls.js'
+import { brokenConnection, retryConflicts, withConnection } from './connection.js'
+import { ApartError, Gathering } from './gathering.js'
+import type { Guard } from './guard.js'
+import { toStaleError } from './staleness.js'
+import { runCommitting } from './transactions.js'
+
+/*
+ * Calls of one row that have the guard built in. No row in the result may mean that there is none, or that
+ * the guard does not hold; then the caller asks again with the guard as a statement of its own.
+ */
+
+interface GuardedCall {
+  readonly guard: Guard
+  readonly call: Call
+}
+
+/** More at once would leave PostgreSQL idle while they are prepared, and this process after that. */
+const GATHERED_MAX = 8
+
+const gatheredReads = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
+const gatheredInserts = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
+
+/**
+ * Runs a read of one row by its id. Reads of one branch that arrive together share a round trip; reads of
+ * different branches never wait for each other. Each sees what was committed when it started.
+ */
+export function runGuardedRead(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<TextRow | undefined> {
+  const reads = gathered(gatheredReads, database, readTogether)
+  return traced(database, 'read', reads.add(guard.rows.branchId, { guard, call }))
+}
+
+/** Runs a write of one row, in a transaction of its own. */
+export function runGuardedWrite(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<TextRow | undefined> {
+  return writeTogether(database, [{ guard, call }]).then(([row]) => row)
+}
+
+/**
+ * Runs an insert of a row with a generated id into a table without unique columns: it can neither wait
+ * for another row nor be refused for one. Inserts that arrive together share a transaction.
+ */
+export function runGuardedInsert(
+  database: Database,
+  guard: Guard,
+  call: Call,
+): Promise<TextRow | undefined> {
+  const inserts = gathered(gatheredInserts, database, writeTogether)
+  return traced(database, 'insert', inserts.add(guard.rows.branchId, { guard, call }))
+}
+
+/** A shared round trip is traced for the first call of it; each other call has a span for its wait. */
+function traced<Result>(
+  database: Database,
+  name: string,
+  result: Promise<Result>,
+): Promise<Result> {
+  const span = database.startCall(`shared ${name}`)
+  if (span === undefined) return result
+  const attributes = { 'db.system.name': 'postgresql' }
+  result.then(
+    () => span.end({ attributes, hasFailed: false }),
+    () => span.end({ attributes, hasFailed: true }),
+  )
+  return result
+}
+
+type RunTogether = (
+  database: Database,
+  items: readonly GuardedCall[],
+) => Promise<readonly (TextRow | undefined)[]>
+
+function gathered(
+  known: WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>,
+  database: Database,
+  run: RunTogether,
+): Gathering<GuardedCall, TextRow | undefined> {
+  let gathering = known.get(database)
+  if (gathering === undefined) {
+    gathering = new Gathering(GATHERED_MAX, (items) => run(database, items))
+    known.set(database, gathering)
+  }
+  return gathering
+}
+
+async function readTogether(
+  database: Database,
+  items: readonly GuardedCall[],
+): Promise<(TextRow | undefined)[]> {
+  const client = await database.pool.connect()
+  let broken: Error | undefined
+  try {
+    const rows = await new AnswerReader(database, client).run(items.map(({ call }) => call))
+    return firstRows(rows)
+  } catch (error) {
+    broken = brokenConnection(error)
+    throw toAppError(apartIfMany(error, items))
+  } finally {
+    client.release(broken)
+  }
+}
+
+function writeTogether(
+  database: Database,
+  items: readonly GuardedCall[],
+): Promise<(TextRow | undefined)[]> {
+  const [first] = items
+  if (first === undefined) return Promise.resolve([])
+  const { gate } = layoutOf(first.guard.rows)
+  return retryConflicts(async () => {
+    const client = await database.pool.connect()
+    return withConnection(client, async () => {
+      const rows = await runCommitting(client, [
+        BEGIN,
+        enterGateCall(gate),
+        ...items.map(({ call }) => call),
+        ...COMMIT_CALLS,
+      ]).catch((error) => Promise.reject(apartIfMany(error, items)))
+      return firstRows(rows.slice(2, -COMMIT_CALLS.length))
+    })
+  })
+}
+
+function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {
+  return rows.map((found) => found[0])
+}
+
+/**
+ * If PostgreSQL refuses one of several calls, nothing of the batch was done and each runs alone. After a
+ * broken connection the outcome is unknown, so none runs again.
+ */
+function apartIfMany(error: unknown, items: readonly GuardedCall[]): unknown {
+  if (isRetryable(error)) return error
+  if (items.length === 1) return toStaleError(error)
+  return brokenConnection(error) === undefined ? new ApartError('', { cause: error }) : error
+}

@@ -1,0 +1,140 @@
+import type pg from 'pg'
+import { AnswerReader, type Bounds, runBounded, type Unbound } from '../../postgres/bounds.js'
+import { COMMIT, COMMIT_CALLS, settleCommit } from '../../postgres/commit.js'
+import type { Database } from '../../postgres/database.js'
+import { toAppError } from '../../postgres/failures.js'
+import { runPipeline } from '../../postgres/pipeline.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
+import { layoutOf } from '../layout/layout.js'
+import { BEGIN, BEGIN_READS, enterGateCall, NO_TIMEOUT } from './calls.js'
+import { retryConflicts, withConnection } from './connection.js'
+import { type Guard, guardCall } from './guard.js'
+import { confirmed } from './staleness.js'
+
+/** Runs writes that cannot be refused half-way. The whole transaction is one round trip. */
+export function runWrites(
+  database: Database,
+  guard: Guard,
+  calls: readonly Call[],
+): Promise<TextRows[]> {
+  return runWhole(database, {
+    opening: [BEGIN, enterGateCall(layoutOf(guard.rows).gate), guardCall(guard)],
+    calls,
+    closing: COMMIT_CALLS,
+    run: runCommitting,
+  })
+}
+
+/**
+ * Runs reads in one round trip, all as of one moment that has a place in the order of the transactions
+ * that write. They do not enter the gate: a transaction that has the gate alone meets no writer, so it is
+ * as a whole before or after every snapshot. In the gate, the reads would only wait for it.
+ */
+export function runSerialReads(
+  database: Database,
+  guard: Guard,
+  calls: readonly Call[],
+): Promise<TextRows[]> {
+  return runWhole(database, {
+    opening: [BEGIN_READS, guardCall(guard)],
+    calls,
+    closing: [COMMIT],
+    run: (client, all) => new AnswerReader(database, client).run(all),
+  })
+}
+
+/** Runs a transaction in one round trip. Returns the rows of `calls`. */
+function runWhole(
+  database: Database,
+  options: {
+    opening: readonly Call[]
+    calls: readonly Call[]
+    closing: readonly Call[]
+    run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
+  },
+): Promise<TextRows[]> {
+  const { opening, calls, closing, run } = options
+  return retryConflicts(async () => {
+    const client = await database.pool.connect()
+    return withConnection(client, async () => {
+      const rows = await run(client, [...opening, ...calls, ...closing])
+      return rows.slice(opening.length, -closing.length)
+    })
+  })
+}
+
+/** Runs calls of which the last is a COMMIT. */
+export function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]> {
+  return settleCommit(client, runPipeline(client, calls))
+}
+
+/** A source of connections other than the pool that all requests share. */
+export interface Connections {
+  connect(): Promise<pg.PoolClient>
+}
+
+/** A transaction behind the gate that further calls can be run in. */
+export interface OpenTransaction {
+  readonly client: pg.PoolClient
+  run(calls: readonly Call[]): Promise<TextRows[]>
+}
+
+/** A long transaction uses the rows as they come, so their size is not limited. */
+export function openTransaction(
+  database: Database,
+  client: pg.PoolClient,
+  options: { isLong?: boolean } = {},
+): OpenTransaction {
+  if (options.isLong) return { client, run: (calls) => runPipeline(client, calls) }
+  const reader = new AnswerReader(database, client)
+  return { client, run: (calls) => reader.run(calls) }
+}
+
+/**
+ * Runs a transaction in several steps. `body` may run more than once, each time on a transaction without
+ * effects of the earlier attempts. If it throws, the transaction is rolled back.
+ */
+export function runSteps<Result>(
+  database: Database,
+  guard: Guard,
+  body: (transaction: OpenTransaction, first: readonly TextRows[]) => Promise<Result>,
+  options: {
+    first?: readonly Call[]
+    isLong?: boolean
+    isOnce?: boolean
+    bounds?: Bounds | undefined
+    connections?: Connections | undefined
+  } = {},
+): Promise<Result> {
+  let endsAt: number | undefined
+  const attempt = async () => {
+    const client = await (options.connections ?? database.pool).connect()
+    // The time limit covers all attempts together.
+    endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
+    const bounds = options.bounds && {
+      ...options.bounds,
+      timeoutMs: Math.max(1, Math.round(endsAt - performance.now())),
+    }
+    const run = async (unbind: Unbound): Promise<Result> => {
+      const opening = [
+        BEGIN,
+        enterGateCall(layoutOf(guard.rows).gate),
+        guardCall(guard),
+        ...(options.isLong ? [NO_TIMEOUT] : []),
+      ]
+      const transaction = openTransaction(database, client, options)
+      const rows = await transaction.run([...opening, ...(options.first ?? [])])
+      const result = await body(transaction, rows.slice(opening.length)).catch((error) => {
+        throw confirmed(error)
+      })
+      await unbind()
+      await runCommitting(client, COMMIT_CALLS)
+      return result
+    }
+    const canLose = options.connections !== undefined
+    return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
+  }
+  return options.isOnce
+    ? attempt().catch((error) => Promise.reject(toAppError(error)))
+    : retryConflicts(attempt)
+}

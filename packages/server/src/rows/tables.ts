@@ -1,0 +1,179 @@
+import { LruMap } from '../common/lru-map.js'
+import type { Database, Queryable } from '../postgres/database.js'
+import type { Statement } from '../postgres/statement.js'
+import type { Fault } from './columns/fault.js'
+import type { TableCodec } from './columns/table-codec.js'
+import { ensureHeap } from './layout/ensure-heap.js'
+import { type BranchRows, findLayout, layoutOf, ownHeap } from './layout/layout.js'
+import {
+  countTexts,
+  linkedTables,
+  planRead,
+  type ReadPlan,
+  readsContents,
+  refuseColumns,
+  type TableLookup,
+} from './reading/read-plan.js'
+import { compileGuardedRead, compileReadMany, compileReadOne } from './reading/select-plan.js'
+import { StaleError } from './running/staleness.js'
+import { TableWriter } from './writing/table-writer.js'
+
+/*
+ * Where the tables of a branch are, and how each of them is read and written there. Callers never learn
+ * whether a branch has a parent.
+ */
+
+export type { BranchRows } from './layout/layout.js'
+export {
+  applySchemaChanges,
+  type SchemaChange,
+  UnfillableColumnError,
+} from './layout/schema-changes.js'
+
+const READS_MAX = 20_000
+/** Characters of the statements of all compiled reads, as far as they are known beforehand. */
+const READS_LENGTH_MAX = 64 * 1024 * 1024
+/** Characters of a value with its name, in each table that a row can come from, about. */
+const VALUE_LENGTH = 100
+
+/** Where the rows of a branch are now; undefined when there is no such branch. */
+export function findRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
+  return findLayout(database, branchId)
+}
+
+/** A table on a branch. */
+export interface BranchTable {
+  readonly codec: TableCodec
+  /** undefined until the branch is made ready to write to the table, by `makeWritable`. */
+  readonly writer: TableWriter | undefined
+  /** The statements that read columns, by dotted path; or what is wrong with them. */
+  read(columns: readonly string[]): CompiledRead | readonly Fault[]
+}
+
+/** A table that the branch can write to. */
+export type WritableTable = BranchTable & { readonly writer: TableWriter }
+
+export interface CompiledRead {
+  readonly plan: ReadPlan
+  /** Characters of its statements, about. */
+  readonly length: number
+  /** The contents of files were asked for; they are not in the rows. */
+  readonly hasContents: boolean
+  /** Takes an id. */
+  readonly one: Statement
+  /** Takes an id and the values of the guard. */
+  readonly guarded: Statement
+  /** Takes an array of ids. */
+  readonly many: Statement
+}
+
+/** The number of columns that the storage of a branch has, in all tables that its rows come from. */
+export function countStoredColumns(rows: BranchRows): number {
+  const heaps = layoutOf(rows).levels.flatMap((level) => [...level.heaps.values()])
+  return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)
+}
+
+/** The tables of a branch. Each is compiled when it is first asked for. */
+export class BranchTables implements TableLookup {
+  readonly rows: BranchRows
+  readonly #schema: SchemaTables
+  readonly #tables = new Map<string, BranchTable>()
+
+  constructor(rows: BranchRows, schema: SchemaTables) {
+    this.rows = rows
+    this.#schema = schema
+  }
+
+  tableById(id: number): TableCodec | undefined {
+    return this.#schema.tableById(id)
+  }
+
+  find(name: string): BranchTable | undefined {
+    const known = this.#tables.get(name)
+    if (known !== undefined) return known
+    const codec = this.#schema.tableByName(name)
+    if (codec === undefined) return undefined
+    const table = createTable(this, codec)
+    this.#tables.set(name, table)
+    return table
+  }
+}
+
+/** The tables of a schema. */
+export interface SchemaTables {
+  tableByName(name: string): TableCodec | undefined
+  tableById(id: number): TableCodec | undefined
+}
+
+/** Compiled reads of all tables together, because a list of columns can be of any length. */
+const reads = new LruMap<string, CompiledRead>(READS_MAX, {
+  weightMax: READS_LENGTH_MAX,
+  weigh: (key, { length }) => key.length + length,
+})
+let tableCount = 0
+
+function createTable(lookup: TableLookup, codec: TableCodec): BranchTable {
+  const layout = layoutOf(lookup.rows)
+  const heap = ownHeap(layout, codec.table.id)
+  const number = ++tableCount
+  return {
+    codec,
+    writer: heap && new TableWriter(layout, codec, heap),
+    read(columns) {
+      const refused = refuseColumns(columns)
+      if (refused !== undefined) return [refused]
+      const key = `${number} ${columns.join()}`
+      const known = reads.get(key)
+      if (known !== undefined) return known
+      const plan = planRead(lookup, codec, columns)
+      if (Array.isArray(plan)) return plan as readonly Fault[]
+      const read = compileRead(lookup, plan as ReadPlan)
+      reads.set(key, read)
+      return read
+    },
+  }
+}
+
+/** Statements are compiled when they are first needed; a query needs only the plan. */
+function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
+  let one: Statement | undefined
+  let guarded: Statement | undefined
+  let many: Statement | undefined
+  const values = countTexts(plan) + linkedTables(plan).length
+  const levels = layoutOf(lookup.rows).levels.length
+  return {
+    plan,
+    length: 3 * VALUE_LENGTH * values * (2 * levels),
+    hasContents: readsContents(plan),
+    get one() {
+      one ??= compileReadOne(lookup, plan)
+      return one
+    },
+    get guarded() {
+      guarded ??= compileGuardedRead(lookup, plan)
+      return guarded
+    },
+    get many() {
+      many ??= compileReadMany(lookup, plan)
+      return many
+    },
+  }
+}
+
+/**
+ * The table, ready to be written to. A branch gets its own storage for a table when it first writes to
+ * it; sessions learn of that by starting over, so this throws a `StaleError` then.
+ */
+export async function makeWritable(
+  database: Database,
+  rows: BranchRows,
+  table: BranchTable,
+): Promise<WritableTable> {
+  if (isWritable(table)) return table
+  await ensureHeap(database, layoutOf(rows), table.codec.table)
+  throw new StaleError('the branch has new storage')
+}
+
+function isWritable(table: BranchTable): table is WritableTable {
+  return table.writer !== undefined
+}

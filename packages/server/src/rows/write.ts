@@ -1,0 +1,10 @@
+/*
+ * Writing rows: calls for one or many rows of a table on a branch, sinks for bulk inserts, the
+ * transactions they run in, and the reasons why PostgreSQL refuses values.
+ */
+
+export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'
+export { type OpenTransaction, runSteps, runWrites } from './running/transactions.js'
+export { describeRefusal, rowsBefore, takenColumn } from './writing/refusals.js'
+export { openSink, type RowSink } from './writing/row-sink.js'
+export type { RowInput, TableWriter, UniqueCheck, UpdateInput } from './writing/table-writer.js'

@@ -1,0 +1,185 @@
+import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { Arithmetic } from '../columns/record-encoder.js'
+import { joinForCopy, joinVisible } from '../reading/arms.js'
+import { guardRelation } from '../running/guard.js'
+import {
+  EPOCH,
+  FIRST_COLUMN,
+  furtherColumns,
+  IDS,
+  IF_VERSIONS,
+  type Returned,
+  returning,
+  type StatementParts,
+} from './statement-parts.js'
+
+/** Some columns of rows that are there. */
+interface Change {
+  /** Common table expression `u` with the ids of the rows. */
+  readonly given: Sql
+  /** The new value of each changed column, made of the row `r` and the input `u`. */
+  readonly values: ReadonlyMap<number, Sql>
+  /** Whether a row, by its alias, is as expected. Others stay as they are and are not returned. */
+  accepted(alias: Sql): Sql
+  readonly returned: Returned
+}
+
+/** Changes the given columns of rows by id. Returns the ids. */
+export function updateStatement(parts: StatementParts, columns: readonly number[]): Statement {
+  return changeRows(parts, {
+    given: parts.given(columns),
+    values: new Map(columns.map((index) => [index, parts.givenValue(index)])),
+    returned: 'id',
+    accepted: (alias) => sql`(u.if_version is null or ${alias}.version = u.if_version)`,
+  })
+}
+
+/**
+ * Changes one row, with arithmetic, while the guard holds. Takes no arrays: they could be of any length,
+ * so PostgreSQL would make a new plan whenever it sees how short they are. A result of arithmetic that
+ * cannot be stored gives no row.
+ */
+export function updateOneStatement(
+  parts: StatementParts,
+  columns: readonly number[],
+  arithmetic: readonly Arithmetic[],
+): Statement {
+  const operandsAt = FIRST_COLUMN + columns.length
+  const guardAt = operandsAt + arithmetic.length
+  const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
+    arithmeticValue(
+      sql`${alias}.${parts.name(column)}`,
+      operator,
+      slot(operandsAt + position),
+      parts.sqlType(column),
+    )
+  const values = new Map([
+    ...columns.map((index, position) => {
+      const value = sql`${slot(FIRST_COLUMN + position)}::${raw(parts.sqlType(index))}`
+      return [index, value] as const
+    }),
+    ...arithmetic.map(
+      (term, position) => [term.column, resultOf(sql`r`, term, position).value] as const,
+    ),
+  ])
+  const accepted = (alias: Sql) =>
+    join(
+      [
+        sql`(${IF_VERSIONS}::bigint is null or ${alias}.version = ${IF_VERSIONS}::bigint)`,
+        ...arithmetic.map((term, position) => resultOf(alias, term, position).fits),
+      ],
+      ' and ',
+    )
+  const change: Change = {
+    given: sql`
+      u as (select ${IDS}::text as id from ${guardRelation(guardAt)})`,
+    values,
+    accepted,
+    returned: 'metadata',
+  }
+  // Arithmetic needs the row that it starts from, whichever table that is in.
+  const canUpsert = !parts.isPlain && !parts.layout.hasForks && arithmetic.length === 0
+  return canUpsert ? upsertOwnRow(parts, change) : changeRows(parts, change)
+}
+
+/** Sets columns to null by id, as a step of a larger change: version and times stay as they are. */
+export function clearStatement(parts: StatementParts, columns: readonly number[]): Statement {
+  const values = columns.map((index) => {
+    return [index, sql`null::${raw(parts.sqlType(index))}`] as const
+  })
+  return changeRows(parts, {
+    given: parts.given([]),
+    values: new Map(values),
+    accepted: () => sql`true`,
+    returned: 'id',
+    keepsVersion: true,
+  })
+}
+
+function changeRows(
+  parts: StatementParts,
+  change: Change & { readonly keepsVersion?: boolean },
+): Statement {
+  const { layout, codec, own } = parts
+  const { given, values, returned, keepsVersion = false } = change
+  const version = keepsVersion ? sql`r.version` : sql`r.version + 1`
+  const updatedAt = keepsVersion ? sql`r.updated_at` : sql`now()`
+  const accepted = change.accepted(sql`r`)
+  if (parts.isPlain) {
+    const changes = [...values].map(([index, value]) => sql`, ${parts.name(index)} = ${value}`)
+    const before = sql`u join ${own} o on o.id = u.id where ${change.accepted(sql`o`)}`
+    return compileStatement(sql`
+      with ${given}${parts.keepFrom(before)}
+      update ${own} r
+      set version = ${version}, updated_at = ${updatedAt},
+        epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
+      from u
+      where r.id = u.id and ${accepted}
+      returning ${returning(returned, sql`r.`)}`)
+  }
+  const row = parts.all.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
+  return compileStatement(sql`
+    with ${given},
+    seen as (
+      select r.id, ${version}, r.created_at, ${updatedAt}, ${EPOCH}::integer, false${furtherColumns(row)}
+      from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+      where ${accepted}
+    )${parts.keep(sql`select id from seen`)}
+    insert into ${own} ${parts.rowColumns}
+    select * from seen
+    on conflict (id) do update set ${parts.overwrite}
+    returning ${returning(returned)}`)
+}
+
+/**
+ * Changes one row on a branch that inherits and has no forks. The branch's own row is not searched for
+ * but met by conflict: between serializable transactions, a search for a row that is not there conflicts
+ * with every insert next to that place, and a young fork has few places.
+ */
+function upsertOwnRow(
+  parts: StatementParts,
+  { given, values, returned, accepted }: Change,
+): Statement {
+  const { layout, codec, own } = parts
+  const row = parts.all.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
+  const changes = [...values.keys()].map((index) => {
+    const name = parts.name(index)
+    return sql`, ${name} = excluded.${name}`
+  })
+  return compileStatement(sql`
+    with ${given}
+    insert into ${own} as h ${parts.rowColumns}
+    select r.id, r.version + 1, r.created_at, now(), ${EPOCH}::integer, false${furtherColumns(row)}
+    from u ${joinForCopy(layout, codec, { id: sql`u.id`, alias: sql`r`, accepted })}
+    on conflict (id) do update
+    set version = h.version + 1, updated_at = excluded.updated_at,
+      epoch = excluded.epoch${join([empty, ...changes], '')}
+    where not h.deleted and ${accepted(sql`h`)}
+    returning ${returning(returned, sql`h.`)}`)
+}
+
+/**
+ * Integers are calculated exactly and must stay within what JSON represents exactly. Floats are
+ * calculated by PostgreSQL, which refuses to overflow.
+ */
+function arithmeticValue(
+  value: Sql,
+  operator: Arithmetic['operator'],
+  operand: ReturnType<typeof slot>,
+  sqlType: string,
+): { value: Sql; fits: Sql } {
+  const sign = raw(operator)
+  if (sqlType !== 'bigint') {
+    return {
+      value: sql`(${value} ${sign} ${operand}::double precision)`,
+      fits: sql`${value} is not null`,
+    }
+  }
+  const exact = sql`(${value}::numeric ${sign} ${operand}::numeric)`
+  const max = raw(String(Number.MAX_SAFE_INTEGER))
+  return {
+    value: sql`${exact}::bigint`,
+    fits: sql`${exact} = trunc(${exact}) and ${exact} between -${max} and ${max}`,
+  }
+}

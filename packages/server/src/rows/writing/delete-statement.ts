@@ -1,0 +1,31 @@
+import { sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement } from '../../postgres/statement.js'
+import { joinVisible } from '../reading/arms.js'
+import { EPOCH, IDS, type StatementParts } from './statement-parts.js'
+
+/** Deletes rows by id. Returns the ids that were there. */
+export function deleteStatement(parts: StatementParts): Statement {
+  const { layout, codec, own } = parts
+  if (parts.isPlain && !layout.hasForks) {
+    return compileStatement(sql`
+      delete from ${own} where id = any(${IDS}::text[]) returning id`)
+  }
+  if (parts.isPlain) {
+    return compileStatement(sql`
+      with gone as (delete from ${own} where id = any(${IDS}::text[]) returning *),
+      kept as (${parts.keepGone()})
+      select id from gone`)
+  }
+  // The branch inherits rows, so a tombstone must hide the ones below.
+  return compileStatement(sql`
+    with u as (select unnest(${IDS}::text[]) as id),
+    seen as (
+      select r.id, r.version, r.created_at, now() as updated_at, ${EPOCH}::integer as epoch
+      from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+    )${parts.keep(sql`select id from seen`)}
+    insert into ${own} (id, version, created_at, updated_at, epoch, deleted)
+    select id, version, created_at, updated_at, epoch, true from seen
+    on conflict (id) do update
+    set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true
+    returning id`)
+}

@@ -1,0 +1,62 @@
+import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import { joinVisible } from '../reading/arms.js'
+import { guardRelation } from '../running/guard.js'
+import {
+  EPOCH,
+  FIRST_COLUMN,
+  furtherColumns,
+  IDS,
+  type Returned,
+  returning,
+  type StatementParts,
+} from './statement-parts.js'
+
+/** Selects the given rows as new ones, in the order of `rowColumns`. */
+export function selectNewRows(parts: StatementParts): Sql {
+  const values = parts.all.map((index) => parts.givenValue(index))
+  return sql`
+      select u.id, 0, now(), now(), ${EPOCH}::integer, false${furtherColumns(values)}
+      from u`
+}
+
+/** Inserts rows. An id that is taken gives no row. */
+export function insertStatement(parts: StatementParts, returned: Returned): Statement {
+  const { layout, codec, own } = parts
+  const insert = sql`insert into ${own} ${parts.rowColumns} ${selectNewRows(parts)}`
+  if (parts.isPlain) {
+    return compileStatement(sql`
+      with ${parts.given(parts.all)} ${insert}
+      on conflict (id) do nothing
+      returning ${returning(returned)}`)
+  }
+  // A tombstone of the branch gives way to the new row.
+  return compileStatement(sql`
+    with ${parts.given(parts.all)},
+    seen as (
+      select u.id from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
+    )${parts.keep(sql`select u.id from u where u.id not in (select id from seen)`)}
+    ${insert}
+    where u.id not in (select id from seen)
+    on conflict (id) do update set ${parts.overwrite} where ${own}.deleted
+    returning ${returning(returned)}`)
+}
+
+/** Reads lines of id, epoch and all columns. Returns nothing: a taken id fails it. */
+export function copyStatement({ own, names }: StatementParts): Statement {
+  return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)
+}
+
+/** Inserts one row, without arrays, while the guard holds. Returns the metadata. */
+export function insertOneStatement({ own, rowColumns, codec }: StatementParts): Statement {
+  const { physical } = codec
+  const values = physical.map(
+    (column, index) => sql`, ${slot(FIRST_COLUMN + index)}::${raw(column.sqlType)}`,
+  )
+  return compileStatement(sql`
+    insert into ${own} ${rowColumns}
+    select ${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+    from ${guardRelation(FIRST_COLUMN + physical.length)}
+    on conflict (id) do nothing
+    returning ${returning('metadata')}`)
+}

@@ -1,0 +1,114 @@
+import type { TableCodec } from '../columns/table-codec.js'
+import type { OpenTransaction } from '../running/transactions.js'
+import { RowCopy } from './copy-rows.js'
+import { TakenError } from './refusals.js'
+import type { RowInput, TableWriter } from './table-writer.js'
+
+/** Takes checked rows, slice by slice, and inserts them in one transaction. */
+export interface RowSink {
+  add(rows: readonly RowInput[]): Promise<void>
+  end(): Promise<void>
+  abort(): Promise<void>
+}
+
+/** Inserts rows by the fastest way that the table allows. */
+export function openSink(
+  table: { readonly codec: TableCodec; readonly writer: TableWriter },
+  transaction: OpenTransaction,
+): RowSink {
+  const { codec, writer } = table
+  return writer.takesCopies
+    ? new CopySink(new RowCopy(transaction.client, writer.copyStatement), writer)
+    : new StatementSink(codec, writer, transaction)
+}
+
+/** Passes rows on to COPY. An id that is taken fails the whole. */
+class CopySink implements RowSink {
+  readonly #copy: RowCopy
+  readonly #writer: TableWriter
+
+  constructor(copy: RowCopy, writer: TableWriter) {
+    this.#copy = copy
+    this.#writer = writer
+  }
+
+  add(rows: readonly RowInput[]): Promise<void> {
+    return this.#copy.write(this.#writer.copyLines(rows))
+  }
+
+  end(): Promise<void> {
+    return this.#copy.end()
+  }
+
+  abort(): Promise<void> {
+    return this.#copy.abort()
+  }
+}
+
+/** Inserts each slice by a statement, because ids and unique values must be compared with inherited rows. */
+class StatementSink implements RowSink {
+  readonly #codec: TableCodec
+  readonly #writer: TableWriter
+  readonly #transaction: OpenTransaction
+  #added = 0
+
+  constructor(codec: TableCodec, writer: TableWriter, transaction: OpenTransaction) {
+    this.#codec = codec
+    this.#writer = writer
+    this.#transaction = transaction
+  }
+
+  async add(rows: readonly RowInput[]): Promise<void> {
+    if (rows.length === 0) return
+    const ids = rows.map((row) => row.id)
+    // One statement cannot insert the same id twice.
+    this.#refuse(firstRepeated(ids), undefined)
+    if (this.#writer.uniqueColumns.length > 0) await this.#refuseTaken(rows)
+    const [inserted] = await this.#transaction.run([this.#writer.insert(rows, 'id')])
+    const insertedIds = new Set(inserted?.map(([id]) => id))
+    this.#refuse(
+      ids.findIndex((id) => !insertedIds.has(id)),
+      undefined,
+    )
+    this.#added += rows.length
+  }
+
+  /** Looks for taken values before the insert: a failure of the unique index would not name the row. */
+  async #refuseTaken(rows: readonly RowInput[]): Promise<void> {
+    const columns = this.#writer.uniqueColumns.map((column) => ({
+      column,
+      values: rows.map((row) => row.values[column] ?? null),
+    }))
+    const found = await this.#transaction.run(
+      columns.map(({ column, values }) => this.#writer.findValues(column, values)),
+    )
+    for (const [position, { column, values }] of columns.entries()) {
+      const taken = new Set(found[position]?.map(([value]) => value))
+      this.#refuse(
+        values.findIndex((value) => value !== null && taken.has(value)),
+        column,
+      )
+      this.#refuse(firstRepeated(values), column)
+    }
+  }
+
+  /** Fails unless the index of the row at fault is -1. */
+  #refuse(index: number, column: number | undefined): void {
+    if (index === -1) return
+    const columnId = column === undefined ? undefined : this.#codec.physical[column]?.id
+    throw new TakenError(this.#added + index, columnId)
+  }
+
+  async end(): Promise<void> {
+    // Every slice was written when it was added.
+  }
+
+  async abort(): Promise<void> {
+    // The transaction is rolled back.
+  }
+}
+
+function firstRepeated(values: readonly (string | null)[]): number {
+  const seen = new Set<string>()
+  return values.findIndex((value) => value !== null && seen.size === seen.add(value).size)
+}

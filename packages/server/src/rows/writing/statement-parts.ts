@@ -1,0 +1,154 @@
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { slot } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
+import { heapColumns } from '../reading/arms.js'
+
+/*
+ * Fragments that the statements of a table have in common. Every statement runs behind the gate, in a
+ * serializable transaction, so the rows that it reads are the rows that it changes. `table-writer.ts`
+ * is the only caller that knows the order of the values.
+ */
+
+/** Positions of the values that every statement takes first. */
+export const EPOCH = slot(0)
+export const IDS = slot(1)
+export const IF_VERSIONS = slot(2)
+/** Values of columns start here. */
+export const FIRST_COLUMN = 3
+
+/** Columns returned for each written row. Formatting the times costs PostgreSQL more than the rows do. */
+export type Returned = 'id' | 'metadata'
+
+const RETURNED: Readonly<Record<Returned, readonly string[]>> = {
+  id: ['id'],
+  metadata: ['id', 'version', 'created_at', 'updated_at'],
+}
+
+export function returning(returned: Returned, from = empty): Sql {
+  return join(
+    RETURNED[returned].map((name) => sql`${from}${ident(name)}`),
+    ', ',
+  )
+}
+
+/** A list of columns that follows others, so it starts with a comma. */
+export const furtherColumns = (columns: readonly Sql[]): Sql =>
+  join([empty, ...columns.map((column) => sql`, ${column}`)], '')
+
+/** One table on one branch, as its write statements see it. */
+export class StatementParts {
+  readonly layout: Layout
+  readonly codec: TableCodec
+  /** The table that the branch writes to. */
+  readonly own: Sql
+  /** The branch inherits no rows of the table, so there are no tombstones in it. */
+  readonly isPlain: boolean
+  /** Names of the physical columns, by index. */
+  readonly names: readonly Sql[]
+  /** Indexes of all physical columns. */
+  readonly all: readonly number[]
+  /** The columns of a whole row, in parentheses. */
+  readonly rowColumns: Sql
+  /** Assignments that replace a row by the one it conflicts with. */
+  readonly overwrite: Sql
+  readonly #heap: Heap
+
+  constructor(layout: Layout, codec: TableCodec, heap: Heap) {
+    this.layout = layout
+    this.codec = codec
+    this.#heap = heap
+    this.own = heapName(heap.heapId)
+    this.isPlain = !inheritsRows(layout, codec.table.id)
+    this.names = codec.physical.map((column) => ident(column.physicalName))
+    this.all = codec.physical.map((_, index) => index)
+    this.rowColumns = sql`(id, version, created_at, updated_at, epoch, deleted${furtherColumns(this.names)})`
+    this.overwrite = join(
+      [
+        sql`version = excluded.version, created_at = excluded.created_at`,
+        sql`updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = excluded.deleted`,
+        ...this.names.map((name) => sql`${name} = excluded.${name}`),
+      ],
+      ', ',
+    )
+  }
+
+  column(index: number): PhysicalColumn {
+    const column = this.codec.physical[index]
+    if (column === undefined) throw new Error('a column must be one of the table')
+    return column
+  }
+
+  name(index: number): Sql {
+    return this.names[index] ?? empty
+  }
+
+  sqlType(index: number): string {
+    return this.codec.physical[index]?.sqlType ?? ''
+  }
+
+  /** `u`: the given rows, one for each id, with the given columns. */
+  given(columns: readonly number[]): Sql {
+    const arrays = columns.map(
+      (index, position) => sql`, ${slot(FIRST_COLUMN + position)}::${this.#elementType(index)}[]`,
+    )
+    const labels = furtherColumns(columns.map((index) => this.name(index)))
+    return sql`
+      u as (
+        select * from unnest(${IDS}::text[], ${IF_VERSIONS}::bigint[]${join([empty, ...arrays], '')})
+          with ordinality as u (id, if_version${labels}, ordinal)
+      )`
+  }
+
+  /** The value of a column in a row of `u`. */
+  givenValue(index: number): Sql {
+    const value = sql`u.${this.name(index)}`
+    return this.#isArray(index) ? sql`${value}::${raw(this.sqlType(index))}` : value
+  }
+
+  /** Arrays of arrays must be of one length, so values of array columns are sent as texts. */
+  #isArray(index: number): boolean {
+    return this.sqlType(index).endsWith('[]')
+  }
+
+  #elementType(index: number): Sql {
+    return raw(this.#isArray(index) ? 'text' : (this.sqlType(index).split(' collate ')[0] ?? ''))
+  }
+
+  /**
+   * A common table expression that copies the present version of rows to the past before they change,
+   * if a fork can see it. `rows` selects the ids.
+   */
+  keep(rows: Sql): Sql {
+    return this.keepFrom(sql`${this.own} o where o.id in (${rows})`)
+  }
+
+  /** Like `keep`, for the rows `o` of a from-clause with its conditions. */
+  keepFrom(source: Sql): Sql {
+    if (!this.layout.hasForks) return empty
+    return sql`, kept as (${this.#keepInsert(sql`${source} and ${this.#isSeen(sql`o`)}`, sql`o`)})`
+  }
+
+  /** Copies deleted rows, which `gone` returns, to the past, if a fork can see them. */
+  keepGone(): Sql {
+    return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`)}`, undefined)
+  }
+
+  #keepInsert(source: Sql, alias: Sql | undefined): Sql {
+    return sql`
+      insert into ${pastName(this.#heap.heapId)} (${heapColumns(this.#heap)}, until)
+      select ${heapColumns(this.#heap, alias)}, ${EPOCH}::integer
+      from ${source}`
+  }
+
+  /** Whether a fork can see the version of a row that is about to change. */
+  #isSeen(alias: Sql): Sql {
+    return sql`${alias}.epoch < ${EPOCH}::integer
+        and exists (
+          select from offshoot.branches f
+          where f.parent_id = ${literal(this.layout.branchId)}
+            and f.fork_epoch >= ${alias}.epoch
+        )`
+  }
+}

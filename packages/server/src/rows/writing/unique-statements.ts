@@ -1,0 +1,57 @@
+import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
+import { selectVisible } from '../reading/arms.js'
+import type { StatementParts } from './statement-parts.js'
+
+/*
+ * Statements that look for values of unique columns. The rows that a branch wrote have a unique index;
+ * the rows that it inherits are in other tables and must be asked.
+ */
+
+/** Finds one of the given values (slot 0, an array) among the inherited rows. */
+export function inheritedValuesStatement(parts: StatementParts, index: number): Statement {
+  return compileStatement(sql`${matchingValues(parts, index, 1)} limit 1`)
+}
+
+/** Finds those of the given values (slot 0, an array) that rows of the branch have. */
+export function visibleValuesStatement(parts: StatementParts, index: number): Statement {
+  return compileStatement(matchingValues(parts, index, 0))
+}
+
+function matchingValues(parts: StatementParts, index: number, from: number): Sql {
+  const { layout, codec } = parts
+  const column = parts.column(index)
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    sql`${expressionOf(column)} = g.value::${raw(column.sqlType)}`
+  return sql`
+    select g.value
+    from unnest(${slot(0)}::text[]) as g (value)
+    where exists (${selectVisible(layout, codec, { from, where })})`
+}
+
+/** Returns the id (slot 0) of an own row if an inherited row has its value of the column too. */
+export function inheritedTwinStatement(parts: StatementParts, index: number): Statement {
+  const { layout, codec, own } = parts
+  const column = parts.column(index)
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    sql`${expressionOf(column)} = mine.${ident(column.physicalName)}`
+  return compileStatement(sql`
+    select mine.id
+    from ${own} mine
+    where mine.id = ${slot(0)}::text
+      and exists (${selectVisible(layout, codec, { from: 1, where })})`)
+}
+
+/** Positions in a list of values (slot 0, an array) of those that are equal to an earlier one. */
+export function repeatedValuesStatement(parts: StatementParts, index: number): Statement {
+  const type = raw(parts.column(index).sqlType)
+  return compileStatement(sql`
+    select g.ordinal - 1
+    from (
+      select ordinal, row_number() over (partition by value::${type} order by ordinal) as number
+      from unnest(${slot(0)}::text[]) with ordinality as u (value, ordinal)
+      where value is not null
+    ) g
+    where g.number > 1`)
+}
