@@ -1,31 +1,21 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
-import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { newRecordId } from '../../common/ids.js'
-import { arrayLiteral, type InputRecord, isFaults, type TableCodec } from '../../rows/columns.js'
-import { confirmed, type OpenTransaction, runReads, writeRecord } from '../../rows/read.js'
+import { arrayLiteral } from '../../rows/columns.js'
+import { confirmed, type OpenTransaction, writeRecord } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
-import { describeRefusal, openSink, type RowInput, runSteps } from '../../rows/write.js'
-import type { FileWriter } from '../files/file-input.js'
+import { describeRefusal, openSink, runSteps } from '../../rows/write.js'
 import { planColumns } from '../session/session.js'
+import { findConflicts } from './bulk-conflicts.js'
+import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import { fileWriter, loadContents, storeFiles } from './record-files.js'
 import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 
-/** Faults that one answer lists at the most; the message says how many there are. */
-export const FAULTS_LISTED_MAX = 1000
-
-/** What is known of the records so far: the id of each, and the faults. */
-interface Batch {
-  readonly ids: string[]
-  readonly faults: FaultEntry[]
-  faultCount: number
-}
-
 /**
- * Inserts all records or none. They go to PostgreSQL while the rest of the body is still being
- * checked; the first fault ends that, and the check goes on alone to find the others.
+ * Inserts all records or none. They go to PostgreSQL while the rest of the body is still being checked.
+ * After the first fault nothing more is sent, and the rest is only checked for further faults.
  */
 export async function bulkInsert(
   context: RecordContext & { readonly limits: Limits },
@@ -70,7 +60,7 @@ async function insertBody(
         )
       }
       const files = fileWriter(context, table)
-      const rows = encodeSlice(table, records, batch, files)
+      const rows = encodeSlice(table.codec, records, batch, files)
       if (batch.faultCount === 0) {
         await storeFiles(context, files)
         await sink.add(rows)
@@ -85,56 +75,6 @@ async function insertBody(
   } finally {
     if (isOpen) await sink.abort()
   }
-}
-
-/** Checks records and gives each its id; faulty ones are noted and left out. */
-function encodeSlice(
-  table: BranchTable,
-  records: readonly unknown[],
-  batch: Batch,
-  files: FileWriter | undefined,
-): RowInput[] {
-  const now = new Date().toISOString()
-  const rows: RowInput[] = []
-  for (const record of records) {
-    const row = encodeInput(table.codec, record, now, files)
-    if (typeof row === 'string') {
-      addFault(batch, batch.ids.length, row)
-      batch.ids.push('')
-    } else {
-      rows.push(row)
-      batch.ids.push(row.id)
-    }
-  }
-  return rows
-}
-
-/** The row for a record, with an id, or what is wrong with the record. */
-export function encodeInput(
-  codec: TableCodec,
-  record: unknown,
-  now: string,
-  files: FileWriter | undefined,
-): RowInput | string {
-  if (typeof record !== 'object' || record === null || Array.isArray(record)) {
-    return 'invalid record: expected an object'
-  }
-  const given = (record as InputRecord).id
-  const idFault = given === undefined ? undefined : codec.checkId(given)
-  const pending = files?.pending.length
-  const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
-  if (idFault === undefined && !isFaults(values)) {
-    return { id: given === undefined ? newRecordId() : (given as string), values }
-  }
-  // Nothing of a refused record is kept.
-  if (pending !== undefined) files?.pending.splice(pending)
-  const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
-  return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
-}
-
-function addFault(batch: Batch, index: number, message: string): void {
-  batch.faultCount++
-  if (batch.faults.length < FAULTS_LISTED_MAX) batch.faults.push({ index, status: 400, message })
 }
 
 async function writeAnswer(
@@ -158,78 +98,4 @@ async function writeAnswer(
     return row === undefined ? [] : [writeRecord(read.plan, row, context.session.metadata)]
   })
   return `{"records":[${records.join(',')}]}`
-}
-
-/** Which records have an id or a unique value that is taken, in the table or among themselves. */
-async function findConflicts(
-  context: RecordContext,
-  table: WritableTable,
-  options: { body: Buffer; limits: Limits; refusal: string },
-): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
-  const batch: Batch = { ids: [], faults: [], faultCount: 0 }
-  const rows: RowInput[] = []
-  for (const records of sliceRecords(options.body, options.limits)) {
-    const files = fileWriter(context, table)
-    rows.push(...encodeSlice(table, records, batch, files))
-    await yieldToOthers()
-  }
-  const messages = new Map<number, string[]>()
-  const note = (index: number, path: string) => {
-    messages.set(index, [...(messages.get(index) ?? []), `column [${path}]: is not unique`])
-  }
-  for (const index of await findTakenIds(context, table, rows)) note(index, 'id')
-  for (const column of table.writer.uniqueColumns) {
-    const path = table.codec.physical[column]?.path.join('.') ?? ''
-    for (const index of await findTakenValues(context, table, { column, rows })) note(index, path)
-  }
-  for (const [index, list] of [...messages].sort(([left], [right]) => left - right)) {
-    addFault(batch, index, `invalid record: ${list.join('; ')}`)
-  }
-  // Whoever was in the way may be gone by now.
-  if (batch.faultCount === 0) addFault(batch, 0, `invalid record: ${options.refusal}`)
-  return batch
-}
-
-/** The rows whose id is taken, by another record or by a row before. */
-async function findTakenIds(
-  context: RecordContext,
-  table: BranchTable,
-  rows: readonly RowInput[],
-): Promise<number[]> {
-  const read = planColumns(table, [])
-  const [found = []] = await runReads(context.database, context.session.guard, [
-    { statement: read.many, values: [arrayLiteral(rows.map((row) => row.id))] },
-  ])
-  const taken = new Set(found.map((row) => row[0]))
-  return rows.flatMap(({ id }, index) => {
-    const isTaken = taken.has(id)
-    taken.add(id)
-    return isTaken ? [index] : []
-  })
-}
-
-/** The same for the values of a unique column; PostgreSQL knows which of them are equal. */
-async function findTakenValues(
-  { database, session }: RecordContext,
-  { writer }: WritableTable,
-  options: { column: number; rows: readonly RowInput[] },
-): Promise<number[]> {
-  const { column, rows } = options
-  const values = rows.map((row) => row.values[column] ?? null)
-  const [found = [], repeated = []] = await runReads(database, session.guard, [
-    writer.findValues(column, values),
-    writer.findRepeated(column, values),
-  ])
-  const taken = new Set(found.map((row) => row[0]))
-  const repeatedAt = new Set(repeated.map((row) => Number(row[0])))
-  return values.flatMap((value, index) =>
-    value !== null && (taken.has(value) || repeatedAt.has(index)) ? [index] : [],
-  )
-}
-
-function bulkFailed({ faults, faultCount }: Pick<Batch, 'faults' | 'faultCount'>): AppError {
-  const count = faultCount === 1 ? '1 record is' : `${faultCount} records are`
-  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
-    errors: faults,
-  })
 }

@@ -1,0 +1,73 @@
+import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import { newRecordId } from '../../common/ids.js'
+import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns.js'
+import type { RowInput } from '../../rows/write.js'
+import type { FileWriter } from '../files/file-input.js'
+
+/** The number of faults that one answer lists. Its message says how many there are. */
+export const FAULTS_LISTED_MAX = 1000
+
+/** The records of a bulk insert so far: the id of each, and the faults. */
+export interface Batch {
+  readonly ids: string[]
+  readonly faults: FaultEntry[]
+  faultCount: number
+}
+
+/** Checks records and gives each its id. Invalid ones are added to the faults and left out. */
+export function encodeSlice(
+  codec: TableCodec,
+  records: readonly unknown[],
+  batch: Batch,
+  files: FileWriter | undefined,
+): RowInput[] {
+  const now = new Date().toISOString()
+  const rows: RowInput[] = []
+  for (const record of records) {
+    const row = encodeInput(codec, record, now, files)
+    if (typeof row === 'string') {
+      addFault(batch, batch.ids.length, row)
+      batch.ids.push('')
+    } else {
+      rows.push(row)
+      batch.ids.push(row.id)
+    }
+  }
+  return rows
+}
+
+/** The row for a record, with an id, or a description of its faults. */
+export function encodeInput(
+  codec: TableCodec,
+  record: unknown,
+  now: string,
+  files: FileWriter | undefined,
+): RowInput | string {
+  if (typeof record !== 'object' || record === null || Array.isArray(record)) {
+    return 'invalid record: expected an object'
+  }
+  const given = (record as InputRecord).id
+  const idFault = given === undefined ? undefined : codec.checkId(given)
+  const pending = files?.pending.length
+  const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
+  if (idFault === undefined && !isFaults(values)) {
+    return { id: given === undefined ? newRecordId() : (given as string), values }
+  }
+  // Nothing of a refused record is kept.
+  if (pending !== undefined) files?.pending.splice(pending)
+  const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
+  return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
+}
+
+export function addFault(batch: Batch, index: number, message: string): void {
+  batch.faultCount++
+  if (batch.faults.length < FAULTS_LISTED_MAX) batch.faults.push({ index, status: 400, message })
+}
+
+/** The refusal of a bulk insert. */
+export function bulkFailed({ faults, faultCount }: Pick<Batch, 'faults' | 'faultCount'>): AppError {
+  const count = faultCount === 1 ? '1 record is' : `${faultCount} records are`
+  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
+    errors: faults,
+  })
+}
