@@ -23,8 +23,8 @@ import {
 } from '../../rows/merge.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
-import { schemaDifference } from '../schemas/schema-difference.js'
 import { type BranchState, getForkState, getSource, getState } from './branch-state.js'
 
 /** The state that a branch is compared with. */
@@ -55,7 +55,7 @@ export async function readDifference(
     async (transaction) => {
       const after = await getState(transaction, access)
       const before = await resolveAgainst(transaction, access, { after, against: options.against })
-      const operations = schemaDifference(before.schema, after.schema)
+      const operations = compareSchemasById(before.schema, after.schema)
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
       for (const table of tablesToShow(after, options.tableName)) {

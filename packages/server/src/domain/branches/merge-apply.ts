@@ -5,6 +5,7 @@ import { type MergeTally, mergeTable, RefusedRowError } from '../../rows/merge.j
 import { applySchemaChanges, UnfillableColumnError } from '../../rows/tables.js'
 import { describeRefusal, takenColumn } from '../../rows/write.js'
 import { checksumOf } from '../schemas/checksum.js'
+import { storageChanges } from '../schemas/compare-schemas-by-id.js'
 import {
   deleteUnusedSchema,
   findHead,
@@ -12,7 +13,6 @@ import {
   insertSchema,
   updateHead,
 } from '../schemas/queries.js'
-import { storageChanges } from '../schemas/schema-difference.js'
 import type { BranchState } from './branch-state.js'
 import { describeConflicts, type MergeConflict } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'

@@ -5,9 +5,9 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
-import { schemaDifference } from '../schemas/schema-difference.js'
 import { type BranchState, getState } from './branch-state.js'
 import { type Base, type Bases, findBases } from './merge-base.js'
 import type { MergeConflict } from './merge-conflicts.js'
@@ -66,7 +66,7 @@ export async function planMerge(
     ruleOf,
     schema,
     // No edits lead to a schema in conflict.
-    operations: conflicts.length > 0 ? [] : schemaDifference(ours.schema, schema),
+    operations: conflicts.length > 0 ? [] : compareSchemasById(ours.schema, schema),
     conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
     leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
   }

@@ -22,7 +22,7 @@ import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { findRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { applyOperations } from './apply-operations.js'
-import { compareSchemas, withoutRemoved } from './compare-schemas.js'
+import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions } from './edit-options.js'
 import { editSchema, type PlanEdits } from './edit-schema.js'
@@ -288,7 +288,7 @@ function comparison(
   ids: { sourceMigrationID: string; targetMigrationID?: string },
 ): Comparison {
   const [from, to] = [toPublicSchema(source), toPublicSchema(target)]
-  return { source: from, target: to, edits: { ...ids, operations: compareSchemas(from, to) } }
+  return { source: from, target: to, edits: { ...ids, operations: compareSchemasByName(from, to) } }
 }
 
 function publicTable(schema: StoredSchema, name: string): Schema['tables'][number] {

@@ -1,12 +1,12 @@
 import type { Schema } from '@offshoot/contract/schema'
 import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
-import { compareSchemas } from './compare-schemas.js'
+import { compareSchemasByName } from './compare-schemas-by-name.js'
 import type { EditOptions } from './schema-draft.js'
 
 /** A schema that a client sent, checked by all the rules for edits. */
 export function readSchema(sent: Schema, options: EditOptions): StoredSchema {
-  const { schema } = applyOperations(EMPTY_SCHEMA, compareSchemas({ tables: [] }, sent), {
+  const { schema } = applyOperations(EMPTY_SCHEMA, compareSchemasByName({ tables: [] }, sent), {
     ...options,
     // The limit is one of migrations; what bounds a schema are its tables and columns.
     limits: { ...options.limits, schemaOperationsMax: Number.POSITIVE_INFINITY },

@@ -3,7 +3,7 @@ import { COLUMN_TYPES, type Column, type Schema } from '@offshoot/contract/schem
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { applyOperations } from './apply-operations.js'
-import { compareSchemas } from './compare-schemas.js'
+import { compareSchemasByName } from './compare-schemas-by-name.js'
 import { toPublicSchema } from './public-schema.js'
 import { readSchema } from './read-schema.js'
 import type { EditOptions } from './schema-draft.js'
@@ -27,17 +27,17 @@ const orders = {
   columns: [{ name: 'owner', type: 'link', link: { table: 'users' } }],
 } as const
 
-describe('compareSchemas', () => {
+describe('compareSchemasByName', () => {
   test('equal schemas need no edit, whatever their order, ids, links back and table order', () => {
     const one: Schema = { tables: [users, orders], tablesOrder: ['orders', 'users'] }
     const other: Schema = {
       tables: [orders, { ...users, id: 'tbl_1', revLinks: [{ table: 'orders', column: 'owner' }] }],
     }
-    expect(compareSchemas(one, other)).toEqual([])
+    expect(compareSchemasByName(one, other)).toEqual([])
   })
 
   test('all tables are added before any column', () => {
-    expect(compareSchemas({ tables: [] }, { tables: [orders, users] })).toEqual([
+    expect(compareSchemasByName({ tables: [] }, { tables: [orders, users] })).toEqual([
       { addTable: { table: 'orders' } },
       { addTable: { table: 'users' } },
       { addColumn: { table: 'orders', column: orders.columns[0] } },
@@ -47,7 +47,10 @@ describe('compareSchemas', () => {
 
   test('a linked table goes with the column that links to it', () => {
     expect(
-      compareSchemas({ tables: [users, orders] }, { tables: [{ name: 'orders', columns: [] }] }),
+      compareSchemasByName(
+        { tables: [users, orders] },
+        { tables: [{ name: 'orders', columns: [] }] },
+      ),
     ).toEqual([
       { removeColumn: { table: 'orders', column: 'owner' } },
       { removeTable: { table: 'users' } },
@@ -61,7 +64,7 @@ describe('compareSchemas', () => {
         { name: 'orders', columns: [{ name: 'owner', type: 'link', link: { table: 'orders' } }] },
       ],
     }
-    expect(compareSchemas({ tables: [users, orders] }, target)).toEqual([
+    expect(compareSchemasByName({ tables: [users, orders] }, target)).toEqual([
       { removeColumn: { table: 'orders', column: 'owner' } },
       {
         addColumn: {
@@ -83,19 +86,21 @@ describe('compareSchemas', () => {
         },
       ],
     }
-    const operations = compareSchemas(toPublicSchema(source), target)
+    const operations = compareSchemasByName(toPublicSchema(source), target)
     const { schema } = applyOperations(source, operations, editOptions())
-    expect(compareSchemas(toPublicSchema(schema), target)).toEqual([])
+    expect(compareSchemasByName(toPublicSchema(schema), target)).toEqual([])
   })
 
   test('file access compares by meaning', () => {
     const tables = (column: Partial<Column>): Schema => ({
       tables: [{ name: 't', columns: [{ name: 'f', type: 'file', ...column }] }],
     })
-    expect(compareSchemas(tables({}), tables({ file: {} }))).toEqual([])
-    expect(compareSchemas(tables({}), tables({ file: { defaultPublicAccess: false } }))).toEqual([])
+    expect(compareSchemasByName(tables({}), tables({ file: {} }))).toEqual([])
     expect(
-      compareSchemas(tables({}), tables({ file: { defaultPublicAccess: true } })),
+      compareSchemasByName(tables({}), tables({ file: { defaultPublicAccess: false } })),
+    ).toEqual([])
+    expect(
+      compareSchemasByName(tables({}), tables({ file: { defaultPublicAccess: true } })),
     ).toHaveLength(2)
   })
 })
@@ -208,7 +213,7 @@ describe('for any two schemas', () => {
       fc.property(validSchema, validSchema, (source, target) => {
         const options = editOptions()
         const stored = readSchema(source, options)
-        const operations = compareSchemas(toPublicSchema(stored), target)
+        const operations = compareSchemasByName(toPublicSchema(stored), target)
         const { schema } = applyOperations(stored, operations, options)
         expect(essence(toPublicSchema(schema))).toEqual(essence(target))
       }),
@@ -219,8 +224,8 @@ describe('for any two schemas', () => {
   test('nothing is edited when they are equal, and something when they are not', () => {
     fc.assert(
       fc.property(validSchema, validSchema, (source, target) => {
-        expect(compareSchemas(source, source)).toEqual([])
-        const isSame = compareSchemas(source, target).length === 0
+        expect(compareSchemasByName(source, source)).toEqual([])
+        const isSame = compareSchemasByName(source, target).length === 0
         const [one, other] = [essence(source), essence(target)]
         if (isSame) expect(one).toEqual(other)
         else expect(one).not.toEqual(other)
@@ -242,7 +247,7 @@ describe('for any two schemas', () => {
   test('no table is added after a column', () => {
     fc.assert(
       fc.property(validSchema, validSchema, (source, target) => {
-        const kinds = compareSchemas(source, target).flatMap(Object.keys)
+        const kinds = compareSchemasByName(source, target).flatMap(Object.keys)
         const firstColumn = kinds.indexOf('addColumn')
         expect(firstColumn === -1 || kinds.lastIndexOf('addTable') < firstColumn).toBe(true)
       }),

@@ -4,8 +4,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
+import { compareSchemasById, storageChanges } from './compare-schemas-by-id.js'
 import { toPublicSchema } from './public-schema.js'
-import { schemaDifference, storageChanges } from './schema-difference.js'
 
 const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({
   id,
@@ -20,16 +20,16 @@ const table = (id: number, name: string, ...columns: StoredColumn[]): StoredTabl
 })
 const schema = (...tables: StoredTable[]): StoredSchema => ({ tables })
 
-describe('schemaDifference', () => {
+describe('compareSchemasById', () => {
   test('of equal schemas is nothing', () => {
     const one = schema(table(1, 'users', column(2, 'name')))
-    expect(schemaDifference(one, one)).toEqual([])
+    expect(compareSchemasById(one, one)).toEqual([])
   })
 
   test('tells a rename from a removal and an addition', () => {
     const before = schema(table(1, 'users', column(2, 'name'), column(3, 'age')))
     const after = schema(table(1, 'people', column(2, 'fullName'), column(4, 'age')))
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { renameTable: { oldName: 'users', newName: 'people' } },
       { removeColumn: { table: 'people', column: 'age' } },
       { renameColumn: { table: 'people', oldName: 'name', newName: 'fullName' } },
@@ -40,7 +40,7 @@ describe('schemaDifference', () => {
   test('tells a table from another one of the same name', () => {
     const before = schema(table(1, 'users', column(2, 'name')))
     const after = schema(table(3, 'users', column(4, 'name')))
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { removeTable: { table: 'users' } },
       { addTable: { table: 'users' } },
       { addColumn: { table: 'users', column: { name: 'name', type: 'string' } } },
@@ -53,7 +53,7 @@ describe('schemaDifference', () => {
       table(2, 'orders', column(3, 'by', { type: 'link', link: { tableId: 1 } })),
       table(1, 'people'),
     )
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { renameTable: { oldName: 'users', newName: 'people' } },
       { addTable: { table: 'orders' } },
       {
@@ -68,7 +68,7 @@ describe('schemaDifference', () => {
   test('frees names before it uses them', () => {
     const before = schema(table(1, 'a'), table(2, 'b'), table(3, 'c'))
     const after = schema(table(1, 'b'), table(2, 'c'), table(4, 'a'))
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { removeTable: { table: 'c' } },
       { renameTable: { oldName: 'b', newName: 'c' } },
       { renameTable: { oldName: 'a', newName: 'b' } },
@@ -79,7 +79,7 @@ describe('schemaDifference', () => {
   test('goes by way of another name when two exchange theirs', () => {
     const before = schema(table(1, 't', column(2, 'renamed_1'), column(3, 'b')))
     const after = schema(table(1, 't', column(2, 'b'), column(3, 'renamed_1')))
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { renameColumn: { table: 't', oldName: 'renamed_1', newName: 'renamed_2' } },
       { renameColumn: { table: 't', oldName: 'b', newName: 'renamed_1' } },
       { renameColumn: { table: 't', oldName: 'renamed_2', newName: 'b' } },
@@ -89,7 +89,7 @@ describe('schemaDifference', () => {
   test('changes the case of a name in one step', () => {
     const before = schema(table(1, 'users', column(2, 'name')))
     const after = schema(table(1, 'Users', column(2, 'Name')))
-    expect(schemaDifference(before, after)).toEqual([
+    expect(compareSchemasById(before, after)).toEqual([
       { renameTable: { oldName: 'users', newName: 'Users' } },
       { renameColumn: { table: 'Users', oldName: 'name', newName: 'Name' } },
     ])
@@ -117,7 +117,7 @@ describe('schemaDifference', () => {
     fc.assert(
       fc.property(schemas, schemas, (before, after) => {
         let id = 1000
-        const { schema: applied } = applyOperations(before, schemaDifference(before, after), {
+        const { schema: applied } = applyOperations(before, compareSchemasById(before, after), {
           limits: LIMITS,
           nextId: () => ++id,
           checkDefault: () => undefined,
@@ -172,7 +172,7 @@ describe('storageChanges', () => {
       [2, 'indexChanged'],
       [3, 'indexChanged'],
     ])
-    expect(schemaDifference(before, after)).toEqual([])
+    expect(compareSchemasById(before, after)).toEqual([])
     // The index of a unique column is the same, whatever was asked.
     const unique = (index: boolean) =>
       schema(table(1, 'users', column(2, 'name', { unique: true, index })))
@@ -181,7 +181,7 @@ describe('storageChanges', () => {
 
   test('of equal schemas are none, as of the operations', () => {
     const one = schema(table(1, 'users', column(2, 'name')))
-    const operations: SchemaOperation[] = schemaDifference(one, one)
+    const operations: SchemaOperation[] = compareSchemasById(one, one)
     expect([storageChanges(one, one), operations]).toEqual([[], []])
   })
 })

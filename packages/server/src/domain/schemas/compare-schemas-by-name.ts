@@ -8,7 +8,7 @@ import { compareColumns } from './compare-columns.js'
  * are. Names become free before they are used again, and every table is there before the columns
  * that may link to it.
  */
-export function compareSchemas(source: Schema, target: Schema): SchemaOperation[] {
+export function compareSchemasByName(source: Schema, target: Schema): SchemaOperation[] {
   const sourceTables = new Map(source.tables.map((table) => [table.name, table]))
   const removeColumns: SchemaOperation[] = []
   const addTables: SchemaOperation[] = []

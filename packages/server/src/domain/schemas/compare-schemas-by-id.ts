@@ -15,7 +15,7 @@ interface Named {
  * tell a rename from a removal, which names alone cannot. All tables are there before any column, as
  * links may point forward.
  */
-export function schemaDifference(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
+export function compareSchemasById(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
   const { removed, renamed, added } = compareNames(before.tables, after.tables)
   const old = new Map(before.tables.map((table) => [table.id, table]))
   return [
@@ -23,12 +23,12 @@ export function schemaDifference(before: StoredSchema, after: StoredSchema): Sch
     ...renamed.map((names) => ({ renameTable: names })),
     ...added.map(({ name }) => ({ addTable: { table: name } })),
     ...after.tables.flatMap((table) =>
-      columnDifference(old.get(table.id), table, publicColumns(after, table)),
+      compareColumnsById(old.get(table.id), table, publicColumns(after, table)),
     ),
   ]
 }
 
-function columnDifference(
+function compareColumnsById(
   before: StoredTable | undefined,
   after: StoredTable,
   definitions: readonly Column[],
