@@ -13,7 +13,7 @@ import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
 import { findBranchRule, showRule } from './branch-rules.js'
-import { deleteBranch } from './delete-branch.js'
+import { deleteBranchUnchecked } from './delete-branch.js'
 import {
   type BranchLife,
   findExpiredBranch,
@@ -157,7 +157,7 @@ export async function forkBranch(
   if (await insertBranch(transaction, branch)) return branch.id
   // An expired branch is gone for everyone; it must not hold on to its name until it is collected.
   const expired = await findExpiredBranch(transaction, { databaseId, name })
-  if (expired !== undefined) await deleteBranch(transaction, expired)
+  if (expired !== undefined) await deleteBranchUnchecked(transaction, expired)
   return (await insertBranch(transaction, branch)) ? branch.id : undefined
 }
 

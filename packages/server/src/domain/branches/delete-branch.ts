@@ -1,13 +1,16 @@
 import type { Queryable } from '../../postgres/database.js'
-import { deleteGitBranchesOf, updateBranchDeleted } from './queries.js'
+import { deleteGitBranchRows, updateBranchDeleted } from './queries.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 
-/** Deletes a branch with its git mapping, whoever decided it. Says whether it was there. */
-export async function deleteBranch(
+/**
+ * Deletes a branch and its entries in the git mapping, without checking permissions or protection.
+ * Returns whether the branch existed.
+ */
+export async function deleteBranchUnchecked(
   transaction: Queryable,
   { branchId, databaseId }: { branchId: string; databaseId: string },
 ): Promise<boolean> {
-  await deleteGitBranchesOf(transaction, branchId)
+  await deleteGitBranchRows(transaction, branchId)
   if (!(await updateBranchDeleted(transaction, branchId))) return false
   await deleteHiddenBranch(transaction, { branchId, databaseId })
   return true

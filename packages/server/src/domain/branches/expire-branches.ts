@@ -1,7 +1,7 @@
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { collected } from '../../telemetry/events.js'
-import { deleteBranch } from './delete-branch.js'
+import { deleteBranchUnchecked } from './delete-branch.js'
 import { listExpiredBranches } from './queries.js'
 
 /** Few enough that the locks of one transaction are short. */
@@ -15,7 +15,7 @@ export async function deleteExpiredBranches(database: Database): Promise<number>
       database,
       async (transaction) => {
         const branches = await listExpiredBranches(transaction, { limit: BATCH })
-        for (const branch of branches) await deleteBranch(transaction, branch)
+        for (const branch of branches) await deleteBranchUnchecked(transaction, branch)
         return branches.length
       },
       // A lock may be had a moment after someone changed the row; what counts is how it is then.

@@ -6,7 +6,7 @@ import { findGate } from '../access/find-gate.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 import {
-  deleteGitBranch,
+  deleteGitBranchRow,
   findBranchId,
   findGitBranch,
   insertGitBranch,
@@ -59,13 +59,13 @@ function mappedBranch({ serviceBranch, xataBranch }: GitMappingEntry): string {
   return branchName
 }
 
-export async function removeGitBranch(
+export async function deleteGitBranch(
   database: Database,
   access: DatabaseAccess,
   options: { gitBranch: string },
 ): Promise<void> {
   requireWholeDatabase(access.principal.scope)
-  const found = await deleteGitBranch(database, {
+  const found = await deleteGitBranchRow(database, {
     databaseId: access.databaseId,
     gitBranch: options.gitBranch,
   })

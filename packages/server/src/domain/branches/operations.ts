@@ -6,7 +6,7 @@ import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
 import { changeLife, toPublicLife } from './branch-life.js'
-import { deleteBranch } from './delete-branch.js'
+import { deleteBranchUnchecked } from './delete-branch.js'
 import {
   type BranchRow,
   findBranch,
@@ -60,7 +60,7 @@ function shownSource(
   return scopeReachesBranch(principal.scope, startedFrom.branchName) ? startedFrom : undefined
 }
 
-export async function removeBranch(
+export async function deleteBranch(
   database: Database,
   access: BranchAccess,
 ): Promise<{ status: 'completed' }> {
@@ -79,7 +79,7 @@ export async function removeBranch(
         `branch [${access.branchName}]: is protected and cannot be deleted; take the protection off first`,
       )
     }
-    if (!(await deleteBranch(transaction, access))) throw branchNotFound(access)
+    if (!(await deleteBranchUnchecked(transaction, access))) throw branchNotFound(access)
   })
   return { status: 'completed' }
 }

@@ -268,7 +268,7 @@ export async function lockGitBranch(
       hashtextextended(${entry.gitBranch}, hashint8(${entry.databaseId}::bigint)))`)
 }
 
-export async function deleteGitBranch(
+export async function deleteGitBranchRow(
   database: Queryable,
   entry: { databaseId: string; gitBranch: string },
 ): Promise<boolean> {
@@ -279,6 +279,6 @@ export async function deleteGitBranch(
   return rows.length > 0
 }
 
-export async function deleteGitBranchesOf(database: Queryable, branchId: string): Promise<void> {
+export async function deleteGitBranchRows(database: Queryable, branchId: string): Promise<void> {
   await database.query(sql`delete from offshoot.git_branches where branch_id = ${branchId}`)
 }

@@ -24,7 +24,7 @@ import { updateMemberKeyStamps } from '../keys/queries.js'
 import {
   countDatabases,
   type DatabaseRow,
-  deleteDatabase,
+  deleteDatabaseRow,
   getDatabase,
   insertDatabase,
   listDatabases,
@@ -129,14 +129,14 @@ export async function renameDatabase(
   }
 }
 
-export async function removeDatabase(
+export async function deleteDatabase(
   database: Database,
   access: DatabaseAccess,
 ): Promise<{ status: 'completed' }> {
   requireWholeDatabase(access.principal.scope)
   await runTransaction(database, async (transaction) => {
     await getDatabase(transaction, access)
-    await deleteDatabase(transaction, access.databaseId)
+    await deleteDatabaseRow(transaction, access.databaseId)
   })
   return { status: 'completed' }
 }

@@ -106,6 +106,6 @@ export async function updateDatabaseSearch(
     where id = ${row.databaseId}`)
 }
 
-export async function deleteDatabase(database: Queryable, databaseId: string): Promise<void> {
+export async function deleteDatabaseRow(database: Queryable, databaseId: string): Promise<void> {
   await database.query(sql`delete from offshoot.databases where id = ${databaseId}`)
 }

@@ -6,7 +6,7 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
 import { isLimited, requireUnlimited } from '../access/scope.js'
-import { deleteKey, insertKey, type KeyRow, listKeys } from './queries.js'
+import { deleteKeyRow, insertKey, type KeyRow, listKeys } from './queries.js'
 
 /** A limited key sees itself alone: the names and scopes of the others tell what else there is. */
 export async function readKeys(database: Database, principal: Principal) {
@@ -51,13 +51,13 @@ export async function createKey(
   return { ...toKey(row), key }
 }
 
-export async function revokeKey(
+export async function deleteKey(
   database: Database,
   principal: Principal,
   options: { name: string },
 ): Promise<void> {
   requireUnlimited(principal.scope)
-  const found = await deleteKey(database, { userId: principal.userId, name: options.name })
+  const found = await deleteKeyRow(database, { userId: principal.userId, name: options.name })
   if (!found) throw new AppError('key_not_found', `key [${options.name}] not found`)
 }
 

@@ -61,7 +61,7 @@ export async function updateKeySecret(
     where api_keys.hash <> excluded.hash`)
 }
 
-export async function deleteKey(
+export async function deleteKeyRow(
   database: Queryable,
   key: { userId: string; name: string },
 ): Promise<boolean> {

@@ -94,7 +94,7 @@ export async function addIndex(
   })
 }
 
-export async function removeIndex(
+export async function deleteIndex(
   database: Database,
   { access, limits }: EditContext,
   target: Target,

@@ -54,7 +54,7 @@ export async function addSearchIndex(
   })
 }
 
-export async function removeSearchIndex(
+export async function deleteSearchIndex(
   database: Database,
   { access, limits }: EditContext,
   tableName: string,

@@ -9,7 +9,7 @@ import type { Principal } from '../access/principal.js'
 import { requireUnlimited } from '../access/scope.js'
 import { insertKey } from '../keys/queries.js'
 import {
-  deleteUser,
+  deleteUserRow,
   findUser,
   insertUser,
   listWorkspacesOwnedAlone,
@@ -37,7 +37,7 @@ export async function updateCurrentUser(
   return present(await updateUser(database, { id: principal.userId, ...fields }))
 }
 
-export async function deleteCurrentUser(database: Database, principal: Principal): Promise<void> {
+export async function deleteUser(database: Database, principal: Principal): Promise<void> {
   requireUnlimited(principal.scope)
   await runTransaction(database, async (transaction) => {
     const [workspaceId] = await listWorkspacesOwnedAlone(transaction, principal.userId)
@@ -47,7 +47,7 @@ export async function deleteCurrentUser(database: Database, principal: Principal
         `workspace [${workspaceId}]: has no other owner; add one or delete the workspace first`,
       )
     }
-    await deleteUser(transaction, principal.userId)
+    await deleteUserRow(transaction, principal.userId)
     await updateAdministrator(transaction)
   })
 }

@@ -30,7 +30,7 @@ export async function updateUser(database: Queryable, user: User): Promise<User 
   return updated
 }
 
-export async function deleteUser(database: Queryable, userId: string): Promise<void> {
+export async function deleteUserRow(database: Queryable, userId: string): Promise<void> {
   await database.query(sql`delete from offshoot.users where id = ${userId}`)
 }
 

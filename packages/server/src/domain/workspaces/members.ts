@@ -12,8 +12,8 @@ import { requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
 import { updateKeyStamps } from '../keys/queries.js'
 import {
   deleteExpiredInvites,
-  deleteInvite,
-  deleteMember,
+  deleteInviteRow,
+  deleteMemberRow,
   findInvite,
   findInviteByKey,
   type InviteRow,
@@ -65,7 +65,7 @@ export async function removeMember(
       requireOwner(access, 'remove an owner')
       requireAnotherOwner(members, userId)
     }
-    await deleteMember(transaction, { workspaceId: access.workspaceId, userId })
+    await deleteMemberRow(transaction, { workspaceId: access.workspaceId, userId })
     await updateKeyStamps(transaction, userId)
   })
 }
@@ -124,7 +124,7 @@ export async function cancelInvite(
   requireWholeWorkspace(access.principal.scope)
   await runTransaction(database, async (transaction) => {
     const invite = openInvite(await findInvite(transaction, { ...access, ...options }), options)
-    await deleteInvite(transaction, invite.inviteId)
+    await deleteInviteRow(transaction, invite.inviteId)
   })
 }
 

@@ -8,7 +8,7 @@ import type { Principal } from '../access/principal.js'
 import type { WorkspaceAccess } from '../access/resolve.js'
 import { requireUnlimited, requireWholeWorkspace, scopeReachesWorkspace } from '../access/scope.js'
 import {
-  deleteWorkspace,
+  deleteWorkspaceRow,
   getWorkspace,
   insertMember,
   insertWorkspace,
@@ -78,14 +78,14 @@ export async function renameWorkspace(
   })
 }
 
-export async function removeWorkspace(database: Database, access: WorkspaceAccess): Promise<void> {
+export async function deleteWorkspace(database: Database, access: WorkspaceAccess): Promise<void> {
   requireWholeWorkspace(access.principal.scope)
   if (access.role !== 'owner') {
     throw new AppError('forbidden', 'only an owner can delete the workspace')
   }
   await runTransaction(database, async (transaction) => {
     await getWorkspace(transaction, access.workspaceId)
-    await deleteWorkspace(transaction, access.workspaceId)
+    await deleteWorkspaceRow(transaction, access.workspaceId)
   })
 }
 

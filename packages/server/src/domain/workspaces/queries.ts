@@ -54,7 +54,7 @@ export async function updateWorkspace(
     where id = ${workspace.id}`)
 }
 
-export async function deleteWorkspace(database: Queryable, workspaceId: string): Promise<void> {
+export async function deleteWorkspaceRow(database: Queryable, workspaceId: string): Promise<void> {
   await database.query(sql`delete from offshoot.workspaces where id = ${workspaceId}`)
 }
 
@@ -95,7 +95,7 @@ export async function updateMember(
     where workspace_id = ${member.workspaceId} and user_id = ${member.userId}`)
 }
 
-export async function deleteMember(
+export async function deleteMemberRow(
   database: Queryable,
   member: { workspaceId: string; userId: string },
 ): Promise<void> {
@@ -186,7 +186,7 @@ export async function updateInvite(
 }
 
 /** Cancelled, or expired and in the way of a new one. */
-export async function deleteInvite(database: Queryable, inviteId: string): Promise<void> {
+export async function deleteInviteRow(database: Queryable, inviteId: string): Promise<void> {
   await database.query(sql`delete from offshoot.invites where id = ${inviteId}`)
 }
 

@@ -28,16 +28,16 @@ import { readBranchRules, writeBranchRules } from '../../domain/branches/branch-
 import { createBranch } from '../../domain/branches/create-branch.js'
 import { resolveOrCreate } from '../../domain/branches/create-git-branch.js'
 import {
+  deleteGitBranch,
   readGitMapping,
-  removeGitBranch,
   resolveGitBranch,
   writeGitBranch,
 } from '../../domain/branches/git-mapping.js'
 import {
+  deleteBranch,
   readBranch,
   readBranches,
   readMetadata,
-  removeBranch,
   updateBranch,
   writeMetadata,
 } from '../../domain/branches/operations.js'
@@ -134,7 +134,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           response: { 200: StatusSchema, ...refusals(404, 409) },
         },
       },
-      async (request) => removeBranch(database, await branchOf(request, 'write')),
+      async (request) => deleteBranch(database, await branchOf(request, 'write')),
     )
 
     app.get(
@@ -312,7 +312,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       },
       async (request, reply) => {
         const access = await databaseOf(request, request.params.databaseName, 'write')
-        await removeGitBranch(database, access, request.query)
+        await deleteGitBranch(database, access, request.query)
         return reply.code(204).send(null)
       },
     )

@@ -14,9 +14,9 @@ import { resolveDatabase, resolveWorkspace } from '../../domain/access/resolve.j
 import type { Need } from '../../domain/access/scope.js'
 import {
   createDatabase,
+  deleteDatabase,
   readDatabase,
   readRepository,
-  removeDatabase,
   renameDatabase,
   updateDatabase,
   writeRepository,
@@ -114,7 +114,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
           response: { 200: StatusSchema, ...refusals(404) },
         },
       },
-      async (request) => removeDatabase(database, await resolve(request, 'write')),
+      async (request) => deleteDatabase(database, await resolve(request, 'write')),
     )
 
     app.post(

@@ -3,12 +3,12 @@ import { IndexesSchema, IndexSchema, SearchIndexSchema } from '@offshoot/contrac
 import { ColumnParamsSchema, TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import type { Need } from '../../domain/access/scope.js'
-import { addIndex, listIndexes, readIndex, removeIndex } from '../../domain/schemas/indexes.js'
+import { addIndex, deleteIndex, listIndexes, readIndex } from '../../domain/schemas/indexes.js'
 import type { EditContext } from '../../domain/schemas/operations.js'
 import {
   addSearchIndex,
+  deleteSearchIndex,
   readSearchIndex,
-  removeSearchIndex,
 } from '../../domain/schemas/search-index.js'
 import { addressed } from '../addressed.js'
 import { Empty, refusals } from '../responses.js'
@@ -92,7 +92,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request, reply) => {
-        await removeIndex(database, await edit(request, 'write'), request.params)
+        await deleteIndex(database, await edit(request, 'write'), request.params)
         indexes.wake()
         return reply.code(204).send(null)
       },
@@ -146,7 +146,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request, reply) => {
-        await removeSearchIndex(database, await edit(request, 'write'), request.params.tableName)
+        await deleteSearchIndex(database, await edit(request, 'write'), request.params.tableName)
         indexes.wake()
         return reply.code(204).send(null)
       },

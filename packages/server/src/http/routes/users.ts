@@ -9,10 +9,10 @@ import {
   UpdateUserSchema,
 } from '@offshoot/contract/users'
 import { Type } from 'typebox'
-import { createKey, readKeys, revokeKey } from '../../domain/keys/operations.js'
+import { createKey, deleteKey, readKeys } from '../../domain/keys/operations.js'
 import {
   createUser,
-  deleteCurrentUser,
+  deleteUser,
   readCurrentUser,
   updateCurrentUser,
 } from '../../domain/users/operations.js'
@@ -68,7 +68,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
         },
       },
       async (request, reply) => {
-        await deleteCurrentUser(database, request.principal)
+        await deleteUser(database, request.principal)
         return reply.code(204).send(null)
       },
     )
@@ -138,7 +138,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
         },
       },
       async (request, reply) => {
-        await revokeKey(database, request.principal, { name: request.params.keyName })
+        await deleteKey(database, request.principal, { name: request.params.keyName })
         return reply.code(204).send(null)
       },
     )

@@ -31,9 +31,9 @@ import {
 } from '../../domain/workspaces/members.js'
 import {
   createWorkspace,
+  deleteWorkspace,
   readWorkspace,
   readWorkspaces,
-  removeWorkspace,
   renameWorkspace,
 } from '../../domain/workspaces/operations.js'
 import { Empty, refusals } from '../responses.js'
@@ -136,7 +136,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request, reply) => {
-        await removeWorkspace(database, await resolve(request, 'write'))
+        await deleteWorkspace(database, await resolve(request, 'write'))
         return reply.code(204).send(null)
       },
     )
