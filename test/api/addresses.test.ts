@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 
-const DIALECT = { 'x-xata-client-id': 'client' }
+const XATA_CLIENT = { 'x-xata-client-id': 'client' }
 
 let service: TestService
 /** A second workspace of the same user. */
@@ -183,9 +183,9 @@ describe('a workspace that is unknown or of others', () => {
   })
 
   it.each([
-    ['by host', () => withHost('/db/x:main', 'nowhere-aaaaaa.local.localhost', DIALECT)],
-    ['by path', () => get('/nowhere-aaaaaa.local/db/x:main', DIALECT)],
-    ['in the control plane', () => get('/workspaces/nowhere-aaaaaa', DIALECT)],
+    ['by host', () => withHost('/db/x:main', 'nowhere-aaaaaa.local.localhost', XATA_CLIENT)],
+    ['by path', () => get('/nowhere-aaaaaa.local/db/x:main', XATA_CLIENT)],
+    ['in the control plane', () => get('/workspaces/nowhere-aaaaaa', XATA_CLIENT)],
     ['with the other header', () => get('/workspaces/nowhere-aaaaaa', { 'x-xata-agent': '' })],
   ])('is answered with 401 in the dialect, %s', async (_name, call) => {
     const answer = await call()
@@ -195,8 +195,8 @@ describe('a workspace that is unknown or of others', () => {
   })
 
   it('does not change what is missing inside a known one in the dialect', async () => {
-    expect((await get(`${service.workspace}/db/nowhere:main`, DIALECT)).status).toBe(404)
-    expect((await get(`${service.workspace}/db/home-only:nowhere`, DIALECT)).status).toBe(404)
+    expect((await get(`${service.workspace}/db/nowhere:main`, XATA_CLIENT)).status).toBe(404)
+    expect((await get(`${service.workspace}/db/home-only:nowhere`, XATA_CLIENT)).status).toBe(404)
   })
 })
 

@@ -6,7 +6,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createKey } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+import { type BranchCall, createTables, expectOk, XATA_CLIENT } from '../support/tables.js'
 
 const AT_ONCE = 4
 const WAITING = 6
@@ -154,7 +154,7 @@ describe('more requests than can be worked on', () => {
     const answer = await hasty.call(
       'GET',
       `${service.workspace}/db/shop:main/tables/items/data/a`,
-      { key: service.key, headers: DIALECT },
+      { key: service.key, headers: XATA_CLIENT },
     )
     expect(answer).toMatchObject({
       status: 429,

@@ -7,7 +7,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
-import { createTables, DIALECT, expectOk, TIME } from '../support/tables.js'
+import { createTables, expectOk, TIME, XATA_CLIENT } from '../support/tables.js'
 
 const DAY = 86_400
 
@@ -692,7 +692,7 @@ describe('branch rules', () => {
   it('decide over what clients of the dialect get by default', async () => {
     await writeRules([{ pattern: 'with-*', data: true }])
     for (const name of ['with-rows', 'without-rows']) {
-      expectOk(await service.call('PUT', url(name, 'ruled'), { headers: DIALECT }))
+      expectOk(await service.call('PUT', url(name, 'ruled'), { headers: XATA_CLIENT }))
     }
     expect(await inherits('with-rows')).toBe(true)
     expect(await inherits('without-rows')).toBe(false)
@@ -1017,7 +1017,7 @@ describe('resolveBranch with create', () => {
     }
     await make('data/plain')
     const path = `${service.workspace}/dbs/git/resolveBranch?gitBranch=data/dialect&create=true`
-    expectOk(await service.call('GET', path, { headers: DIALECT }))
+    expectOk(await service.call('GET', path, { headers: XATA_CLIENT }))
     expect(await inherits('data-plain')).toBe(true)
     expect(await inherits('data-dialect')).toBe(false)
   })

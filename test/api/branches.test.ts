@@ -3,7 +3,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 
-const DIALECT = { 'x-xata-agent': 'client=TS_SDK' }
+const XATA_CLIENT = { 'x-xata-agent': 'client=TS_SDK' }
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 let service: TestService
@@ -172,7 +172,7 @@ describe('PUT branch', () => {
       return row?.parent_id != null
     }
     const put = (branch: string, body?: unknown) =>
-      service.call('PUT', url(branch), { body, headers: DIALECT })
+      service.call('PUT', url(branch), { body, headers: XATA_CLIENT })
     await put('dialect-default')
     await put('dialect-data', { data: true })
     await create('plain-default')

@@ -10,9 +10,9 @@ import {
   type BranchCall,
   branchCall,
   createTables,
-  DIALECT,
   expectOk,
   GENERATED_ID,
+  XATA_CLIENT,
 } from '../support/tables.js'
 
 let service: TestService
@@ -119,7 +119,7 @@ describe('bulk insert', () => {
         ],
       })
     }
-    const { body } = await bulk('users', records, '?columns=*', { headers: DIALECT })
+    const { body } = await bulk('users', records, '?columns=*', { headers: XATA_CLIENT })
     expect(body.records[0]).toMatchObject({ age: 1, team: { id: 'red' }, xata: { version: 0 } })
   })
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
 const LIMIT = 5
-const DIALECT = { 'x-xata-client-id': 'client' }
+const XATA_CLIENT = { 'x-xata-client-id': 'client' }
 
 let service: TestService
 let count = 0
@@ -136,7 +136,7 @@ describe('setting the whole column list', () => {
   })
 
   it('works for clients of the dialect as it always did', async () => {
-    await ok(putSchema('main', { columns: without('name') }, DIALECT))
+    await ok(putSchema('main', { columns: without('name') }, XATA_CLIENT))
   })
 })
 
@@ -178,7 +178,7 @@ describe.each([
 
   it('loses values when the request says so, or comes from the dialect', async () => {
     await ok(edit([removeColumn('name')], { allowDataLoss: true }))
-    await ok(edit([removeColumn('age')], {}, DIALECT))
+    await ok(edit([removeColumn('age')], {}, XATA_CLIENT))
   })
 })
 
@@ -209,7 +209,7 @@ describe('compare and preview', () => {
 
   it('answer clients of the dialect as before', async () => {
     const schema = { tables: [] }
-    const { body } = await ok(post('main/schema/compare', { schema }, DIALECT))
+    const { body } = await ok(post('main/schema/compare', { schema }, XATA_CLIENT))
     expect(body).not.toHaveProperty('dataLoss')
   })
 })

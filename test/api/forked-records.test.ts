@@ -8,8 +8,8 @@ import {
   type BranchCall,
   branchCall,
   createTables,
-  DIALECT,
   expectOk,
+  XATA_CLIENT,
 } from '../support/tables.js'
 import {
   expectSameAsModel,
@@ -371,8 +371,8 @@ describe('a fork', () => {
     await put(main, 'no-data', { name: 'A', email: 'nodata@test.test' })
     for (const options of [
       { body: { data: false } },
-      { headers: DIALECT },
-      { body: {}, headers: DIALECT },
+      { headers: XATA_CLIENT },
+      { body: {}, headers: XATA_CLIENT },
     ]) {
       const call = branchCall(service, 'shop', { branch: `empty${++forks}` })
       expectOk(await call('PUT', '', options))
@@ -382,7 +382,7 @@ describe('a fork', () => {
       expect((await call('GET', '')).body.schema).toEqual((await main('GET', '')).body.schema)
     }
     const call = branchCall(service, 'shop', { branch: `full${++forks}` })
-    expectOk(await call('PUT', '', { body: { data: true }, headers: DIALECT }))
+    expectOk(await call('PUT', '', { body: { data: true }, headers: XATA_CLIENT }))
     expect(await read(call, 'no-data')).toMatchObject({ name: 'A' })
   })
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 
-const DIALECT = { 'x-xata-agent': 'client=TS_SDK' }
+const XATA_CLIENT = { 'x-xata-agent': 'client=TS_SDK' }
 
 let service: TestService
 
@@ -174,7 +174,7 @@ describe('GET git mapping', () => {
   })
 
   it('calls the branch xataBranch for clients of the dialect', async () => {
-    const { body } = await service.call('GET', mappingUrl('ordered'), { headers: DIALECT })
+    const { body } = await service.call('GET', mappingUrl('ordered'), { headers: XATA_CLIENT })
     expect(body.mapping[0]).toEqual({ gitBranch: 'Z', xataBranch: 'main' })
   })
 

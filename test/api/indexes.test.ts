@@ -10,7 +10,7 @@ import { TestBranches } from '../support/branches.js'
 import { listValidIndexes } from '../support/indexes.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
-import { DIALECT, expectOk } from '../support/tables.js'
+import { expectOk, XATA_CLIENT } from '../support/tables.js'
 
 let service: TestService
 let second: TestService
@@ -434,9 +434,9 @@ describe('with the schema an index', () => {
       const { body } = expectOk(await branches.call('main', 'GET', '', undefined, { headers }))
       return body
     }
-    const before = await schemaOf(DIALECT)
+    const before = await schemaOf(XATA_CLIENT)
     await put(branches, 'age')
-    const after = await schemaOf(DIALECT)
+    const after = await schemaOf(XATA_CLIENT)
     expect(after).toEqual(before)
     expect(await schemaOf()).toEqual(after)
     // A schema that is dumped and uploaded again is the same one, and loses nothing.

@@ -4,7 +4,7 @@ import { createKey } from '../support/people.js'
 import { type Description, exampleRequest, type Route, watchRoutes } from '../support/routes.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { everythingStored } from '../support/stored.js'
-import { DIALECT } from '../support/tables.js'
+import { XATA_CLIENT } from '../support/tables.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
 /*
@@ -128,14 +128,14 @@ function workspaceAttempts(): Attempt[] {
     })
     const none = () => ''
     if (!route.url.startsWith('/db'))
-      return [attempt('', none), attempt('dialect', none, () => DIALECT)]
+      return [attempt('', none), attempt('dialect', none, () => XATA_CLIENT)]
     return [
       attempt('by path', (id) => `/${id}.local`),
       attempt('by host', none, (id) => ({ host: `${id}.local.localhost` })),
       attempt(
         'by path, dialect',
         (id) => `/${id}.local.xata.sh`,
-        () => DIALECT,
+        () => XATA_CLIENT,
       ),
     ]
   })

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addMember, createDatabase, createKey, createUser } from '../support/people.js'
 import { type Description, exampleRequest, type Route, watchRoutes } from '../support/routes.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { addTables, DIALECT, expectOk } from '../support/tables.js'
+import { addTables, expectOk, XATA_CLIENT } from '../support/tables.js'
 import { TENANT_TABLES, userRecord } from '../support/tenants.js'
 
 /*
@@ -218,7 +218,7 @@ describe.each(KINDS)('a key for $name', ({ name, hidden }) => {
     let successes = 0
     const requests = [...furtherRequests(), ...exampleRequests()]
     for (const { method, path, body } of requests) {
-      for (const headers of [{}, DIALECT]) {
+      for (const headers of [{}, XATA_CLIENT]) {
         const answer = await service.call(method, path, { key, body, headers })
         if (answer.status < 300) successes++
         const marks = marksIn(answer, hidden)

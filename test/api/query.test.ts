@@ -1,7 +1,13 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, branchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+import {
+  type BranchCall,
+  branchCall,
+  createTables,
+  expectOk,
+  XATA_CLIENT,
+} from '../support/tables.js'
 
 let service: TestService
 let main: BranchCall
@@ -498,11 +504,11 @@ describe('the columns', () => {
         service: metadata,
       },
     ])
-    const dialect = await fork('POST', '/tables/people/query', {
+    const forXata = await fork('POST', '/tables/people/query', {
       body: { filter, columns: ['settings', 'team.rules'] },
-      headers: DIALECT,
+      headers: XATA_CLIENT,
     })
-    expect(dialect.body.records[0]).toEqual({
+    expect(forXata.body.records[0]).toEqual({
       id: 'ada',
       settings: expect.stringContaining('"theme": "dark"'),
       team: { id: 'core', xata: metadata },

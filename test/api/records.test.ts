@@ -2,7 +2,13 @@ import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, createTables, DIALECT, GENERATED_ID, TIME } from '../support/tables.js'
+import {
+  type BranchCall,
+  createTables,
+  GENERATED_ID,
+  TIME,
+  XATA_CLIENT,
+} from '../support/tables.js'
 
 let service: TestService
 let call: BranchCall
@@ -1048,10 +1054,10 @@ describe('the dialect', () => {
     method: string,
     url: string,
     body?: unknown,
-    headers: Record<string, string> = DIALECT,
+    headers: Record<string, string> = XATA_CLIENT,
   ) => call(method, url, { body, headers })
 
-  it.each([[DIALECT], [{ 'X-Xata-Client-ID': 'x' }]])(
+  it.each([[XATA_CLIENT], [{ 'X-Xata-Client-ID': 'x' }]])(
     'is known by the header %j',
     async (headers) => {
       const { body } = await ask('POST', path('users'), {}, headers as Record<string, string>)
@@ -1110,7 +1116,7 @@ describe('the dialect', () => {
   })
 
   it('refuses json text that is none, in both forms', async () => {
-    for (const headers of [DIALECT, {}]) {
+    for (const headers of [XATA_CLIENT, {}]) {
       const answer = await ask('PUT', path('users', 'no-json'), { settings: '{a' }, headers)
       expect(answer.body.message).toBe(
         'invalid record: column [settings]: is not JSON: a string is read as JSON text',

@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, branchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+import {
+  type BranchCall,
+  branchCall,
+  createTables,
+  expectOk,
+  XATA_CLIENT,
+} from '../support/tables.js'
 
 let service: TestService
 let main: BranchCall
@@ -129,7 +135,7 @@ describe.each([
   })
 
   it('give values of every type as they are read elsewhere', async () => {
-    const headers = DIALECT
+    const headers = XATA_CLIENT
     const body = {
       filter: { id: 'cyd' },
       columns: ['*', { name: '<-Posts.meta.editor', as: 'edited' }],

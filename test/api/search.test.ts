@@ -1,7 +1,13 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, branchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+import {
+  type BranchCall,
+  branchCall,
+  createTables,
+  expectOk,
+  XATA_CLIENT,
+} from '../support/tables.js'
 
 let service: TestService
 let main: BranchCall
@@ -725,7 +731,7 @@ describe('who may search', () => {
     const answer = await main('POST', '/search', {
       body: { query: 'bullet' },
       key: body.key,
-      headers: DIALECT,
+      headers: XATA_CLIENT,
     })
     const [record] = expectOk(answer).body.records
     expect(record.xata).toMatchObject({ table: 'movies', version: 0 })
@@ -734,7 +740,7 @@ describe('who may search', () => {
     const vectors = await main('POST', '/tables/movies/vectorSearch', {
       body: { queryVector: [1, 0, 0], column: 'embedding', size: 1 },
       key: body.key,
-      headers: DIALECT,
+      headers: XATA_CLIENT,
     })
     expect(expectOk(vectors).body.records[0].xata).toMatchObject({ table: 'movies', score: 2 })
   })

@@ -3,7 +3,7 @@ import { ident, sql as template } from '../../packages/server/src/postgres/sql.j
 import { TestBranches } from '../support/branches.js'
 import { createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { DIALECT, expectOk, GENERATED_ID } from '../support/tables.js'
+import { expectOk, GENERATED_ID, XATA_CLIENT } from '../support/tables.js'
 
 let service: TestService
 let branches: TestBranches
@@ -170,13 +170,13 @@ describe('POST /db/{branch}/sql', () => {
   })
 
   it('names the metadata as the dialect does, and takes both names in both forms', async () => {
-    const { body } = expectOk(await ask('select * from teams', { headers: DIALECT }))
+    const { body } = expectOk(await ask('select * from teams', { headers: XATA_CLIENT }))
     expect(body.columns.slice(-3).map((column: { name: string }) => column.name)).toEqual([
       'xata.version',
       'xata.createdAt',
       'xata.updatedAt',
     ])
-    for (const headers of [undefined, DIALECT]) {
+    for (const headers of [undefined, XATA_CLIENT]) {
       const statement = 'select "service.version", t."xata.version" from teams t limit 1'
       expect(await records(statement, headers && { headers })).toEqual([
         { 'service.version': 0, 'xata.version': 0 },

@@ -9,7 +9,7 @@ import {
 import { createTestService, type TestService } from '../support/service.js'
 import { createTables } from '../support/tables.js'
 
-const DIALECT = { 'x-xata-agent': 'client=TS_SDK; version=0.30.1' }
+const XATA_CLIENT = { 'x-xata-agent': 'client=TS_SDK; version=0.30.1' }
 
 let service: TestService
 let description: Description
@@ -54,7 +54,7 @@ describe('a JSON body of null', () => {
     for (const { method, path, takesBytes } of described()) {
       if (['GET', 'HEAD'].includes(method) || takesBytes) continue
       for (const body of ['null', ' null\n']) {
-        for (const headers of [{}, DIALECT]) {
+        for (const headers of [{}, XATA_CLIENT]) {
           const answer = await service.call(method, path, { body, headers })
           const isClear = /^body: .*object/.test(answer.body.message ?? '')
           if (answer.status !== 400 || !isClear) {
@@ -100,7 +100,10 @@ describe('a body where none is taken', () => {
 
   it('is ignored in the dialect, as ever', async () => {
     const body = { anything: 1 }
-    const answer = await service.call('PUT', '/db/shop:main/tables/t2', { body, headers: DIALECT })
+    const answer = await service.call('PUT', '/db/shop:main/tables/t2', {
+      body,
+      headers: XATA_CLIENT,
+    })
     expect(answer.status).toBe(201)
   })
 })

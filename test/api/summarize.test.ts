@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestService, type TestService } from '../support/service.js'
-import { type BranchCall, branchCall, createTables, DIALECT, expectOk } from '../support/tables.js'
+import {
+  type BranchCall,
+  branchCall,
+  createTables,
+  expectOk,
+  XATA_CLIENT,
+} from '../support/tables.js'
 
 let service: TestService
 const branches: BranchCall[] = []
@@ -256,7 +262,7 @@ describe('summarize', () => {
     const body = { columns: ['data'], filter: { id: 'a' }, consistency: 'eventual' }
     const answer = await branches[1]?.('POST', '/tables/users/summarize', {
       body,
-      headers: DIALECT,
+      headers: XATA_CLIENT,
     })
     expect(answer?.body).toEqual({ summaries: [{ data: '{"k": 1}' }] })
   })

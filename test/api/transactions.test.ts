@@ -6,10 +6,10 @@ import { type Answer, createTestService, type TestService } from '../support/ser
 import {
   type BranchCall,
   createTables,
-  DIALECT,
   expectOk,
   GENERATED_ID,
   TIME,
+  XATA_CLIENT,
 } from '../support/tables.js'
 import {
   expectSameAsModel,
@@ -180,7 +180,7 @@ describe('results', () => {
         remove('teams', 'dialect'),
         remove('teams', 'dialect-only', { columns: ['name'] }),
       ],
-      { headers: DIALECT },
+      { headers: XATA_CLIENT },
     )
     expect(expectOk(answer).body.results).toEqual([
       { operation: 'insert', rows: 1, id: expect.any(String) },

@@ -735,7 +735,7 @@ describe('the control plane', () => {
     expect([members.length, invites]).toMatchObject([1, [{ inviteId, role: 'maintainer' }]])
     await api.invites.cancelWorkspaceMemberInvite({ pathParams: { ...pathParams, inviteId } })
     await api.workspaces.deleteWorkspace({ pathParams })
-    // In the words of the dialect, whatever is not there is not allowed.
+    // Xata clients get 401 for a workspace that does not exist.
     await expect(api.workspaces.getWorkspace({ pathParams })).rejects.toMatchObject({ status: 401 })
   })
 

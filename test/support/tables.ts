@@ -2,8 +2,8 @@ import type { Column } from '@offshoot/contract/schema'
 import { createDatabase } from './people.js'
 import type { Answer, CallOptions, TestService } from './service.js'
 
-/** The header by which clients of Xata Lite are known. */
-export const DIALECT = { 'x-xata-agent': 'client=TS_SDK; version=0.30.1' }
+/** A header that marks a request as one of a Xata client. */
+export const XATA_CLIENT = { 'x-xata-agent': 'client=TS_SDK; version=0.30.1' }
 
 export const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 export const GENERATED_ID = /^rec_[0-9a-v]{20}$/

@@ -63,7 +63,7 @@ export const RecordSchema = Type.Object(
   {
     additionalProperties: true,
     title: 'Record',
-    description: 'A record; metadata is `service`, or `xata` for clients of that dialect.',
+    description: 'A record. Its metadata is in `service`, or in `xata` for Xata clients.',
     examples: [
       {
         id: 'rec_d2m4o9k8v3q1t7h5n6c0',

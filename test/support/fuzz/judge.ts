@@ -50,8 +50,8 @@ function faultsOfError(request: FuzzRequest, { status, headers, body }: FuzzAnsw
   if (typeof message !== 'string' || message === '') faults.push('the error has no message')
   if (id !== headers['x-request-id']) faults.push('the id of the error is not that of the request')
   const meant = (ERROR_CODES as ErrorTable)[String(code)]?.[0]
-  const isDialect = request.headers['x-xata-agent'] !== undefined
-  const isHidden = code === 'workspace_not_found' && isDialect && status === 401
+  const isXataClient = request.headers['x-xata-agent'] !== undefined
+  const isHidden = code === 'workspace_not_found' && isXataClient && status === 401
   if (meant !== status && !isHidden) faults.push(`code [${code}] does not belong to ${status}`)
   const isOfStatement = code !== 'invalid_sql' && STATEMENT_WORDS.test(String(message))
   if (isOfStatement || speaksOfInside(request, String(message))) {

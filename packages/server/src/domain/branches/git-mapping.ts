@@ -44,7 +44,7 @@ export async function writeGitBranch(
   }
 }
 
-/** `xataBranch` is what clients of the dialect call the same field. */
+/** Returns the branch of a mapping. Xata clients call the field `xataBranch`. */
 function mappedBranch({ serviceBranch, xataBranch }: GitMappingEntry): string {
   const branchName = serviceBranch ?? xataBranch
   if (branchName === undefined) {

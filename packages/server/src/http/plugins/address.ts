@@ -9,8 +9,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The workspace that the address names, by host or by path; undefined when it names none. */
     workspaceAddress: WorkspaceAddress | undefined
-    /** The request comes from a client of Xata Lite, which knows some things by other names. */
-    isDialect: boolean
+    /** The request carries a header of a Xata client; some names and statuses in the answer differ. */
+    isXataClient: boolean
   }
 }
 
@@ -47,7 +47,7 @@ function takeHost(request: IncomingMessage): string {
   return path
 }
 
-/** Reads the workspace of each request, and whether it speaks the dialect. */
+/** Sets `workspaceAddress` and `isXataClient` on each request. */
 export const addressPlugin = fastifyPlugin(
   async (
     app: FastifyInstance,
@@ -55,9 +55,9 @@ export const addressPlugin = fastifyPlugin(
   ) => {
     const regionIds = new Set(options.regions.map((region) => region.id))
     app.decorateRequest('workspaceAddress', undefined)
-    app.decorateRequest('isDialect', false)
+    app.decorateRequest('isXataClient', false)
     app.addHook('onRequest', async (request) => {
-      request.isDialect = isDialect(request)
+      request.isXataClient = isXataClient(request)
       request.workspaceAddress =
         pathAddresses.get(request.raw) ??
         hostAddress(request.headers.host, { regionIds, publicHost: options.publicHost })
@@ -65,7 +65,7 @@ export const addressPlugin = fastifyPlugin(
   },
 )
 
-function isDialect(request: FastifyRequest): boolean {
+function isXataClient(request: FastifyRequest): boolean {
   const { headers } = request
   return headers['x-xata-agent'] !== undefined || headers['x-xata-client-id'] !== undefined
 }

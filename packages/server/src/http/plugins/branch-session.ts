@@ -24,7 +24,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
   return {
     apiKey: apiKeyOf(request),
     address: request.workspaceAddress,
-    isXataClient: request.isDialect,
+    isXataClient: request.isXataClient,
     need,
     origin: originOf(request),
     ...splitDatabaseBranch(databaseBranch),

@@ -151,12 +151,12 @@ function messageOf({ code, message }: AppError, request: FastifyRequest): string
 }
 
 /**
- * Clients of the dialect expect to be told that they are not let in, not that nothing is there. And
- * there is one status after which they try again by themselves.
+ * Xata clients expect 401 instead of 404 for a workspace that does not exist, and retry by
+ * themselves only after 429, not after 503.
  */
 function statusOf(error: AppError, request: FastifyRequest): number {
-  if (error.code === 'overloaded' && request.isDialect) return ERROR_CODES.rate_limited[0]
-  if (error.code === 'workspace_not_found' && request.isDialect) {
+  if (error.code === 'overloaded' && request.isXataClient) return ERROR_CODES.rate_limited[0]
+  if (error.code === 'workspace_not_found' && request.isXataClient) {
     return ERROR_CODES.invalid_api_key[0]
   }
   return error.status

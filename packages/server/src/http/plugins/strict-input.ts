@@ -38,7 +38,7 @@ function faultOf(request: FastifyRequest): AppError | undefined {
   const takesBody = expected !== undefined || config.documentedBody !== undefined
   // Bytes that nobody reads are discarded by whoever answers.
   const isUnread = body === undefined || body instanceof Readable
-  if (isUnread || takesBody || request.isDialect) return undefined
+  if (isUnread || takesBody || request.isXataClient) return undefined
   return faultOfUnwanted(body)
 }
 

@@ -269,7 +269,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
       },
       async (request) => {
         const access = await databaseOf(request, request.params.databaseName, 'read')
-        const field = request.isDialect ? 'xataBranch' : 'serviceBranch'
+        const field = request.isXataClient ? 'xataBranch' : 'serviceBranch'
         const rows = await readGitMapping(database, access)
         return {
           mapping: rows.map(({ gitBranch, branchName }) => ({ gitBranch, [field]: branchName })),
@@ -349,7 +349,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
   }
 }
 
-/** The service that the dialect comes from started branches without rows. */
+/** Xata clients expect that a new branch has no rows unless they ask for them. */
 function inheritsRows(request: FastifyRequest): boolean {
-  return !request.isDialect
+  return !request.isXataClient
 }

@@ -33,7 +33,10 @@ type TableRequest = FastifyRequest<{
   Querystring: { columns?: string | string[] }
 }>
 
-/** In the dialect these find nothing under what is no id: its client gives null then, and fails otherwise. */
+/**
+ * With these methods, an invalid record id of a Xata client is answered with 404, not 400: that
+ * client returns null for a 404 and throws for a 400.
+ */
 const LOOK_UPS: ReadonlySet<string> = new Set(['GET', 'PATCH', 'DELETE'])
 const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
 
@@ -65,7 +68,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
     app.addHook('preValidation', async (request) => {
       const { recordId } = request.params as { recordId?: string }
       if (recordId === undefined) return
-      const isLooseId = request.isDialect && LOOK_UPS.has(request.method)
+      const isLooseId = request.isXataClient && LOOK_UPS.has(request.method)
       if (recordId === '' || (isLooseId && !isRecordId(recordId))) {
         throw new AppError('record_not_found', `record [${recordId}] not found`)
       }

@@ -75,12 +75,12 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
     request: BranchRequest & { body: { allowDataLoss?: boolean } },
   ): Promise<WriteContext> => ({
     ...(await edit(request, 'write')),
-    allowDataLoss: request.isDialect || request.body.allowDataLoss === true,
+    allowDataLoss: request.isXataClient || request.body.allowDataLoss === true,
   })
 
   const look = async (request: BranchRequest): Promise<LookContext> => ({
     ...(await edit(request, 'read')),
-    showsLoss: !request.isDialect,
+    showsLoss: !request.isXataClient,
   })
 
   return async (app) => {

@@ -4,7 +4,7 @@ import type { Fault } from './fault.js'
 
 export interface CodecOptions {
   readonly limits: Limits
-  /** Reads `json` columns as JSON strings that hold the document, as the compatibility dialect does. */
+  /** Reads `json` columns as strings that contain the JSON document, as Xata clients expect. */
   readonly jsonAsText: boolean
 }
 

@@ -152,9 +152,9 @@ describe('a text', () => {
 
 test('is read as it is, in the dialect as a string', () => {
   expect(codec.decode('{"a": 1}')).toBe('{"a": 1}')
-  const dialect = jsonType.compile(column, { ...options, jsonAsText: true })
-  expect(dialect.decode('{"a": 1}')).toBe('"{\\"a\\": 1}"')
-  expect(dialect.encode('{"a":1}')).toBe('{"a":1}')
+  const asText = jsonType.compile(column, { ...options, jsonAsText: true })
+  expect(asText.decode('{"a": 1}')).toBe('"{\\"a\\": 1}"')
+  expect(asText.encode('{"a":1}')).toBe('{"a":1}')
 })
 
 test('has JSON text as default', () => {
