@@ -4,8 +4,7 @@ import { type QueryRequest, readPage } from '../../packages/server/src/data/quer
 import { cursorScope, planQuery } from '../../packages/server/src/data/query/query-records.js'
 import { querySql } from '../../packages/server/src/data/query/query-sql.js'
 import type { Session } from '../../packages/server/src/data/session/session.js'
-import { BranchTables } from '../../packages/server/src/data/sql/branch-tables.js'
-import { parseStatement, planStatement } from '../../packages/server/src/data/sql/statement-plan.js'
+import { StatementPlanner } from '../../packages/server/src/data/sql/statement-planner.js'
 import { type Call, compileSharing } from '../../packages/server/src/postgres/statement.js'
 import type { TestService } from './service.js'
 
@@ -53,10 +52,10 @@ export async function explainInsert(
   statement: string,
   { records, ids, keys }: { records: string; ids: string; keys: readonly string[] },
 ): Promise<Explained[]> {
-  const parsed = await parseStatement(statement, 0)
+  const planner = new StatementPlanner(LIMITS)
   const calls = await withSession(service, target, async (session) => {
-    const plan = planStatement(parsed, { tables: new BranchTables(session), parameterSizes: [] })
-    if (plan.kind !== 'insert') throw new Error('only an INSERT is explained')
+    const [plan] = await planner.plan(session, [{ text: statement, parameterSizes: [] }])
+    if (plan?.kind !== 'insert') throw new Error('only an INSERT is explained')
     const { conflict, returning } = plan
     return [
       ...(conflict === undefined ? [] : [{ query: conflict.rows, values: [records, ...keys] }]),

@@ -87,7 +87,7 @@ export const LIMITS = {
   transferBytesPerSecondMin: 1024,
   /** Milliseconds that a query, a calculation or the statements of one SQL request may run. */
   queryTimeoutMs: 20_000,
-  /** Characters of SQL in one request; they are parsed in one go, while others wait. */
+  /** Characters of SQL in one request. */
   sqlLengthMax: 50_000,
   /** Connections to PostgreSQL for SQL of callers, beside those for everything else. */
   sqlConnectionsMax: 8,

@@ -1,10 +1,10 @@
-import sql, { empty, join, raw, type Sql } from 'sql-template-tag'
+import sql, { empty, join, raw, Sql } from 'sql-template-tag'
 
 /**
  * `raw` is only for SQL that is written in the source, such as a type name; never for identifiers
  * from outside.
  */
-export { empty, join, raw, type Sql, sql }
+export { empty, join, raw, Sql, sql }
 
 /** PostgreSQL truncates longer names silently, so they are refused here. */
 const IDENTIFIER_BYTES_MAX = 63

@@ -1,6 +1,6 @@
 import type { Sql } from '../postgres/sql.js'
 import type { TableCodec } from './columns/table-codec.js'
-import { layoutOf } from './layout/layout.js'
+import { type BranchRows, layoutOf } from './layout/layout.js'
 import { type VisibleArm, visibleArms } from './reading/arms.js'
 import type { TableLookup } from './reading/read-plan.js'
 
@@ -48,6 +48,29 @@ export { type OpenTransaction, runSerialReads } from './running/transactions.js'
  * The tables of PostgreSQL that rows of a table come from on a branch, under the given alias. Together
  * they hold each visible row once; there are none if nothing was ever written.
  */
-export function listArms(lookup: TableLookup, codec: TableCodec, alias: Sql): VisibleArm[] {
+export function listArms(
+  lookup: Pick<TableLookup, 'rows'>,
+  codec: TableCodec,
+  alias: Sql,
+): VisibleArm[] {
   return visibleArms(layoutOf(lookup.rows), codec, alias)
+}
+
+/** The number of tables of PostgreSQL that rows of a table come from on a branch. */
+export function countArms(rows: BranchRows, tableId: number): number {
+  const { levels } = layoutOf(rows)
+  return levels.reduce((count, { asOf, heaps }) => {
+    if (!heaps.has(tableId)) return count
+    return count + (asOf === undefined ? 1 : 2)
+  }, 0)
+}
+
+/** Where the rows of one table are on a branch: as little as another thread needs to read them. */
+export function rowsOfTable(rows: BranchRows, tableId: number): BranchRows {
+  const layout = layoutOf(rows)
+  const levels = layout.levels.map((level) => {
+    const heap = level.heaps.get(tableId)
+    return { ...level, heaps: new Map(heap === undefined ? [] : [[tableId, heap]]) }
+  })
+  return { ...layout, levels } as BranchRows
 }

@@ -19,6 +19,8 @@ export interface CompiledSchema {
   readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
+  /** As it is stored, without being compiled. */
+  storedTable(name: string): StoredTable | undefined
   /** The table that has a file column. */
   tableByFileColumn(id: number): TableCodec | undefined
 }
@@ -84,6 +86,7 @@ function compileSchema(
     ),
     tableByName: (name) => compile(byName.get(name)),
     tableById: (tableId) => compile(byId.get(tableId)),
+    storedTable: (name) => byName.get(name),
     tableByFileColumn: (columnId) =>
       compile(
         document.tables.find(({ columns }) =>

@@ -2,9 +2,8 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
-import { listArms } from '../../rows/read.js'
-import type { BranchTable as TableOnBranch } from '../../rows/tables.js'
-import type { Session } from '../session/session.js'
+import { countArms, listArms } from '../../rows/read.js'
+import type { BranchRows } from '../../rows/tables.js'
 import { cutName, findName } from './scope.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
 import { sqlFault } from './sql-fault.js'
@@ -13,7 +12,8 @@ const ROW = sql`h`
 
 /** A table of a branch that statements read, and write by their columns. */
 export interface BranchTable extends SqlTable {
-  readonly table: TableOnBranch
+  /** As the schema has it. */
+  readonly fullName: string
   /** The column that a statement writes to. */
   target(name: string): TargetColumn
   /** All columns that can be written, in their order. */
@@ -27,10 +27,14 @@ export interface BranchTable extends SqlTable {
   proposed(records: Slot): Sql
 }
 
-export interface KeyColumn {
+/** A column in which no two records have the same value. */
+export interface WrittenKey {
   readonly name: string
   /** Its place among the physical columns; the id has none. */
   readonly index: number | undefined
+}
+
+export interface KeyColumn extends WrittenKey {
   /** An array of its texts, as one of values. */
   valuesOf(texts: Slot): Sql
 }
@@ -38,38 +42,78 @@ export interface KeyColumn {
 /** Beside the columns of `proposed`; no column of a table has a name with a space. */
 export const PROPOSED_POSITION = ident('proposed position')
 
-export interface TargetColumn {
+/** A column that a statement gives values to. */
+export interface WrittenColumn {
   readonly name: string
-  readonly isNested: boolean
+  /** Its name, with those of the objects that it is in before it. */
+  readonly path: readonly string[]
+}
+
+export interface TargetColumn extends WrittenColumn {
   /** What is to be stored, as JSON that the table takes; from an expression of any type. */
   valueOf(expression: Sql): Sql
-  /** Puts such a value into a record. */
-  put(record: Record<string, unknown>, value: unknown): void
 }
 
 export interface WritableTables extends SqlTables {
   find(name: string): BranchTable | undefined
 }
 
-/** The tables of a session's branch. */
-export class BranchTables implements WritableTables {
-  readonly #session: Session
-  readonly #found = new Map<string, BranchTable>()
+/** Where the tables of a branch are described. */
+export interface TableSource {
+  readonly tableNames: readonly string[]
+  readonly metadataKey: string
+  /** A table, and where its rows are on the branch. */
+  describe(name: string): { codec: TableCodec; rows: BranchRows } | undefined
+}
 
-  constructor(session: Session) {
-    this.#session = session
+/** The tables that can be written out take more work than the caller wants to do. */
+export class TooManyCellsError extends Error {}
+
+/** The tables of a branch, by the names that statements have for them. */
+export class BranchTables implements WritableTables {
+  readonly #source: TableSource
+  readonly #names: TableNames
+  readonly #found = new Map<string, BranchTable>()
+  #cellsLeft: number
+
+  /** A table takes a cell for each of its columns in each place that its rows come from. */
+  constructor(source: TableSource, options: { cellsMax?: number } = {}) {
+    this.#source = source
+    this.#names = new TableNames(source.tableNames)
+    this.#cellsLeft = options.cellsMax ?? Number.POSITIVE_INFINITY
   }
 
   find(name: string): BranchTable | undefined {
-    const { schema } = this.#session
-    const known = this.#found.get(name)
+    const found = this.#names.find(name)
+    const described = found === undefined ? undefined : this.#source.describe(found)
+    if (found === undefined || described === undefined) return undefined
+    const { codec, rows } = described
+    this.#cellsLeft -= (codec.physical.length + 1) * countArms(rows, codec.table.id)
+    if (this.#cellsLeft < 0) throw new TooManyCellsError()
+    const known = this.#found.get(found)
     if (known !== undefined) return known
-    const found = findName(schema.tableNames, name, (each) => cutName(each))
-    const table = found === undefined ? undefined : this.#session.findTable(found)
-    if (table === undefined) return undefined
-    const made = createTable(this.#session, table)
-    this.#found.set(name, made)
+    const made = createTable(codec, { metadataKey: this.#source.metadataKey, rows })
+    this.#found.set(found, made)
     return made
+  }
+}
+
+/** Finds the full name of a table: as it is written, or else the one that differs in case alone. */
+export class TableNames {
+  readonly #exact = new Map<string, string>()
+  readonly #folded = new Map<string, string | undefined>()
+
+  constructor(names: readonly string[]) {
+    for (const name of names) {
+      const cut = cutName(name)
+      if (!this.#exact.has(cut)) this.#exact.set(cut, name)
+      const folded = cut.toLowerCase()
+      this.#folded.set(folded, this.#folded.has(folded) ? undefined : name)
+    }
+  }
+
+  find(name: string): string | undefined {
+    return this.#exact.get(name) ?? this.#folded.get(name.toLowerCase())
   }
 }
 
@@ -81,9 +125,11 @@ interface OwnColumn {
   read(physical: (index: number) => Sql): Sql
 }
 
-function createTable(session: Session, table: TableOnBranch): BranchTable {
-  const { codec } = table
-  const columns = listColumns(codec, session.metadata.key)
+function createTable(
+  codec: TableCodec,
+  { metadataKey, rows }: { metadataKey: string; rows: BranchRows },
+): BranchTable {
+  const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
@@ -95,8 +141,8 @@ function createTable(session: Session, table: TableOnBranch): BranchTable {
   return {
     name: cutName(codec.table.name),
     columns: names,
-    rows: writeRows(session, codec, columns),
-    table,
+    rows: writeRows(rows, codec, columns),
+    fullName: codec.table.name,
     targets,
     keys: columns.flatMap((column) => keyOf(codec, column)),
     proposed: (records) => writeProposed(codec, columns, records),
@@ -179,8 +225,8 @@ function writeProposed(codec: TableCodec, columns: readonly OwnColumn[], records
     ) ${ROW}`
 }
 
-function writeRows(session: Session, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
-  const arms = listArms(session.tables, codec, ROW)
+function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
+  const arms = listArms({ rows }, codec, ROW)
   if (arms.length > 0) {
     const selects = arms.map(
       (arm) =>
@@ -233,22 +279,28 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
   return [
     {
       name,
-      isNested: path.length > 1,
+      path,
       valueOf(expression) {
         const value = sql`cast(${expression} as ${inputType})`
         // As a text, a document keeps all digits of its numbers on the way.
         return type === 'json' ? sql`to_json(cast(${value} as text))` : sql`to_json(${value})`
       },
-      put(record, value) {
-        // An object in which nothing is set is not made.
-        if (path.length > 1 && value === null) return
-        let level = record
-        for (const key of path.slice(0, -1)) {
-          level[key] ??= newRecord()
-          level = level[key] as Record<string, unknown>
-        }
-        level[path.at(-1) ?? ''] = value
-      },
     },
   ]
+}
+
+/** Puts the value of a column into a record. */
+export function putValue(
+  record: Record<string, unknown>,
+  { path }: WrittenColumn,
+  value: unknown,
+): void {
+  // An object in which nothing is set is not made.
+  if (path.length > 1 && value === null) return
+  let level = record
+  for (const key of path.slice(0, -1)) {
+    level[key] ??= newRecord()
+    level = level[key] as Record<string, unknown>
+  }
+  level[path.at(-1) ?? ''] = value
 }

@@ -22,6 +22,8 @@ export interface ParsedText {
   readonly nodeCount: number
   /** How many of them make a value of others. */
   readonly callCount: number
+  /** The names that stand where a table or a query of WITH can. */
+  readonly relationNames: ReadonlySet<string>
 }
 
 /** The statements of a text, as a tree. */
@@ -34,6 +36,11 @@ export async function parseSql(text: string): Promise<ParsedText> {
   if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
   return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), ...requireSize(stmts) }
+}
+
+/** Loads the parser, which would keep the first statement waiting otherwise. */
+export async function warmUpParser(): Promise<void> {
+  await parseSql('select 1')
 }
 
 function parseBounded(parser: ParserModule, text: string) {
@@ -67,9 +74,10 @@ function requireShortOperators(text: string): void {
  * Counts nodes and how deep they are in each other, without recursion: everything behind this walks
  * the tree recursively and can rely on it.
  */
-function requireSize(root: unknown): { nodeCount: number; callCount: number } {
+function requireSize(root: unknown): Omit<ParsedText, 'nodes'> {
   let count = 0
   let callCount = 0
+  const relationNames = new Set<string>()
   let level: unknown[] = [root]
   for (let depth = 0; level.length > 0; ) {
     const next: unknown[] = []
@@ -84,6 +92,8 @@ function requireSize(root: unknown): { nodeCount: number; callCount: number } {
         hasNodes = true
         if (CALLS.has(kind)) callCount++
       }
+      const { relname } = value as { relname?: unknown }
+      if (typeof relname === 'string') relationNames.add(relname)
       for (const each of fields) if (typeof each === 'object') next.push(each)
     }
     if (hasNodes) depth++
@@ -91,7 +101,7 @@ function requireSize(root: unknown): { nodeCount: number; callCount: number } {
     if (count > NODES_MAX) throw sqlFault(`a statement can have at most ${NODES_MAX} parts`)
     level = next
   }
-  return { nodeCount: count, callCount }
+  return { nodeCount: count, callCount, relationNames }
 }
 
 /** PostgreSQL does not understand the text. */

@@ -1,4 +1,3 @@
-import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import { requireAccess } from '../../domain/access/scope.js'
@@ -15,17 +14,12 @@ import type { TransactionContext } from '../records/transaction.js'
 import type { Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
 import { isResultType } from './allowed.js'
-import { BranchTables } from './branch-tables.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import { sqlFault } from './sql-fault.js'
-import {
-  type ParsedStatement,
-  parseStatement,
-  planStatement,
-  type StatementPlan,
-} from './statement-plan.js'
+import type { StatementPlan } from './statement-plan.js'
+import { inBatch, type StatementPlanner } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
 import { writeRecords } from './write-records.js'
 
@@ -35,13 +29,13 @@ export interface SqlContext extends TransactionContext {
   readonly limits: Limits
   readonly bounds: Bounds
   readonly connections: UserConnections
+  readonly planner: StatementPlanner
 }
 
 type ResponseType = NonNullable<SqlRequest['responseType']>
 
 /** A statement with its parameters, as it is about to run. */
 interface PreparedStatement {
-  readonly parsed: ParsedStatement
   readonly plan: StatementPlan
   readonly parameters: readonly Parameter[]
 }
@@ -55,10 +49,10 @@ export async function runSql(
   const { statements, responseType = 'json' } = request
   requireLimits(context.limits, statements)
   const prepared = await prepareAll(context, statements)
-  const isWrite = prepared.some(({ parsed }) => parsed.isWrite)
+  const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (isWrite) requireAccess(session.principal.scope, 'write')
   for (const { plan } of prepared) {
-    if (plan.kind !== 'select') await sessions.writable(session, plan.table.table)
+    if (plan.kind !== 'select') await sessions.writable(session, session.table(plan.table))
   }
   const { database, bounds } = context
   const run = async () => {
@@ -118,31 +112,25 @@ function requireLimits(limits: Limits, statements: readonly SqlStatement[]): voi
 }
 
 async function prepareAll(
-  { session }: SqlContext,
+  { session, planner, bounds }: SqlContext,
   statements: readonly SqlStatement[],
 ): Promise<PreparedStatement[]> {
-  const tables = new BranchTables(session)
-  const prepared: PreparedStatement[] = []
-  for (const [index, { statement, params }] of statements.entries()) {
+  const given = statements.map(({ statement, params }, index) => {
     try {
-      const parameters = encodeParameters(params ?? [])
-      const parameterCount = parameters.length
-      const parsed = await parseStatement(statement, parameterCount)
-      const parameterSizes = parameters.map((text) => Buffer.byteLength(text ?? ''))
-      const plan = planStatement(parsed, { tables, parameterSizes })
-      prepared.push({ parsed, plan, parameters })
+      return { text: statement, parameters: encodeParameters(params ?? []) }
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
     }
-  }
-  return prepared
-}
-
-/** Says which statement of a batch is at fault. */
-function inBatch(error: unknown, index: number): unknown {
-  if (!(error instanceof AppError)) return error
-  const { code, message, cause } = error
-  return new AppError(code, message, { cause, errors: [{ index, message }] })
+  })
+  const plans = await planner.plan(
+    session,
+    given.map(({ text, parameters }) => ({
+      text,
+      parameterSizes: parameters.map((each) => Buffer.byteLength(each ?? '')),
+    })),
+    bounds.signal,
+  )
+  return plans.map((plan, index) => ({ plan, parameters: given[index]?.parameters ?? [] }))
 }
 
 interface Run {
@@ -166,7 +154,8 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
     return writeResult(run, found, { total: found.rows.length, rowsMax: context.limits.sqlRowsMax })
   }
   const { returning } = plan
-  const written = await writeRecords(context, { ...run, plan, parameters }, (ids) =>
+  const table = context.session.table(plan.table)
+  const written = await writeRecords(context, { ...run, plan, table, parameters }, (ids) =>
     returning === undefined ? undefined : read(returning, [...parameters, ids]),
   )
   const { total, found = NOTHING } = written

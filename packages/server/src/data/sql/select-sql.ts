@@ -372,9 +372,7 @@ export class QueryWriter implements StatementContext {
 
   #countRelation(): void {
     this.#relationCount++
-    if (this.#relationCount > RELATIONS_MAX) {
-      throw sqlFault(`a statement can draw on at most ${RELATIONS_MAX} tables and subqueries`)
-    }
+    if (this.#relationCount > RELATIONS_MAX) throw tooManyRelations()
   }
 
   /** Makes a relation known under its name, and returns what to call it. */
@@ -577,6 +575,10 @@ function countedRows({ text, columns }: WrittenQuery): Sql {
     return index === 0 ? collected(value) : value
   })
   return sql`select ${join(values, ', ')} from (${text}) as ${ROWS}(${join(names, ', ')})`
+}
+
+export function tooManyRelations() {
+  return sqlFault(`a statement can draw on at most ${RELATIONS_MAX} tables and subqueries`)
 }
 
 export function writtenTooLong() {

@@ -22,7 +22,7 @@ export const COLUMNS_MAX = 1_664
 /** Columns of all tables and queries of a statement together, with those that `*` stands for. */
 export const COLUMNS_IN_ALL_MAX = 30_000
 
-/** Characters of the statement that PostgreSQL gets, with the tables of the branch written out. */
+/** Characters of the statements of a request as PostgreSQL gets them, with the tables of the branch written out. */
 export const WRITTEN_LENGTH_MAX = 4 * 1024 * 1024
 
 /**
@@ -37,3 +37,14 @@ export const OPERATOR_STEPS_MAX = 4_000_000
  * planner would write out doubles with each of them.
  */
 export const INLINED_NODES_MAX = 32
+
+/**
+ * Characters of SQL in a request that is planned at once, and what its tables may add. Anything larger
+ * is planned by a thread, so that no statement keeps other requests waiting.
+ */
+export const LENGTH_AT_ONCE_MAX = 4_000
+export const CELLS_AT_ONCE_MAX = 5_000
+
+/** Milliseconds that the thread may take for one request, and its memory in MiB. */
+export const PLANNING_MS_MAX = 10_000
+export const PLANNING_MEMORY_MB_MAX = 512

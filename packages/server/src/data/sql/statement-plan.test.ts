@@ -21,16 +21,15 @@ function fakeTable(name: string, columns: readonly string[]): BranchTable {
   const targets = columns.map(
     (column): TargetColumn => ({
       name: column,
-      isNested: false,
+      path: [column],
       valueOf: (expression) => sql`to_json(${expression})`,
-      put: () => undefined,
     }),
   )
   return {
     name,
     columns: [...columns, 'service.version'],
     rows: sql`select * from offshoot_rows.heap_1`,
-    table: undefined as never,
+    fullName: name,
     targets,
     keys: [{ name: 'id', index: undefined, valuesOf: (texts) => sql`${texts}::text[]` }],
     proposed: (records) => sql`select *, ${records} as p from offshoot_rows.heap_1`,

@@ -7,6 +7,8 @@ import {
   PROPOSED_POSITION,
   type TargetColumn,
   type WritableTables,
+  type WrittenColumn,
+  type WrittenKey,
 } from './branch-tables.js'
 import { ExpressionWriter } from './expression-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
@@ -21,10 +23,10 @@ export interface ParsedStatement {
   readonly node: Node
   readonly nodeCount: number
   readonly callCount: number
-  readonly isWrite: boolean
+  readonly relationNames: ReadonlySet<string>
 }
 
-/** What a statement reads, and what is written afterwards. */
+/** What a statement reads, and what is written afterwards: data that a thread can send to another. */
 export type StatementPlan =
   | { readonly kind: 'select'; readonly query: Sql }
   | ({
@@ -35,30 +37,31 @@ export type StatementPlan =
   | ({
       readonly kind: 'update'
       /** Columns that are set, in the order of their values behind the id. */
-      readonly columns: readonly TargetColumn[]
+      readonly columns: readonly WrittenColumn[]
       /** A row of JSON texts for each record: its id and the new values. */
       readonly rows: Sql
     } & WritePlan)
   | ({ readonly kind: 'delete'; readonly rows: Sql } & WritePlan)
 
 interface WritePlan {
-  readonly table: BranchTable
+  /** The name of the table in the schema. */
+  readonly table: string
   /** A query for the written records, whose ids are the value of the slot behind the parameters. */
   readonly returning: Sql | undefined
 }
 
 export interface InsertValues {
-  readonly columns: readonly TargetColumn[]
+  readonly columns: readonly WrittenColumn[]
   /** A row of JSON texts for each record; none for one that has nothing but defaults. */
   readonly rows: Sql | undefined
-  /** Which values are the default of their column, by row and column. */
-  isDefault(row: number, column: number): boolean
+  /** Which values are the default of their column: `defaultKey` of row and column. */
+  readonly defaults: ReadonlySet<string>
 }
 
 /** What becomes of records that cannot be inserted, because others are in their way. */
 export interface ConflictPlan {
   /** Of these columns two records cannot have the same value. */
-  readonly keys: readonly KeyColumn[]
+  readonly keys: readonly WrittenKey[]
   /**
    * A row of JSON texts for each such record: its position from one on, the id of the other, and for
    * an update whether the other is to be changed and its new values. The records to be inserted are
@@ -66,28 +69,46 @@ export interface ConflictPlan {
    */
   readonly rows: Sql
   /** The columns that the other is given; undefined where it stays as it is. */
-  readonly update: readonly TargetColumn[] | undefined
+  readonly update: readonly WrittenColumn[] | undefined
 }
 
-const KINDS: Readonly<Partial<Record<NodeKind, { isWrite: boolean }>>> = {
-  SelectStmt: { isWrite: false },
-  InsertStmt: { isWrite: true },
-  UpdateStmt: { isWrite: true },
-  DeleteStmt: { isWrite: true },
+/** Characters of what a statement reads, as PostgreSQL gets it. */
+export function lengthOf(plan: StatementPlan): number {
+  if (plan.kind === 'select') return textLength(plan.query)
+  const read = plan.kind === 'insert' ? plan.values.rows : plan.rows
+  const conflict = plan.kind === 'insert' ? plan.conflict?.rows : undefined
+  return textLength(read) + textLength(conflict) + textLength(plan.returning)
 }
+
+function textLength(query: Sql | undefined): number {
+  return (query?.strings ?? []).reduce((length, part) => length + part.length, 0)
+}
+
+export const defaultKey = (row: number, column: number): string => `${row} ${column}`
+
+const plainColumns = (columns: readonly TargetColumn[]): WrittenColumn[] =>
+  columns.map(({ name, path }) => ({ name, path }))
+const plainKeys = (keys: readonly KeyColumn[]): WrittenKey[] =>
+  keys.map(({ name, index }) => ({ name, index }))
+
+const KINDS: ReadonlySet<NodeKind> = new Set([
+  'SelectStmt',
+  'InsertStmt',
+  'UpdateStmt',
+  'DeleteStmt',
+])
 
 export async function parseStatement(
   text: string,
   parameterCount: number,
 ): Promise<ParsedStatement> {
-  const { nodes, nodeCount, callCount } = await parseSql(text).catch((error: unknown) => {
+  const { nodes, ...counted } = await parseSql(text).catch((error: unknown) => {
     throw error instanceof SyntaxFault ? describeSyntax(error, text, parameterCount) : error
   })
   const [node, ...others] = nodes
   if (node === undefined) throw sqlFault('the statement is empty')
   if (others.length > 0) throw sqlFault('only one statement can be run at a time')
-  const kind = KINDS[kindOf(node)]
-  if (kind === undefined) {
+  if (!KINDS.has(kindOf(node))) {
     const words = kindOf(node)
       .replace(/Stmt$/, '')
       .replace(/([a-z])([A-Z])/g, '$1 $2')
@@ -95,7 +116,7 @@ export async function parseStatement(
       `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
     )
   }
-  return { text, node, nodeCount, callCount, isWrite: kind.isWrite }
+  return { text, node, ...counted }
 }
 
 /** A parameter where none can stand is not used for anything. */
@@ -188,7 +209,7 @@ class Planner {
     const values = this.#insertValues(statement, table)
     const conflict = this.#conflict(statement, table)
     const returning = this.#returning(statement)
-    return { kind: 'insert', table, values, conflict, returning }
+    return { kind: 'insert', table: table.fullName, values, conflict, returning }
   }
 
   #conflict(
@@ -204,7 +225,7 @@ class Planner {
       const found = keys.map((key, position) =>
         findOthers(table, { key, records, texts: textsOf(position) }),
       )
-      return { keys, rows: join(found, ' union all '), update: undefined }
+      return { keys: plainKeys(keys), rows: join(found, ' union all '), update: undefined }
     }
     const [key] = keys
     if (clause.infer === undefined || key === undefined) {
@@ -226,8 +247,8 @@ class Planner {
       ...values,
     ]
     return {
-      keys,
-      update: columns,
+      keys: plainKeys(keys),
+      update: plainColumns(columns),
       rows: sql`
         ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${table.proposed(records)}) as ${proposed}
@@ -239,7 +260,7 @@ class Planner {
     const given = this.#insertColumns(statement, table)
     const source = contentOf(statement.selectStmt, 'SelectStmt')
     if (source === undefined) {
-      return { columns: [], rows: undefined, isDefault: () => false }
+      return { columns: [], rows: undefined, defaults: new Set() }
     }
     const scope = new Scope(undefined)
     const named = this.#writer.writeWith(statement.withClause, scope)
@@ -252,11 +273,11 @@ class Planner {
       column.valueOf(sql`${SOURCE}.${names[index] ?? empty}`),
     )
     return {
-      columns,
+      columns: plainColumns(columns),
       rows: sql`
         ${named}select to_json(array[${join(texts, ', ')}]::json[])::text as row
         from (${query.text}) as ${SOURCE}(${join(names, ', ')})`,
-      isDefault: (row, column) => defaults.has(`${row} ${column}`),
+      defaults,
     }
   }
 
@@ -292,8 +313,8 @@ class Planner {
     const texts = join([sql`to_json(${id})`, ...values], ', ')
     return {
       kind: 'update',
-      table,
-      columns,
+      table: table.fullName,
+      columns: plainColumns(columns),
       rows: sql`${named}select to_json(array[${texts}]::json[])::text as row${from}${where}`,
       returning: this.#returning(statement),
     }
@@ -307,7 +328,7 @@ class Planner {
       const target = contentOf(node, 'ResTarget')
       const column = this.#target(node, table)
       if (column.name === 'id') throw sqlFault('column [id]: cannot be changed')
-      if (column.isNested) {
+      if (column.path.length > 1) {
         throw sqlFault(`column [${column.name}]: is part of an object and cannot be set alone`)
       }
       columns.push(column)
@@ -329,7 +350,7 @@ class Planner {
     const { id, from, named, where } = this.#written(statement, statement.usingClause)
     return {
       kind: 'delete',
-      table,
+      table: table.fullName,
       rows: sql`${named}select to_json(array[to_json(${id})])::text as row${from}${where}`,
       returning: this.#returning(statement),
     }
@@ -431,7 +452,7 @@ function withoutDefaults(query: NodeOf<'SelectStmt'>, defaults: Set<string>): No
   const valuesLists = query.valuesLists.map((node, row): Node => {
     const items = (contentOf(node, 'List')?.items ?? []).map((item, column): Node => {
       if (contentOf(item, 'SetToDefault') === undefined) return item
-      defaults.add(`${row} ${column}`)
+      defaults.add(defaultKey(row, column))
       return { A_Const: { isnull: true } }
     })
     return { List: { items } }

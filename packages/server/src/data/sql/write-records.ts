@@ -7,10 +7,10 @@ import { describeRefusal } from '../../rows/write.js'
 import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
-import { type KeyColumn, newRecord, type TargetColumn } from './branch-tables.js'
+import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import type { Evaluated, Evaluator } from './evaluate.js'
 import { sqlFault } from './sql-fault.js'
-import type { ConflictPlan, StatementPlan } from './statement-plan.js'
+import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
 
 /*
  * Statements never write. What they would write is read, as JSON, and then written by the operations
@@ -23,6 +23,7 @@ interface Write {
   readonly transaction: OpenTransaction
   readonly evaluator: Evaluator
   readonly plan: WritePlan
+  readonly table: BranchTable
   readonly parameters: readonly Parameter[]
 }
 
@@ -36,7 +37,7 @@ export async function writeRecords(
   read: (ids: string) => Promise<Evaluated> | undefined,
 ): Promise<{ total: number; found: Evaluated | undefined }> {
   const rows = await readRows(context, write)
-  const planned = planRows(write.plan, rows)
+  const planned = planRows(write, rows)
   const operations = await settleConflicts(write, planned)
   const ids = arrayLiteral(operations.map(({ id }) => id))
   // What is deleted can only be read before.
@@ -61,12 +62,13 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
   return rows.map((text) => JSON.parse(text) as Row)
 }
 
-function planRows(plan: WritePlan, rows: readonly Row[]): PlannedOperation[] {
-  const { table } = plan.table
+function planRows({ plan, table }: Write, rows: readonly Row[]): PlannedOperation[] {
   const now = new Date().toISOString()
   switch (plan.kind) {
     case 'insert':
-      return rows.map((row, index) => planInsert(plan, row, { index, now }))
+      return rows.map((row, index) =>
+        planInsert({ table, values: plan.values }, row, { index, now }),
+      )
     case 'update':
       return firstOfEach(rows).map((row, index) => planUpdate(table, plan.columns, row, index))
     case 'delete':
@@ -101,7 +103,7 @@ async function settleConflicts(
   const inserts = planned.filter((operation) => operation.kind === 'insert')
   const others = await findOthers(write, conflict, inserts)
   const settle = conflict.update === undefined ? leaveOut : changeInstead
-  return settle(plan, conflict, inserts, others).map((operation, index) => ({
+  return settle(write.table, conflict, inserts, others).map((operation, index) => ({
     ...operation,
     index,
   }))
@@ -128,7 +130,7 @@ async function findOthers(
 }
 
 function leaveOut(
-  _plan: InsertPlan,
+  _table: BranchTable,
   conflict: ConflictPlan,
   inserts: readonly PlannedInsert[],
   others: ReadonlyMap<number, Other>,
@@ -143,7 +145,7 @@ function leaveOut(
 }
 
 function changeInstead(
-  { table: { table } }: InsertPlan,
+  table: BranchTable,
   conflict: ConflictPlan,
   inserts: readonly PlannedInsert[],
   others: ReadonlyMap<number, Other>,
@@ -166,7 +168,7 @@ function changeInstead(
 
 const keyText = (name: string, value: unknown) => JSON.stringify([name, value])
 
-function keyValue({ index }: KeyColumn, { id, values }: PlannedInsert): string | null {
+function keyValue({ index }: WrittenKey, { id, values }: PlannedInsert): string | null {
   return index === undefined ? id : (values[index] ?? null)
 }
 
@@ -186,13 +188,14 @@ function firstOfEach(rows: readonly Row[]): Row[] {
 }
 
 function planInsert(
-  { table: { table }, values }: InsertPlan,
+  { table, values }: { table: BranchTable; values: InsertPlan['values'] },
   row: Row,
   { index, now }: { index: number; now: string },
 ): PlannedOperation {
   const record = newRecord()
   for (const [position, column] of values.columns.entries()) {
-    if (!values.isDefault(index, position)) column.put(record, row[position] ?? null)
+    if (values.defaults.has(defaultKey(index, position))) continue
+    putValue(record, column, row[position] ?? null)
   }
   const given = record.id
   const hasGivenId = given !== undefined
@@ -215,12 +218,14 @@ function planInsert(
 
 function planUpdate(
   table: BranchTable,
-  columns: readonly TargetColumn[],
+  columns: readonly WrittenColumn[],
   [id, ...values]: Row,
   index: number,
 ): PlannedOperation {
   const fields = newRecord()
-  for (const [position, column] of columns.entries()) column.put(fields, values[position] ?? null)
+  for (const [position, column] of columns.entries()) {
+    putValue(fields, column, values[position] ?? null)
+  }
   const update = table.codec.encodeUpdate(fields, refuseFile)
   if (isFaults(update)) throw valueFault(table, update)
   return {
@@ -243,14 +248,13 @@ function valueFault({ codec }: BranchTable, faults: readonly Fault[]) {
 
 async function runAll(
   { session }: TransactionContext,
-  { transaction, plan }: Write,
+  { transaction, table: { codec } }: Write,
   operations: readonly PlannedOperation[],
 ): Promise<void> {
   const results = new Array<string>(operations.length).fill('')
   const runs = groupOperations(operations).map((group) =>
     prepareGroup(session, group, { explains: false }),
   )
-  const { codec } = plan.table.table
   const rows = await transaction
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {

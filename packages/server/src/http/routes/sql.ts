@@ -10,6 +10,7 @@ import {
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { runSql } from '../../data/sql/run-sql.js'
+import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
 import { refusals } from '../responses.js'
@@ -24,16 +25,22 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
   const { sessions } = services
   const connections = new UserConnections(services.database, services.limits)
+  const planner = new StatementPlanner(services.limits)
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
     asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
   ) =>
     // Whether a statement writes is known when it is read, and the key is asked then.
-    bounded(request, reply, (context) => runSql({ ...context, sessions, connections }, asked))
+    bounded(request, reply, (context) =>
+      runSql({ ...context, sessions, connections, planner }, asked),
+    )
 
   return async (app) => {
     const tags = ['SQL']
+    // A failure shows with the first statement that needs it.
+    app.addHook('onListen', () => planner.warmUp().catch(() => undefined))
+    app.addHook('onClose', () => planner.close())
 
     app.post(
       '/db/:databaseBranch/sql',

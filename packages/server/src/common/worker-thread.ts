@@ -1,0 +1,114 @@
+import { type ResourceLimits, Worker } from 'node:worker_threads'
+
+/** A job that took longer than it may. Its thread was ended. */
+export class OverBudgetError extends Error {}
+
+/** How a job speaks with the thread. */
+export interface Conversation {
+  /** Sends a message that is not answered. */
+  tell(message: unknown): void
+  /** Sends a message and waits for the answer; `Answer` is what the thread is known to send. */
+  ask<Answer>(message: unknown): Promise<Answer>
+}
+
+/** The thread says that it has loaded, and then answers one message after the other. */
+export const READY = 'ready'
+
+const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
+
+/**
+ * A thread for work that would keep the event loop busy, one job at a time. A job that takes longer
+ * than its budget, or more memory, ends with its thread; the next one gets a new thread.
+ */
+export class WorkerThread {
+  readonly #file: URL
+  readonly #options: { budgetMs: number; resourceLimits: ResourceLimits }
+  #running: { worker: Worker; ready: Promise<void> } | undefined
+
+  constructor(file: URL, options: { budgetMs: number; resourceLimits: ResourceLimits }) {
+    this.#file = compiled(file)
+    this.#options = options
+  }
+
+  /** Loads the thread, so that the first job does not wait for that. */
+  async start(): Promise<void> {
+    this.#running ??= this.#load()
+    await this.#running.ready
+  }
+
+  async run<Result>(job: (conversation: Conversation) => Promise<Result>): Promise<Result> {
+    await this.start()
+    const worker = this.#running?.worker
+    if (worker === undefined) throw new Error('the thread has ended')
+    let fail: (error: Error) => void = () => undefined
+    const failed = new Promise<never>((_, reject) => {
+      fail = (error) => {
+        // What the thread is in the middle of is of no use any more.
+        this.#end(worker)
+        reject(error)
+      }
+    })
+    failed.catch(() => undefined)
+    const onError = (error: Error & { code?: string }) =>
+      fail(error.code === OUT_OF_MEMORY ? new OverBudgetError(error.message) : error)
+    const onExit = () => fail(new Error('the thread has ended'))
+    worker.once('error', onError).once('exit', onExit)
+    const timer = setTimeout(
+      () => fail(new OverBudgetError(`a job may take ${this.#options.budgetMs} ms`)),
+      this.#options.budgetMs,
+    )
+    const conversation: Conversation = {
+      tell: (message) => worker.postMessage(message),
+      ask: <Answer>(message: unknown) =>
+        Promise.race([
+          failed,
+          new Promise<Answer>((resolve) => {
+            worker.once('message', resolve)
+            worker.postMessage(message)
+          }),
+        ]),
+    }
+    try {
+      return await job(conversation)
+    } finally {
+      clearTimeout(timer)
+      worker.off('error', onError).off('exit', onExit)
+    }
+  }
+
+  async close(): Promise<void> {
+    const running = this.#running
+    this.#running = undefined
+    await running?.worker.terminate()
+  }
+
+  #load() {
+    const worker = new Worker(this.#file, {
+      resourceLimits: this.#options.resourceLimits,
+      // Flags of the process, such as conditions of imports, are not meant for the thread.
+      execArgv: [],
+    })
+    worker.unref()
+    // Without a listener an error of the thread would end the process.
+    worker.on('error', () => this.#end(worker))
+    worker.on('exit', () => this.#end(worker))
+    const ready = new Promise<void>((resolve, reject) => {
+      worker.once('message', () => resolve())
+      worker.once('error', reject)
+      worker.once('exit', () => reject(new Error('the thread has ended')))
+    })
+    ready.catch(() => undefined)
+    return { worker, ready }
+  }
+
+  #end(worker: Worker): void {
+    if (this.#running?.worker === worker) this.#running = undefined
+    void worker.terminate()
+  }
+}
+
+/** A thread cannot load TypeScript: where the sources are run, it gets what was compiled of them. */
+function compiled(file: URL): URL {
+  if (!import.meta.url.endsWith('.ts')) return file
+  return new URL(file.href.replace(/\/src\/(?!.*\/src\/)/, '/dist/'))
+}

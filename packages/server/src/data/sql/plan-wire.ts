@@ -1,0 +1,88 @@
+import { AppError, type ErrorCode } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { Sql } from '../../postgres/sql.js'
+import { Slot } from '../../postgres/statement.js'
+import type { StoredTable } from '../../rows/columns.js'
+import type { BranchRows } from '../../rows/tables.js'
+import type { StatementPlan } from './statement-plan.js'
+
+/*
+ * What goes between the process and its thread for SQL. Classes do not survive that, so SQL is sent
+ * as its parts. A statement is parsed first, which tells the tables that have to be described before
+ * it can be planned.
+ */
+
+export type PlanRequest =
+  | { readonly kind: 'begin'; readonly metadataKey: string; readonly limits: Limits }
+  | { readonly kind: 'parse'; readonly text: string; readonly parameterCount: number }
+  | ({ readonly kind: 'table' } & TableDescription)
+  | { readonly kind: 'plan'; readonly parameterSizes: readonly number[] }
+
+export interface TableDescription {
+  readonly table: StoredTable
+  readonly rows: BranchRows
+}
+
+/** To `parse`: the names of relations in the statement. */
+export interface ParseAnswer {
+  readonly names: readonly string[]
+}
+
+/** To `plan`: the plan, with SQL as its parts. */
+export interface PlanAnswer {
+  readonly plan: unknown
+}
+
+export interface FaultAnswer {
+  readonly fault: { readonly code: ErrorCode | undefined; readonly message: string }
+}
+
+export function faultAnswer(error: unknown): FaultAnswer {
+  const message = error instanceof Error ? error.message : String(error)
+  return { fault: { code: error instanceof AppError ? error.code : undefined, message } }
+}
+
+/** The answer, or the error that it stands for. */
+export function requireAnswer<Answer extends object>(answer: Answer | FaultAnswer): Answer {
+  if (!('fault' in answer)) return answer
+  const { code, message } = answer.fault
+  throw code === undefined ? new Error(message) : new AppError(code, message)
+}
+
+class SqlParts {
+  readonly isSql = true
+  constructor(
+    readonly strings: readonly string[],
+    readonly values: readonly (number | { slot: number })[],
+  ) {}
+}
+
+export function toWire(value: unknown): unknown {
+  if (value instanceof Sql) {
+    const values = value.values.map((each) =>
+      each instanceof Slot ? { slot: each.position } : Number(each),
+    )
+    return new SqlParts(value.strings, values)
+  }
+  return mapMembers(value, toWire)
+}
+
+export function fromWire(value: unknown): StatementPlan {
+  return readWire(value) as StatementPlan
+}
+
+function readWire(value: unknown): unknown {
+  if (!isSqlParts(value)) return mapMembers(value, readWire)
+  const values = value.values.map((each) => (typeof each === 'number' ? each : new Slot(each.slot)))
+  return new Sql([...value.strings], values)
+}
+
+function isSqlParts(value: unknown): value is SqlParts {
+  return typeof value === 'object' && value !== null && 'isSql' in value
+}
+
+function mapMembers(value: unknown, map: (member: unknown) => unknown): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof Set) return value
+  if (Array.isArray(value)) return value.map(map)
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, map(member)]))
+}

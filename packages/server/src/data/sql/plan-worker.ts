@@ -1,0 +1,70 @@
+import { parentPort } from 'node:worker_threads'
+import { LIMITS, type Limits } from '@offshoot/contract/limits'
+import { READY } from '../../common/worker-thread.js'
+import { compileTable, type TableCodec } from '../../rows/columns.js'
+import { BranchTables } from './branch-tables.js'
+import { warmUpParser } from './parser.js'
+import {
+  faultAnswer,
+  type ParseAnswer,
+  type PlanAnswer,
+  type PlanRequest,
+  type TableDescription,
+  toWire,
+} from './plan-wire.js'
+import { type ParsedStatement, parseStatement, planStatement } from './statement-plan.js'
+
+/* The thread that plans large statements. It answers `parse` and `plan`; see plan-wire.ts. */
+
+let metadataKey = ''
+let limits: Limits = LIMITS
+let tables = new Map<string, TableDescription>()
+const codecs = new WeakMap<TableDescription, TableCodec>()
+let parsed: ParsedStatement | undefined
+
+async function handle(request: PlanRequest): Promise<ParseAnswer | PlanAnswer | undefined> {
+  switch (request.kind) {
+    case 'begin':
+      metadataKey = request.metadataKey
+      limits = request.limits
+      tables = new Map()
+      return undefined
+    case 'table':
+      tables.set(request.table.name, request)
+      return undefined
+    case 'parse':
+      parsed = await parseStatement(request.text, request.parameterCount)
+      return { names: [...parsed.relationNames] }
+    case 'plan': {
+      if (parsed === undefined) throw new Error('a statement is parsed before it is planned')
+      const { parameterSizes } = request
+      return { plan: toWire(planStatement(parsed, { tables: openTables(), parameterSizes })) }
+    }
+  }
+}
+
+function openTables(): BranchTables {
+  return new BranchTables({
+    metadataKey,
+    tableNames: [...tables.keys()],
+    describe(name) {
+      const found = tables.get(name)
+      if (found === undefined) return undefined
+      const { table, rows } = found
+      const codec = codecs.get(found) ?? compileTable(table, { limits, jsonAsText: false })
+      codecs.set(found, codec)
+      return { codec, rows }
+    },
+  })
+}
+
+const port = parentPort
+if (port === null) throw new Error('this module runs as a thread')
+port.on('message', (request: PlanRequest) => {
+  handle(request).then(
+    (answer) => answer !== undefined && port.postMessage(answer),
+    (error: unknown) => port.postMessage(faultAnswer(error)),
+  )
+})
+await warmUpParser()
+port.postMessage(READY)

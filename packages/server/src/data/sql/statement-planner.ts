@@ -1,0 +1,199 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { inTurns } from '../../common/in-turns.js'
+import { Places } from '../../common/places.js'
+import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
+import { tooManyStatements } from '../../postgres/user-connections.js'
+import { rowsOfTable } from '../../rows/read.js'
+import type { Session } from '../session/session.js'
+import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
+import { warmUpParser } from './parser.js'
+import {
+  type FaultAnswer,
+  fromWire,
+  type ParseAnswer,
+  type PlanAnswer,
+  type PlanRequest,
+  requireAnswer,
+} from './plan-wire.js'
+import { tooManyRelations, writtenTooLong } from './select-sql.js'
+import { tooCostly } from './sql-fault.js'
+import {
+  CELLS_AT_ONCE_MAX,
+  LENGTH_AT_ONCE_MAX,
+  PLANNING_MEMORY_MB_MAX,
+  PLANNING_MS_MAX,
+  RELATIONS_MAX,
+  WRITTEN_LENGTH_MAX,
+} from './sql-limits.js'
+import { lengthOf, parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
+
+/** A statement, and for each of its parameters the bytes of its text. */
+export interface GivenStatement {
+  readonly text: string
+  readonly parameterSizes: readonly number[]
+}
+
+/**
+ * Plans statements. Small requests are planned at once; large ones by a thread, one after the other and
+ * within a budget, so that no request keeps the event loop busy.
+ */
+export class StatementPlanner {
+  readonly #limits: Limits
+  readonly #thread = new WorkerThread(new URL('./plan-worker.js', import.meta.url), {
+    budgetMs: PLANNING_MS_MAX,
+    resourceLimits: { maxOldGenerationSizeMb: PLANNING_MEMORY_MB_MAX },
+  })
+  readonly #places: Places
+
+  constructor(limits: Limits) {
+    this.#limits = limits
+    this.#places = new Places(
+      {
+        placesMax: 1,
+        placesPerOwnerMax: 1,
+        waitingMax: limits.sqlWaitingMax,
+        waitingPerOwnerMax: limits.sqlWaitingPerWorkspaceMax,
+        waitMs: limits.sqlWaitMs,
+      },
+      tooManyStatements,
+    )
+  }
+
+  /** Loads the parser here and in the thread, so that no request waits for it. */
+  async warmUp(): Promise<void> {
+    await Promise.all([warmUpParser(), this.#thread.start()])
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close()
+  }
+
+  /** The plans of all statements of a request, in their order. */
+  async plan(
+    session: Session,
+    statements: readonly GivenStatement[],
+    signal?: AbortSignal,
+  ): Promise<StatementPlan[]> {
+    const length = statements.reduce((sum, { text }) => sum + text.length, 0)
+    if (length > LENGTH_AT_ONCE_MAX) return this.#planInThread(session, statements, signal)
+    try {
+      return await planAtOnce(session, statements)
+    } catch (error) {
+      if (!(error instanceof TooManyCellsError)) throw error
+      return this.#planInThread(session, statements, signal)
+    }
+  }
+
+  async #planInThread(
+    session: Session,
+    statements: readonly GivenStatement[],
+    signal: AbortSignal | undefined,
+  ): Promise<StatementPlan[]> {
+    const { workspaceId } = session.access
+    await this.#places.enter(workspaceId, signal)
+    try {
+      return await this.#thread.run(async (thread) => {
+        const planning = new PlanningInThread(session, thread, this.#limits)
+        return planEach(statements, (statement) => planning.plan(statement))
+      })
+    } catch (error) {
+      if (!(error instanceof OverBudgetError)) throw error
+      throw tooCostly('the statement is too costly: planning it takes too long', error)
+    } finally {
+      this.#places.leave(workspaceId)
+    }
+  }
+}
+
+function planAtOnce(
+  session: Session,
+  statements: readonly GivenStatement[],
+): Promise<StatementPlan[]> {
+  const tables = new BranchTables(
+    {
+      tableNames: session.schema.tableNames,
+      metadataKey: session.metadata.key,
+      describe(name) {
+        const codec = session.schema.tableByName(name)
+        return codec && { codec, rows: session.guard.rows }
+      },
+    },
+    { cellsMax: CELLS_AT_ONCE_MAX },
+  )
+  return planEach(statements, async ({ text, parameterSizes }) => {
+    const parsed = await parseStatement(text, parameterSizes.length)
+    return planStatement(parsed, { tables, parameterSizes })
+  })
+}
+
+class PlanningInThread {
+  readonly #session: Session
+  readonly #thread: Conversation
+  readonly #names: TableNames
+  readonly #described = new Set<string>()
+
+  constructor(session: Session, thread: Conversation, limits: Limits) {
+    this.#session = session
+    this.#thread = thread
+    this.#names = new TableNames(session.schema.tableNames)
+    this.#tell({ kind: 'begin', metadataKey: session.metadata.key, limits })
+  }
+
+  async plan({ text, parameterSizes }: GivenStatement): Promise<StatementPlan> {
+    const parameterCount = parameterSizes.length
+    const { names } = await this.#ask<ParseAnswer>({ kind: 'parse', text, parameterCount })
+    // The table that is written to does not count there.
+    if (names.length > RELATIONS_MAX + 1) throw tooManyRelations()
+    await inTurns(this.#describe(names))
+    const { plan } = await this.#ask<PlanAnswer>({ kind: 'plan', parameterSizes })
+    return fromWire(plan)
+  }
+
+  /** Of many tables with many columns, the descriptions alone take a while to send. */
+  *#describe(names: readonly string[]): Generator<void, void> {
+    const { schema, guard } = this.#session
+    for (const each of names) {
+      const name = this.#names.find(each)
+      const table = name === undefined ? undefined : schema.storedTable(name)
+      if (table === undefined || this.#described.has(table.name)) continue
+      this.#described.add(table.name)
+      this.#tell({ kind: 'table', table, rows: rowsOfTable(guard.rows, table.id) })
+      yield
+    }
+  }
+
+  #tell(request: PlanRequest): void {
+    this.#thread.tell(request)
+  }
+
+  async #ask<Answer extends object>(request: PlanRequest): Promise<Answer> {
+    return requireAnswer(await this.#thread.ask<Answer | FaultAnswer>(request))
+  }
+}
+
+async function planEach(
+  statements: readonly GivenStatement[],
+  plan: (statement: GivenStatement) => Promise<StatementPlan>,
+): Promise<StatementPlan[]> {
+  const plans: StatementPlan[] = []
+  let length = 0
+  for (const [index, statement] of statements.entries()) {
+    try {
+      const planned = await plan(statement)
+      length += lengthOf(planned)
+      if (length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+      plans.push(planned)
+    } catch (error) {
+      throw statements.length === 1 ? error : inBatch(error, index)
+    }
+  }
+  return plans
+}
+
+/** Says which statement of a batch is at fault. */
+export function inBatch(error: unknown, index: number): unknown {
+  if (!(error instanceof AppError)) return error
+  const { code, message, cause } = error
+  return new AppError(code, message, { cause, errors: [{ index, message }] })
+}
