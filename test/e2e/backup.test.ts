@@ -190,7 +190,7 @@ describe('offshoot backup and offshoot restore', () => {
     const refused = await run(target, 'restore', 'cut.tar.gz')
     expect(refused.code).toBe(1)
     expect(refused.stderr).toMatch(
-      /^offshoot restore: the archive cannot be used: it is .*short\n$/,
+      /^offshoot restore: the archive cannot be used: it is .*truncated\n$/,
     )
     await writeFile(file, whole)
     expect(await run(target, 'restore', 'cut.tar.gz')).toMatchObject({ code: 0 })
@@ -200,12 +200,12 @@ describe('offshoot backup and offshoot restore', () => {
     const nowhere = newDataDir('nowhere')
     const cases: [string, string[], number, string][] = [
       [nowhere, ['backup', '--output', 'never.tar'], 1, 'there is no instance in'],
-      [source, ['backup', '--output', 'one.tar.gz'], 1, 'is there already'],
+      [source, ['backup', '--output', 'one.tar.gz'], 1, 'already exists'],
       [
         source,
         ['backup', '--output', 'no/such/folder/a.tar'],
         1,
-        '[no/such/folder/a.tar] cannot be written: there is no such file or folder',
+        '[no/such/folder/a.tar] cannot be written: no such file or folder',
       ],
       [source, ['backup', '--outptu', 'a.tar'], 2, "unknown option '--outptu'"],
       [source, ['restore', 'one.tar.gz'], 1, 'is in use by another offshoot'],
@@ -213,10 +213,10 @@ describe('offshoot backup and offshoot restore', () => {
         nowhere,
         ['restore', 'missing.tar'],
         1,
-        '[missing.tar] cannot be read: there is no such file or folder',
+        '[missing.tar] cannot be read: no such file or folder',
       ],
-      [nowhere, ['restore', '.'], 1, '[.] cannot be read: it is a folder'],
-      [nowhere, ['restore'], 2, 'one FILE is needed'],
+      [nowhere, ['restore', '.'], 1, '[.] cannot be read: it is a folder, not a file'],
+      [nowhere, ['restore'], 2, 'expected one FILE'],
     ]
     for (const [dataDir, args, code, message] of cases) {
       const ended = await run(dataDir, ...args)

@@ -362,15 +362,15 @@ describe.concurrent('the command line', () => {
   })
 
   it.each([
-    [['fly'], 'offshoot: [fly] is not a command; see offshoot --help\n'],
-    [['constructor'], 'offshoot: [constructor] is not a command; see offshoot --help\n'],
+    [['fly'], 'offshoot: unknown command [fly]: see offshoot --help\n'],
+    [['constructor'], 'offshoot: unknown command [constructor]: see offshoot --help\n'],
     [
       ['start', '--port', '1'],
-      'offshoot start: [--port] is not known: set OFFSHOOT_PORT in the environment instead\n',
+      'offshoot start: unknown option [--port]: set OFFSHOOT_PORT in the environment instead\n',
     ],
     [
       ['start', '--fast'],
-      'offshoot start: [--fast] is not known: settings come from the environment, see offshoot --help\n',
+      'offshoot start: unknown option [--fast]: settings come from the environment, see offshoot --help\n',
     ],
   ])('refuses %j', async (args, stderr) => {
     expect(await outcome(...args)).toEqual({ code: 2, stdout: '', stderr })

@@ -4,13 +4,13 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
-// A checkout has sources and no build, or an old one; an installed package has only the build.
+// A checkout has sources, and no build or a stale one. An installed package has only the build.
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
 const built = path.join(root, 'packages', 'cli', 'dist', 'offshoot.js')
 
 if (existsSync(path.join(root, 'packages', 'cli', 'src')) && isStale()) {
-  process.stderr.write('offshoot: compiling; the first time takes a moment\n')
+  process.stderr.write('offshoot: compiling the sources; this takes a moment\n')
   const { status } = spawnSync(
     process.execPath,
     [compiler, '-b', path.join(root, 'packages', 'cli')],

@@ -4,12 +4,14 @@ import { refuse, show } from './usage.js'
 
 const USAGE = `Usage: offshoot backup [--output FILE]
 
-Writes the whole instance as of one moment to a file, while its service goes on: users, keys,
-workspaces, databases, branches, rows, and the content of files. Which instance it is, the settings
-say, as for offshoot start: run it in the same folder with the same environment.
+Writes a consistent snapshot of the whole instance to a file: users, keys, workspaces, databases,
+branches, rows, and the content of files. The service may be running.
 
-  -o, --output FILE    - is standard output. A name that ends in .tar is not compressed.
-                       Default: offshoot-{time}.tar.gz in the folder backups of the data folder
+The settings select the instance, as for offshoot start. Run the command in the same folder and with
+the same environment as the service.
+
+  -o, --output FILE    The file to write; - is standard output. It is compressed, unless its name
+                       ends in .tar. Default: backups/offshoot-{time}.tar.gz in the data folder
 `
 
 /** `offshoot backup`: writes the instance to one file. */

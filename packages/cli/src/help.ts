@@ -9,10 +9,10 @@ export function help(): string {
     '',
     'Usage',
     '  offshoot start        start the service',
-    '  offshoot backup       write everything to one file, while the service goes on',
-    '  offshoot restore      fill an empty instance from such a file',
+    '  offshoot backup       write a snapshot of the instance to a file; the service may be running',
+    '  offshoot restore      fill an empty instance from a backup',
     '  offshoot --version    print the version',
-    '  offshoot --help       print this; after a command, what that command takes',
+    '  offshoot --help       print this help; after a command, the help of that command',
     '',
     'In a checkout: npm start, npx offshoot backup, npx offshoot restore.',
     '',
@@ -21,7 +21,7 @@ export function help(): string {
       (row) =>
         `  ${row.env.padEnd(width)}${row.help}\n  ${''.padEnd(width)}Default: ${row.fallback}. Allowed: ${row.allowed}.`,
     ),
-    `  ${'OFFSHOOT_LIMIT_...'.padEnd(width)}Each limit of the service; listed in docs/reference/settings.md.`,
+    `  ${'OFFSHOOT_LIMIT_...'.padEnd(width)}Limits of the service; see docs/reference/settings.md.`,
     '',
   ].join('\n')
 }

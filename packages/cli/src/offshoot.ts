@@ -23,7 +23,7 @@ export async function run(args: readonly string[]): Promise<number> {
   }
   const action = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined
   if (action === undefined) {
-    process.stderr.write(`offshoot: [${command}] is not a command; see offshoot --help\n`)
+    process.stderr.write(`offshoot: unknown command [${command}]: see offshoot --help\n`)
     return 2
   }
   return action(rest)

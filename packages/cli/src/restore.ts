@@ -4,9 +4,11 @@ import { refuse, show } from './usage.js'
 
 const USAGE = `Usage: offshoot restore FILE
 
-Fills an empty instance from a backup; - is standard input. Which instance it is, the settings say,
-as for offshoot start: OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL. Its service must not run yet.
-Everything that the backup holds is checked; if something is wrong with it, the instance is left empty.
+Fills an empty instance from a backup. If FILE is -, the backup is read from standard input.
+
+The settings select the instance, as for offshoot start: OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL.
+Its service must not be running. The whole backup is verified. If it is damaged, the instance is left
+empty.
 `
 
 /** `offshoot restore`: fills an empty instance from a backup. */
@@ -25,7 +27,7 @@ export async function restore(args: readonly string[]): Promise<number> {
   }
   const [input, ...others] = files
   if (input === undefined || others.length > 0) {
-    return refuse('restore', new Error('one FILE is needed'), USAGE)
+    return refuse('restore', new Error('expected one FILE'), USAGE)
   }
   return runRestore({ input })
 }

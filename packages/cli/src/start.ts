@@ -10,13 +10,13 @@ export async function start(args: readonly string[]): Promise<number> {
     return 0
   }
   if (option !== undefined) {
-    process.stderr.write(`offshoot start: [${option}] is not known: ${advice(option)}\n`)
+    process.stderr.write(`offshoot start: unknown option [${option}]: ${advice(option)}\n`)
     return 2
   }
   return main()
 }
 
-/** Suggests the variable for an option such as `--port`, which many programs have. */
+/** Suggests the environment variable for an option such as `--port`. */
 function advice(option: string): string {
   const [name = ''] = option.replace(/^-+/, '').split('=')
   const env = `OFFSHOOT_${name.replaceAll('-', '_').toUpperCase()}`

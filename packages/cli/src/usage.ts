@@ -1,4 +1,4 @@
-/** Prints help that was asked for. */
+/** Prints the help of a command. */
 export function show(usage: string): number {
   process.stdout.write(usage)
   return 0

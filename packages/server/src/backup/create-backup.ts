@@ -104,7 +104,7 @@ async function hold(client: pg.PoolClient, timeoutMs: number): Promise<void> {
     await holdStorage(connection)
   } catch (error) {
     if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
-    throw new BackupError('another backup of this instance is running: wait until it has ended')
+    throw new BackupError('another backup of this instance is running: wait until it has finished')
   }
 }
 
@@ -133,11 +133,11 @@ async function plan(moment: Transaction): Promise<Plan> {
   const [row] = await moment.query<{ snapshotId: string; postgres: string; createdAt: string }>(sql`
     select pg_export_snapshot() as "snapshotId", current_setting('server_version') as postgres,
       to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`)
-  if (row === undefined) throw new Error('a moment must have a name')
+  if (row === undefined) throw new Error('exporting a snapshot must return a row')
   const unknown = await findUnknownRelation(moment)
   if (unknown !== undefined) {
     throw new BackupError(
-      `[${unknown}] is none of the tables of this version: it would be left out`,
+      `[${unknown}] is not a table of this version of offshoot, and the backup would not contain it: use the version that created it`,
     )
   }
   return {
@@ -232,7 +232,9 @@ async function writeFile(
   const hash = createHash('sha256')
   await work.tar.addStream(`files/${sha256}`, size, hashing(content, hash))
   if (hash.digest('hex') !== sha256) {
-    throw new BackupError(`the content [${sha256}] of a file is not what was stored`)
+    throw new BackupError(
+      `the content [${sha256}] of a file is damaged: it does not match its hash`,
+    )
   }
   work.manifest.files.count++
   work.manifest.files.bytes += size

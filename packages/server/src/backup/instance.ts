@@ -39,14 +39,16 @@ export async function openInstance(config: Config): Promise<Instance> {
     if (!(error instanceof DataLockError) || error.cause !== undefined) throw error
     const running = await findRunning(dataDir)
     if (running === undefined) {
-      throw new BackupError(`the service in [${dataDir}] is just starting or stopping: try again`)
+      throw new BackupError(
+        `the service in [${dataDir}] is starting or stopping: try again in a moment`,
+      )
     }
     return connect(config, running, async () => undefined)
   }
   return startStopped(config, lock)
 }
 
-/** Opens a place for a new instance. No service may run there. */
+/** Opens an instance for a restore. No service may be running on it. */
 export async function openEmptyInstance(config: Config): Promise<Instance> {
   const lock = await acquireDataLock(config.dataDir)
   const { databaseUrl } = config

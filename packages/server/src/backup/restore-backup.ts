@@ -96,7 +96,7 @@ async function requireAlone(client: pg.PoolClient): Promise<void> {
   const { text, values } = sql`select pg_try_advisory_lock(${RESTORE_KEY}) as "isAlone"`
   const { rows } = await client.query<{ isAlone: boolean }>({ text, values })
   if (rows[0]?.isAlone === true) return
-  throw new BackupError('another restore into this instance is running')
+  throw new BackupError('another restore into this instance is running: wait until it has finished')
 }
 
 function toBackupError(error: unknown): unknown {
@@ -105,11 +105,11 @@ function toBackupError(error: unknown): unknown {
   }
   const code = codeOf(error instanceof AppError ? error.cause : error)
   if (code?.startsWith('Z_') || code === 'ERR_STREAM_PREMATURE_CLOSE') {
-    return new BackupError('the archive cannot be used: it is damaged or cut short')
+    return new BackupError('the archive cannot be used: it is damaged or truncated')
   }
   // The messages of PostgreSQL may quote rows.
   if (code !== undefined && /^(22|23|42)/.test(code)) {
-    return new BackupError(`the archive cannot be used: PostgreSQL refuses it (${code})`)
+    return new BackupError(`the archive cannot be used: PostgreSQL rejects its content (${code})`)
   }
   return error
 }
@@ -162,7 +162,7 @@ async function readArchive(work: Work, source: AsyncIterable<Buffer>): Promise<v
   await prepareCatalogue(work, header)
   for (;;) {
     const entry = await entries.next()
-    if (entry === undefined) throw new DamagedArchiveError('it is cut short')
+    if (entry === undefined) throw new DamagedArchiveError('it is truncated')
     const [, table] = /^tables\/([^/]+)\/definition\.json$/.exec(entry.name) ?? []
     const [, sha256] = /^files\/([0-9a-f]{64})$/.exec(entry.name) ?? []
     if (table !== undefined) await restoreTable(work, entries, { name: table, entry })
@@ -170,12 +170,12 @@ async function readArchive(work: Work, source: AsyncIterable<Buffer>): Promise<v
     else if (entry.name === MANIFEST_NAME) {
       requireSame(work, await readDocument(entry, ManifestSchema))
       break
-    } else throw new DamagedArchiveError(`[${entry.name}] does not belong there`)
+    } else throw new DamagedArchiveError(`unexpected entry [${entry.name}]`)
     work.onProgress(progressOf(work))
   }
   await setSequences(work, header)
   if ((await entries.next()) !== undefined) {
-    throw new DamagedArchiveError('something follows its end')
+    throw new DamagedArchiveError('there is data after its end')
   }
 }
 
@@ -222,7 +222,7 @@ function parse<Schema extends TSchema>(
   } catch {
     // Invalid JSON is reported like a document of the wrong shape.
   }
-  throw new DamagedArchiveError(`[${name}] is not what it should be`)
+  throw new DamagedArchiveError(`[${name}] is damaged`)
 }
 
 async function readDocument<Schema extends TSchema>(
@@ -233,7 +233,7 @@ async function readDocument<Schema extends TSchema>(
 }
 
 async function readHeader(work: Work, entry: TarEntry | undefined): Promise<Header> {
-  if (entry?.name !== HEADER_NAME) throw new DamagedArchiveError('it is no backup of offshoot')
+  if (entry?.name !== HEADER_NAME) throw new DamagedArchiveError('it is not a backup of offshoot')
   const bytes = await readBytes(entry)
   work.headerHash = createHash('sha256').update(bytes).digest('hex')
   const header = parse(entry.name, bytes, HeaderSchema)
@@ -262,7 +262,7 @@ async function restoreTable(
   const bytes = await readBytes(entry)
   const table = parse(entry.name, bytes, TableDefinitionSchema)
   if (tableName(table) !== name || !(SCHEMAS as readonly string[]).includes(table.schema)) {
-    throw new DamagedArchiveError(`[${entry.name}] is not what it should be`)
+    throw new DamagedArchiveError(`[${entry.name}] describes another table`)
   }
   const hash = createHash('sha256').update(bytes)
   const isHeap = table.schema !== 'offshoot'
@@ -319,7 +319,9 @@ async function createRules(transaction: Transaction, table: TableDefinition): Pr
   }
   for (const definition of table.indexes) {
     if (!/^CREATE (UNIQUE )?INDEX /.test(definition)) {
-      throw new DamagedArchiveError(`table [${tableName(table)}]: has an index that is none`)
+      throw new DamagedArchiveError(
+        `table [${tableName(table)}]: an index definition is not a create index statement`,
+      )
     }
     await runOne(transaction, raw(definition))
   }
@@ -346,7 +348,7 @@ async function copyRows(
       const part = await entries.nextIf(({ name }) => name.startsWith(prefix))
       if (part === undefined) break
       if (part.name !== `${prefix}${String(number).padStart(8, '0')}`) {
-        throw new DamagedArchiveError(`table [${tableName(table)}]: a part is missing`)
+        throw new DamagedArchiveError(`table [${tableName(table)}]: a part of its rows is missing`)
       }
       for await (const chunk of part.content) {
         hash.update(chunk)
@@ -374,7 +376,7 @@ async function restoreFile(
     // be deleted afterwards.
     async claim(content) {
       if (content.sha256 === sha256) return
-      throw new DamagedArchiveError(`file [${sha256}] has another content`)
+      throw new DamagedArchiveError(`file [${sha256}] does not match its hash`)
     },
   })
   work.files.count++
@@ -383,7 +385,7 @@ async function restoreFile(
 
 function requireSame(work: Work, manifest: Manifest): void {
   if (manifest.header !== work.headerHash) {
-    throw new DamagedArchiveError(`[${HEADER_NAME}] was altered`)
+    throw new DamagedArchiveError(`[${HEADER_NAME}] does not match its hash`)
   }
   for (const [position, expected] of manifest.tables.entries()) {
     const { name, rows, sha256 } = work.tables[position] ?? {}
@@ -391,15 +393,15 @@ function requireSame(work: Work, manifest: Manifest): void {
       throw new DamagedArchiveError(`table [${expected.name}] is missing`)
     }
     if (rows !== expected.rows || sha256 !== expected.sha256) {
-      throw new DamagedArchiveError(`table [${expected.name}] was altered`)
+      throw new DamagedArchiveError(`table [${expected.name}] does not match its hash`)
     }
   }
   const { count, bytes } = manifest.files
   if (manifest.tables.length !== work.tables.length) {
-    throw new DamagedArchiveError('it has tables that it should not have')
+    throw new DamagedArchiveError('it has tables that its manifest does not list')
   }
   if (count !== work.files.count || bytes !== work.files.bytes) {
-    throw new DamagedArchiveError('files are missing')
+    throw new DamagedArchiveError('the number or size of its files is not that of its manifest')
   }
 }
 

@@ -20,16 +20,16 @@ const STANDARD = '-'
 const PROGRESS_EVERY_MS = 2_000
 const GZIP_MAGIC = [0x1f, 0x8b]
 const FILE_FAULTS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file or folder',
-  ENOTDIR: 'there is no such file or folder',
-  EACCES: 'this user may not',
-  EROFS: 'nothing can be written there',
-  EISDIR: 'it is a folder',
+  ENOENT: 'no such file or folder',
+  ENOTDIR: 'no such file or folder',
+  EACCES: 'permission denied',
+  EROFS: 'the file system is read-only',
+  EISDIR: 'it is a folder, not a file',
 }
 
 /**
- * `offshoot backup`: resolves with the exit code. Without a name for the output, a new file in the data
- * folder is written: the working folder may be a repository, and a backup holds every row.
+ * `offshoot backup`: resolves with the exit code. The default output is a new file in the data folder,
+ * not in the working folder: that may be a repository, and a backup contains every row.
  */
 export function runBackup(options: { output: string | undefined }): Promise<number> {
   return run('backup', async (config, signal) => {
@@ -40,7 +40,7 @@ export function runBackup(options: { output: string | undefined }): Promise<numb
         const done = await createBackup({
           ...instance,
           sink(chunk) {
-            if (signal.aborted) throw new BackupError('it was interrupted')
+            if (signal.aborted) throw new BackupError('interrupted')
             return output.write(chunk)
           },
           onProgress: reporter('backup'),
@@ -55,7 +55,7 @@ export function runBackup(options: { output: string | undefined }): Promise<numb
   })
 }
 
-/** A name of this moment in `backups` of the data folder, which git does not take up. */
+/** Names a new file in `backups` of the data folder, after the current time. A .gitignore keeps it out of git. */
 async function newBackupFile(dataDir: string): Promise<string> {
   const folder = path.resolve(dataDir, 'backups')
   try {
@@ -157,7 +157,7 @@ async function openOutput(name: string): Promise<Output> {
     })
   }
   if (await stat(name).catch(() => undefined)) {
-    throw new BackupError(`[${name}] is there already: choose another name`)
+    throw new BackupError(`[${name}] already exists: choose another name`)
   }
   const temporary = `${name}.${randomBytes(4).toString('hex')}.part`
   const handle = await open(temporary, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
@@ -269,7 +269,7 @@ async function* interruptible(
   for (;;) {
     const next = await chunks.next()
     if (next.done === true) return
-    if (signal.aborted) throw new BackupError('it was interrupted')
+    if (signal.aborted) throw new BackupError('interrupted')
     yield next.value
   }
 }

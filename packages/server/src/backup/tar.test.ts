@@ -100,9 +100,9 @@ describe('an archive', () => {
   it('is refused when a header was altered', async () => {
     const archive = await write(FILES)
     archive.write('x', 3)
-    await expect(readAll(inChunks(archive, 700))).rejects.toThrow('it is no backup')
+    await expect(readAll(inChunks(archive, 700))).rejects.toThrow('it is not a backup')
     await expect(readAll(inChunks(Buffer.alloc(2000, 'text'), 700))).rejects.toThrow(
-      'it is no backup',
+      'it is not a backup',
     )
   })
 })

@@ -8,13 +8,13 @@ import { type Entry, type Extract, extract, pack } from 'tar-stream'
  */
 
 const BLOCK_BYTES = 512
-/** Only the owner may read what somebody unpacks. */
+/** Unpacked files are readable by their owner only. */
 const MODE = 0o600
 
-/** The stream is no archive, or a part of it is missing or altered. */
+/** The stream is not an archive, or a part of it is missing or altered. */
 export class DamagedArchiveError extends Error {}
 
-/** Takes the bytes of an archive. Resolves when it can take more. */
+/** Receives the bytes of an archive. Resolves when it is ready for more. */
 export type Sink = (chunk: Buffer) => Promise<void>
 
 /** Writes one archive, file by file. */
@@ -96,7 +96,7 @@ async function* exactly(
   if (bytes !== size) throw new Error(`[${name}] does not have the announced size of ${size} bytes`)
 }
 
-/** Resolves when a stream takes more, or will never take any. */
+/** Resolves when a stream is ready for more, or closed. */
 async function drained(stream: NodeJS.WritableStream): Promise<void> {
   await new Promise<void>((resolve) => {
     const done = () => {
@@ -128,7 +128,7 @@ export async function* readTar(source: AsyncIterable<Buffer>): AsyncGenerator<Ta
       yield { name, size, content: read(entry, feed) }
     }
     await done
-    if (!feed.endsWithEmptyBlock) throw new DamagedArchiveError('it is cut short')
+    if (!feed.endsWithEmptyBlock) throw new DamagedArchiveError('it is truncated')
   } catch (error) {
     throw feed.explain(error)
   } finally {
@@ -144,7 +144,7 @@ async function* read(entry: Entry, feed: Feed): AsyncGenerator<Buffer> {
   }
 }
 
-/** Brings a source to the parser, and tells failures of the source from those of the archive. */
+/** Feeds a source to the parser, and distinguishes failures of the source from damage of the archive. */
 class Feed {
   readonly #source: AsyncIterable<Buffer>
   readonly #archive: Extract
@@ -157,7 +157,7 @@ class Feed {
     this.#archive = archive
   }
 
-  /** An archive ends with empty blocks; where they are missing, it was cut off. */
+  /** An archive ends with empty blocks; without them it is truncated. */
   get endsWithEmptyBlock(): boolean {
     return this.#zeroBytes >= BLOCK_BYTES
   }
@@ -189,7 +189,7 @@ class Feed {
     if (error instanceof DamagedArchiveError) return error
     const isCut = (error as Error).message === 'Unexpected end of data'
     return new DamagedArchiveError(
-      isCut ? 'it is cut short' : 'it is no backup, or a part of it is damaged',
+      isCut ? 'it is truncated' : 'it is not a backup, or it is damaged',
     )
   }
 }
