@@ -7,8 +7,8 @@ import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 
 /*
- * The baseline for files: streams between a socket and a file, and nothing else. What was uploaded is
- * on disk when it answers, because that is what any server of files has to promise.
+ * The baseline for files: streams between a socket and a file, and nothing else. It syncs an upload
+ * to disk before it answers, because any file server must.
  */
 const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-bare-'))
 const file = path.join(folder, 'file')

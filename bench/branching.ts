@@ -15,22 +15,22 @@ import {
 import { type Figure, figure } from './report.js'
 
 /*
- * What branching costs: against the same on less data, against the same with fewer branches, and
- * against the same on a database that was never forked.
+ * Measures the cost of branching: compared with less data, with fewer branches, and with a database
+ * that was never forked.
  */
 
 interface Sizes {
-  /** Rows in ten tables, of databases that are forked. */
+  /** Rows, spread over ten tables, of the databases that are forked. */
   readonly forked: readonly [number, number, number]
   readonly forks: number
   readonly templates: number
   readonly branches: number
-  /** Rows of the table whose records are read and updated on a fork and on its source. */
+  /** Rows of the table that is read and updated on a fork and on its source. */
   readonly rows: number
-  /** Rows of the tables in which a few records are changed and merged. */
+  /** Rows of the tables with a few changed records that are merged. */
   readonly merged: readonly [number, number]
   readonly merges: number
-  /** Many and short, because what else the machine does comes and goes. */
+  /** Many short rounds, because other load on the machine varies. */
   readonly rounds: number
   readonly durationMs: number
 }
@@ -47,7 +47,7 @@ const FULL: Sizes = {
   durationMs: 1000,
 }
 
-/** The same on less, to see within seconds whether something is badly off. */
+/** Smaller sizes, which show large regressions within seconds. */
 const QUICK: Sizes = {
   forked: [1000, 20_000, 100_000],
   forks: 100,
@@ -64,7 +64,7 @@ const FORK_TABLES = Array.from({ length: 10 }, (_, index) => `table${index}`)
 const BRANCHES_FEW = 10
 const LIVE_FORKS = 20
 const CHANGED_RECORDS = 100
-/** Requests under way while branches are made for a measurement. */
+/** Concurrent requests while branches are created for a measurement. */
 const SETUP_CONNECTIONS = 4
 
 export async function benchBranching({ quick }: { quick: boolean }): Promise<Figure[]> {
@@ -89,7 +89,7 @@ function createBranches(
   return inParallel(count, (number) => environment.call('PUT', `/db/${database}:branch${number}`))
 }
 
-/** Makes calls to prepare a measurement, a few at a time. */
+/** Makes calls that prepare a measurement, a few at a time. */
 async function inParallel(count: number, body: (number: number) => Promise<unknown>) {
   let next = 0
   const worker = async () => {
@@ -98,7 +98,7 @@ async function inParallel(count: number, body: (number: number) => Promise<unkno
   await Promise.all(Array.from({ length: SETUP_CONNECTIONS }, worker))
 }
 
-/** How long each of several calls takes, made in turns. */
+/** Measures the duration of several calls, which alternate. */
 async function latencies(
   count: number,
   bodies: readonly ((round: number) => Promise<unknown>)[],
@@ -114,7 +114,7 @@ async function latencies(
   return times
 }
 
-/** Forks of small and big databases, and what PostgreSQL's own way to copy one takes. */
+/** Measures forks of small and big databases, and PostgreSQL's own way to copy a database. */
 async function benchForks(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const names = sizes.forked.map((rows) => `fork${rows}`)
   for (const [index, rows] of sizes.forked.entries()) {
@@ -130,7 +130,7 @@ async function benchForks(environment: Environment, sizes: Sizes): Promise<Figur
     sizes.forks,
     names.map((name) => fork(name, 'branch')),
   )
-  // The least that anything durable takes here; a busy disk shows in it.
+  // The time of the smallest durable write on this machine. It shows a busy disk.
   await environment.direct.query('create table bench_commits (number integer)')
   const [commits = []] = await latencies(sizes.forks, [
     (round) => environment.direct.query('insert into bench_commits values ($1)', [round]),
@@ -165,7 +165,7 @@ async function benchForks(environment: Environment, sizes: Sizes): Promise<Figur
   ]
 }
 
-/** The time of `create database ... template` with the same rows in as many tables. */
+/** Measures `create database ... template` with the same rows in as many tables. */
 async function copyTemplate(
   environment: Environment,
   options: { rows: number; templates: number },
@@ -196,7 +196,7 @@ async function copyTemplate(
   return median(times)
 }
 
-/** The same work in a database with ten branches and in one with very many. */
+/** Measures the same work in a database with ten branches and in one with very many. */
 async function benchManyBranches(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const rows = 10_000
   const databases = [
@@ -208,7 +208,7 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
     await createBranches(environment, { database, count })
   }
   const names = databases.map(({ database }) => database)
-  // What is forked to be measured goes again, so that the numbers of branches stay.
+  // Measured forks are deleted again, so that the number of branches stays the same.
   const forkTimes = await latencies(
     sizes.forks,
     names.map((name) => () => environment.call('PUT', `/db/${name}:measured`)),
@@ -222,7 +222,7 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
     ours: readOf({ branch: () => 'many:branch7', rows }),
     baseline: readOf({ branch: () => 'few:branch7', rows }),
   })
-  // The first read of a branch finds out where its rows are; that is not what is measured.
+  // The first read of a branch also resolves its session, which is not measured.
   for (const { database, count } of databases) {
     await inParallel(count, (number) =>
       environment.call('GET', `/db/${database}:branch${number}/tables/people/data/${rowId(1)}`),
@@ -257,7 +257,9 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
   ]
 }
 
-/** Records of a fork, and of a source with forks, against a database that was never forked. */
+/**
+ * Compares records on a fork, and on a source with forks, with a database that was never forked.
+ */
 async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const { rows } = sizes
   for (const name of ['plain', 'source']) {
@@ -266,9 +268,9 @@ async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Prom
   await createBranches(environment, { database: 'source', count: LIVE_FORKS })
   const [plain, source, fork] = ['plain:main', 'source:main', 'source:branch0']
   const read = (branch: string) => readOf({ branch: () => branch, rows })
-  // A fork that has written has a heap of its own to look into first.
+  // A fork that has written has a heap of its own, which is read first.
   await environment.call('PATCH', `/db/${fork}/tables/people/data/${rowId(1)}`, { age: 1 })
-  // No record is updated twice: each update on the fork copies a row up, and each one on the source
+  // No record is updated twice: each update on the fork copies a row, and each one on the source
   // keeps the version that its forks see.
   const updatePlain = updateOf({ branch: plain, rows })
   const forkReads = await compareRates(environment, sizes, {
@@ -288,7 +290,7 @@ async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Prom
     ours: updateOf({ branch: fork, rows }),
     baseline: updatePlain,
   })
-  // By now the fork has many rows of its own, and its source keeps none for it.
+  // The updates have given the fork many rows of its own.
   const changedPages = await compareRates(environment, sizes, {
     ours: page(fork),
     baseline: page(plain),
@@ -314,7 +316,7 @@ async function benchRecordsOfForks(environment: Environment, sizes: Sizes): Prom
   )
 }
 
-/** Difference and merge of as many changes in a small and a big table. */
+/** Measures difference and merge of the same number of changes in a small and a big table. */
 async function benchChanges(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const databases = sizes.merged.map((rows) => ({ name: `merge${rows}`, rows }))
   for (const { name, rows } of databases) {
@@ -322,7 +324,7 @@ async function benchChanges(environment: Environment, sizes: Sizes): Promise<Fig
   }
   const differences: number[][] = databases.map(() => [])
   const merges: number[][] = databases.map(() => [])
-  // The first round is to warm up.
+  // The first round is a warm-up.
   for (let round = 0; round <= sizes.merges; round++) {
     for (const [index, { name, rows }] of databases.entries()) {
       const branch = `${name}:branch${round}`
@@ -370,7 +372,7 @@ function requireChanges(answer: unknown): void {
   if (tables[0]?.updated !== CHANGED_RECORDS) throw new Error(JSON.stringify(answer).slice(0, 500))
 }
 
-/** Reads any record. */
+/** Reads random records. */
 function readOf({ branch, rows }: { branch(): string; rows: number }): () => Request {
   return () => ({
     method: 'GET',
@@ -379,7 +381,7 @@ function readOf({ branch, rows }: { branch(): string; rows: number }): () => Req
   })
 }
 
-/** Updates one record after the other, far from each other. */
+/** Updates different records, far from each other. */
 function updateOf({ branch, rows }: { branch: string; rows: number }): () => Request {
   const json = headers('')
   let count = 0
@@ -391,7 +393,7 @@ function updateOf({ branch, rows }: { branch: string; rows: number }): () => Req
   })
 }
 
-/** A different record for each of as many numbers as there are rows, which are a power of ten. */
+/** Maps the numbers below `rows`, which is a power of ten, to different records. */
 function scatteredId(number: number, rows: number): string {
   return rowId(1 + ((number * 61_803) % rows))
 }

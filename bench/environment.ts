@@ -7,17 +7,17 @@ import { startEmbedded } from '@offshoot/embedded-postgres'
 import pg from 'pg'
 import { Pool } from 'undici'
 
-/** Connections that a load is made with, as the figures in the documentation say. */
+/** Connections of a load. The documentation states this number. */
 export const CONNECTIONS = 32
 
-/** A PostgreSQL, the real server on it as a process of its own, and ways to talk to both. */
+/** A PostgreSQL, the built server as a separate process on it, and connections to both. */
 export interface Environment {
   readonly url: string
   readonly http: Pool
   readonly serverPid: number
   readonly workspace: string
   readonly postgresUrl: string
-  /** A connection of our own, for baselines. */
+  /** A direct connection to PostgreSQL, for baselines. */
   readonly direct: pg.Client
   call(method: string, path: string, body?: unknown): Promise<unknown>
   close(): Promise<void>
@@ -78,7 +78,7 @@ export function headers(body?: unknown): Record<string, string> {
   }
 }
 
-/** Starts a Node process and waits for it to say where it listens. */
+/** Starts a Node process and waits until it prints its address. */
 export async function startProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>>,

@@ -90,7 +90,7 @@ async function measure(
 
 let uploads = 0
 
-/** Each upload is another content: the same one again would not have to be kept. */
+/** Each upload has different content, because the service stores equal content only once. */
 async function put(pool: Pool, path: string): Promise<void> {
   const first = Buffer.from(CHUNK)
   first.writeUInt32BE(++uploads)

@@ -7,7 +7,7 @@ export interface Request {
   readonly body?: string
 }
 
-/** Requests a second, with as many under way as the pool has connections. */
+/** Measures requests per second, with one concurrent request per connection of the pool. */
 export async function requestRate(
   pool: Pool,
   options: { connections: number; durationMs: number; next(): Request },
@@ -44,7 +44,7 @@ export function percentile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN
 }
 
-/** Runs both in turns, so that what the machine does meanwhile meets both. */
+/** Runs both alternately, so that other load on the machine affects both. */
 export async function inTurns(
   rounds: number,
   bodies: { ours(): Promise<number>; baseline(): Promise<number> },

@@ -14,17 +14,17 @@ export const COLUMNS = [
 
 const FIRST_SEEN_SECONDS = 1_700_000_000
 
-/** The values of row `n` in the order of the columns, and how they are stored elsewhere. */
+/** SQL for the values of row `n`, in the order of the columns, and a plain table for baselines. */
 export const VALUES = `'Name of person ' || n, 'person' || n || '@example.com', n % 90, n / 7.0,
   n % 2 = 0, to_timestamp(${FIRST_SEEN_SECONDS} + n)`
 export const PLAIN_COLUMNS = `id text collate "C" primary key, name text, email text, age bigint,
   score double precision, active boolean, seen timestamptz`
 
-/** The id of row `n`: in order, as generated ids are. */
+/** The id of row `n`. Ids are ascending, like generated ones. */
 export const ROW_ID = `'rec_' || lpad(n::text, 20, '0')`
 export const rowId = (number: number): string => `rec_${String(number).padStart(20, '0')}`
 
-/** When any of the rows was seen. */
+/** Returns a random time within those of the rows. */
 export function anyTime(rows: number): string {
   return new Date((FIRST_SEEN_SECONDS + Math.floor(Math.random() * rows)) * 1000).toISOString()
 }
@@ -35,7 +35,10 @@ export interface Heap {
   readonly columns: readonly string[]
 }
 
-/** A database with as many rows in all its tables together, beside the API, which is faster. */
+/**
+ * Creates a database with this many rows in all tables together. Inserts them by SQL, which is
+ * faster than the API.
+ */
 export async function createDatabase(
   environment: Environment,
   options: { name: string; tables: readonly string[]; rows: number; indexes?: readonly string[] },
@@ -77,7 +80,7 @@ async function listHeaps({ direct }: Environment, database: string): Promise<Hea
   return rows.map(({ id, columns }) => ({ table: `offshoot_rows.heap_${id}`, columns }))
 }
 
-/** Rates of two kinds of requests at all connections, in turns, after a warm-up of both. */
+/** Measures two kinds of requests alternately, with all connections, after a warm-up of both. */
 export async function compareRates(
   environment: Environment,
   { rounds, durationMs }: { rounds: number; durationMs: number },
@@ -93,7 +96,9 @@ export async function compareRates(
   })
 }
 
-/** Reads a page of those who were seen since some time, in that order; the column has an index. */
+/**
+ * Reads a page of people seen since some time, in the order of that time. The column has an index.
+ */
 export function pageOf({ branch, rows }: { branch: string; rows: number }): () => Request {
   const json = headers('')
   return () => ({

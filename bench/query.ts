@@ -24,7 +24,9 @@ import { type Figure, figure } from './report.js'
 
 const PAGE = 20
 const AGES = 90
-/** Until both have compiled what they run most, and prepared their statements on all connections. */
+/**
+ * Warm-up until both have compiled their hot code and prepared their statements on all connections.
+ */
 const WARM_UP_MS = 3000
 
 interface Sizes {
@@ -36,10 +38,10 @@ interface Sizes {
 const FULL: Sizes = { rows: 1_000_000, rounds: 9, durationMs: 2000 }
 const QUICK: Sizes = { rows: 1_000_000, rounds: 5, durationMs: 500 }
 
-/** One kind of query, in both forms. */
+/** One kind of query, as a request and as a hand-written statement. */
 interface Case {
   readonly name: string
-  /** What the hand-written statement has after `from`. */
+  /** The hand-written statement, after `from`. */
   readonly statement: string
   ours(): Request
   /** The values of the hand-written statement. */

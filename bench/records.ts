@@ -30,7 +30,7 @@ function record(number: number) {
   }
 }
 
-/** The text form of the same, for the baselines. */
+/** The values of a record as texts, for the baselines. */
 function texts(number: number): string[] {
   return Object.values(record(number)).map(String)
 }
@@ -45,7 +45,7 @@ async function createTables(environment: Environment, names: readonly string[]):
   await environment.call('POST', `/db/bench:main/schema/apply`, { edits: { operations } })
 }
 
-/** The physical tables behind the names, in order, with the columns that hold the values. */
+/** The physical tables and columns of the named tables, in their order. */
 async function heapsOf(environment: Environment, count: number) {
   const { rows } = await environment.direct.query<{ id: string; columns: string }>(`
     select id, (select string_agg('c' || c, ', ' order by c) from unnest(column_ids) c) as columns
@@ -222,7 +222,7 @@ async function benchTransaction(
   const heaps = await heapsOf(environment, 3)
   const { direct } = environment
 
-  /** 1000 operations on records that are there and records that are not yet. */
+  /** 1000 operations on existing and on new records. */
   async function makeOperations() {
     const existing: string[][] = []
     for (const { table, columns } of heaps) {
@@ -330,7 +330,7 @@ async function benchTransaction(
       if (response.statusCode !== 200) throw new Error(text.slice(0, 500))
     })
   }
-  // All three are measured as they run in a process that has been up for a while.
+  // All three are warmed up, as in a process that has been running for a while.
   for (let round = 0; round < WARM_UP_ROUNDS; round++) {
     for (const run of [post, oneByOne, setBased]) await run(await makeOperations())
   }

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 
 export interface Figure {
   readonly name: string
-  /** What is compared, ours first. */
+  /** The compared values, ours first. */
   readonly ratio: number | undefined
   readonly goal: string
   readonly met: boolean
@@ -44,5 +44,5 @@ export async function writeFigures(figures: readonly Figure[]): Promise<void> {
   await mkdir(folder, { recursive: true })
   const file = `${folder}${new Date().toISOString().replaceAll(':', '-')}.json`
   await writeFile(file, `${JSON.stringify({ node: process.version, figures }, null, 2)}\n`)
-  console.log(`\nwritten to ${file}`)
+  console.log(`\nResults written to ${file}`)
 }

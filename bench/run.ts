@@ -4,7 +4,7 @@ import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
 
-/** Each suite by name; `npm run bench -- --quick records` runs one of them, quickly. */
+/** All suites by name. `npm run bench -- --quick records` runs a short form of one of them. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
   records: benchRecords,
   query: benchQuery,

@@ -1,4 +1,4 @@
-// Writes the pages of docs/reference that repeat what the code says: error codes and settings.
+// Generates the pages of docs/reference from the code: error codes and settings.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { ERROR_CODES } from '../packages/contract/dist/errors.js'
 import { settingsTable } from '../packages/server/dist/config.js'
@@ -20,7 +20,7 @@ function errorsPage() {
 
 # Errors
 
-Every refusal has the same form:
+Every error has the same form:
 
 \`\`\`json
 {
@@ -30,15 +30,15 @@ Every refusal has the same form:
 }
 \`\`\`
 
-- \`code\` is a stable word for the kind of error; programs should look at it and not at the message.
-- \`message\` is for people. It names what is wrong: the part of the request, the field, the fault.
-- \`id\` is the id of the request. The answer also has it in the header \`x-request-id\`, and the log
-  of the server under \`requestId\`.
-- \`errors\` lists single faults with their \`index\` where a request consists of many parts: bulk
-  inserts and transactions.
+- \`code\` is a stable word for the kind of error. Programs should read it, not the message.
+- \`message\` is for people. It names the part of the request, the field and the fault.
+- \`id\` is the id of the request. It is also in the header \`x-request-id\` of the answer, and in the
+  log of the server as \`requestId\`.
+- \`errors\` lists the faults of a request with many parts (bulk inserts, transactions), each with the
+  \`index\` of its part.
 
-An answer with status 503 has the header \`Retry-After\`, in seconds. For clients of Xata Lite
-\`workspace_not_found\` has the status 401.
+An answer with status 503 has the header \`Retry-After\`, in seconds. Xata Lite clients get
+\`workspace_not_found\` with the status 401.
 
 ${table(['Code', 'Status', 'Meaning'], rows)}`
 }
@@ -52,9 +52,8 @@ function settingsPage() {
 
 # Settings
 
-Settings are environment variables. An empty one counts as not set. A value that is not allowed, and
-a variable that starts with \`OFFSHOOT_\` but is none of these, keeps the service from starting, with
-a message that names it.
+Settings are environment variables. An empty variable counts as not set. The service does not start if a
+value is not allowed, or if an unknown variable starts with \`OFFSHOOT_\`; the message names the variable.
 
 ${table(head, settings.filter((row) => !isLimit(row)).map(toRow))}
 ## Limits

@@ -76,22 +76,22 @@ export function majorVersion(binaryPackage: BinaryPackage): string {
 }
 
 interface Link {
-  /** Where the link is, relative to the folder `native`. */
+  /** Path of the link, relative to the folder `native`. */
   readonly path: string
-  /** What the link says, relative to its own folder. */
+  /** Target of the link, relative to the folder of the link. */
   readonly destination: string
 }
 
 /**
- * Gives programs which the user can run: those of the package where they are, or a copy when the
- * user cannot reach them or the package is incomplete and cannot be completed in place.
+ * Returns programs that the user can run: those of the package, or a copy if the user cannot reach
+ * them, or if the package lacks links and they cannot be created in place.
  */
 export async function prepareBinaries(options: {
   readonly binaryPackage: BinaryPackage
   readonly identity: Identity
-  /** Where a copy is kept for later starts, tried before the fallback. */
+  /** Folder for a copy that later starts use too; tried before the fallback. */
   readonly cacheFolder: string | undefined
-  /** Where a copy can be made that is only used this time. */
+  /** Folder for a copy that is only used by this run. */
   readonly fallbackFolder: string
   readonly log: (line: string) => void
 }): Promise<Binaries> {
@@ -118,9 +118,9 @@ export async function prepareBinaries(options: {
   return programsIn(folder)
 }
 
-/** Where copies of the programs are kept between starts. */
+/** Folder for copies of the programs that are kept between starts. */
 export function defaultCacheFolder(identity: Identity): string | undefined {
-  // The other user reads the copy, so root cannot keep it below its own home.
+  // The other user must be able to read the copy, so it cannot be in the home of root.
   if (identity.dropped) return '/var/cache/offshoot'
   const configured = process.env.XDG_CACHE_HOME
   if (configured !== undefined && isAbsolute(configured)) return join(configured, 'offshoot')
@@ -146,7 +146,7 @@ async function readLinks(native: string): Promise<Link[]> {
   if (!Array.isArray(list)) return []
   return list.flatMap(({ source, target }: { source?: unknown; target?: unknown }) => {
     if (typeof source !== 'string' || typeof target !== 'string') return []
-    // The paths in the list start at the package, of which a copy only has the folder `native`.
+    // The paths in the list are relative to the package. A copy only has its folder `native`.
     return [
       {
         path: relative('native', target),
@@ -162,13 +162,13 @@ async function isUsableInPlace(
   identity: Identity,
 ): Promise<boolean> {
   if (!(await canUseFiles(native, identity))) return false
-  // The npm package cannot hold links and a script of it makes them, which may not have run.
+  // npm packages cannot contain links. An install script creates them, which may not have run.
   return (await makeLinks(native, links)) && (await makeExecutable(native, identity))
 }
 
 /**
- * Looks at the folders whose files a server needs at once. One installation sets the permissions
- * of all files alike, so there is no need to walk through the hundreds of time zones.
+ * Checks only the folders whose files a server needs at its start. An installation gives all files
+ * the same permissions, so the hundreds of time zone files need not be checked.
  */
 async function canUseFiles(native: string, identity: Identity): Promise<boolean> {
   if (!(await exists(native)) || !(await canReach(native, identity))) return false
@@ -191,7 +191,7 @@ async function makeLinks(native: string, links: readonly Link[]): Promise<boolea
     try {
       await symlink(link.destination, path)
     } catch (error) {
-      // Another process that starts at the same time may have made it.
+      // Another process that starts at the same time may have created it.
       if (errorCode(error) !== 'EEXIST' || !(await exists(path))) return false
     }
   }
@@ -214,7 +214,7 @@ async function makeExecutable(native: string, identity: Identity): Promise<boole
 const marker = '.complete'
 const abandonedAfterMilliseconds = 600_000
 
-/** Copies the programs unless a complete copy is there, and tells whether it did. */
+/** Copies the programs unless there is a complete copy. Returns whether it did. */
 async function ensureCopy(
   native: string,
   links: readonly Link[],
@@ -224,7 +224,7 @@ async function ensureCopy(
   const parent = dirname(folder)
   if (!(await exists(parent))) {
     await mkdir(parent, { recursive: true })
-    // The permissions asked for in mkdir are cut down by our umask.
+    // mkdir applies the umask to the permissions that it is given.
     await chmod(parent, 0o755)
   }
   const temporary = join(parent, `${basename(folder)}.new-${randomName()}`)
@@ -243,7 +243,7 @@ async function ensureCopy(
   return true
 }
 
-/** Removes what interrupted copies left, but not those which other processes are making. */
+/** Removes the remains of interrupted copies, but not copies that other processes are making. */
 async function removeAbandoned(folder: string): Promise<void> {
   const parent = dirname(folder)
   for (const name of await readdir(parent)) {
@@ -259,7 +259,7 @@ async function moveIntoPlace(temporary: string, folder: string): Promise<void> {
   } catch (error) {
     const code = errorCode(error)
     if (code !== 'ENOTEMPTY' && code !== 'EEXIST' && code !== 'ENOTDIR') throw error
-    // Another process was faster, and its copy is as good as ours.
+    // Another process was faster; use its copy.
     if (await exists(join(folder, marker))) return
     const broken = `${folder}.old-${randomName()}`
     await rename(folder, broken)
@@ -276,14 +276,14 @@ async function copyTree(from: string, to: string): Promise<void> {
     if (entry.isDirectory()) await copyTree(join(from, entry.name), join(to, entry.name))
   }
   const files = entries.filter((entry) => !entry.isDirectory())
-  // Several at a time share the waits for the disk, and few enough not to run out of descriptors.
+  // Several files at a time, to overlap disk waits; few enough not to run out of file descriptors.
   for (let start = 0; start < files.length; start += 16) {
     const batch = files.slice(start, start + 16)
     await Promise.all(batch.map((entry) => copyEntry(entry, from, to)))
   }
 }
 
-/** Static libraries and the like are for compiling programs, and nearly a tenth of the package. */
+/** Static libraries and headers are only for compiling, and nearly a tenth of the package. */
 function isNeeded(entry: Dirent): boolean {
   return entry.name !== 'pkgconfig' && !entry.name.endsWith('.a')
 }
@@ -294,7 +294,8 @@ async function copyEntry(entry: Dirent, from: string, to: string): Promise<void>
   if (entry.isSymbolicLink()) return symlink(await readlink(source), destination)
   await copyFile(source, destination)
   await chmod(destination, (await lstat(source)).mode & 0o111 ? 0o755 : 0o644)
-  // The copy is used again after a power failure, and the marker must not outlive the content.
+  // The copy is used again after a power failure, so the marker must not be on disk before the
+  // content.
   const handle = await open(destination, 'r')
   try {
     await handle.sync()

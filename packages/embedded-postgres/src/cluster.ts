@@ -24,12 +24,12 @@ interface ClusterOptions {
   readonly passwordFile: string
   readonly identity: Identity
   readonly binaries: Binaries
-  /** A folder of this user alone, for files that hold a secret for a moment. */
+  /** A folder that only this user can read, for short-lived files with a secret. */
   readonly privateFolder: string
   readonly log: (line: string) => void
 }
 
-/** Throws if the folder holds something that this version of PostgreSQL cannot use. */
+/** Throws if the folder contains something that this version of PostgreSQL cannot use. */
 export async function checkCluster(
   cluster: string,
   major: string,
@@ -60,7 +60,7 @@ export async function checkCluster(
   }
 }
 
-/** Makes sure there is a complete cluster, and gives the password of its superuser. */
+/** Creates the cluster if there is none, and returns the password of its superuser. */
 export async function ensureCluster(options: ClusterOptions): Promise<string> {
   const { cluster, passwordFile } = options
   await removeLeftovers(cluster)
@@ -80,7 +80,9 @@ export async function ensureCluster(options: ClusterOptions): Promise<string> {
   return password
 }
 
-/** A cluster is built under another name, so that an interrupted one is never taken for whole. */
+/**
+ * Creates a cluster under a temporary name, so that an interrupted one is never taken for complete.
+ */
 async function createCluster(options: ClusterOptions, password: string): Promise<void> {
   const { cluster, identity, log } = options
   requireAccount(identity)
@@ -105,10 +107,10 @@ async function createCluster(options: ClusterOptions, password: string): Promise
   await syncParents(dirname(cluster))
 }
 
-/** The data folder and its parents may be as new as the cluster in it. */
+/** Syncs the parents of the cluster too: they may have just been created. */
 async function syncParents(folder: string): Promise<void> {
   for (let current = dirname(folder); current !== dirname(current); current = dirname(current)) {
-    // Those which we cannot even open were not made by us.
+    // A folder that cannot be opened was not created by this process.
     await syncFolder(current).catch(() => {})
   }
 }
@@ -125,11 +127,11 @@ async function initialize(options: ClusterOptions, place: Place, password: strin
       `--pwfile=${secretFile}`,
       '--auth=scram-sha-256',
       '--encoding=UTF8',
-      // Sorts by code point on every system, and still knows the letters of all languages.
+      // Sorts by code point on every system, and classifies the letters of all languages.
       '--locale=C',
       '--locale-provider=builtin',
       '--builtin-locale=C.UTF-8',
-      // One pass at the end brings everything to the disk.
+      // Everything is synced to disk in one pass at the end.
       '--no-sync',
       '--no-instructions',
     ]
@@ -164,7 +166,9 @@ async function runSingleUser(
   await runTool(binaries.postgres, parameters, { identity, place, input: `${statement};\n` })
 }
 
-/** PostgreSQL only takes a cluster that belongs to its own user and is closed for all others. */
+/**
+ * PostgreSQL requires that the cluster belongs to its user and that no other user can access it.
+ */
 async function ensureOwner(cluster: string, identity: Identity): Promise<void> {
   const samples = ['', 'PG_VERSION', join('global', 'pg_control')].map((name) =>
     join(cluster, name),
@@ -183,7 +187,7 @@ async function ensureOwner(cluster: string, identity: Identity): Promise<void> {
   if ((mode & 0o777) !== 0o700) await chmod(cluster, 0o700)
 }
 
-/** The folder itself comes last, so that an interrupted change is begun again. */
+/** Changes the folder itself last, so that an interrupted change is repeated. */
 async function changeOwner(path: string, identity: Identity): Promise<void> {
   for (const entry of await readdir(path, { withFileTypes: true })) {
     const entryPath = join(path, entry.name)

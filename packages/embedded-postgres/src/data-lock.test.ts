@@ -26,7 +26,9 @@ const holdUntilKilled = `
   setInterval(() => {}, 1000)
 `
 
-/** Holds the lock for a moment and tells when, so that two holders at a time can be seen. */
+/**
+ * Holds the lock for a moment and reports when, so that two simultaneous holders can be detected.
+ */
 const holdForAMoment = `
   import { acquireDataLock } from './data-lock.js'
   console.log('loaded')
@@ -131,7 +133,7 @@ test('of several processes that race for a stale lock only one at a time has it'
     expect(from).toBeGreaterThan(earlierUntil)
     return [from, until]
   })
-  // Whoever died last has left a stale lock, or whoever released it last has left none.
+  // The last process has either died and left a stale lock, or released it and left none.
   await (await acquireDataLock(dataDir)).release()
   expect(await readdir(dataDir)).toEqual([])
 })

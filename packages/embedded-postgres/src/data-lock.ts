@@ -20,12 +20,12 @@ const FOLDER_FAULTS: Readonly<Record<string, string>> = {
   ENOTDIR: 'is not below a folder',
 }
 
-/** What a lock file says about the process that holds it. */
+/** Content of a lock file: the process that holds the lock. */
 interface Holder {
   readonly pid: number
-  /** Tells the process from a later one with the same number. */
+  /** Distinguishes the process from a later one with the same id. */
   readonly started: string
-  /** Tells this lock from every other one. */
+  /** Unique for this lock. */
   readonly id: string
 }
 
@@ -33,7 +33,7 @@ export interface DataLock {
   release(): Promise<void>
 }
 
-/** Takes the data folder for this process, or throws if another live process has it. */
+/** Locks the data folder for this process. Throws if another live process holds the lock. */
 export async function acquireDataLock(dataDir: string): Promise<DataLock> {
   const started = await startOfProcess(process.pid)
   if (started === undefined) throw new DataLockError('cannot tell when this process started')
@@ -65,9 +65,9 @@ async function acquire(dataDir: string, holder: Holder): Promise<void> {
   const own = `${lock}.${holder.id}`
   try {
     for (;;) {
-      // It is written anew each time because a process that gets the lock removes such files.
+      // Written again for each attempt, because a process that gets the lock removes such files.
       await writeFile(own, JSON.stringify(holder), { mode: 0o600 })
-      // A link appears with its full content, and only if there is no file of that name.
+      // A hard link appears with its full content, and only if there is no file of that name.
       if (await tryLink(own, lock)) break
       const current = await readHolder(lock)
       if (!current) continue
@@ -82,10 +82,10 @@ async function acquire(dataDir: string, holder: Holder): Promise<void> {
 }
 
 /**
- * Puts our lock in the place of one whose process is dead. Several processes may try that at the
- * same time, and none of them must remove the lock that a faster one has just got. So only the
- * process that has made the claim to succeed this very lock may touch it. A claim of a process
- * that died in turn is succeeded to in the same way.
+ * Replaces the lock of a dead process by ours. Several processes may try this at the same time, and
+ * none of them may remove the lock that a faster one has just acquired. So a process first creates
+ * a claim for this very lock, and only the owner of the claim may replace the lock. A claim of a
+ * dead process is taken over in the same way.
  */
 async function tryReplace(dataDir: string, own: string, stale: Holder): Promise<boolean> {
   const lock = join(dataDir, lockName)
@@ -97,7 +97,7 @@ async function tryReplace(dataDir: string, own: string, stale: Holder): Promise<
     claim = claimOf(lock, claimant)
   }
   try {
-    // An earlier claimant has removed its claim after it had replaced the lock.
+    // An earlier claimant has replaced the lock and removed its claim.
     if ((await readHolder(lock))?.id !== stale.id) return false
     await rename(own, lock)
     return true
@@ -123,7 +123,7 @@ async function release(dataDir: string, holder: Holder): Promise<void> {
   if ((await readHolder(lock))?.id === holder.id) await rm(lock, { force: true })
 }
 
-/** Gives whether the link was made; not if the name is taken or our own file was removed. */
+/** Returns whether the link was created; false if the name is taken or our own file was removed. */
 async function tryLink(own: string, path: string): Promise<boolean> {
   try {
     await link(own, path)
@@ -134,7 +134,7 @@ async function tryLink(own: string, path: string): Promise<boolean> {
   }
 }
 
-/** Removes what processes left that died while they tried to get the lock. */
+/** Removes files of processes that died while they tried to acquire the lock. */
 async function removeLeftovers(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
     if (name.startsWith(`${lockName}.`)) await rm(join(dataDir, name), { force: true })
@@ -159,13 +159,15 @@ function parseHolder(text: string): Holder {
       return { pid, started, id }
     }
   } catch {
-    // What cannot be read is treated below.
+    // A file that cannot be parsed is handled below.
   }
-  // Locks appear with their full content, so only a power failure can have spoiled one.
+  // Locks appear with their full content, so only a power failure can have damaged one.
   return { pid: 0, started: '', id: 'unreadable' }
 }
 
-/** When a live process started, in a form that no other process shares, or nothing if none lives. */
+/**
+ * Returns an identifier for the start of a live process, or undefined if there is no such process.
+ */
 async function startOfProcess(pid: number): Promise<string | undefined> {
   return process.platform === 'linux' ? startInProcFolder(pid) : startInProcessList(pid)
 }
@@ -179,11 +181,11 @@ async function startInProcFolder(pid: number): Promise<string | undefined> {
   } catch {
     return undefined
   }
-  // The second field is the name in parentheses, which may itself have spaces and parentheses.
+  // The second field is the name in parentheses, which may itself contain spaces and parentheses.
   const fields = status.slice(status.lastIndexOf(')') + 2).split(' ')
   const [state] = fields
   const startTicks = fields[19]
-  // A process that has ended keeps its entry until its parent has asked for the result.
+  // A process that has ended keeps its entry until its parent has collected its exit status.
   if (state === 'Z' || state === 'X') return undefined
   return `${bootId.trim()} ${startTicks}`
 }

@@ -3,7 +3,7 @@ import { open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from './errors.js'
 
-/** The text of a file, or nothing if there is no such file. */
+/** Returns the text of a file, or undefined if there is no such file. */
 export async function readIfExists(file: string): Promise<string | undefined> {
   try {
     return await readFile(file, 'utf8')
@@ -33,7 +33,7 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Writes a file that only we can read; readers see the earlier content or all of the new one. */
+/** Replaces a file atomically. Only its owner can read it. */
 export async function writePrivateFile(file: string, text: string): Promise<void> {
   const temporary = `${file}.new-${randomName()}`
   try {
@@ -52,11 +52,11 @@ export async function writePrivateFile(file: string, text: string): Promise<void
   await syncFolder(dirname(file))
 }
 
-/** Removes what interrupted runs left of files or folders that were to be renamed to this path. */
+/** Removes temporary files and folders of interrupted runs that were to be renamed to this path. */
 export async function removeLeftovers(path: string): Promise<void> {
   const prefix = `${basename(path)}.new-`
   for (const name of await readdir(dirname(path))) {
-    // What cannot be removed does no harm but take space.
+    // A file that cannot be removed only takes space.
     if (name.startsWith(prefix)) await removeTree(join(dirname(path), name)).catch(() => {})
   }
 }

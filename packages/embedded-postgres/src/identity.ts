@@ -9,7 +9,7 @@ export interface Identity {
   readonly name: string
   readonly uid: number
   readonly gid: number
-  /** Whether this is another user than our own, which only root can arrange. */
+  /** Whether this is not the user of this process. Only root can run programs as another user. */
   readonly dropped: boolean
 }
 
@@ -19,10 +19,10 @@ interface Account {
   readonly gid: number
 }
 
-/** The names tried in order when root has to run PostgreSQL as somebody else. */
+/** User names to try in order if this process is root. */
 const preferredAccounts = ['postgres', '_postgres', 'nobody']
 
-/** Parses the lines of /etc/passwd, without root, as which PostgreSQL never runs. */
+/** Parses the lines of /etc/passwd. Leaves out root, because PostgreSQL refuses to run as root. */
 export function parseAccounts(text: string): Account[] {
   return text.split('\n').flatMap((line) => {
     const [name, , uid, gid] = line.split(':')
@@ -34,8 +34,9 @@ export function parseAccounts(text: string): Account[] {
 }
 
 /**
- * Who runs PostgreSQL. It refuses to run as root, so root picks another user: the one who owns the
- * cluster already, so that an existing cluster does not change hands, or a common system user.
+ * Chooses the user that PostgreSQL runs as. It refuses to run as root. If this process is root,
+ * that is the owner of an existing cluster, so that its files keep their owner, or a common system
+ * user.
  */
 export async function chooseIdentity(clusterDirectory: string): Promise<Identity> {
   const uid = process.geteuid?.() ?? 0
@@ -58,7 +59,9 @@ export async function chooseIdentity(clusterDirectory: string): Promise<Identity
   return { ...chosen, dropped: true }
 }
 
-/** Only initdb and single-user sessions need the name, which they look up themselves. */
+/**
+ * Throws if the user has no name. Only initdb and single-user sessions need it; they look it up.
+ */
 export function requireAccount(identity: Identity): void {
   if (identity.dropped || ownName() !== undefined) return
   throw new EmbeddedError(
@@ -75,7 +78,7 @@ function ownName(): string | undefined {
   }
 }
 
-/** Containers can take from root the right to change users or to know any other user. */
+/** In a container, root may lack the capability to change users, or the other users. */
 export function explainMissingRight(identity: Identity, error: unknown): unknown {
   const code = errorCode(error)
   if (!identity.dropped || (code !== 'EPERM' && code !== 'EINVAL')) return error
@@ -86,7 +89,7 @@ export function explainMissingRight(identity: Identity, error: unknown): unknown
   )
 }
 
-/** Gives a file or folder to the user, where that is not ourselves. */
+/** Changes the owner of a file or folder to the user, unless that is the user of this process. */
 export async function giveTo(identity: Identity, path: string): Promise<void> {
   if (!identity.dropped) return
   try {
@@ -98,14 +101,14 @@ export async function giveTo(identity: Identity, path: string): Promise<void> {
 
 /** The options of `spawn` for running as this user. */
 export function spawnIdentity(identity: Identity): { uid?: number; gid?: number } {
-  // `spawn` takes signed numbers, so the unsigned ones above 2^31 have to be wrapped.
+  // `spawn` takes signed numbers, so unsigned ones above 2^31 must be wrapped.
   return identity.dropped ? { uid: identity.uid | 0, gid: identity.gid | 0 } : {}
 }
 
 export const canRead = 4
 export const canTraverse = 1
 
-/** Whether the permission bits of a file or folder let the user do all of what `wanted` says. */
+/** Whether the permission bits of a file or folder grant the user all bits of `wanted`. */
 export function allows(
   stats: Pick<Stats, 'mode' | 'uid' | 'gid'>,
   identity: Pick<Identity, 'uid' | 'gid'>,
@@ -116,7 +119,7 @@ export function allows(
   return ((stats.mode >> shift) & wanted) === wanted
 }
 
-/** Whether the user may do what `wanted` says, given that it can reach the file or folder. */
+/** Whether the user has the permissions `wanted`, if it can traverse the parent folders. */
 export async function mayUse(path: string, identity: Identity, wanted: number): Promise<boolean> {
   if (identity.dropped) return allows(await stat(path), identity, wanted)
   return access(path, wanted).then(
@@ -125,12 +128,12 @@ export async function mayUse(path: string, identity: Identity, wanted: number): 
   )
 }
 
-/** Whether the user can go through every folder from the root down to this one, inclusive. */
+/** Whether the user can traverse every folder from the root down to this one, inclusive. */
 export async function canReach(folder: string, identity: Identity): Promise<boolean> {
   let current = await realpath(folder)
   for (;;) {
     if (!(await mayUse(current, identity, canTraverse))) return false
-    // The system has just looked at all parents when it answered for ourselves.
+    // For the user of this process, the system call has just checked all parents.
     if (!identity.dropped) return true
     const parent = dirname(current)
     if (parent === current) return true

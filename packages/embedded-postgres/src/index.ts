@@ -1,5 +1,5 @@
 /*
- * Everything that other packages may use of this one.
+ * The public interface of the package.
  */
 export { acquireDataLock, type DataLock } from './data-lock.js'
 export { DataLockError, EmbeddedError } from './errors.js'

@@ -13,35 +13,35 @@ const cleanStopMilliseconds = 30_000
 const immediateStopMilliseconds = 10_000
 const killMilliseconds = 5_000
 
-/** What the file postmaster.pid of a cluster says. */
+/** Content of the file postmaster.pid of a cluster. */
 export interface PostmasterFile {
   readonly pid: number
-  /** For example `starting` or `ready`; missing while the server has not got that far. */
+  /** For example `starting` or `ready`; missing until the server writes it. */
   readonly status: string | undefined
 }
 
 export async function readPostmasterFile(cluster: string): Promise<PostmasterFile | undefined> {
   const lines = (await readIfExists(join(cluster, 'postmaster.pid')))?.split('\n')
   if (!lines) return undefined
-  // A single-user session writes its number as a negative one.
+  // A single-user session writes its process id as a negative number.
   const pid = Math.abs(Number(lines[0]))
   return { pid, status: lines[7]?.trim() }
 }
 
 /**
- * Ends the server that an earlier run left behind in this cluster, and removes a postmaster.pid
- * that would wrongly keep a new one from starting. The caller has made sure that no other
- * Offshoot uses the data folder.
+ * Stops the server that an earlier run left behind in this cluster, and removes a stale
+ * postmaster.pid that would prevent a new one from starting. The caller must hold the lock of the
+ * data folder.
  */
 export async function stopOrphan(options: {
   readonly cluster: string
-  /** The name that the earlier run gave its server, if it is known. */
+  /** The cluster name of the earlier run, if it is known. */
   readonly serverName: string | undefined
   readonly log: (line: string) => void
 }): Promise<void> {
   const { cluster, log } = options
   const recorded = await readPostmasterFile(cluster)
-  // A server that ended cleanly has removed the file after all of its processes had ended.
+  // A server that shuts down cleanly removes the file after all of its processes have ended.
   if (!recorded) return
 
   const find = () => findServerProcesses(cluster, options.serverName)
@@ -53,7 +53,7 @@ export async function stopOrphan(options: {
     if (!(await waitUntil(isGone, cleanStopMilliseconds))) log('it does not stop: aborting it')
     found = await find()
   }
-  // Without a postmaster its other processes end on their own, but only when they are idle.
+  // Without a postmaster, the other processes end by themselves, but only when they are idle.
   const escalation = [
     { signal: 'SIGQUIT', milliseconds: immediateStopMilliseconds },
     { signal: 'SIGKILL', milliseconds: killMilliseconds },
@@ -70,15 +70,15 @@ export async function stopOrphan(options: {
         'end it, then start offshoot again',
     )
   }
-  // PostgreSQL itself handles the file of a dead process, and checks more than we can. It only
-  // has to be removed when another program has got the number, as happens in containers, or when
-  // a power failure has spoiled it.
+  // PostgreSQL itself handles the file of a dead process, and checks more than this code can. The
+  // file must only be removed if another program has the same process id, as happens in containers,
+  // or if a power failure has damaged it.
   const left = await readPostmasterFile(cluster)
   const isObstacle = left && (!isProcessNumber(left.pid) || isAlive(left.pid))
   if (isObstacle) await rm(join(cluster, 'postmaster.pid'), { force: true })
 }
 
-/** The processes of the server that runs in this cluster. */
+/** Lists the processes of the server that runs in this cluster. */
 async function findServerProcesses(
   cluster: string,
   serverName: string | undefined,
@@ -98,12 +98,13 @@ async function findInProcFolder(
     names.map(async (name) => {
       const read = (file: string) => readFile(`/proc/${name}/${file}`, 'utf8').catch(() => '')
       if ((await read('comm')).trim() !== 'postgres') return []
-      // Every process of a server works in its cluster. A folder is compared by its number, since
-      // its path may differ between mounts.
+      // The working folder of every process of a server is its cluster. Folders are compared by
+      // inode, because the path may differ between mounts.
       const workingFolder = await stat(`/proc/${name}/cwd`).catch(() => undefined)
       const isInCluster =
         workingFolder?.dev === clusterStats.dev && workingFolder.ino === clusterStats.ino
-      // In a container root may be forbidden to look at the folders of other users' processes.
+      // In a container, root may not be allowed to read the working folder of other users'
+      // processes.
       const isNamed = serverName !== undefined && (await read('cmdline')).includes(serverName)
       return isInCluster || isNamed ? [Number(name)] : []
     }),
@@ -143,7 +144,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Sends a signal to a process which may have ended meanwhile. */
+/** Sends a signal to a process that may have ended already. */
 export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)

@@ -5,19 +5,22 @@ import { EmbeddedError } from './errors.js'
 import { readIfExists, removeLeftovers, removeTree, writePrivateFile } from './files.js'
 import { canReach, giveTo, type Identity } from './identity.js'
 
-/** A folder of one run, with the socket of the server. */
+/** The folder of one run, with the socket of the server. */
 export interface RunFolder {
   readonly path: string
-  /** The name of the folder is random, so it also tells this run's server from all others. */
+  /** The random name of the folder. It also identifies the server of this run. */
   readonly serverName: string
   remove(): Promise<void>
 }
 
 const prefix = 'offshoot-'
-/** The path of a socket has at most this many bytes on all systems. */
+/** Maximum bytes of the path of a Unix socket on all systems. */
 const longestSocketPath = 103
 
-/** The folder is recorded in the data folder so that a later run can remove it after a crash. */
+/**
+ * File in the data folder with the path of the run folder, for a later run to remove it after a
+ * crash.
+ */
 function recordFile(dataFolder: string): string {
   return join(dataFolder, 'postgres-run')
 }
@@ -48,7 +51,7 @@ export async function makeRunFolder(dataFolder: string, identity: Identity): Pro
   )
 }
 
-/** After a crash a new run may have begun before the folder of the crashed one is removed. */
+/** Removes the record, unless it is already that of a new run. */
 async function removeRecord(dataFolder: string, path: string): Promise<void> {
   const file = recordFile(dataFolder)
   if ((await readIfExists(file)) === path) await rm(file, { force: true })
@@ -68,7 +71,7 @@ async function tryMakeFolder(parent: string, identity: Identity): Promise<string
   }
 }
 
-/** The run folder of an earlier run that did not end cleanly. */
+/** Finds the run folder of an earlier run that did not end cleanly. */
 export async function findEarlierRunFolder(dataFolder: string): Promise<RunFolder | undefined> {
   await removeLeftovers(recordFile(dataFolder))
   const path = await readIfExists(recordFile(dataFolder))

@@ -7,9 +7,9 @@ import { canReach, explainMissingRight, type Identity, spawnIdentity } from './i
 
 /** A folder as a child process sees it. */
 export interface Place {
-  /** What the child is told as the path. */
+  /** The path that the child uses. */
   readonly path: string
-  /** An open descriptor that the child must get as number 3 for the path to hold. */
+  /** An open file descriptor that the child must inherit as number 3 for the path to work. */
   readonly descriptor: number | undefined
   close(): Promise<void>
 }
@@ -17,10 +17,10 @@ export interface Place {
 const inheritedDescriptor = 3
 
 /**
- * Makes a folder usable for a child that runs as another user. When that user cannot go through
- * the parent folders, as below /root, the child inherits an open descriptor of the folder and
- * names it by the link in /proc, which leads there without passing the parents. All processes of
- * a server are forked from the first one, so each of them has the descriptor.
+ * Makes a folder usable for a child that runs as another user. If that user cannot traverse the
+ * parent folders, as below /root, the child inherits an open file descriptor of the folder, and
+ * uses its link in /proc as the path, which bypasses the parents. All processes of a server are
+ * forked from the first one, so each of them has the descriptor.
  */
 export async function openPlace(folder: string, identity: Identity): Promise<Place> {
   const direct = { path: folder, descriptor: undefined, close: async () => {} }
@@ -47,7 +47,7 @@ interface SpawnOptions {
   readonly detached?: boolean
 }
 
-/** How a process ended. */
+/** Exit code or signal of a process. */
 export interface Ending {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -71,10 +71,10 @@ export async function spawnAs(
     ...spawnIdentity(identity),
     stdio: [...options.standardStreams, ...inherited],
     detached: options.detached ?? false,
-    // Our own working folder may be out of reach for the other user.
+    // The other user may not be able to access the working folder of this process.
     cwd: '/',
-    // Variables such as PGDATA or PGPORT would change the server's settings, and on macOS an
-    // unset locale makes the server start threads, after which it refuses to go on.
+    // Variables such as PGDATA or PGPORT would change the settings of the server. On macOS, an
+    // unset locale makes the server multithreaded, and then it refuses to start.
     env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' },
   })
   const ended = new Promise<Ending>((resolve) => {
@@ -106,7 +106,10 @@ async function spawnError(file: string, identity: Identity, error: unknown): Pro
   return new EmbeddedError(`cannot run [${file}]: ${errorMessage(error)}`)
 }
 
-/** Runs a program of PostgreSQL to its end, and throws with its last lines if it fails. */
+/**
+ * Runs a program of PostgreSQL to its end. If it fails, the error contains its last lines of
+ * output.
+ */
 export async function runTool(
   file: string,
   parameters: readonly string[],
@@ -123,7 +126,7 @@ export async function runTool(
   }
   child.stdout?.on('data', collect)
   child.stderr?.on('data', collect)
-  // The program may end before it has read everything, which its exit code tells better.
+  // The program may end before it has read all input; its exit code says why.
   child.stdin?.on('error', () => {})
   child.stdin?.end(options.input ?? '')
   const ending = await ended
@@ -135,7 +138,7 @@ export function describeEnding({ code, signal }: Ending): string {
   return signal ?? `code ${code}`
 }
 
-/** The end of a program's output, to be appended to a message. */
+/** Returns the last lines of a program's output, to be appended to a message. */
 export function lastLines(output: string): string {
   const lines = output
     .split('\n')

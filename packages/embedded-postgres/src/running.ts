@@ -4,7 +4,9 @@ import { readIfExists } from './files.js'
 import { fixedSettings } from './settings.js'
 import type { Connection } from './start-embedded.js'
 
-/** How to reach the server that another process runs in a data folder; nothing if there is none. */
+/**
+ * Returns the connection of the server that another process runs in a data folder, if there is one.
+ */
 export async function findRunning(dataDir: string): Promise<Connection | undefined> {
   const host = await readIfExists(join(dataDir, 'postgres-run'))
   const password = (await readIfExists(join(dataDir, 'postgres-password')))?.trim()

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Runs programs that use modules of this folder in processes of their own, for tests. */
+/** For tests: runs programs that use modules of this folder in separate processes. */
 export interface SeparateProcesses {
   /** The program can import the modules as `./<name>.js`. */
   start(program: string, ...parameters: string[]): SeparateProcess
@@ -16,7 +16,7 @@ export interface SeparateProcess {
   readonly child: ChildProcess
   /** The lines that the program has written to its standard output so far. */
   readonly lines: string[]
-  /** Resolves with the first line that begins like this, without that beginning. */
+  /** Resolves with the first line that starts with the prefix, without the prefix. */
   line(beginning: string): Promise<string>
   /** Resolves when the process has ended and its output is read. */
   readonly ended: Promise<void>

@@ -6,7 +6,7 @@ const largestLog = 10 * 1024 * 1024
 /** The log file of the server, opened for one run. */
 export interface ServerLog {
   readonly descriptor: number
-  /** What was written last since it was opened. */
+  /** Returns the last lines that were written since the file was opened. */
   tail(): Promise<string>
   close(): Promise<void>
 }

@@ -8,7 +8,7 @@ import { openServerLog } from './server-log.js'
 /** A server process that accepts connections. */
 export interface Server {
   stop(): Promise<void>
-  /** Settles when the server ends without stop() having been called. */
+  /** Settles if the server ends without a call of stop(). */
   readonly exited: Promise<Ending>
 }
 
@@ -26,7 +26,7 @@ const readyPollMilliseconds = 10
 const patienceMilliseconds = 10_000
 const abortAfterMilliseconds = 60_000
 
-/** Starts the server and resolves when it accepts connections, however long a recovery takes. */
+/** Starts the server. Resolves when it accepts connections; a recovery may take any time. */
 export async function startServer(options: ServerOptions): Promise<Server> {
   const serverLog = await openServerLog(options.logFile)
   try {
@@ -39,8 +39,8 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       identity: options.identity,
       place,
       standardStreams: ['ignore', serverLog.descriptor, serverLog.descriptor],
-      // Ctrl-C in a terminal goes to all processes of its group, and would stop the server before
-      // we have finished what we are doing with it.
+      // Ctrl-C in a terminal signals all processes of its group. In the same group, the server
+      // would stop before this process has finished its work with it.
       detached: true,
     }).finally(() => place.close())
     const server = supervise(running, options.log)
@@ -89,7 +89,7 @@ function supervise({ child, ended }: RunningProcess, log: (line: string) => void
   }
 }
 
-/** Gives nothing when the server is ready, or how it ended. */
+/** Resolves with undefined when the server is ready, or with how it ended. */
 async function waitUntilReady(
   { child, ended }: RunningProcess,
   { cluster, log }: ServerOptions,
@@ -97,7 +97,7 @@ async function waitUntilReady(
   const start = performance.now()
   let isPatient = true
   for (;;) {
-    // Connecting instead would write a line to the log for each attempt during a long recovery.
+    // Connection attempts during a long recovery would each write a line to the server log.
     const file = await readPostmasterFile(cluster)
     if (file?.pid === child.pid && file?.status === 'ready') return undefined
     const ending = await Promise.race([ended, delay(readyPollMilliseconds, undefined)])

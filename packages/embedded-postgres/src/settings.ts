@@ -3,9 +3,9 @@ import { totalmem } from 'node:os'
 
 const mebibyte = 1024 * 1024
 
-/** The settings which do not depend on where the server runs. */
+/** Settings that do not depend on the machine. */
 export const fixedSettings = {
-  // Only the private socket leads to this server.
+  // The server listens on the private socket only.
   listen_addresses: '',
   port: '5432',
   unix_socket_permissions: '0700',
@@ -25,16 +25,16 @@ export const fixedSettings = {
   logging_collector: 'off',
   log_line_prefix: '%m [%p] ',
   log_statement: 'none',
-  // What people store must not get into a log. Statements and details are left out by the last
-  // two, but the message of an error can quote a value as well ("invalid input syntax for type
-  // integer"), so errors of queries go to the one who sent the query only. The level `log` keeps
-  // what concerns the server as a whole.
+  // User data must not get into a log. The last two settings leave out statements and details, but
+  // the message of an error can quote a value as well ("invalid input syntax for type integer"). So
+  // errors of queries are sent to the client only. The level `log` keeps messages about the server
+  // itself.
   log_min_messages: 'log',
   log_min_error_statement: 'panic',
   log_error_verbosity: 'terse',
 }
 
-/** The settings of the server, scaled to the machine. */
+/** All settings of the server, scaled to the machine. */
 export async function serverSettings(options: {
   readonly socketFolder: string
   /** Shown in the titles of all processes of the server. */
@@ -43,7 +43,7 @@ export async function serverSettings(options: {
   const memory = availableMemory()
   return {
     ...fixedSettings,
-    // The value is a list, in which quotes keep spaces and commas of a path together.
+    // The value is a list, so a path with spaces or commas needs quotes.
     unix_socket_directories: `"${options.socketFolder.replaceAll('"', '""')}"`,
     cluster_name: options.serverName,
     shared_buffers: inMebibytes(Math.min(Math.max(memory / 8, 128 * mebibyte), 2048 * mebibyte)),
@@ -63,8 +63,8 @@ function inMebibytes(bytes: number): string {
 }
 
 /**
- * Containers have only 64 MB of /dev/shm by default. A parallel query that needs more would fail,
- * while files in the cluster only make it slower.
+ * Containers have only 64 MB of /dev/shm by default. A parallel query that needs more would fail;
+ * with shared memory in files of the cluster it is only slower.
  */
 async function sharedMemorySettings(): Promise<Record<string, string>> {
   if (process.platform !== 'linux') return {}

@@ -69,7 +69,7 @@ function options(settings?: Record<string, string>): EmbeddedOptions {
   return settings ? { dataDir, log, settings } : { dataDir, log }
 }
 
-/** Saves the time of a first start, where that is not what is tested. */
+/** Saves the time of a first start in tests that do not test one. */
 function usePreparedData(): void {
   useDataFolder(preparedFolder)
 }
@@ -87,7 +87,7 @@ async function start(settings?: Record<string, string>): Promise<EmbeddedPostgre
 
 async function query(server: EmbeddedPostgres, ...statements: string[]): Promise<unknown[]> {
   const client = new pg.Client(server.connection)
-  // A server that restarts resets the connection; the statement fails, which is enough to know.
+  // A server that restarts resets the connection, and the statement fails; handling that is enough.
   client.on('error', () => {})
   await client.connect()
   try {
@@ -108,7 +108,7 @@ async function postmasterPid(): Promise<number> {
 }
 
 async function isRunning(pid: number): Promise<boolean> {
-  // A process that has ended stays in the list until somebody asks for its result.
+  // A process that has ended stays in the list until its parent collects its exit status.
   try {
     const state = execFileSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' })
     return !state.startsWith('Z')
@@ -219,7 +219,7 @@ test('committed rows survive when postgresql is killed, even while it is busy', 
   const busy = new pg.Client(server.connection)
   busy.on('error', () => {})
   await busy.connect()
-  // This goes on without a postmaster because it never waits for anything.
+  // This process survives the postmaster, because it never waits for anything.
   const answer = busy.query('SELECT count(*) FROM generate_series(1, 1e10::bigint)').catch(() => {})
   await delay(100)
   process.kill(await postmasterPid(), 'SIGKILL')
@@ -269,7 +269,7 @@ test('a terminal that interrupts the whole process group does not reach the serv
 
 test('a postmaster.pid with the number of an unrelated process is no obstacle', async () => {
   usePreparedData()
-  // PostgreSQL itself would give way to any live process of the same user.
+  // PostgreSQL itself would refuse to start if any live process of the same user had this id.
   const identity = await chooseIdentity(cluster)
   const unrelated = spawn('sleep', ['3600'], { ...spawnIdentity(identity), cwd: '/' })
   await once(unrelated, 'spawn')
@@ -351,7 +351,7 @@ test('a platform without a package is told how to go on', async () => {
   )
 })
 
-/** A copy of the package as npm unpacks it, before its script makes the links. */
+/** A copy of the package as npm unpacks it, before its install script creates the links. */
 async function copyPackage(to: string) {
   const installed = await findPackage()
   await cp(installed.folder, to, {
@@ -379,7 +379,7 @@ test('a package that cannot be used in place is copied once, also by two at a ti
   await chmod(folder, 0o755)
   const outer = join(folder, 'closed')
   const binaryPackage = await copyPackage(join(outer, 'package'))
-  // Root can write everywhere but runs the programs as a user who cannot get there.
+  // Root can write anywhere, but runs the programs as a user who cannot access this folder.
   const closed = isRoot ? outer : join(binaryPackage.folder, 'native', 'lib')
   await chmod(closed, isRoot ? 0o700 : 0o500)
   const identity = await chooseIdentity(cluster)
@@ -440,7 +440,7 @@ test.skipIf(!isRoot)('root can keep the data where the other user cannot get', a
   const plan = await query(server, 'EXPLAIN ANALYZE SELECT count(*) FROM large')
   expect(JSON.stringify(plan)).toMatch(/Workers Launched: [12]/)
 
-  // The server starts all of its processes anew when one of them crashes.
+  // If one process of the server crashes, the server restarts all of them.
   const victim = new pg.Client(server.connection)
   victim.on('error', () => {})
   await victim.connect()

@@ -21,11 +21,11 @@ export { EmbeddedError } from './errors.js'
 
 /** A running PostgreSQL that belongs to this process. */
 export interface EmbeddedPostgres {
-  /** What `pg` needs to connect. */
+  /** Connection options for `pg`. */
   readonly connection: Connection
   /** Shuts the server down cleanly and resolves when it has ended; may be called repeatedly. */
   stop(): Promise<void>
-  /** Settles when the server ends without stop() having been called. */
+  /** Settles if the server ends without a call of stop(). */
   readonly exited: Promise<Ending>
   /** For example `18.4`. */
   readonly version: string
@@ -44,13 +44,13 @@ export interface EmbeddedOptions {
   /** The data folder of Offshoot; the cluster lives in `postgres` below it. */
   readonly dataDir: string
   readonly log: (line: string) => void
-  /** Settings of the server on top of the usual ones. */
+  /** Additional settings of the server. */
   readonly settings?: Readonly<Record<string, string>>
 }
 
 /**
- * Starts a PostgreSQL of our own in the data folder, where its cluster is made at the first start.
- * The caller holds the lock of the data folder, so a server that runs there was left behind.
+ * Starts a PostgreSQL server in the data folder. The first start creates its cluster. The caller
+ * must hold the lock of the data folder, so a server that is already running there was left behind.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   return startFromPackage(await findPackage(), options)
@@ -122,15 +122,15 @@ async function prepareAndStart(
   }
 }
 
-/** Makes sure that the connection holds, and gives the version of the server. */
+/** Connects once, and returns the version of the server. */
 async function greet(
   server: Server,
   connection: Connection,
   passwordFile: string,
 ): Promise<string> {
-  // Variables such as PGSSLMODE are meant for other servers.
+  // Environment variables such as PGSSLMODE are meant for other servers.
   const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: 30_000 })
-  // A connection that breaks makes the query fail, which is enough to know.
+  // If the connection breaks, the query fails too; handling it there is enough.
   client.on('error', () => {})
   try {
     await client.connect()

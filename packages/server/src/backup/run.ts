@@ -28,8 +28,8 @@ const FILE_FAULTS: Readonly<Record<string, string>> = {
 }
 
 /**
- * `offshoot backup`: resolves with the exit code. The default output is a new file in the data folder,
- * not in the working folder: that may be a repository, and a backup contains every row.
+ * `offshoot backup`: resolves with the exit code. The default output is a new file in the data
+ * folder, not in the working folder: that may be a repository, and a backup contains every row.
  */
 export function runBackup(options: { output: string | undefined }): Promise<number> {
   return run('backup', async (config, signal) => {
@@ -55,7 +55,10 @@ export function runBackup(options: { output: string | undefined }): Promise<numb
   })
 }
 
-/** Names a new file in `backups` of the data folder, after the current time. A .gitignore keeps it out of git. */
+/**
+ * Names a new file in `backups` of the data folder, after the current time. A .gitignore keeps it
+ * out of git.
+ */
 async function newBackupFile(dataDir: string): Promise<string> {
   const folder = path.resolve(dataDir, 'backups')
   try {
@@ -147,7 +150,9 @@ interface Output {
   discard(): Promise<void>
 }
 
-/** A file appears under its name only when it is complete. Compressed, unless it is named `.tar`. */
+/**
+ * A file appears under its name only when it is complete. Compressed, unless it is named `.tar`.
+ */
 async function openOutput(name: string): Promise<Output> {
   if (name === STANDARD) {
     return through(createCompressor(), {

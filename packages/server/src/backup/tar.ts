@@ -3,8 +3,8 @@ import type { Writable } from 'node:stream'
 import { type Entry, type Extract, extract, pack } from 'tar-stream'
 
 /*
- * A backup is written to and read from a stream of plain files in the tar format. Any tar can list and
- * unpack it.
+ * A backup is written to and read from a stream of plain files in the tar format. Any tar can list
+ * and unpack it.
  */
 
 const BLOCK_BYTES = 512
@@ -144,7 +144,10 @@ async function* read(entry: Entry, feed: Feed): AsyncGenerator<Buffer> {
   }
 }
 
-/** Feeds a source to the parser, and distinguishes failures of the source from damage of the archive. */
+/**
+ * Feeds a source to the parser, and distinguishes failures of the source from damage of the
+ * archive.
+ */
 class Feed {
   readonly #source: AsyncIterable<Buffer>
   readonly #archive: Extract
