@@ -205,7 +205,7 @@ describe('an index', () => {
       status: 400,
       body: {
         message:
-          'invalid record: column [name]: is longer than 2400 bytes, which is what an indexed column can hold',
+          'invalid record: column [name]: is longer than 2400 bytes, the limit of an indexed column',
       },
     })
     await remove(branches, 'name')

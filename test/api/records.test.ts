@@ -260,7 +260,12 @@ describe('POST data', () => {
       'column [id]: expected a record id, got a number',
     ],
     ['a null id', 'bare', { id: null }, 'column [id]: expected a record id, got null'],
-    ['an empty id', 'bare', { id: '' }, 'column [id]: is empty, which no record id is'],
+    [
+      'an empty id',
+      'bare',
+      { id: '' },
+      'column [id]: is empty; a record id has at least one character',
+    ],
     [
       'an id with a space',
       'bare',

@@ -553,7 +553,7 @@ describe('faults that can be seen beforehand', () => {
     [
       'an empty id',
       { delete: { table: 'users', id: '' } },
-      'table [users]: column [id]: is empty, which no record id is',
+      'table [users]: column [id]: is empty; a record id has at least one character',
     ],
     [
       'a bad id in a record',

@@ -140,7 +140,7 @@ describe('with pgvector', () => {
     const answer = await main('PUT', '/tables/items/columns/large/index')
     expect(answer.status).toBe(400)
     expect(answer.body.message).toBe(
-      'table [items]: column [large]: cannot be indexed: it has more than 2000 numbers',
+      'table [items]: column [large]: cannot be indexed: it has more than 2000 dimensions',
     )
   })
 

@@ -1,6 +1,6 @@
 /*
- * Columns and their values: the schema as it is stored, the types, the checks of values, and the forms
- * that values have in JSON and in PostgreSQL.
+ * Columns and their values: the stored schema, the column types, validation, and the conversion of values
+ * between JSON and PostgreSQL.
  */
 
 export { arrayLiteral } from './columns/carriers.js'

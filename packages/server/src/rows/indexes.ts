@@ -1,5 +1,5 @@
 /*
- * Indexes of columns: which columns have one, how far it is, and the process that makes them.
+ * Indexes of columns: which columns have an index, its state, and the background builder.
  */
 
 export {

@@ -5,8 +5,8 @@ import { type VisibleArm, visibleArms } from './reading/arms.js'
 import type { TableLookup } from './reading/read-plan.js'
 
 /*
- * Reading rows: which tables of PostgreSQL they come from, plans of columns, records as JSON, and running
- * reads while the stamps of a session hold.
+ * Reading rows: the physical tables they come from, read plans, records as JSON, and running reads under the
+ * guard of a session.
  */
 
 export type { VisibleArm } from './reading/arms.js'
@@ -45,8 +45,8 @@ export { confirmed, isConfirmed, StaleError } from './running/staleness.js'
 export { type OpenTransaction, runSerialReads } from './running/transactions.js'
 
 /**
- * The tables of PostgreSQL that rows of a table come from on a branch, under the given alias. Together
- * they hold each visible row once; there are none if nothing was ever written.
+ * Returns the physical tables that rows of a table come from on a branch. Together they contain each visible
+ * row once. The list is empty if nothing was ever written.
  */
 export function listArms(
   lookup: Pick<TableLookup, 'rows'>,

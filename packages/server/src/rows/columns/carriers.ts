@@ -1,12 +1,12 @@
 /*
- * The text form of a value goes to PostgreSQL in one of three carriers: as a parameter of its own,
- * which needs no escaping, in an array literal, or in a line of COPY.
+ * PostgreSQL receives the text form of a value in one of three ways: as a parameter, which needs no
+ * escaping, as an element of an array literal, or as a field of a COPY line.
  */
 
-/** Above this length, searching for each character on its own beats a regular expression. */
+/** Above this length, one search per special character is faster than a regular expression. */
 const SHORT_LENGTH_MAX = 64
 
-// Backspace, form feed and vertical tab have escapes too, but COPY reads them as they are.
+// COPY also has escapes for backspace, form feed and vertical tab, but accepts these unescaped.
 const COPY_SPECIAL = /[\\\t\n\r]/
 const COPY_SPECIALS = /[\\\t\n\r]/g
 const COPY_ESCAPES: Readonly<Record<string, string>> = {
@@ -30,8 +30,8 @@ function copyField(text: string): string {
 }
 
 /**
- * One line of COPY in text format, with its line end. `prefix` is put in front as it is: fields the
- * caller knows to need no escaping, each with its tab.
+ * Returns one line of COPY in text format, including the line end. `prefix` is written unescaped: it holds
+ * fields that need no escaping, each followed by a tab.
  */
 export function copyLine(values: readonly (string | null)[], prefix = ''): string {
   let line = prefix
@@ -52,8 +52,8 @@ function arrayElement(text: string): string {
 }
 
 /**
- * A PostgreSQL array literal. Every element is quoted, so that neither commas nor braces nor a text
- * that reads NULL need care.
+ * Returns a PostgreSQL array literal. Every element is quoted, so commas, braces and the text `NULL` need
+ * no special handling.
  */
 export function arrayLiteral(values: readonly (string | null)[]): string {
   let literal = '{'

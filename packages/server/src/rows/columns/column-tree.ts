@@ -13,12 +13,12 @@ export interface PhysicalColumn {
   readonly codec: ValueCodec
 }
 
-/** A column with what is below it. Its physical columns are those from `index` up to `end`. */
+/** A column and its nested columns. Its physical columns are those from `index` up to, excluding, `end`. */
 export interface ColumnNode {
   readonly column: StoredColumn
-  /** The names from the table down to the column, with dots. */
+  /** The dotted path of the column. */
   readonly path: string
-  /** Position among the columns of its level. */
+  /** Position among the columns of the same level. */
   readonly ordinal: number
   readonly index: number
   readonly end: number
@@ -26,18 +26,20 @@ export interface ColumnNode {
   readonly isFile: boolean
   readonly notNull: boolean
   readonly defaultText: string | typeof NOW | null
-  /** Of an object column, and only of one. */
+  /** Set for object columns only. */
   readonly nested: ColumnLevel | undefined
 }
 
-/** The columns of a table, or those of an object. */
+/** The columns of a table or of an object. */
 export interface ColumnLevel {
   readonly nodes: readonly ColumnNode[]
   readonly byName: ReadonlyMap<string, ColumnNode>
 }
 
 export interface ColumnTree extends ColumnLevel {
-  /** Leaves and presences of objects, in schema order, an object before its nested columns. */
+  /**
+   * Leaf columns and the presence columns of objects, in schema order. An object precedes its nested columns.
+   */
   readonly physical: readonly PhysicalColumn[]
 }
 
@@ -83,7 +85,7 @@ function compileDefault(column: StoredColumn, options: CodecOptions): string | t
   if (column.defaultValue === undefined) return null
   const entry = COLUMN_TYPE_ENTRIES[column.type]
   const text = entry.parseDefault(column.defaultValue, column, options)
-  // Schema edits refuse bad defaults, so one that was stored is a mistake of ours.
+  // Schema edits reject invalid defaults, so an invalid stored default is a bug.
   if (text instanceof Fault) throw new Error(`default of column ${column.id}: ${text.message}`)
   return text
 }

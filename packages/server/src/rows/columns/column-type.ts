@@ -10,31 +10,31 @@ export interface CodecOptions {
 
 export interface ValueCodec {
   /**
-   * The PostgreSQL text form of a JSON value, or a fault. It is not yet escaped for its carrier. The
-   * caller handles null.
+   * Returns the PostgreSQL text form of a JSON value, or a fault. The text is not escaped; see carriers.ts.
+   * The caller handles null.
    */
   encode(value: unknown): string | Fault
-  /** The JSON text of what `ColumnTypeEntry.select` selects. */
+  /** Converts a text selected by `ColumnTypeEntry.select` to JSON text. */
   decode(text: string): string
 }
 
-/** A default that is the time of the insert. */
+/** The default value `now`: the time of the insert. */
 export const NOW = Symbol('now')
 
 export interface ColumnTypeEntry {
-  /** Stands in a column definition and, after `::`, in a cast. */
+  /** The PostgreSQL type, for column definitions and casts. */
   readonly sqlType: string
-  /** What may be said about a column of the type in a schema. */
+  /** The options that a schema may set on columns of the type. */
   readonly allows: {
     readonly unique: boolean
     readonly index: boolean
     readonly notNull: boolean
     readonly defaultValue: boolean
   }
-  /** SQL for the text that `decode` reads. Takes a column reference that is already quoted. */
+  /** Returns SQL for the text that `decode` reads. `reference` is a quoted column reference. */
   select(reference: string): string
   compile(column: StoredColumn, options: CodecOptions): ValueCodec
-  /** The PostgreSQL text form of a `defaultValue`, or a fault. */
+  /** Returns the PostgreSQL text form of a `defaultValue`, or a fault. */
   parseDefault(
     text: string,
     column: StoredColumn,
@@ -50,7 +50,7 @@ export function selectText(reference: string): string {
   return `${reference}::text`
 }
 
-/** Arrays are read as JSON, which spares us a parser of PostgreSQL's array literals. */
+/** Arrays are read as JSON, so that no parser for PostgreSQL array literals is needed. */
 export function selectArray(reference: string): string {
   return `to_json(${reference})::text`
 }

@@ -7,8 +7,8 @@ import { boolType, floatType, intType, vectorType } from './number-types.js'
 import { emailType, linkType, multipleType, stringType, textType } from './text-types.js'
 
 /**
- * The physical column of an object only tells whether there is one; its nested columns are physical
- * columns of their own, which the table codec fills and assembles.
+ * The physical column of an object is a boolean that is true if the record has the object. Its nested
+ * columns are separate physical columns, which the table codec encodes and decodes.
  */
 const objectType: ColumnTypeEntry = {
   sqlType: 'boolean',
@@ -24,7 +24,7 @@ const objectType: ColumnTypeEntry = {
   parseDefault: () => new Fault('is not possible for an object'),
 }
 
-/** Everything that differs from one column type to the other. A new type is a new entry. */
+/** One entry per column type, with everything that is specific to the type. */
 export const COLUMN_TYPE_ENTRIES: Readonly<Record<ColumnType, ColumnTypeEntry>> = {
   bool: boolType,
   int: intType,

@@ -1,6 +1,6 @@
 /**
- * Why a value cannot be stored, as a short lower-case phrase. Faults are returned, not thrown: a
- * request may hold thousands of them, and all are reported.
+ * The reason why a value cannot be stored, as a short lower-case phrase. Faults are returned, not thrown: a
+ * request may contain thousands of them, and all are reported.
  */
 export class Fault {
   constructor(readonly message: string) {}

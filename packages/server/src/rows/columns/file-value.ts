@@ -1,11 +1,11 @@
 /*
- * A row stores the metadata of a file as JSON; its content is in the blob store. Links depend on the
- * branch that the record is read on, so they are not stored but made for each answer.
+ * A row stores the metadata of a file as JSON; the content is in the blob store. Links depend on the
+ * branch that the record is read on, so they are not stored but generated for each response.
  */
 
 /** The metadata of a file, as a row stores it. */
 export interface StoredFile {
-  /** Of a file in a list. */
+  /** Set for files of a `file[]` column only. */
   readonly id?: string
   readonly name: string
   readonly mediaType: string
@@ -15,30 +15,30 @@ export interface StoredFile {
   readonly signedUrlTimeout: number
   readonly uploadUrlTimeout: number
   readonly attributes: { readonly width?: number; readonly height?: number }
-  /** Of the content; a file without it waits for an upload. */
+  /** Hash of the content. Absent until the content is uploaded. */
   readonly sha256?: string
-  /** Random and new with each update, so links cannot be guessed and old ones stop working. */
+  /** Random, and replaced by every update, so that links cannot be guessed and old links stop working. */
   readonly key: string
 }
 
 export type LinkPurpose = 'read' | 'upload'
 
-/** A file by the ids that its place in a branch has. */
+/** The location of a file within a branch. */
 export interface FileAddress {
   readonly columnId: number
   readonly recordId: string
-  /** Empty for a column that holds one file. */
+  /** Empty for a `file` column. */
   readonly fileId: string
   readonly key: string
 }
 
-/** How the files of an answer are written. */
+/** How the files of a response are written. */
 export interface FileForm {
-  /** Upload links are only for callers who may write. */
+  /** Only callers with write access receive upload links. */
   readonly canUpload: boolean
-  /** The link to a file; with a purpose, one that is signed for so many seconds. */
+  /** Returns the link to a file. With `signed`, the link is signed and expires after `seconds`. */
   link(file: FileAddress, signed?: { purpose: LinkPurpose; seconds: number }): string
-  /** Contents in base64 by sha-256: those that were asked for, once they are read. */
+  /** Requested contents in base64, by SHA-256. Filled before the response is written. */
   readonly contents: Map<string, string>
 }
 
@@ -61,7 +61,7 @@ const FIELDS = [
   'attributes',
 ] as const
 
-/** Costly or secret, so only written when asked for by name. */
+/** Written only if requested by name: `base64Content` is large, and the links grant access. */
 const FIELDS_BY_NAME = ['base64Content', 'signedUrl', 'uploadUrl'] as const
 
 /** The fields to write of the files of a column. */
@@ -73,7 +73,10 @@ export interface FileSelection {
 
 const ALL: readonly string[] = [...FIELDS, ...FIELDS_BY_NAME]
 
-/** The fields that a path below a file column stands for; undefined when there is no such field. */
+/**
+ * Resolves a field name of a file column (`*`: all default fields). Returns undefined if there is no such
+ * field.
+ */
 export function fileFields(name: string): readonly string[] | undefined {
   if (name === '*') return FIELDS
   return ALL.includes(name) ? [name] : undefined
@@ -84,14 +87,14 @@ export const DEFAULT_FILE_FIELDS: readonly string[] = FIELDS
 /** The text of a `file[]` column without files. */
 export const NO_FILES = '[]'
 
-/** The files that the text of a column holds. */
+/** Parses the text of a `file` or `file[]` column. */
 export function parseFiles(text: string | null | undefined): readonly StoredFile[] {
   if (text === null || text === undefined) return []
   const value = JSON.parse(text) as StoredFile | StoredFile[]
   return Array.isArray(value) ? value : [value as StoredFile]
 }
 
-/** The JSON form of a column's text. Without a record it has no links. */
+/** Converts the text of a file column to JSON. Without `record`, the files have no links. */
 export function writeFiles(
   text: string,
   selection: FileSelection,

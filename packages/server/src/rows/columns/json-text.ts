@@ -1,9 +1,9 @@
 import { Fault } from './fault.js'
 
-/** Levels of arrays and objects inside each other in a `json` value. */
+/** Maximum nesting depth of a `json` value. */
 export const JSON_DEPTH_MAX = 256
 
-/** What PostgreSQL's numeric holds, which is how jsonb keeps numbers. */
+/** Limits of PostgreSQL's type numeric, in which jsonb stores numbers. */
 const DIGITS_BEFORE_POINT_MAX = 131_072
 const DIGITS_AFTER_POINT_MAX = 16_383
 
@@ -31,12 +31,12 @@ function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE
 }
 
-/** Reads valid JSON text for what PostgreSQL cannot hold though it is valid. */
+/** Finds values in valid JSON text that PostgreSQL cannot store as jsonb. */
 class JsonTextChecker {
   private at = 0
   /**
-   * Characters that numbers gain when they are read, as PostgreSQL writes them without exponent. A
-   * document that is small when stored could otherwise be too large to be read at all.
+   * The number of characters by which numbers grow when read back: PostgreSQL writes them without an
+   * exponent. Unlimited, a small document could become too large to be read.
    */
   gained = 0
 
@@ -85,7 +85,7 @@ class JsonTextChecker {
     return undefined
   }
 
-  /** Reads the four digits after `\u` and stays on the last one. */
+  /** Parses the four digits after `\u`. Leaves the position on the last digit. */
   private codeUnit(): number {
     const start = this.at + 1
     this.at += 4
@@ -135,14 +135,14 @@ class JsonTextChecker {
 }
 
 /**
- * A fault when PostgreSQL cannot hold what this valid JSON text says, or when it would read back as
- * more than `bytesMax`.
+ * Checks valid JSON text. Returns a fault if PostgreSQL cannot store it as jsonb, or if the text read back
+ * would exceed `bytesMax`.
  */
 export function checkJsonText(text: string, bytesMax: number): Fault | undefined {
   const checker = new JsonTextChecker(text)
   const fault = checker.check()
   if (fault !== undefined) return fault
-  // A text that is too large as it stands is for the check of the whole record.
+  // A text that exceeds the limit by itself is reported by the size check of the whole record.
   if (checker.gained === 0 || text.length + checker.gained <= bytesMax) return undefined
   return new Fault(`is larger than ${bytesMax} bytes with its numbers written out`)
 }

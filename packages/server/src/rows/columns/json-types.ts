@@ -19,7 +19,7 @@ const NUMBER_INEXACT = new Fault(
   'contains a whole number beyond 2^53-1 in size; send the document as JSON text to keep it exactly',
 )
 
-/** JSON text goes to PostgreSQL as it was sent, so that numbers keep digits no double has. */
+/** Passes JSON text on unchanged, so that numbers keep digits beyond double precision. */
 function encodeJsonText(text: string, bytesMax: number): string | Fault {
   try {
     JSON.parse(text)
@@ -29,12 +29,12 @@ function encodeJsonText(text: string, bytesMax: number): string | Fault {
   return checkText(text) ?? checkJsonText(text, bytesMax) ?? text
 }
 
-/** A fault when jsonb cannot hold the value exactly; it must come from a JSON parser. */
+/** Returns a fault if jsonb cannot store the value exactly. The value must come from a JSON parser. */
 function checkJsonValue(value: unknown, depth: number): Fault | undefined {
   if (typeof value === 'string') return checkText(value)
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) return NUMBER_OUT_OF_RANGE
-    // The parser has already rounded these, and nobody can tell from what.
+    // The JSON parser has rounded these numbers; the original value is lost.
     return Number.isInteger(value) && !Number.isSafeInteger(value) ? NUMBER_INEXACT : undefined
   }
   if (value === null || typeof value === 'boolean') return undefined
@@ -59,7 +59,7 @@ function encodeJsonValue(value: unknown, bytesMax: number): string | Fault {
   const fault = checkJsonValue(value, 0)
   if (fault !== undefined) return fault
   const text = JSON.stringify(value)
-  // Only numbers next to zero are still written with an exponent here.
+  // JSON.stringify writes an exponent for numbers near zero only; larger ones were rejected above.
   return (text.includes('e-') ? checkJsonText(text, bytesMax) : undefined) ?? text
 }
 
@@ -82,14 +82,14 @@ export const jsonType: ColumnTypeEntry = {
   parseDefault: (text, _column, options) => encodeJsonText(text, options.limits.recordBytesMax),
 }
 
-/** What there is to know of files without a place to read them at. */
+/** Decodes files without links, because the record is not known here. */
 function decodeFiles(column: StoredColumn): (text: string) => string {
   const isList = column.type === 'file[]'
   const selection = { columnId: column.id, isList, fields: new Set(DEFAULT_FILE_FIELDS) }
   return (text) => writeFiles(text, selection, undefined)
 }
 
-/** Content goes to the blob store elsewhere; here is written only what a row keeps about it. */
+/** Encodes the metadata of a file. The file encoder of data/files stores the content. */
 export const fileType: ColumnTypeEntry = {
   sqlType: 'jsonb',
   allows: { unique: false, index: false, notNull: false, defaultValue: false },

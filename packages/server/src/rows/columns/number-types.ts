@@ -11,14 +11,14 @@ const WHOLE_NUMBER = /^-?(?:0|[1-9][0-9]*)$/
 const DECIMAL_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/
 const NON_ZERO_DIGIT = /^[^eE]*[1-9]/
 
-/** The shortest text that reads as this number again; unlike `String` it keeps the sign of -0. */
+/** Returns the shortest text that parses as this number. Unlike `String`, keeps the sign of -0. */
 export function floatText(value: number): string {
   return value === 0 && 1 / value < 0 ? '-0' : String(value)
 }
 
 const boolCodec: ValueCodec = {
   encode: (value) => (value === true ? 't' : value === false ? 'f' : expected('a boolean', value)),
-  // Both `t` and `true` occur: PostgreSQL writes a boolean so, and its cast to text.
+  // PostgreSQL writes a boolean as `t`, and a boolean cast to text as `true`.
   decode: (text) => (text.startsWith('t') ? 'true' : 'false'),
 }
 
@@ -35,7 +35,7 @@ export const boolType: ColumnTypeEntry = {
 
 function refuseInteger(value: unknown): Fault {
   if (typeof value !== 'number') return expected('a whole number', value)
-  // Beyond this size neighbouring whole numbers have become one and the same in JSON parsers.
+  // Beyond this range, JSON parsers round whole numbers.
   return Number.isInteger(value) || !Number.isFinite(value)
     ? new Fault(`is not between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`)
     : new Fault('expected a whole number, got a fraction')
@@ -80,8 +80,9 @@ export const floatType: ColumnTypeEntry = {
 }
 
 /**
- * A text that PostgreSQL reads as `Math.fround(value)`, which is `single`. The shortest text of the
- * double serves, except for the middle between two singles: its text may lie to either side.
+ * Returns a text that PostgreSQL parses as `single`, which is `Math.fround(value)`. The shortest text of the
+ * double is one, unless the double is exactly halfway between two singles: then PostgreSQL may round to
+ * the other single.
  */
 function singleText(value: number, single: number): string {
   const mirrored = 2 * value - single

@@ -11,7 +11,7 @@ import {
   writeFiles,
 } from './file-value.js'
 
-/** Some columns of a table: what to select, and how to make a record of it. */
+/** The columns to select from a table, and how to write them as JSON. */
 export interface Projection {
   /** Indexes into the physical columns, in the order in which `decodeFields` reads their texts. */
   readonly columns: readonly number[]
@@ -21,19 +21,21 @@ export interface Projection {
 export interface ProjectedField {
   /** Position in the texts of a row. */
   readonly position: number
-  /** `"name":` as the first member of its object, and as a further one. */
+  /** `"name":` as the first member of its object; `furtherKey` has a comma in front. */
   readonly firstKey: string
   readonly furtherKey: string
   readonly codec: ValueCodec
-  /** Of an object column. */
+  /** Set for object columns only. */
   readonly nested: readonly ProjectedField[] | undefined
-  /** Of a file column: what to say of its files. */
+  /** Set for file columns only: the fields of the files to write. */
   readonly file: FileSelection | undefined
-  /** Stands for null, which is left out otherwise: a list of files that was never set is empty. */
+  /**
+   * Replaces null: a `file[]` column without a value is written as an empty list. Other nulls are left out.
+   */
   readonly nullText: string | undefined
 }
 
-/** The chosen columns; of those that hold files, the chosen fields. */
+/** The selected columns, and the selected fields of file columns. */
 class Choice {
   readonly columns = new Set<number>()
   readonly fileFields = new Map<number, Set<string>>()
@@ -48,7 +50,9 @@ class Choice {
   }
 }
 
-/** `paths` are columns by dotted path; `*` stands for all of a table, `object.*` of an object. */
+/**
+ * `paths` are dotted paths of columns. `*` selects all columns of the table, `object.*` those of an object.
+ */
 export function compileProjection(
   tree: ColumnTree,
   paths: readonly string[],
@@ -69,8 +73,8 @@ export function compileProjection(
 }
 
 /**
- * Takes in the objects on the way too, because only they tell a row without the object from one whose
- * nested columns are null or filled later.
+ * Adds a path to the selection, with its enclosing objects: only their presence columns tell a row without
+ * the object from a row whose nested columns are null.
  */
 function choosePath(tree: ColumnTree, path: string, choice: Choice): boolean {
   const names = path.split('.')
@@ -116,8 +120,8 @@ function compileFields(
 }
 
 /**
- * The members of a JSON object, without its braces. Nulls are left out, but for lists of files. Without
- * a record, files have no links.
+ * Returns the members of a JSON object, without braces. Nulls are left out, except for `file[]` columns.
+ * Without `record`, files have no links.
  */
 export function decodeFields(
   fields: readonly ProjectedField[],

@@ -6,7 +6,7 @@ import { NOW } from './column-type.js'
 import { isFileType } from './column-types.js'
 import { expected, Fault } from './fault.js'
 
-/** Turns the input of a `file` or `file[]` column into the text of what the row keeps of it. */
+/** Converts the input of a `file` or `file[]` column to the text that the row stores. */
 export type FileEncoder = (column: StoredColumn, value: unknown) => string | Fault
 
 export type InputRecord = Readonly<Record<string, unknown>>
@@ -46,13 +46,13 @@ const ARITHMETIC_OPERATORS: ReadonlyMap<string, ArithmeticOperator> = new Map([
   ['$divide', '/'],
 ])
 
-/** In a for-in loop this, unlike `Object.hasOwn`, is compiled to nothing. */
+/** In a for-in loop, V8 optimises this call away, unlike `Object.hasOwn`. */
 const isOwn = Object.prototype.hasOwnProperty
 
-/** UTF-8 needs at most this many bytes for what UTF-16 counts as one. */
+/** UTF-8 needs at most this many bytes for one UTF-16 code unit. */
 const BYTES_PER_LENGTH_MAX = 3
 
-/** Stands where a value was refused, so that it is not reported as missing besides. */
+/** Placeholder for an invalid value, so that it is not also reported as missing. */
 const REFUSED = ''
 
 const COLUMN_NOT_FOUND = new Fault('column not found')
@@ -63,7 +63,7 @@ const NOT_ARITHMETIC = new Fault(
   'expected a number or one of $increment, $decrement, $multiply and $divide',
 )
 
-/** The work on one record: its values so far, one for each physical column, and its faults. */
+/** The state of encoding one record: a value for each physical column, and the faults found. */
 class Encoding {
   faults: Fault[] | undefined = undefined
 
@@ -104,7 +104,7 @@ class Encoding {
   }
 
   refuseUnknown(key: string, parent = ''): void {
-    // The message stays of a size to be read, whatever the key is.
+    // Cut off, so that a long key does not make a long message.
     this.addFault(parent + key.slice(0, this.limits.nameLengthMax), COLUMN_NOT_FOUND)
   }
 
@@ -135,7 +135,7 @@ function encodeArithmetic(node: ColumnNode, value: InputRecord): Arithmetic | Fa
   const operand = value[key]
   if (typeof operand !== 'number') return expected(`a number for ${key}`, operand)
   if (operator === '/' && operand === 0) return new Fault('cannot be divided by zero')
-  // Of a whole number, a product or quotient with a fraction may be whole again; a sum is not.
+  // A whole number times or divided by a fraction can be whole; plus or minus a fraction it cannot.
   const mayBeFraction = operator === '*' || operator === '/'
   const isFraction = Number.isFinite(operand) && !Number.isInteger(operand)
   const text = mayBeFraction && isFraction ? String(operand) : node.codec.encode(operand)
@@ -176,8 +176,8 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
     encodeRecord(record, { now, file }) {
       const encoding = new Encoding(defaults.slice(), file, limits)
       for (const index of nowIndexes) encoding.values[index] = now
-      // Keys mostly come in the order of the schema, so the next column is a good guess. Together
-      // with for-in, whose reads need no lookup, this takes half as long as Object.keys and the map.
+      // Keys usually come in schema order, so the next column is tried before the map. With for-in, whose
+      // property reads need no lookup, this takes half as long as Object.keys and the map.
       let next = 0
       for (const key in record) {
         if (!isOwn.call(record, key)) continue

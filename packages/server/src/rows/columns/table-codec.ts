@@ -15,47 +15,49 @@ import { checkRecordId } from './text-types.js'
 export type { InputRecord }
 
 export interface TableCodecOptions extends CodecOptions {
-  /** Used where a call brings none of its own. Without either, files are refused. */
+  /** Used for calls that pass no encoder. Without any encoder, files are rejected. */
   readonly file?: FileEncoder
 }
 
 export interface TableCodec {
   readonly table: StoredTable
-  /** Leaves and presences of objects, in schema order, an object before its nested columns. */
+  /**
+   * Leaf columns and the presence columns of objects, in schema order. An object precedes its nested columns.
+   */
   readonly physical: readonly PhysicalColumn[]
-  /** From the dotted path of a column to its index in `physical`. */
+  /** Maps the dotted path of a column to its index in `physical`. */
   readonly indexes: ReadonlyMap<string, number>
-  /** Indexes into `physical` of the columns whose values must be unique. */
+  /** Indexes into `physical` of unique columns. */
   readonly uniqueColumns: readonly number[]
-  /** Those of `physical` that hold files. */
+  /** The file columns among `physical`. */
   readonly fileColumns: readonly { readonly index: number; readonly column: PhysicalColumn }[]
   /**
-   * A whole record for insert or replace: one text or null for each physical column, with defaults
-   * applied; or all its faults, which `isFaults` tells from it. `now` is the text of the time that a
-   * default of `now` stands for. The keys `id`, `xata` and `service` are skipped.
+   * Encodes a whole record, for insert or replace. Returns a text or null for each physical column, with
+   * defaults applied, or all faults of the record; `isFaults` tells which. `now` is the value of columns with
+   * the default `now`. The keys `id`, `xata` and `service` are skipped.
    */
   encodeRecord(record: InputRecord, now: string, file?: FileEncoder): (string | null)[] | Fault[]
   /**
-   * A partial update: only the columns named; null clears one. An object is replaced as a whole, so
-   * nested columns that it does not list become null.
+   * Encodes a partial update. Only the given columns change; null clears a column. An object is replaced as
+   * a whole: nested columns that are not given become null.
    */
   encodeUpdate(fields: InputRecord, file?: FileEncoder): EncodedUpdate | Fault[]
-  /** `paths` are own columns by dotted path; `*` stands for all of them. */
+  /** `paths` are dotted paths of the table's columns, without links; `*` selects all columns. */
   project(paths: readonly string[]): Projection | Fault[]
   /**
-   * The members of a record's JSON object, without braces: `"name":"Ada","age":36`. Nulls are left
-   * out. `texts` are in the order of `projection.columns`; without one, in that of `physical`.
+   * Returns the members of a record's JSON object, without braces: `"name":"Ada","age":36`. Nulls are left
+   * out. `texts` are in the order of `projection.columns`, or of `physical` without a projection.
    */
   decodeRow(texts: readonly (string | null)[], projection?: Projection): string
   checkId(id: unknown): Fault | undefined
 }
 
-/** Faults always are a list of at least one. */
+/** Returns whether a result is a list of faults. Such a list is never empty. */
 export function isFaults(result: unknown): result is Fault[] {
   return Array.isArray(result) && result[0] instanceof Fault
 }
 
-/** Indexes of the objects that a physical column is in, the outermost first. */
+/** Returns the indexes of the objects that enclose a physical column, outermost first. */
 export function enclosingObjects({ physical, indexes }: TableCodec, index: number): number[] {
   const path = physical[index]?.path ?? []
   return path.slice(1).flatMap((_, depth) => {
@@ -63,12 +65,12 @@ export function enclosingObjects({ physical, indexes }: TableCodec, index: numbe
   })
 }
 
-/** Compiles what reading and writing a table takes, once for each version of its schema. */
+/** Compiles the codec of a table. Done once for each version of the schema. */
 export function compileTable(table: StoredTable, options: TableCodecOptions): TableCodec {
   const tree = compileColumns(table, options)
   const encoder = compileRecordEncoder(tree, options.limits)
   const everything = compileProjection(tree, ['*'])
-  if (isFaults(everything)) throw new Error('a table has all of its columns')
+  if (isFaults(everything)) throw new Error('a projection of all columns must be valid')
   const allFields = everything.fields
   return {
     table,

@@ -174,7 +174,7 @@ describe('link', () => {
   })
 
   test.each([
-    ['', 'is empty, which no record id is'],
+    ['', 'is empty; a record id has at least one character'],
     ['a'.repeat(LIMITS.nameLengthMax + 1), `is longer than ${LIMITS.nameLengthMax} characters`],
     ['a b', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],
     ['a\n', 'is not a record id: only letters, digits and _ - ~ : ` { | } are allowed'],

@@ -13,16 +13,16 @@ import { expected, Fault } from './fault.js'
 const TEXT_SQL_TYPE = 'text collate "C"'
 const EMAIL = new RegExp(EMAIL_PATTERN)
 const RECORD_ID = new RegExp(RECORD_ID_PATTERN)
-// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings cannot hold them as they are.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings must escape control characters.
 const NEEDS_JSON_ESCAPE = /["\\\u0000-\u001f]/
 
-/** UTF-8 needs at most this many bytes for what UTF-16 counts as one. */
+/** UTF-8 needs at most this many bytes for one UTF-16 code unit. */
 const BYTES_PER_LENGTH_MAX = 3
 
-/** Our TypeScript library setting is older than this method, which every supported Node.js has. */
+/** Every supported Node.js has this method; the TypeScript `lib` setting does not declare it. */
 type WellFormed = string & { isWellFormed(): boolean }
 
-/** A fault when PostgreSQL cannot hold the text exactly as it is. */
+/** Returns a fault if PostgreSQL cannot store the text unchanged. */
 export function checkText(text: string): Fault | undefined {
   if (text.includes('\0')) return new Fault('contains a NUL character, which cannot be stored')
   if (!(text as WellFormed).isWellFormed()) {
@@ -31,12 +31,12 @@ export function checkText(text: string): Fault | undefined {
   return undefined
 }
 
-/** `JSON.stringify` of a stored text, at a third of its price for a common one. */
+/** Same result as `JSON.stringify` for a stored text, three times as fast if nothing needs escaping. */
 export function quoteJson(text: string): string {
   return NEEDS_JSON_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-/** Users count characters, not the UTF-16 units that `length` counts. */
+/** Limits count Unicode characters, whereas `length` counts UTF-16 code units. */
 function isLongerThan(text: string, charactersMax: number): boolean {
   if (text.length <= charactersMax) return false
   if (text.length > 2 * charactersMax) return true
@@ -45,14 +45,15 @@ function isLongerThan(text: string, charactersMax: number): boolean {
   return characters > charactersMax
 }
 
-/** An index takes nothing beyond a third of a page, 2704 bytes with what is around it. */
+/** A B-tree entry is limited to a third of a page: 2704 bytes including headers. */
 const UNIQUE_BYTES_MAX = 2600
-/** Other indexes have the id of the record besides. */
+/** Entries of other indexes also contain the record id. */
 const INDEXED_BYTES_MAX = 2400
 
-/** What a text must not exceed in bytes, and which columns are so. */
+/** The length limit of unique and indexed columns. */
 interface BytesLimit {
   readonly bytesMax: number
+  /** The kind of column, for the error message. */
   readonly of: string
 }
 
@@ -70,9 +71,7 @@ function compileText(charactersMax: number, limit?: BytesLimit): ValueCodec {
         return new Fault(`is longer than ${charactersMax} characters`)
       }
       if (value.length * BYTES_PER_LENGTH_MAX > bytesMax && Buffer.byteLength(value) > bytesMax) {
-        return new Fault(
-          `is longer than ${bytesMax} bytes, which is what ${limit?.of} column can hold`,
-        )
+        return new Fault(`is longer than ${bytesMax} bytes, the limit of ${limit?.of} column`)
       }
       return checkText(value) ?? value
     },
@@ -92,7 +91,7 @@ export const stringType: ColumnTypeEntry = {
 
 export const textType: ColumnTypeEntry = {
   sqlType: TEXT_SQL_TYPE,
-  // An index on a long text would fail at the first value that exceeds a third of a page.
+  // Not indexable: a value longer than a third of a page would make the write fail.
   allows: { unique: false, index: false, notNull: true, defaultValue: true },
   select: selectItself,
   compile: () => compileText(Number.POSITIVE_INFINITY),
@@ -110,7 +109,7 @@ export const emailType: ColumnTypeEntry = {
     return {
       encode(value) {
         if (typeof value !== 'string') return expected('a string', value)
-        // The pattern admits ASCII only, so the length is one of characters.
+        // The pattern allows ASCII only, so `length` counts characters.
         if (value.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
         return EMAIL.test(value) ? value : new Fault('is not an email address')
       },
@@ -124,7 +123,7 @@ export const emailType: ColumnTypeEntry = {
 
 export function checkRecordId(id: unknown, lengthMax: number): Fault | undefined {
   if (typeof id !== 'string') return expected('a record id', id)
-  if (id === '') return new Fault('is empty, which no record id is')
+  if (id === '') return new Fault('is empty; a record id has at least one character')
   if (id.length > lengthMax) return new Fault(`is longer than ${lengthMax} characters`)
   if (RECORD_ID.test(id)) return undefined
   return new Fault('is not a record id: only letters, digits and _ - ~ : ` { | } are allowed')
@@ -138,14 +137,14 @@ export const linkType: ColumnTypeEntry = {
     const lengthMax = options.limits.nameLengthMax
     return {
       encode(value) {
-        // Links are read as `{id}` or expanded, so a record that was read can be sent again.
+        // Links are also accepted as `{id}` and expanded, so that a record can be written as it was read.
         const id =
           typeof value === 'object' && value !== null && Object.hasOwn(value, 'id')
             ? (value as { id: unknown }).id
             : value
         return checkRecordId(id, lengthMax) ?? (id as string)
       },
-      // Nothing that an id may hold needs escaping.
+      // Characters of a record id never need escaping.
       decode: (text) => `{"id":"${text}"}`,
     }
   },

@@ -8,24 +8,27 @@ import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import { indexedKindOf, indexedText } from '../reading/searched-text.js'
 
 /*
- * The index of a column is one on the heap and one on the past, of the column and the id: what is
- * equal comes in the order of ids, which is the order of pages. A heap has the indexes that the
- * schema of its branch asks for. Where there is little to index this is so at once; otherwise it is
- * written down as work, and done without keeping anyone from writing.
+ * A column index consists of an index on the heap and an index on the past, both on (column, id): rows with
+ * equal values come in the order of ids, which is the order of pages. A heap has the indexes that the schema
+ * of its branch defines. Indexes of small heaps are created at once. Those of large heaps are queued in
+ * `offshoot.index_work` and built concurrently, without blocking writers.
  */
 
-/** What PostgreSQL says when a value does not fit into an index. */
+/** SQLSTATE program_limit_exceeded: a value is too long for an index entry. */
 export const TOO_LONG = '54000'
 
-/** Up to this size, with long values, an index takes moments, which writers can wait. */
+/** Up to this size, including long values, an index is created while writers wait. */
 const AT_ONCE_BYTES_MAX = 1024 * 1024
 
-/** Records are often looked for by what they link to. A unique column has an index of its own. */
+/**
+ * Link columns are indexed by default, because queries often filter by them. Unique columns have a unique
+ * index.
+ */
 export function wantsIndex({ unique, index, type }: StoredColumn): boolean {
   return unique !== true && (index ?? type === 'link')
 }
 
-/** A table has a search index on every column that has words, or on none. */
+/** Returns whether a column needs a search index. A table has one on all its text columns or on none. */
 export function wantsSearchIndex(
   { searchIndex }: Pick<StoredTable, 'searchIndex'>,
   { type }: Pick<StoredColumn, 'type'>,
@@ -38,7 +41,7 @@ export interface HeapColumn {
   readonly column: Pick<StoredColumn, 'id'>
 }
 
-/** A column of a heap, as the schema of its branch has it. */
+/** A column of a heap, with its definition in the schema of the branch. */
 export interface IndexTarget {
   readonly heapId: string
   readonly table: Pick<StoredTable, 'searchIndex'>
@@ -52,11 +55,11 @@ export type IndexKind = (typeof INDEX_KINDS)[number]
 export interface HeapIndex {
   readonly kind: IndexKind
   readonly name: string
-  /** What follows `create index`. */
+  /** The SQL after `create index`. */
   readonly definition: Sql
 }
 
-/** All names that the indexes of a column can have. */
+/** Returns all possible index names of a column. */
 export function indexNames(
   { heapId, column: { id } }: HeapColumn,
   kinds: readonly IndexKind[] = INDEX_KINDS,
@@ -67,7 +70,7 @@ export function indexNames(
   ])
 }
 
-/** One index on the heap and one on the past; `of` is what follows the name of the table. */
+/** Returns an index on the heap and one on the past. `of` is the SQL after the table name. */
 function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): HeapIndex[] {
   const named = { heapId, columnId: column.id, kind }
   const [heap, past] = [indexName('heap', named), indexName('past', named)]
@@ -77,15 +80,15 @@ function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): H
   ]
 }
 
-/** pgvector indexes no longer ones. */
+/** pgvector cannot index vectors of more than 2000 dimensions. */
 export const INDEXED_DIMENSION_MAX = 2000
 
-/** Why a column cannot have an index, whatever is in it. */
+/** The column cannot have an index, regardless of its values. The message is the reason. */
 export class UnindexableError extends Error {}
 
 /**
- * The index of a vector is one of its neighbours, by angle, and only on the heap: what a branch
- * inherits is compared one by one.
+ * Returns the HNSW index of a vector column, by cosine distance. It is on the heap only, because inherited
+ * rows are compared one by one.
  */
 function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): HeapIndex {
   const kind = 'values'
@@ -99,25 +102,28 @@ function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): He
   }
 }
 
-/** A vector in the form that its index has it. */
+/** Casts a vector to the type that its index uses. */
 export function indexedVector(value: Sql, schema: string, { vector }: StoredColumn): Sql {
   return sql`${value}::${ident(schema)}.vector(${raw(String(vector?.dimension ?? 0))})`
 }
 
-/** pgvector, without which, or for longer vectors, there is no index. */
+/**
+ * Returns the pgvector extension. Throws UnindexableError if it is missing or the vector has too many
+ * dimensions.
+ */
 export async function getVectorIndexing(
   database: Queryable,
   { vector }: StoredColumn,
 ): Promise<Extension> {
   if ((vector?.dimension ?? 0) > INDEXED_DIMENSION_MAX) {
-    throw new UnindexableError(`it has more than ${INDEXED_DIMENSION_MAX} numbers`)
+    throw new UnindexableError(`it has more than ${INDEXED_DIMENSION_MAX} dimensions`)
   }
   const extension = await installedExtension(database, 'vector')
   if (extension === undefined) throw new UnindexableError('PostgreSQL has no extension [vector]')
   return extension
 }
 
-/** The indexes that a column wants. */
+/** Lists the indexes that the schema defines for a column. */
 export async function listHeapIndexes(
   database: Queryable,
   target: IndexTarget,
@@ -134,12 +140,12 @@ async function valueIndexes(database: Queryable, target: IndexTarget): Promise<H
   return twoIndexes('values', target, sql`(${ident(`c${column.id}`)}, id)`)
 }
 
-/** Every three letters of the text. */
+/** Trigram indexes for search. */
 async function searchIndexes(database: Queryable, target: IndexTarget): Promise<HeapIndex[]> {
   const { table, column } = target
   const kind = indexedKindOf(column.type)
   if (!wantsSearchIndex(table, column) || kind === undefined) return []
-  // The table was given it when there were trigrams; without them, records are found by looking.
+  // Without pg_trgm, which may have been dropped since, search scans all records.
   const extension = await installedExtension(database, 'pg_trgm')
   if (extension === undefined) return []
   const text = indexedText(kind, sql`${ident(`c${column.id}`)}`)
@@ -147,9 +153,9 @@ async function searchIndexes(database: Queryable, target: IndexTarget): Promise<
   return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
 }
 
-/** Of a heap that is new and empty. */
+/** Creates the indexes of a column on a new, empty heap. */
 export async function createIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
-  // Nobody asks for it here: where it is not possible any more, records are found without it.
+  // An index that has become impossible is no error here: queries work without it.
   const indexes = await listHeapIndexes(transaction, target).catch(unlessUnindexable)
   for (const { definition } of indexes ?? []) {
     await transaction.query(sql`create index ${definition}`)
@@ -160,7 +166,7 @@ function unlessUnindexable(error: unknown): undefined {
   if (!(error instanceof UnindexableError)) throw error
 }
 
-/** Brings the indexes of a column in line with what it wants. Must run alone behind the gate. */
+/** Creates or queues the indexes that the schema defines for a column. Requires the exclusive gate. */
 export async function requestIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
   const { heapId, column } = target
   const indexes = await listHeapIndexes(transaction, target).catch((error) => {
@@ -169,8 +175,8 @@ export async function requestIndexes(transaction: Queryable, target: IndexTarget
   if (indexes.length === 0) return releaseIndexes(transaction, target)
   const wanted = new Set(indexes.map(({ name }) => name))
   const others = indexNames(target).filter((name) => !wanted.has(name))
-  // Dropping an index waits for everyone who reads the table, so it is always left as work. And whoever
-  // is at work on the heap may drop what is made here, because it was not wanted when he looked.
+  // Dropping an index waits for all readers of the table, so it is always queued. If the heap has queued
+  // work, a running builder that read the old schema could drop an index created here.
   const isLeft =
     (await isLarge(transaction, heapId)) ||
     (await hasOneOf(transaction, others)) ||
@@ -178,7 +184,7 @@ export async function requestIndexes(transaction: Queryable, target: IndexTarget
   if (isLeft) return insertWork(transaction, { heapId, column })
   await deleteWork(transaction, { heapId, column })
   for (const { name, definition } of indexes) {
-    // Whoever was interrupted may have left one behind that is not valid.
+    // An interrupted builder may have left an invalid index.
     await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
     await transaction.query(sql`create index ${definition}`).catch((error: unknown) => {
       throw codeOf(error) === TOO_LONG ? unindexable(column, TOO_LONG_REASON) : error
@@ -200,11 +206,11 @@ async function isLarge(transaction: Queryable, heapId: string): Promise<boolean>
   return size?.isLarge === true
 }
 
-/** Indexes of extensions are left out of backups; where they are wanted, they are work to be done. */
+/** Queues all indexes that need an extension. Backups leave them out, so a restore builds them again. */
 export async function requestExtensionIndexes(database: Queryable): Promise<void> {
   const [work] = await database.query<{ isThere: boolean }>(sql`
     select to_regclass('offshoot.index_work') is not null as "isThere"`)
-  // A catalogue from before there were indexes; none can be wanted.
+  // A catalogue of a version without indexes has no such table, and needs none.
   if (!work?.isThere) return
   await database.query(sql`
     insert into offshoot.index_work (heap_id, column_id)
@@ -222,7 +228,7 @@ export async function requestExtensionIndexes(database: Queryable): Promise<void
     on conflict do nothing`)
 }
 
-/** For a column that wants no index any more. */
+/** Queues the removal of all indexes of a column, if it has any. */
 export async function releaseIndexes(transaction: Queryable, target: HeapColumn): Promise<void> {
   const [work] = await transaction.query(sql`
     select from offshoot.index_work

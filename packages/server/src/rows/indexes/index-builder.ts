@@ -17,7 +17,7 @@ import {
 } from './heap-indexes.js'
 import { tryBuilding } from './index-lock.js'
 
-/** Failures that another attempt would end with as well, and what to say about them. */
+/** Failures that are not retried, by SQLSTATE, with the reason shown to users. */
 const LASTING: ReadonlyMap<string, string> = new Map([
   [TOO_LONG, TOO_LONG_REASON],
   ['53100', 'the disk is full'],
@@ -28,8 +28,8 @@ interface Work extends HeapColumn {
 }
 
 /**
- * Makes and drops indexes of heaps that hold rows, one at a time, while everyone reads and writes.
- * Any number of processes may; what one leaves unfinished another one does again from the start.
+ * Creates and drops the queued indexes concurrently with reads and writes, one at a time. Several processes
+ * may run a builder. Unfinished work is repeated from the start, by any of them.
  */
 export class IndexBuilder {
   readonly #database: Database
@@ -42,12 +42,12 @@ export class IndexBuilder {
     this.#onError = onError
   }
 
-  /** Starts to work, if there is something to do. Does not wait for it. */
+  /** Starts working on the queue in the background. */
   wake(): void {
     this.run().catch(this.#onError)
   }
 
-  /** Works until there is nothing left that no other process has in hand. */
+  /** Works until the queue is empty, except for work that other processes have locked. */
   run(): Promise<void> {
     if (this.#running !== undefined) {
       this.#isAskedAgain = true
@@ -80,14 +80,14 @@ async function workThrough(database: Database): Promise<void> {
       await connection.query(sql`select pg_advisory_unlock_all()`)
     }
   } catch (error) {
-    // Somebody has to change the table itself. The next round does it again.
+    // A schema edit cancelled the build to change the table. The next round repeats it.
     if (codeOf(error) !== QUERY_CANCELED) throw error
   } finally {
     await connection.end()
   }
 }
 
-/** Work on a heap that no other process is at. The lock goes with the connection at the latest. */
+/** Takes work on a heap that no other process has locked. The lock ends with the connection at the latest. */
 async function takeWork(connection: Queryable): Promise<Work | undefined> {
   const [row] = await connection.query<{ heapId: string; columnId: string; stamp: string }>(sql`
     select heap_id as "heapId", column_id as "columnId", stamp
@@ -98,7 +98,7 @@ async function takeWork(connection: Queryable): Promise<Work | undefined> {
   return { heapId: row.heapId, column: { id: Number(row.columnId) }, stamp: row.stamp }
 }
 
-/** What cannot be done now must not keep the rest from being done before it is tried again. */
+/** Moves failed work to the end of the queue, so that it does not block the rest. Rethrows the error. */
 async function postponeWork(connection: Queryable, work: Work, error: unknown): Promise<never> {
   const { heapId, column, stamp } = work
   if (!isUnreachable(error) && codeOf(error) !== QUERY_CANCELED) {
@@ -110,7 +110,7 @@ async function postponeWork(connection: Queryable, work: Work, error: unknown): 
   throw error
 }
 
-/** The column as the branch of the heap has it now, if it does. */
+/** Finds the column in the current schema of the heap's branch. Returns undefined if it was removed. */
 async function findTarget(
   connection: Queryable,
   { heapId, column: { id: columnId } }: HeapColumn,
@@ -148,15 +148,15 @@ async function finishWork(builder: Builder, work: Work): Promise<void> {
 }
 
 /**
- * Makes the indexes that are missing, and drops those that nobody wants any more. Returns why one
- * cannot be made.
+ * Creates missing indexes of a column and drops those that the schema no longer defines. If an index cannot
+ * be created, returns the reason.
  */
 async function bringInLine(
   { database, connection }: Builder,
   work: Work,
 ): Promise<string | undefined> {
   const target = await findTarget(connection, work)
-  // A restored instance has what its extensions are for before it has them.
+  // A restored instance has the tables with a search index, but not yet the extension.
   if (target && wantsSearchIndex(target.table, target.column)) {
     await findExtension(database, 'pg_trgm')
   }
@@ -189,12 +189,12 @@ async function makeIndex(
   const { kind, name, definition } = index
   if (await isValid(connection, name)) return undefined
   try {
-    // One that was interrupted is of no use, and `create index` would find its name taken.
+    // An interrupted build leaves an invalid index, whose name would be taken.
     await dropIndex(connection, name)
     await connection.query(sql`create index concurrently ${definition}`)
     return undefined
   } catch (error) {
-    // A heap that is gone takes its work along.
+    // The heap was dropped; its queued work was deleted with it.
     if (isUndefinedTable(error)) return undefined
     const failure = LASTING.get(codeOf(error) ?? '')
     if (failure === undefined) throw error

@@ -4,21 +4,21 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 
 /*
- * An index is made or dropped beside readers and writers, which may take hours: it waits for everyone
- * who was there before it. Whoever changes the table itself would wait behind it, and all others behind
- * him. So he stops it; it stays written down as work, and is done again from the start.
+ * A concurrent index build may take hours, because it waits for all older transactions. A statement that
+ * alters the table would wait for the build, and all readers and writers would wait for that statement. So
+ * it cancels the build instead. The work stays queued and is repeated from the start.
  */
 
-/** Between two statements there is nothing to stop; then it takes another attempt. */
+/** A builder between two statements cannot be cancelled, so cancelling is repeated. */
 const STOPS_MAX = 100
 const AGAIN_MS = 20
 
-/** Whether nobody else is at the indexes of a heap. If so, nobody will be as long as the connection is. */
+/** Returns SQL that tries to lock the indexes of a heap for the lifetime of the connection. */
 export function tryBuilding(heapId: Sql): Sql {
   return sql`pg_try_advisory_lock(${INDEX_KEY}, hashint8(${heapId}))`
 }
 
-/** Stops whoever is at the indexes of a heap, and keeps others from it until the transaction ends. */
+/** Cancels index builds on a heap, and locks its indexes until the transaction ends. */
 export async function stopBuilding(transaction: Queryable, heapId: string): Promise<void> {
   for (let attempt = 1; attempt <= STOPS_MAX; attempt++) {
     const [heap] = await transaction.query<{ isFree: boolean }>(sql`
@@ -31,7 +31,7 @@ export async function stopBuilding(transaction: Queryable, heapId: string): Prom
       where l.locktype = 'advisory' and l.granted and l.objsubid = 2
         and l.database = (select oid from pg_database where datname = current_database())
         and l.classid::bigint = ${INDEX_KEY}::bigint
-        -- It is kept without a sign.
+        -- pg_locks shows the key as an unsigned number.
         and l.objid::bigint = hashint8(${heapId}::bigint)::bigint & 4294967295
         and a.usename = current_user`)
     await delay(AGAIN_MS)

@@ -16,11 +16,11 @@ export interface IndexState {
 }
 
 const NOT_INHERITED =
-  'rows that the branch inherits are looked for without it until the branch that they come from has it too'
+  'inherited rows are searched without an index until the branch that they come from has it too'
 
 /**
- * How far the indexes of columns that want one are, by column id: on the branch itself, and where it
- * inherits from.
+ * Returns the states of indexes by column id. A state also tells if a branch that rows are inherited from
+ * lacks the index.
  */
 export async function findIndexStates(
   database: Queryable,
@@ -34,7 +34,7 @@ export async function findIndexStates(
     from offshoot.index_work
     where heap_id = ${heapId ?? null}::bigint`)
   const failures = new Map(work.map(({ columnId, failure }) => [Number(columnId), failure]))
-  // The other index of the column may be the one that failed.
+  // The failure may belong to the index of the other kind, so check that this one is missing.
   const failing = columnIds.filter((columnId) => typeof failures.get(columnId) === 'string')
   const failed = await listLacking(
     database,
@@ -68,7 +68,7 @@ function inheritedHeaps(
   })
 }
 
-/** The columns that have no index on one of their heaps. */
+/** Returns the columns without a valid index on at least one of the given heaps. */
 async function listLacking(
   database: Queryable,
   columns: readonly { columnId: number; heapId: string }[],

@@ -5,18 +5,18 @@ import { heapName, inheritsRows, layoutOf, ownHeap } from '../layout/layout.js'
 import type { TableLookup } from '../reading/read-plan.js'
 import { indexedVector, wantsIndex } from './heap-indexes.js'
 
-/** A table whose index finds neighbours of a vector. */
+/** A vector index that can answer nearest-neighbour queries. */
 export interface VectorIndex {
   readonly table: Sql
-  /** The column, by the alias that was asked for. */
+  /** The indexed column, qualified with the requested alias. */
   readonly column: Sql
-  /** A vector, in the form that the index has. */
+  /** Casts a vector to the type that the index uses. */
   indexed(vector: Sql): Sql
 }
 
 /**
- * The index of a vector column on a branch. undefined when there is none that knows all rows: indexes are
- * of the rows that a branch has written itself.
+ * Returns the index of a vector column on a branch, or undefined if there is none that covers all rows. An
+ * index covers only rows that the branch has written itself.
  */
 export function findVectorIndex(
   lookup: TableLookup,

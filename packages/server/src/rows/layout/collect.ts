@@ -7,14 +7,14 @@ import { pastName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
 /*
- * Storage that nothing reads any more goes in the background, in small steps, each a transaction of
- * its own. Several processes may do this at once: each takes what no other has in hand.
+ * Unused storage is deleted in the background, in small steps with a transaction each. Several processes may
+ * do this at once; each skips rows that another has locked.
  */
 
-/** Rows that one step deletes. */
+/** Maximum number of rows deleted by one step. */
 const STEP_ROWS = 1000
 
-/** Drops one heap whose branch is gone. Says whether there may be more. */
+/** Drops one heap whose branch no longer exists. Returns whether there may be more. */
 export async function collectHeap(database: Database): Promise<boolean> {
   const isDropped = await runTransaction(
     database,
@@ -36,7 +36,9 @@ export async function collectHeap(database: Database): Promise<boolean> {
   return isDropped
 }
 
-/** Drops one heap that its branch does not have any more, if there is no fork that might read it. */
+/**
+ * Drops one heap of a deleted branch or removed table, if the branch has no forks. Returns whether it did.
+ */
 export async function dropUnusedHeap(transaction: Queryable, branchId: string): Promise<boolean> {
   const [heap] = await transaction.query<{ id: string }>(sql`
     select h.id
@@ -59,13 +61,15 @@ export async function dropUnusedHeap(transaction: Queryable, branchId: string): 
   return true
 }
 
-/** Deletes some versions that no fork of a branch can see. Says how many; none: there are no more. */
+/**
+ * Deletes some row versions that no fork of a branch can see. Returns how many; 0 means that none are left.
+ */
 export async function deleteUnseenVersions(
   transaction: Queryable,
   branchId: string,
 ): Promise<number> {
-  // A reset takes the heaps to another branch, and then the forks that read them. It waits for this
-  // step, or this step would find the heaps without their readers.
+  // A reset moves the heaps to another branch, and then the forks that read them. The row locks make it
+  // wait for this step, which could otherwise see heaps whose forks are already moved.
   const heaps = await transaction.query<{ id: string }>(sql`
     select id
     from offshoot.heaps
@@ -94,17 +98,16 @@ export async function deleteUnseenVersions(
 }
 
 /**
- * Asks the collector to look at a branch: the branch, or versions that it keeps for others, may have lost
- * their last reader.
+ * Queues a branch for the collector: the branch, or row versions that it keeps for forks, may be unused now.
  */
 export async function insertSweep(transaction: Queryable, branchId: string): Promise<void> {
   await transaction.query(sql`insert into offshoot.sweeps (branch_id) values (${branchId})`)
 }
 
-/** More than this many branches to look at are as good as any other number. */
+/** Counting stops here; larger numbers are not told apart. */
 const PENDING_MAX = 100_000
 
-/** How many branches are still to be looked at. */
+/** Returns the number of branches queued for the collector. */
 export async function countSweeps(database: Queryable): Promise<number> {
   const [row] = await database.query<{ count: number }>(sql`
     select count(*)::integer as count

@@ -6,7 +6,7 @@ import { createHeap } from './heap-ddl.js'
 import type { Layout } from './layout.js'
 import type { StoredTable } from './stored-schema.js'
 
-/** Gives a branch its own heap of a table it is about to write to for the first time. */
+/** Creates the heap of a table on a branch, before the branch writes to the table for the first time. */
 export async function ensureHeap(
   database: Database,
   layout: Layout,
@@ -16,8 +16,8 @@ export async function ensureHeap(
     database,
     async (transaction) => {
       await enterGate(transaction, { gate: layout.gate, alone: true })
-      // Someone else may have been first, or the schema may have moved on: then the caller looks
-      // again, finds what there is now, and comes back if it still has to.
+      // If another request has created the heap or changed the schema, do nothing: the caller reads the
+      // layout again, and calls again if the heap is still missing.
       const [branch] = await transaction.query(sql`
         select id
         from offshoot.branches

@@ -15,8 +15,8 @@ export interface ForkSource extends ForkPoint {
 }
 
 /**
- * Closes the present epoch of a branch, so that forks see everything that was written until now and
- * nothing later. Must run alone behind the gate. Costs one row, whatever the branch holds.
+ * Closes the current epoch of a branch, so that forks see everything written so far and nothing later.
+ * Requires the exclusive gate. Updates a single row, regardless of the size of the branch.
  */
 export async function closeEpoch(
   transaction: Queryable,
@@ -31,7 +31,7 @@ export async function closeEpoch(
   return source
 }
 
-/** All columns of a branch that describe its storage; a branch that takes it over has the same values. */
+/** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
 export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch, gate`
 
 /** The columns of a branch that say where its inherited rows come from. */

@@ -25,7 +25,7 @@ function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
   }))
 }
 
-/** Creates the heap and the past of a table on a branch. Must run alone behind the gate. */
+/** Creates the heap and the past of a table on a branch. Requires the exclusive gate. */
 export async function createHeap(
   transaction: Queryable,
   options: { databaseId: string; branchId: string; epoch: number; table: StoredTable },
@@ -41,7 +41,7 @@ export async function createHeap(
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )
-  // Fixed widths first, so that PostgreSQL needs no padding between them.
+  // Fixed-width columns come first, to avoid alignment padding.
   const common = sql`
     version integer not null default 0,
     epoch integer not null,
@@ -60,7 +60,7 @@ export async function createHeap(
       id text collate "C" not null${join([sql``, ...definitions], '')},
       primary key (id, until)
     )`)
-  // What changed since a fork is found by its epoch. A branch that was never forked pays nothing.
+  // Finds changes since a fork. The partial index is empty for a branch that was never forked.
   await transaction.query(sql`create index on ${heapName(row.id)} (epoch) where epoch > 1`)
   await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
   for (const shape of shapes) {
@@ -70,7 +70,7 @@ export async function createHeap(
   await createFileIndexes(transaction, row.id, shapes)
 }
 
-/** Gives an existing heap a new column, with its nested ones. Old rows get the fill. */
+/** Adds a column and its nested columns to an existing heap. Existing rows get the fill value. */
 export async function addHeapColumn(
   transaction: Queryable,
   options: { heapId: string; table: StoredTable; column: StoredColumn },
@@ -84,7 +84,7 @@ export async function addHeapColumn(
     )
     await transaction.query(sql`alter table ${table} ${join(additions, ', ')}`)
     for (const shape of shapes.filter(({ column }) => column.fill !== undefined)) {
-      // The default has filled the old rows; new ones always bring their value.
+      // The default has filled existing rows; inserts always give a value.
       await transaction.query(
         sql`alter table ${table} alter column ${ident(shape.physicalName)} drop default`,
       )
@@ -108,7 +108,7 @@ function fillOf({ column, sqlType }: ColumnShape): Sql {
   return fill === undefined ? sql`` : sql` default (${literal(fill)}::${raw(sqlType)})`
 }
 
-/** Values in the past are looked up too: a fork's values must not meet those it inherits. */
+/** The past is indexed too, to compare values that a fork writes with those it inherits. */
 async function createUniqueIndexes(
   transaction: Queryable,
   heapId: string,
@@ -126,12 +126,12 @@ function fileColumnIds(shapes: readonly ColumnShape[]): number[] {
   return shapes.filter(({ column }) => isFileType(column.type)).map(({ id }) => id)
 }
 
-/** The contents that a file column mentions, be it one file or a list. */
+/** Returns SQL for the content hashes in a `file` or `file[]` column. */
 export function mentionedContents(column: Sql): Sql {
   return sql`jsonb_path_query_array(${column}, '$[*].sha256')`
 }
 
-/** The collector asks which rows mention a content. */
+/** Indexes content hashes, because the collector looks for rows that refer to a content. */
 async function createFileIndexes(
   transaction: Queryable,
   heapId: string,
@@ -147,7 +147,7 @@ async function createFileIndexes(
   }
 }
 
-/** A column that is gone needs no rule any more; its values stay for forks that have it. */
+/** Drops the indexes of a removed column. Its values stay, for forks that still have the column. */
 export async function dropColumnRules(
   transaction: Queryable,
   options: { heapId: string; column: StoredColumn },
@@ -162,7 +162,7 @@ export async function dropColumnRules(
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
 }
 
-/** Drops a heap, or leaves it to the collector when its tables must stay for now. */
+/** Drops a heap. While a backup holds the storage, leaves the heap to the collector instead. */
 export async function dropHeap(transaction: Queryable, heapId: string): Promise<void> {
   if (!(await mayRemoveStorage(transaction))) {
     await transaction.query(sql`

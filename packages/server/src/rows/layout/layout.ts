@@ -1,24 +1,24 @@
 import type { Queryable } from '../../postgres/database.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 
-/** The physical tables that hold what one branch wrote for one table. */
+/** The physical tables with the rows that one branch wrote to one table. */
 export interface Heap {
   readonly heapId: string
   readonly columnIds: ReadonlySet<number>
 }
 
-/** A branch that rows are read from. */
+/** A branch that rows are read from, and as of which epoch. */
 export interface Level {
   readonly branchId: string
-  /** Rows are seen as of this epoch; undefined means as they are now. */
+  /** Rows are read as of this epoch. undefined: current rows. */
   readonly asOf: number | undefined
   /** By table id. */
   readonly heaps: ReadonlyMap<number, Heap>
 }
 
 /**
- * Where the rows of a branch are, as of one moment. Other rooms pass it on; only `rows/` looks inside,
- * by `layoutOf`.
+ * A handle for the location of a branch's rows at one moment. Other rooms pass it on; only `rows/` reads
+ * the layout behind it, with `layoutOf`.
  */
 export interface BranchRows {
   readonly branchId: string
@@ -27,21 +27,20 @@ export interface BranchRows {
 }
 
 /**
- * Where the rows of a branch are: its own level first, then the levels it inherits from, nearest first.
- * Inherited levels never change while the branch lives; the own level changes only together with the
- * stamp.
+ * The levels that rows of a branch are read from: its own level first, then inherited levels, nearest first.
+ * Inherited levels never change while the branch exists. The own level changes only together with the stamp.
  */
 export interface Layout extends BranchRows {
   readonly gate: number
   readonly stamp: string
-  /** Rows written now carry this epoch. */
+  /** The epoch of newly written rows. */
   readonly epoch: number
-  /** A branch may see rows of this one, so old versions must be kept before they change. */
+  /** Forks may see rows of this branch, so changes must keep the old version in the past. */
   readonly hasForks: boolean
   readonly levels: readonly Level[]
 }
 
-/** `findLayout` makes all of them, so every `BranchRows` is a layout. */
+/** The cast is safe: only `findLayout` creates `BranchRows`, and it returns layouts. */
 export function layoutOf(rows: BranchRows): Layout {
   return rows as Layout
 }
@@ -59,7 +58,7 @@ interface LevelRow {
   readonly heaps: { id: number; tableId: number; columnIds: number[] }[] | null
 }
 
-/** `hidden`: also finds branches that are deleted, or that were never visible. */
+/** With `hidden`, also finds branches that are deleted or were never visible. */
 export async function findLayout(
   database: Queryable,
   branchId: string,
@@ -111,19 +110,19 @@ export async function findLayout(
   }
 }
 
-/** The branch's own heap of a table; undefined until it first writes to the table. */
+/** Returns the branch's own heap of a table, or undefined before the first write to the table. */
 export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
   return layout.levels[0]?.heaps.get(tableId)
 }
 
-/** Whether rows of the table may come from another branch. */
+/** Returns whether the branch may inherit rows of the table. */
 export function inheritsRows(layout: Layout, tableId: number): boolean {
   return layout.levels.slice(1).some((level) => level.heaps.has(tableId))
 }
 
 /**
- * The state with only these columns. Heaps may hold values of more columns, which the state has lost or
- * does not have yet; those read as if they had never been written.
+ * Restricts a layout to the given columns. Heaps may contain values of other columns, which were removed or
+ * added later; these read as if they had never been written.
  */
 export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
   const restrict = ({ heapId, columnIds: all }: Heap): Heap => ({
@@ -139,17 +138,17 @@ export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Lay
   }
 }
 
-/** The state that a fork started with: everything but what it wrote itself. */
+/** Returns the layout without the branch's own rows: the state that the fork started with. */
 export function withoutOwnRows(layout: Layout): Layout {
   return { ...layout, levels: layout.levels.slice(1) }
 }
 
-/** Only the rows that the branch wrote itself. */
+/** Returns a layout with only the rows that the branch wrote itself. */
 export function ownRows(layout: Layout): Layout {
   return { ...layout, levels: layout.levels.slice(0, 1) }
 }
 
-/** A state without any rows. */
+/** Returns a layout without any rows. */
 export function withoutRows(layout: Layout): Layout {
   return { ...layout, levels: [] }
 }
@@ -163,7 +162,7 @@ export const indexName = (
 export const uniqueIndexName = (heapId: string, columnId: number): string =>
   `heap_${heapId}_c${columnId}_unique`
 
-/** The column id in the name of a unique index; undefined when the name is of something else. */
+/** Returns the column id in the name of a unique index, or undefined for any other name. */
 export function columnOfUniqueIndex(name: string): number | undefined {
   const match = /_c(\d+)_unique$/.exec(name)
   return match === null ? undefined : Number(match[1])

@@ -18,10 +18,10 @@ export type SchemaChange =
   | { readonly kind: 'tableRemoved'; readonly table: StoredTable }
   | { readonly kind: 'columnAdded'; readonly table: StoredTable; readonly column: StoredColumn }
   | { readonly kind: 'columnRemoved'; readonly table: StoredTable; readonly column: StoredColumn }
-  /** The column is one that is there before and after, at any depth. */
+  /** The column exists before and after the change, at any depth. */
   | { readonly kind: 'indexChanged'; readonly table: StoredTable; readonly column: StoredColumn }
 
-/** Brings the heaps of a branch in line with its new schema. Must run alone behind the gate. */
+/** Applies schema changes to the heaps of a branch. Requires the exclusive gate. */
 export async function applySchemaChanges(
   transaction: Queryable,
   rows: BranchRows,
@@ -39,7 +39,7 @@ export async function applySchemaChanges(
         await createHeap(transaction, { ...layout, table: change.table })
         break
       case 'tableRemoved':
-        // With forks the rows stay for them, until the collector finds that nobody is left.
+        // Forks may still read the rows. The collector drops the heap when there are no forks left.
         if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap.heapId)
         break
       case 'columnAdded': {
@@ -60,7 +60,7 @@ export async function applySchemaChanges(
         }
         break
       case 'indexChanged':
-        // Without a heap there is nothing to find yet; the one to be will have the index.
+        // Without a heap there is nothing to index yet. A heap created later has the index.
         if (heap !== undefined) {
           const { table, column } = change
           await requestIndexes(transaction, { heapId: heap.heapId, table, column })
@@ -70,16 +70,16 @@ export async function applySchemaChanges(
   }
 }
 
-/** Columns that were removed stay in the heap, for forks that have them. */
+/** Removed columns stay in the heap for forks, so they count towards PostgreSQL's limit of 1600 columns. */
 function worn(table: StoredTable): AppError {
   return new AppError(
     'limit_reached',
-    `table [${table.name}]: cannot have another column: it has had about 1600 of them by now; ` +
-      'make a new table and move the records',
+    `table [${table.name}]: cannot have another column: it has had about 1600 columns, including ` +
+      'removed ones; create a new table and move the records',
   )
 }
 
-/** A column that must have a value cannot be added to rows that would have none. */
+/** Throws if a not-null column without a fill value is added to a table with rows. */
 async function requireFillable(
   transaction: Queryable,
   layout: Layout,
@@ -94,7 +94,7 @@ async function requireFillable(
   throw new UnfillableColumnError(before.name, column.name, Number(row.count))
 }
 
-/** Rows that are there would have no value in a column that needs one. */
+/** A not-null column without a default cannot be added, because existing rows would have no value. */
 export class UnfillableColumnError extends AppError {
   constructor(
     readonly table: string,

@@ -4,15 +4,16 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, type Layout, pastName } from '../layout/layout.js'
 
 /*
- * A branch sees its own heap, then what it inherits. Each physical table that a row can come from is
- * an arm of a union; the nearest arm that has a row of an id decides, and a tombstone there hides it.
+ * A branch reads its own heap and those that it inherits. Each physical table that rows can come from is an
+ * arm of a union. The nearest arm with a row of an id decides; if that row is a tombstone, the record does
+ * not exist.
  */
 
 interface Arm {
-  /** How near the arm is; arms of one level never hold a row of the same id at the same epoch. */
+  /** 0 is nearest. Arms of one level never have rows of the same id at the same epoch. */
   readonly level: number
   readonly table: Sql
-  /** Whether a row of the arm, by its alias, is of the epoch that the branch sees. */
+  /** Returns the condition that a row of the arm is visible at the epoch that the branch reads. */
   inEpoch(alias: Sql): Sql
   readonly columnIds: ReadonlySet<number>
 }
@@ -25,7 +26,7 @@ function listArms(layout: Layout, tableId: number): Arm[] {
     if (asOf === undefined) {
       return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
     }
-    // A parameter, so that all forks that have nothing of their own share their statements.
+    // A parameter, so that all forks without own rows share prepared statements.
     const epoch = sql`${asOf}::integer`
     return [
       {
@@ -44,7 +45,7 @@ function listArms(layout: Layout, tableId: number): Arm[] {
   })
 }
 
-/** A physical column of an arm; rows from before the column have what it was filled with. */
+/** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */
 function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
   if (columnIds.has(column.id)) return sql`${alias}.${ident(column.physicalName)}`
   const { fill } = column.column
@@ -58,7 +59,7 @@ function columnsOf(codec: TableCodec, wanted?: ReadonlySet<number>): readonly Ph
     : codec.physical.filter((_column, index) => wanted.has(index))
 }
 
-/** What every arm selects: the metadata and the columns of the schema, or those that are wanted. */
+/** Returns the select list of an arm: metadata, and the `wanted` columns or all columns of the schema. */
 function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet<number>): Sql {
   const columns = columnsOf(codec, wanted).map(
     (column) => sql`${armColumn(alias, column, arm.columnIds)} as ${ident(column.physicalName)}`,
@@ -68,9 +69,8 @@ function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet
 }
 
 /**
- * A join with the row of the given id that the branch sees, under `alias`. The arms are tried in
- * order and the first row ends the search: an append runs its children one after the other. `columns`
- * are the indexes of those that are needed; all of them, unless it is said.
+ * Returns a join with the visible row of an id, under `alias`. PostgreSQL runs the arms of the append in
+ * order and stops at the first row. `columns` are the indexes of the needed columns; by default all.
  */
 export function joinVisible(
   layout: Layout,
@@ -108,9 +108,9 @@ function firstRow(
 }
 
 /**
- * The same for a row that is about to be put into the own heap of a branch that inherits, where it
- * meets an own row of that id if there is one: so what is inherited comes first. A row is only taken
- * when it is accepted.
+ * Returns a join with the row of an id that is about to be copied into the branch's own heap, on a branch
+ * that inherits rows. Inherited rows come first: the insert meets an own row of the id by conflict, and
+ * searching the own heap causes serialization failures. Only rows that meet `accepted` are joined.
  */
 export function joinForCopy(
   layout: Layout,
@@ -143,8 +143,8 @@ function noRow(codec: TableCodec): Sql {
 }
 
 /**
- * All rows the branch sees that meet a condition, as a union. `from` leaves out nearer levels, whose
- * rows still hide those below.
+ * Returns a union of all visible rows that meet a condition. `from` leaves out nearer levels, but their rows
+ * still hide inherited ones.
  */
 export function selectVisible(
   layout: Layout,
@@ -167,32 +167,34 @@ export function selectVisible(
 
 const METADATA_NAMES = ['id', 'version', 'created_at', 'updated_at', 'epoch', 'deleted']
 
-/** Columns of a heap that are copied when a version is kept, also those the schema has dropped. */
+/**
+ * Lists the columns to copy when a version is kept in the past, including columns removed from the schema.
+ */
 export function heapColumns(heap: Heap, alias?: Sql): Sql {
   const names = [...METADATA_NAMES, ...[...heap.columnIds].map((id) => `c${id}`)].map(ident)
   return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
 }
 
-/** One physical table that visible rows come from, for statements that look into each of them. */
+/** One physical table that visible rows come from. */
 export interface VisibleArm {
   readonly table: Sql
-  /** Which of its rows the branch sees, by the alias it was asked for. */
+  /** The condition for visible rows, in terms of the requested alias. */
   readonly condition: Sql
-  /** A column of the schema, as an expression. */
+  /** Returns a column of the schema as an expression. */
   column(index: number): Sql
 }
 
-/** All tables that rows of the branch come from. Together they hold each visible row once. */
+/** Returns all tables that rows of the branch come from. Together they contain each visible row once. */
 export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
   const arms = listArms(layout, codec.table.id)
   const isPlain = arms.length === 1 && arms[0]?.level === 0
   return arms.map((arm) => ({
     table: arm.table,
-    // There are no tombstones in a plain heap, but indexes are of what is not deleted.
+    // A plain heap has no tombstones. The condition lets PostgreSQL use the partial indexes.
     condition: isPlain ? sql`not ${alias}.deleted` : visibleIn(arm, arms, alias, isAbsentIn),
     column(index) {
       const column = codec.physical[index]
-      if (column === undefined) throw new Error('a column must be of its own table')
+      if (column === undefined) throw new Error('a column must belong to the table')
       return armColumn(alias, column, arm.columnIds)
     },
   }))
@@ -210,11 +212,11 @@ function visibleIn(
 }
 
 /*
- * However many arms are nearer, they are one relation to look in: PostgreSQL takes far longer to plan a
- * join with each of them, for every arm of a long chain of forks.
+ * All nearer arms form one relation. With a separate join for each of them, planning takes far longer for
+ * long chains of forks.
  */
 
-/** A probe of the index per row; `not exists` would hash the whole nearer heap. */
+/** One index probe per row. `not exists` would hash all nearer heaps. */
 function isNotIn(others: readonly Arm[], alias: Sql): Sql {
   const probes = others.map(
     (other) => sql`
@@ -224,8 +226,8 @@ function isNotIn(others: readonly Arm[], alias: Sql): Sql {
 }
 
 /**
- * The same for statements that may go through all rows: PostgreSQL chooses between a probe of the
- * index, for the few rows of a page, and one pass over the nearer heaps, for everything.
+ * Alternative to `isNotIn` for statements that may read all rows. PostgreSQL chooses between index probes,
+ * for the few rows of a page, and one pass over the nearer heaps.
  */
 function isAbsentIn(others: readonly Arm[], alias: Sql): Sql {
   const ids = others.map(

@@ -8,15 +8,15 @@ import type { ProjectedField, Projection } from '../columns/projection.js'
 import { isFaults, type TableCodec } from '../columns/table-codec.js'
 import type { BranchRows } from '../layout/layout.js'
 
-/** Finds the tables of a branch while columns are resolved through links. */
+/** Finds the tables of a branch, to resolve columns through links. */
 export interface TableLookup {
   readonly rows: BranchRows
   tableById(tableId: number): TableCodec | undefined
 }
 
 /**
- * The columns to read of a record, and the records that its links lead to, each with a plan of its own.
- * `select-plan.ts` makes SQL of it and `record-json.ts` makes JSON of the rows.
+ * The columns of a record to read, with a nested plan for each link to follow. `select-plan.ts` converts it
+ * to SQL, and `record-json.ts` converts the rows to JSON.
  */
 export interface ReadPlan {
   readonly codec: TableCodec
@@ -24,7 +24,7 @@ export interface ReadPlan {
   readonly links: readonly LinkPlan[]
   /** Position of this record's first text in a row. */
   readonly offset: number
-  /** Whether the id was asked for by name; matters only to answers that hold nothing else. */
+  /** Whether the id was requested by name. Used only for `get` in transactions. */
   readonly wantsId: boolean
   readonly wantsMetadata: boolean
 }
@@ -37,28 +37,28 @@ export interface LinkPlan {
   readonly plan: ReadPlan
 }
 
-/** The metadata of a record, which a row has before the columns. */
+/** The metadata of a record, which precedes the columns in a row. */
 export const METADATA_NAMES = [sql`id`, sql`version`, sql`created_at`, sql`updated_at`] as const
 export const METADATA_COUNT = METADATA_NAMES.length
 const METADATA_PATHS: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
 
-/** A path may lead through this many records. */
+/** The maximum number of links in a path. */
 const LINK_DEPTH_MAX = 10
 
-/** Says why columns are refused without looking at what they name: there are too many, or too long ones. */
+/** Returns a fault if there are too many columns, or if a path is too long. Does not resolve the paths. */
 export function refuseColumns(columns: readonly string[]): Fault | undefined {
   const { columnsMax, pathLengthMax } = QUERY_LIMITS
   if (columns.length > columnsMax) {
-    return new Fault(`more than ${columnsMax} columns cannot be named at once`)
+    return new Fault(`a request cannot name more than ${columnsMax} columns`)
   }
   return columns.some((path) => path.length > pathLengthMax)
-    ? new Fault(`the name of a column must not have more than ${pathLengthMax} characters`)
+    ? new Fault(`the path of a column cannot be longer than ${pathLengthMax} characters`)
     : undefined
 }
 
 const NOTHING = { projection: { columns: [], fields: [] }, links: [] } as const
 
-/** Resolves `columns` of a request. `*` alone stands for all own columns. */
+/** Resolves the `columns` of a request. `*` selects all columns of the table, without following links. */
 export function planRead(
   lookup: TableLookup,
   codec: TableCodec,
@@ -86,7 +86,7 @@ export function planRead(
       else if (isMetadata(names)) wantsMetadata = true
       else if (link === undefined) own.push(path)
       else {
-        // A link that is named without a path is expanded in full; `*` leaves links as they are.
+        // A link named without a further path is expanded in full. `*` does not expand links.
         const inner = linked.get(link.path)
         if (inner === undefined) linked.set(link.path, [link.rest || '*'])
         else inner.push(link.rest || '*')
@@ -121,10 +121,10 @@ export function planRead(
 
   const root = plan(codec, columns, '', 0)
   if (relations > relationsMax) {
-    return [new Fault(`more than ${relationsMax} links cannot be followed at once`)]
+    return [new Fault(`a request cannot follow more than ${relationsMax} links`)]
   }
   if (position > valuesMax) {
-    faults.push(new Fault(`more than ${valuesMax} values of a record cannot be read at once`))
+    faults.push(new Fault(`a request cannot read more than ${valuesMax} values of a record`))
   }
   return faults.length > 0 ? faults : root
 }
@@ -136,7 +136,7 @@ function isMetadata([first, ...rest]: readonly string[]): boolean {
   )
 }
 
-/** The first link that a path meets, be it inside an object, and what follows it. */
+/** Returns the first link in a path, which may be inside an object, and the rest of the path. */
 function linkIn(
   codec: TableCodec,
   names: readonly string[],
@@ -152,18 +152,18 @@ function linkIn(
 
 const NO_TABLES: readonly number[] = []
 
-/** Ids of the tables that a plan reads through links. */
+/** Returns the ids of the tables that a plan reads through links. */
 export function linkedTables({ links }: ReadPlan): readonly number[] {
   if (links.length === 0) return NO_TABLES
   return links.flatMap(({ plan }) => [plan.codec.table.id, ...linkedTables(plan)])
 }
 
-/** The number of texts that a row has for the record itself. */
+/** Returns the number of texts in a row for the record itself. */
 export function countOwn({ projection }: ReadPlan): number {
   return METADATA_COUNT + projection.columns.length
 }
 
-/** The number of texts that a row has for the record and for those its links lead to. */
+/** Returns the number of texts in a row for the record and all linked records. */
 export function countTexts({ projection, links }: ReadPlan): number {
   return links.reduce(
     (count, link) => count + countTexts(link.plan),
@@ -171,7 +171,7 @@ export function countTexts({ projection, links }: ReadPlan): number {
   )
 }
 
-/** File contents that an answer will hold, because `base64Content` was asked for, with their sizes. */
+/** Lists the file contents that a response must include (`base64Content`), with their sizes. */
 export function listContents(
   plan: ReadPlan,
   rows: readonly TextRow[],
@@ -190,7 +190,7 @@ export function readsContents(plan: ReadPlan): boolean {
   return contentPositions(plan).length > 0
 }
 
-/** Positions in a row of the columns whose content is asked for. */
+/** Returns the positions in a row of file columns whose content is requested. */
 function contentPositions(plan: ReadPlan): number[] {
   const inFields = (fields: readonly ProjectedField[]): number[] =>
     fields.flatMap((field) => [
@@ -205,7 +205,7 @@ function contentPositions(plan: ReadPlan): number[] {
   ]
 }
 
-/** The text of a column of the record itself. */
+/** Returns the text of a column of the record itself, or null if the plan does not read it. */
 export function textOf(plan: ReadPlan, row: TextRow, column: number): string | null {
   const position = plan.projection.columns.indexOf(column)
   return position < 0 ? null : (row[plan.offset + METADATA_COUNT + position] ?? null)

@@ -4,7 +4,7 @@ import type { FileForm, FileRecord } from '../columns/file-value.js'
 import { decodeField, decodeFields, type Projection } from '../columns/projection.js'
 import { type LinkPlan, METADATA_COUNT, type ReadPlan } from './read-plan.js'
 
-/** How an answer writes records: under which key the metadata is, and how files are linked to. */
+/** How a response writes records: the key of the metadata, and the links of files. */
 export interface MetadataForm {
   readonly key: MetadataKey
   readonly files?: FileForm
@@ -22,7 +22,7 @@ export function writeFound(plan: ReadPlan, row: TextRow, form: MetadataForm, mor
   return `{${members},${metadata.slice(0, -1)},${more}}}`
 }
 
-/** Writes only the columns that were asked for, as `get` in a transaction answers. */
+/** Writes only the requested columns, for `get` in a transaction. */
 export function writeSelection(plan: ReadPlan, row: TextRow, form: MetadataForm): string {
   const { wantsId, wantsMetadata } = plan
   return `{${writeMembers(plan, row, form, { id: wantsId, metadata: wantsMetadata })}}`
@@ -54,7 +54,7 @@ function writeMembers(
   if (include.metadata) members.push(writeMetadata(row, offset, form))
   return members.join(',')
 
-  /** Writes fields as `decodeFields` does, with the records that links lead to. */
+  /** Writes fields like `decodeFields`, and also expands links. */
   function writeFields(
     fields: Projection['fields'],
     texts: TextRow,
@@ -65,7 +65,7 @@ function writeMembers(
       if (text === undefined) return []
       const link = links.get(field.position)
       if (link !== undefined) {
-        // A link is not a foreign key. If its record is gone, it is left out.
+        // A link is not a foreign key. If the linked record does not exist, the link is left out.
         if (row[link.plan.offset] === null) return []
         return [`${field.firstKey}${writeRecord(link.plan, row, form)}`]
       }
@@ -85,7 +85,7 @@ export function writeMetadata(row: TextRow, offset: number, form: MetadataForm):
   return `"${form.key}":{"version":${version},"createdAt":"${isoTime(createdAt)}","updatedAt":"${isoTime(updatedAt)}"}`
 }
 
-/** PostgreSQL writes `2024-01-02 03:04:05.1+00`; times of records are kept to the millisecond. */
+/** Converts `2024-01-02 03:04:05.1+00` to RFC 3339. Times of records have millisecond precision. */
 function isoTime(text: string | null | undefined): string {
   const time = text ?? ''
   const fraction = time.length > 22 ? time.slice(20, -3) : ''

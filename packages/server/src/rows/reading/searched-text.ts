@@ -1,10 +1,10 @@
 import type { ColumnType } from '@offshoot/contract/schema'
 import { type Sql, sql } from '../../postgres/sql.js'
 
-/** How the text of a column is had that a search looks in. */
+/** How a column is converted to text for searching. */
 export type TextKind = 'text' | 'list' | 'json' | 'number'
 
-/** Columns of other types have no words. */
+/** Columns of other types cannot be searched. */
 const KINDS: Readonly<Partial<Record<ColumnType, TextKind>>> = {
   string: 'text',
   text: 'text',
@@ -19,16 +19,16 @@ export function textKindOf(type: ColumnType): TextKind | undefined {
   return KINDS[type]
 }
 
-/** Numbers are only ever looked for as they are. */
+/** Numbers are not in the search index, because they are only compared as a whole. */
 export type IndexedKind = Exclude<TextKind, 'number'>
 
-/** How a search index has the column; undefined where it has not. */
+/** Returns how a search index stores a column, or undefined if it does not. */
 export function indexedKindOf(type: ColumnType): IndexedKind | undefined {
   const kind = textKindOf(type)
   return kind === 'number' ? undefined : kind
 }
 
-/** The text of a column in the form that a search index has it. */
+/** Returns the expression that a search index indexes. */
 export function indexedText(kind: IndexedKind, value: Sql): Sql {
   switch (kind) {
     case 'text':

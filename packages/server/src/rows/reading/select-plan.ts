@@ -19,7 +19,7 @@ export interface PlanRoot {
   column(index: number): Sql
 }
 
-/** The record that an alias stands for. */
+/** Returns the record that has the given alias. */
 export function recordAs(codec: TableCodec, alias: Sql): PlanRoot {
   return {
     alias,
@@ -28,8 +28,8 @@ export function recordAs(codec: TableCodec, alias: Sql): PlanRoot {
 }
 
 /**
- * A join with the record of an id that the branch sees. `columns` are the indexes of the columns that are
- * needed; by default all of them.
+ * Returns a join with the visible record of an id. `columns` are the indexes of the needed columns; by
+ * default all.
  */
 export function joinRecord(
   lookup: TableLookup,
@@ -62,7 +62,7 @@ function readFrom(lookup: TableLookup, plan: ReadPlan, source: Sql): Sql {
   return sql`select ${join(selected, ', ')} from ${source} ${joined} ${joins}`
 }
 
-/** The values that a plan selects, and the joins that its links take. */
+/** Returns the values that a plan selects, and the joins for its links. */
 export function selectPlan(
   lookup: TableLookup,
   plan: ReadPlan,
@@ -73,7 +73,7 @@ export function selectPlan(
   return { selected: [...own, ...linked.selected], joins: linked.joins }
 }
 
-/** The values of the record that a plan starts from, without those of linked records. */
+/** Returns the selected values of the record itself, without linked records. */
 export function selectOwn({ codec, projection }: ReadPlan, { alias, column }: PlanRoot): Sql[] {
   return [
     ...METADATA_NAMES.map((name) => sql`${alias}.${name}`),
@@ -82,11 +82,11 @@ export function selectOwn({ codec, projection }: ReadPlan, { alias, column }: Pl
 }
 
 /**
- * The records that the links of a plan lead to. `textOf` gives the values of `selectOwn`, by position.
+ * Selects the linked records of a plan. `textOf` returns the values of `selectOwn` by position.
  *
- * Each record is an array of texts that a subquery finds by its id. If links were joins of one query,
- * PostgreSQL would consider every order of them: planning 64 of them took seconds. Links should be looked
- * up when the rows are known, not for every row that is sorted.
+ * A subquery reads each linked record by id, as an array of texts. With plain joins, PostgreSQL would
+ * consider every join order: planning 64 links took seconds. Use this after sorting and paging, so that
+ * links are followed only for the rows of the result.
  */
 export function selectLinked(
   lookup: TableLookup,
@@ -94,7 +94,7 @@ export function selectLinked(
   textOf: (position: number) => Sql,
 ): { selected: Sql[]; joins: Sql } {
   const selected: Sql[] = []
-  /** By the number of links that lead there. */
+  /** Linked records by depth: the number of links that lead to them. */
   const levels: Sql[][] = []
 
   function add(node: ReadPlan, textAt: (position: number) => Sql, depth: number): void {
@@ -112,7 +112,7 @@ export function selectLinked(
   }
 
   add(plan, textOf, 0)
-  // Without the offset PostgreSQL would look a record up once for each of its values.
+  // `offset 0` keeps PostgreSQL from inlining the subquery, which would run once for each value.
   const joins = levels.map(
     (links, depth) =>
       sql` cross join lateral (select ${join(links, ', ')} offset 0) ${ident(`links_${depth}`)}`,
@@ -132,6 +132,6 @@ function linkedSql(lookup: TableLookup, plan: ReadPlan, id: Sql): Sql {
 
 function selectColumn(codec: TableCodec, index: number, value: Sql): Sql {
   const column = codec.physical[index]
-  if (column === undefined) throw new Error('a projection must be of its own table')
+  if (column === undefined) throw new Error('a projection must belong to the table')
   return raw(COLUMN_TYPE_ENTRIES[column.column.type].select(value.text))
 }

@@ -11,9 +11,9 @@ const ROWS_PER_PAGE = 20
 const TEXT_LENGTH = 100
 
 /**
- * One row with estimates of PostgreSQL's planner: `records`, the number of rows of a table on a branch, and
- * `length`, the average length of the given columns. Exact numbers would take a pass over all rows. `add`
- * adds a parameter to the statement.
+ * Returns a query for one row with estimates from PostgreSQL's statistics: `records`, the number of rows of
+ * a table on a branch, and `length`, the average length of the given columns. Exact numbers would need a
+ * scan of all rows. `add` adds a parameter to the statement.
  */
 export function estimateTexts(
   lookup: TableLookup,
