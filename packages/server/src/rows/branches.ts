@@ -8,7 +8,7 @@ import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
 
 /*
- * The storage of a branch through its life: forked, reset, measured, collected.
+ * Operations on the storage of a branch: fork, reset, measure, collect.
  */
 
 export {
@@ -29,34 +29,34 @@ export {
 export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
 export { enterAllGates, enterGate } from './running/gate.js'
 
-/** Gives the rows of a branch, and the forks that read them, to another branch of the same state. */
+/** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */
 export async function moveRows(
   transaction: Queryable,
   { from, to }: { from: string; to: string },
 ): Promise<void> {
-  // First the heaps, then their readers: `deleteUnseenVersions` relies on this order.
+  // First the heaps, then the forks: `deleteUnseenVersions` relies on this order.
   await transaction.query(sql`
     update offshoot.heaps set branch_id = ${to} where branch_id = ${from}`)
-  // The stamps of the forks change, because sessions remember where the rows of a branch are.
+  // The stamps of the forks change, because sessions cache the layout of a branch.
   await transaction.query(sql`
     update offshoot.branches
     set parent_id = ${to}, stamp = nextval('offshoot.stamps')
     where parent_id = ${from}`)
 }
 
-/** Assignments that make a branch without rows a fork of the given state. */
+/** Returns assignments that turn a branch without rows into a fork of the given state. */
 export function restartFrom(point: ForkPoint): Sql {
   return sql`parent_id = ${point.id}, fork_epoch = ${point.epoch}, epoch = 1,
       fork_stamp = nextval('offshoot.stamps')`
 }
 
-/** Rows or bytes that a branch holds itself, and those that it reads of others. */
+/** The rows or bytes that a branch stores itself, and those that it inherits. */
 export interface Amounts {
   readonly owned: number
   readonly inherited: number
 }
 
-/** The size of a table on a branch. Counts every row. */
+/** Returns the size of a table on a branch. Counts every row. */
 export async function measureTable(
   transaction: Queryable,
   rows: BranchRows,

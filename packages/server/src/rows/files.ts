@@ -5,7 +5,7 @@ import { mentionedContents } from './layout/heap-ddl.js'
 import { heapName, pastName } from './layout/layout.js'
 
 /*
- * Files in rows: the metadata that a row stores of a file, and the contents that rows mention.
+ * Files in rows: the stored metadata of files, and the contents that rows refer to.
  */
 
 export {
@@ -19,7 +19,7 @@ export {
   type StoredFile,
 } from './columns/file-value.js'
 
-/** Finds those of the contents that a row of any branch mentions, present or past. */
+/** Returns the contents that a row of any branch refers to, including row versions kept for forks. */
 export async function findMentioned(
   transaction: Queryable,
   hashes: readonly string[],
@@ -30,8 +30,8 @@ export async function findMentioned(
     where file_column_ids <> '{}'
     order by id`)
   const found = new Set<string>()
-  // PostgreSQL has room for a few thousand locks in all. Rolling back to the savepoint releases those of
-  // a heap, and keeps the snapshot.
+  // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
+  // locks on a heap and keeps the snapshot.
   await transaction.query(sql`savepoint heaps`)
   for (const { id, columnIds } of heaps) {
     try {
@@ -43,7 +43,7 @@ export async function findMentioned(
         }
       }
     } catch (error) {
-      // The heap may have been dropped a moment ago, because nobody reads it any more.
+      // The heap may have just been dropped, because no branch reads it any more.
       if (!isUndefinedTable(error)) throw error
     }
     await transaction.query(sql`rollback to savepoint heaps`)

@@ -16,9 +16,8 @@ import { type MergeTally, mergeRows, type RowBase } from './merging/merge-rows.j
 import { getLayout } from './merging/merge-writer.js'
 
 /*
- * Comparing and merging the rows of two branches. A merge of a table goes one way: the candidates are
- * found (changed-ids), compared in three states (compare-rows), decided on (decide), and written
- * (merge-writer).
+ * Comparing and merging the rows of two branches. A merge of a table has four steps: find candidates
+ * (changed-ids), compare them in three states (compare-rows), decide (decide), and write (merge-writer).
  */
 
 export { areRelated, mayDiffer } from './merging/changed-ids.js'
@@ -34,7 +33,7 @@ export type { RowConflict } from './merging/decide.js'
 export type { MergeTally, RowBase } from './merging/merge-rows.js'
 export { RefusedRowError } from './merging/merge-writer.js'
 
-/** The rows that a fork started with, also if the fork is hidden. */
+/** Finds the rows that a fork started with, even if the fork is hidden. */
 export async function findStartRows(
   database: Queryable,
   branchId: string,
@@ -43,17 +42,20 @@ export async function findStartRows(
   return layout && withoutOwnRows(layout)
 }
 
-/** The rows that a fork started with. */
+/** Returns the rows that a fork started with. */
 export function startRows(rows: BranchRows): BranchRows {
   return withoutOwnRows(layoutOf(rows))
 }
 
-/** A state in which every table is empty. */
+/** Returns a state in which every table is empty. */
 export function noRows(rows: BranchRows): BranchRows {
   return withoutRows(layoutOf(rows))
 }
 
-/** A branch at one moment, with the table in the form that it has there; undefined: it has no such table. */
+/**
+ * A branch at one moment, and the definition of the table in it. undefined: the branch does not have the
+ * table.
+ */
 export interface TableState {
   readonly rows: BranchRows
   readonly table: StoredTable | undefined
@@ -72,14 +74,14 @@ export interface MergedTable {
 }
 
 /**
- * Applies the changes that theirs has made to a table since the base to the branch `into`, which must be
- * locked. undefined: there can be none.
+ * Applies the changes of theirs since the base to a table of the branch `into`, which must be locked. Returns
+ * undefined if there cannot be any changes.
  */
 export async function mergeTable(
   transaction: Transaction,
   options: {
     codec: TableCodec
-    /** The states that the base is made of, and the row that the rows of them make. */
+    /** The states that form the base, and a function that merges their rows into one. */
     base: { readonly states: readonly TableState[]; readonly rowOf: RowBase['rowOf'] }
     theirs: TableState & { readonly table: StoredTable }
     into: string
@@ -98,7 +100,7 @@ export async function mergeTable(
   return { tally, sides }
 }
 
-/** The rows of a table, with the columns that the state has of it. */
+/** Returns the rows of a table, restricted to the columns that the state has. */
 function rowsOfTable({ rows, table }: TableState): BranchRows {
   const layout = layoutOf(rows)
   return table === undefined ? withoutRows(layout) : withColumns(layout, columnIdsOf(table))

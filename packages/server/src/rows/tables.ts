@@ -19,8 +19,8 @@ import { StaleError } from './running/staleness.js'
 import { TableWriter } from './writing/table-writer.js'
 
 /*
- * Where the tables of a branch are, and how each of them is read and written there. Callers never learn
- * whether a branch has a parent.
+ * The tables of a branch, and the statements that read and write them. Callers do not know whether a branch
+ * has a parent.
  */
 
 export type { BranchRows } from './layout/layout.js'
@@ -31,12 +31,12 @@ export {
 } from './layout/schema-changes.js'
 
 const READS_MAX = 20_000
-/** Characters of the statements of all compiled reads, as far as they are known beforehand. */
+/** Estimated length of the statements of all compiled reads, in characters. */
 const READS_LENGTH_MAX = 64 * 1024 * 1024
-/** Characters of a value with its name, in each table that a row can come from, about. */
+/** Estimated length of one value in a statement, for each table that rows come from. */
 const VALUE_LENGTH = 100
 
-/** Where the rows of a branch are now; undefined when there is no such branch. */
+/** Finds the rows of a branch. Returns undefined if there is no such branch. */
 export function findRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
   return findLayout(database, branchId)
 }
@@ -44,9 +44,11 @@ export function findRows(database: Queryable, branchId: string): Promise<BranchR
 /** A table on a branch. */
 export interface BranchTable {
   readonly codec: TableCodec
-  /** undefined until the branch is made ready to write to the table, by `makeWritable`. */
+  /** undefined until `makeWritable` has created the branch's own storage for the table. */
   readonly writer: TableWriter | undefined
-  /** The statements that read columns, by dotted path; or what is wrong with them. */
+  /**
+   * Compiles statements that read the given columns (dotted paths). Returns faults if columns are invalid.
+   */
   read(columns: readonly string[]): CompiledRead | readonly Fault[]
 }
 
@@ -55,9 +57,9 @@ export type WritableTable = BranchTable & { readonly writer: TableWriter }
 
 export interface CompiledRead {
   readonly plan: ReadPlan
-  /** Characters of its statements, about. */
+  /** Estimated length of the statements, in characters. */
   readonly length: number
-  /** The contents of files were asked for; they are not in the rows. */
+  /** Whether contents of files are requested. They must be loaded separately. */
   readonly hasContents: boolean
   /** Takes an id. */
   readonly one: Statement
@@ -67,13 +69,13 @@ export interface CompiledRead {
   readonly many: Statement
 }
 
-/** The number of columns that the storage of a branch has, in all tables that its rows come from. */
+/** Returns the number of columns of all physical tables that rows of a branch come from. */
 export function countStoredColumns(rows: BranchRows): number {
   const heaps = layoutOf(rows).levels.flatMap((level) => [...level.heaps.values()])
   return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)
 }
 
-/** The tables of a branch. Each is compiled when it is first asked for. */
+/** The tables of a branch. Each is compiled on first use. */
 export class BranchTables implements TableLookup {
   readonly rows: BranchRows
   readonly #schema: SchemaTables
@@ -105,7 +107,7 @@ export interface SchemaTables {
   tableById(id: number): TableCodec | undefined
 }
 
-/** Compiled reads of all tables together, because a list of columns can be of any length. */
+/** One cache for compiled reads of all tables, because there is no limit to the combinations of columns. */
 const reads = new LruMap<string, CompiledRead>(READS_MAX, {
   weightMax: READS_LENGTH_MAX,
   weigh: (key, { length }) => key.length + length,
@@ -134,7 +136,7 @@ function createTable(lookup: TableLookup, codec: TableCodec): BranchTable {
   }
 }
 
-/** Statements are compiled when they are first needed; a query needs only the plan. */
+/** Compiles statements on first use, because a query needs only the plan. */
 function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
   let one: Statement | undefined
   let guarded: Statement | undefined
@@ -161,8 +163,8 @@ function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
 }
 
 /**
- * The table, ready to be written to. A branch gets its own storage for a table when it first writes to
- * it; sessions learn of that by starting over, so this throws a `StaleError` then.
+ * Returns the table, ready for writes. The first write of a branch to a table creates its own storage. In that
+ * case, throws a `StaleError`, so that the request starts over with the new layout.
  */
 export async function makeWritable(
   database: Database,

@@ -1,6 +1,6 @@
 /*
- * Writing rows: calls for one or many rows of a table on a branch, sinks for bulk inserts, the
- * transactions they run in, and the reasons why PostgreSQL refuses values.
+ * Writing rows: calls for one or many rows of a table on a branch, sinks for bulk inserts, the transactions
+ * they run in, and the reasons why PostgreSQL rejects values.
  */
 
 export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'

@@ -2,19 +2,19 @@ import { join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type BranchRows, heapName, type Level, layoutOf, pastName } from '../layout/layout.js'
 
 /*
- * Two states of related branches share what both inherit. A row can only differ where they do not:
- * in a heap that one of them reads and the other does not, or reads as of another epoch. Looking only
- * there costs what changed, however much there is.
+ * Two states of related branches share the levels that both inherit. A row can differ only in a heap that one
+ * of them does not read, or reads as of another epoch. Reading only those heaps, the cost depends on the
+ * number of changes and not on the size of the table.
  */
 
-/** Whether any row of a table can differ between two states. */
+/** Returns whether rows of a table can differ between two states. */
 export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number): boolean {
   return withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
     .flat()
     .some((level) => level.heaps.has(tableId))
 }
 
-/** SQL for ids of a table that may differ between two states; it may name some that do not. */
+/** Returns a query for the ids of rows that may differ between two states. Some may turn out to be equal. */
 export function changedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
   const [ours, theirs] = withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
   const sources: Sql[] = []
@@ -30,19 +30,22 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
   return sql`select id from (${join(sources, ' union all ')}) sources group by id`
 }
 
-/** Rows of a heap that changed after an epoch, or all of them. */
+/** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows. */
 function changesOf(heapId: string, since: number | undefined): Sql[] {
   const [heap, past] = [heapName(heapId), pastName(heapId)]
   if (since === undefined) return [sql`select id from ${heap}`, sql`select id from ${past}`]
   const epoch = raw(String(since))
   return [
-    // The constant lets PostgreSQL see that the partial index applies.
+    // The condition `epoch > 1` lets PostgreSQL use the partial index.
     sql`select id from ${heap} where epoch > ${epoch} and epoch > 1`,
     sql`select id from ${past} where until > ${epoch}`,
   ]
 }
 
-/** The epoch up to which both states read the branch alike; undefined when one does not read it. */
+/**
+ * Returns the epoch up to which both states see the same rows of a branch, or undefined if one does not read
+ * it.
+ */
 function commonEpoch(
   branchId: string,
   left: readonly Level[],
@@ -74,7 +77,7 @@ function isSame(left: Level | undefined, right: Level | undefined): boolean {
   )
 }
 
-/** Whether two states share any of their past. */
+/** Returns whether two states have a branch in common. */
 export function areRelated(left: BranchRows, right: BranchRows): boolean {
   const branches = new Set(layoutOf(left).levels.map((level) => level.branchId))
   return layoutOf(right).levels.some((level) => branches.has(level.branchId))

@@ -7,10 +7,10 @@ import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import { changedIds } from './changed-ids.js'
 
-/** A row in one state: its texts in the order of the physical columns; undefined: there is none. */
+/** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined
 
-/** A row that may differ, in each of the states that were asked for. */
+/** A row that may differ, in each of the compared states. */
 export interface ComparedRow {
   readonly id: string
   readonly before: readonly RowTexts[]
@@ -20,11 +20,11 @@ export interface ComparedRow {
 
 export interface ComparedPage {
   readonly rows: readonly ComparedRow[]
-  /** Where the next page starts; undefined: there is none. */
+  /** The id after which the next page starts. undefined: this is the last page. */
   readonly next: string | undefined
 }
 
-/** Bytes of the rows of one page, unless a single one is larger: 8 MiB. */
+/** Maximum size of one page. A single larger row is still returned. */
 const PAGE_BYTES_MAX = 8 * 1024 * 1024
 
 /** `json`: the texts that decoding reads. `write`: the texts that a write takes. */
@@ -39,9 +39,9 @@ export interface ChangeCounts {
 type Querying = Pick<Transaction, 'query'>
 
 /**
- * Lists the rows of a table that may differ between one of the states before and the one after, in the
- * order of their ids from the given one on, together with those of the states beside. Some of the rows may
- * turn out to be equal.
+ * Lists the rows of a table that may differ between one of the `before` states and the `after` state, in the
+ * order of ids, starting after `afterId`. Also returns the rows of the `beside` states. Some rows may turn out
+ * to be equal.
  */
 export async function listCompared(
   transaction: Querying,
@@ -73,7 +73,7 @@ export async function listCompared(
           ' union ',
         )
       : sql`select unnest(${ids}::text[]) as id`
-  // The first row is always sent. Of the others, those that fit into a page.
+  // The first row is always returned, the others only as long as they fit into the page.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
     select t.id,
       case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
@@ -97,7 +97,7 @@ export async function listCompared(
     order by t.id collate "C"`)
   const compared = rows.flatMap(({ id, states: texts }) => {
     if (texts === null) return []
-    // The first text tells whether there is a row; arrays of one length need a place for it.
+    // The first text is the id, which is null if the row does not exist in the state.
     const found = texts.map((state) => (state?.[0] === null ? undefined : state?.slice(1)))
     return {
       id,
@@ -110,7 +110,7 @@ export async function listCompared(
   return { rows: compared, next: isLast ? undefined : compared.at(-1)?.id }
 }
 
-/** One array of texts per state, led by the id. */
+/** Returns the array of texts of one state: the id, then the physical columns. */
 function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
   const texts = codec.physical.map(({ column, physicalName }) => {
     const reference = `${alias.text}.${ident(physicalName).text}`
@@ -134,7 +134,7 @@ export async function countChanges(
   const { codec, columns, before, after } = options
   const differs = codec.physical.flatMap(({ physicalName }, index) => {
     const name = ident(physicalName)
-    // As texts, because values that PostgreSQL holds for equal may read differently: 1.0 and 1.00.
+    // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
     return columns.has(index) ? sql`b.${name}::text is distinct from a.${name}::text` : []
   })
   const isChanged = differs.length === 0 ? sql`false` : join(differs, ' or ')
@@ -150,7 +150,7 @@ export async function countChanges(
   return counts ?? { inserted: 0, updated: 0, deleted: 0 }
 }
 
-/** Indexes of the physical columns whose texts differ. */
+/** Returns the indexes of the physical columns whose texts differ. */
 export function changedColumns(before: TextRow, after: TextRow): number[] {
   return before.flatMap((text, index) => (text === after[index] ? [] : [index]))
 }

@@ -3,19 +3,19 @@ import { changedColumns, type RowTexts } from './compare-rows.js'
 
 export type RowStrategy = 'fail' | 'ours' | 'theirs'
 
-/** A row that both sides changed in ways that contradict each other. */
+/** A row that both sides changed in conflicting ways. */
 export interface RowConflict {
   readonly id: string
-  /** Indexes of the physical columns in conflict; none when one side deleted the row. */
+  /** Indexes of the physical columns in conflict. Empty if one side deleted the row. */
   readonly columns: readonly number[]
   readonly kind: 'bothInserted' | 'bothUpdated' | 'deletedHere' | 'deletedThere'
 }
 
-/** A physical column, as far as decisions depend on it. */
+/** The properties of a physical column that decisions depend on. */
 export interface MergeColumn {
-  /** Whether theirs has the column. Otherwise theirs cannot have changed it. */
+  /** Whether theirs has the column. If not, theirs cannot have changed it. */
   readonly isTheirs: boolean
-  /** Indexes of the objects that the column is in, the outermost first. */
+  /** Indexes of the objects that enclose the column, outermost first. */
   readonly objects: readonly number[]
 }
 
@@ -24,7 +24,7 @@ export interface RowWrite {
   readonly values: TextRow
 }
 
-/** The consequence of a merge for one row. Empty: nothing is to be done. */
+/** The effect of a merge on one row. Empty: no change. */
 export interface Decision {
   readonly insert?: RowWrite
   readonly update?: RowWrite & { readonly columns: readonly number[] }
@@ -38,7 +38,7 @@ export interface MergedRow {
   readonly states: readonly [RowTexts, RowTexts, RowTexts]
 }
 
-/** Decides what a merge does with one row. With a strategy other than `fail` there are no conflicts. */
+/** Decides how a merge changes one row. Only the strategy `fail` results in conflicts. */
 export function decide(
   row: MergedRow,
   strategy: RowStrategy,
@@ -55,7 +55,7 @@ export function decide(
     if (base === undefined) return taken
     return settle({ id, columns: [], kind: 'deletedHere' }, strategy, taken)
   }
-  // Where there was no row, every value that differs was set by both.
+  // Without a row in the base, every differing value was set by both sides.
   const changed = changedTo(base ?? ours)
   const mine = base === undefined ? changed : changedColumns(base, ours)
   const { taken, clashing } = separate({ changed, mine, ours, theirs, columns })
@@ -71,9 +71,9 @@ export function decide(
 }
 
 /**
- * Tells the columns that only theirs changed from those that both did, differently. Columns of an
- * object stand for themselves as long as both sides leave the object where it is; once a side gives or
- * takes the object, it counts as a whole.
+ * Separates the columns that only theirs changed from those that both sides changed differently. Nested
+ * columns are merged one by one, unless one side has set or removed the whole object: then the object is
+ * treated as one value.
  */
 function separate(sides: {
   changed: readonly number[]

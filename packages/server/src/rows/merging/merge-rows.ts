@@ -21,10 +21,10 @@ export interface MergeTally {
   readonly conflicts: RowConflict[]
 }
 
-/** The number of conflicts that are listed; all of them are counted. */
+/** Maximum number of conflicts that are listed. All of them are counted. */
 export const CONFLICTS_LISTED_MAX = 100
 
-/** Candidates that are compared at a time. */
+/** The number of candidates compared at a time. */
 const PAGE_ROWS = 1000
 
 /** The base of a merge: the rows of one state, or the result of merging the rows of several states. */
@@ -41,8 +41,8 @@ export interface RowMerge extends MergeWrites {
 }
 
 /**
- * Applies the changes that theirs has made since the base to ours, row by row and column by column.
- * Changes are read in pages, so memory does not grow with their number.
+ * Applies the changes of theirs since the base to ours, row by row and column by column. Changes are read in
+ * pages, so memory use does not depend on their number.
  */
 export async function mergeRows(transaction: Transaction, merge: RowMerge): Promise<MergeTally> {
   const tally: MergeTally = {

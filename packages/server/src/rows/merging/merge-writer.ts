@@ -8,14 +8,14 @@ import { findLayout, type Layout, ownHeap } from '../layout/layout.js'
 import { TableWriter } from '../writing/table-writer.js'
 import type { Decision, RowWrite } from './decide.js'
 
-/** Rows that are written by one statement. */
+/** The number of rows written by one statement. */
 const PAGE_ROWS = 1000
 
-/** Where merged rows go. */
+/** The target of merged rows. */
 export interface MergeWrites {
   readonly codec: TableCodec
   readonly ours: Layout
-  /** The transaction will be rolled back, so only writes that can be refused are made. */
+  /** The transaction will be rolled back. Only writes that PostgreSQL may reject are made. */
   readonly dryRun: boolean
 }
 
@@ -35,8 +35,8 @@ export class RefusedRowError extends Error {
 }
 
 /**
- * Writes decisions. In unique columns a value may move from one row to another, on any pages: first all
- * old values are removed, and only then new ones are written.
+ * Writes decisions. A merge may move a unique value from one row to another, also across pages. So all old
+ * unique values are removed before new ones are written.
  */
 export class MergeWriter {
   readonly #transaction: Transaction
@@ -44,7 +44,7 @@ export class MergeWriter {
   readonly #unique: readonly number[]
   readonly #required: readonly number[]
   #target: MergeTarget | undefined
-  /** Updates whose old unique values are removed, and whose new ones are not written yet. */
+  /** Updates whose old unique values are removed but whose new values are not written yet. */
   #updates: RowWrite[] = []
   #hasInserts = false
 
@@ -56,12 +56,12 @@ export class MergeWriter {
     this.#required = physical.flatMap(({ column }, index) => (column.notNull ? [index] : []))
   }
 
-  /** Where the rows of the target are now: writing may have given it storage of its own. */
+  /** The current layout of the target. The first write may have created its heap. */
   get ours(): Layout {
     return this.#target?.layout ?? this.#merge.ours
   }
 
-  /** A dry run of a table without unique columns writes nothing: it cannot be refused. */
+  /** A dry run without unique columns cannot fail, so it writes nothing. */
   get #isSure(): boolean {
     return this.#merge.dryRun && this.#unique.length === 0
   }
@@ -104,7 +104,7 @@ export class MergeWriter {
     return this.#target
   }
 
-  /** Takes the unique values of rows away, and nothing else. */
+  /** Sets the unique columns of rows to null, and queues their updates. */
   async #vacate(rows: readonly RowWrite[]): Promise<void> {
     if (rows.length === 0) return
     const { writer } = await this.#open()
@@ -137,7 +137,7 @@ export class MergeWriter {
   }
 }
 
-/** The storage that the target has for the table, or gets now. */
+/** Returns the storage of the table on the target branch. Creates it if necessary. */
 async function openTarget(
   transaction: Transaction,
   { codec, ours: { branchId } }: MergeWrites,
@@ -146,7 +146,7 @@ async function openTarget(
   const heap = ownHeap(layout, codec.table.id)
   if (heap !== undefined) return { layout, writer: new TableWriter(layout, codec, heap) }
   await createHeap(transaction, { ...layout, table: codec.table })
-  // Sessions of other processes must learn of the heap.
+  // The new stamp makes sessions of other processes reload the layout.
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
   return openTarget(transaction, { codec, ours: layout, dryRun: false })

@@ -9,7 +9,7 @@ import { retries } from '../../telemetry/events.js'
 import { ApartError } from './gathering.js'
 import { StaleError, toStaleError } from './staleness.js'
 
-/** Runs a transaction again while it fails for conflicts with others, with random pauses. */
+/** Retries a transaction that fails for a conflict with another one, with random backoff. */
 export async function retryConflicts<Result>(attempt: () => Promise<Result>): Promise<Result> {
   for (let count = 1; ; count++) {
     try {
@@ -22,7 +22,9 @@ export async function retryConflicts<Result>(attempt: () => Promise<Result>): Pr
   }
 }
 
-/** Runs a transaction and gives the connection back: rolled back if it failed, or closed if broken. */
+/**
+ * Runs a transaction and releases its connection. After an error, rolls back, or closes a broken connection.
+ */
 export async function withConnection<Result>(
   client: pg.PoolClient,
   body: () => Promise<Result>,
@@ -48,12 +50,15 @@ export async function withConnection<Result>(
   }
 }
 
-/** Errors with a SQLSTATE were reported over a connection that works; others were not. */
+/**
+ * Returns the error if it means that the connection is broken. An error with a SQLSTATE was reported over a
+ * working connection, unless the server is shutting down (57P).
+ */
 export function brokenConnection(error: unknown): Error | undefined {
   const code = codeOf(error)
   if (error instanceof LostBackendError) return error
   if (code !== undefined && isSqlState(code) && !code.startsWith('57P')) return undefined
-  // Errors that this process raises itself leave the connection as it is.
+  // This process raises these errors itself; the connection works.
   if (error instanceof AppError || error instanceof StaleError || error instanceof ApartError) {
     return undefined
   }

@@ -2,11 +2,10 @@ import type { Queryable } from '../../postgres/database.js'
 import { ident, join, sql } from '../../postgres/sql.js'
 
 /**
- * Forks and schema edits exclude writers of their branch for a moment; writers do not exclude each
- * other. The lock must be the transaction's first statement: `lock table` takes no snapshot, so what
- * the transaction reads afterwards is never older than the moment it got in. A lock function called
- * in a `select` would take the snapshot before it waits, and a write could slip into a fork that has
- * already happened.
+ * Locks the gate of a branch: in exclusive mode with `alone`, for forks and schema edits, otherwise in the
+ * mode that writers share. It must be the first statement of the transaction. `lock table` takes no snapshot,
+ * so the transaction sees everything that was committed before it got the lock. A lock function called in a
+ * `select` would take the snapshot before it waits, and a write could then miss a fork.
  */
 export async function enterGate(
   transaction: Queryable,
@@ -20,10 +19,10 @@ export async function enterGate(
   )
 }
 
-/** As many as the catalogue has. */
+/** The number of gate tables in the catalogue. */
 const GATES = 64
 
-/** Keeps forks and schema edits of every branch out for a moment; writers go on. */
+/** Locks all gates in the mode of writers. Blocks forks and schema edits of every branch, but no writers. */
 export async function enterAllGates(transaction: Queryable): Promise<void> {
   const gates = Array.from({ length: GATES }, (_, gate) => sql`offshoot.${ident(gateName(gate))}`)
   await transaction.query(sql`lock table ${join(gates, ', ')} in row share mode`)

@@ -1,6 +1,6 @@
 /*
- * Many small requests cost PostgreSQL, the kernel and this process more for being many than for what
- * they ask. Those that arrive together are therefore sent together.
+ * For small requests, the cost of the round trip exceeds that of the work. Requests that arrive in the same
+ * turn of the event loop are therefore sent to PostgreSQL as one batch.
  */
 
 interface Waiting<Item, Result> {
@@ -9,16 +9,16 @@ interface Waiting<Item, Result> {
   reject(error: unknown): void
 }
 
-/** Says that items cannot be run together, that nothing of them was done, and that each may be alone. */
+/** The batch failed and had no effect. Each item is retried alone. */
 export class ApartError extends Error {}
 
-/** Runs what is added under one key during one turn of the event loop at once, in order. */
+/** Runs items that are added under one key during one turn of the event loop as a batch, in order. */
 export class Gathering<Item, Result> {
   readonly #max: number
   readonly #run: (items: readonly Item[]) => Promise<readonly Result[]>
   #waiting = new Map<string, Waiting<Item, Result>[]>()
 
-  /** `run` must give a result for each item, in their order, or fail for all of them alike. */
+  /** `run` must return a result for each item, in order, or fail for all of them. */
   constructor(max: number, run: (items: readonly Item[]) => Promise<readonly Result[]>) {
     this.#max = max
     this.#run = run

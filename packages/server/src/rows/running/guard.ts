@@ -3,12 +3,12 @@ import { type Call, compileStatement, type Parameter, slot } from '../../postgre
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 
 /**
- * The stamps that a request relies on. PostgreSQL compares them with the present ones in the transaction
- * of the request.
+ * The stamps that a request relies on. PostgreSQL compares them with the current stamps in the transaction of
+ * the request.
  */
 export interface Guard {
   readonly rows: BranchRows
-  /** undefined for a link to a file, whose signature is its proof. */
+  /** undefined for a link to a file: its signature authorises the request. */
   readonly keyId: string | undefined
   readonly keyStamp: string | undefined
 }
@@ -31,7 +31,7 @@ export function guardValues({ rows, keyId, keyStamp }: Guard): Parameter[] {
   return [layout.branchId, layout.stamp, keyId ?? null, keyStamp ?? null]
 }
 
-/** A statement that fails when the guard does not hold, which ends the batch. */
+/** Fails with a division by zero if the guard does not hold, which ends the batch. */
 const CHECK = compileStatement(sql`select 1 / count(*)::integer from ${guardRelation(0)}`)
 const CHECK_BRANCH = compileStatement(sql`
   select 1 / count(*)::integer

@@ -10,7 +10,7 @@ import { type Guard, guardCall } from './guard.js'
 import { confirmed, toStaleError } from './staleness.js'
 import { type Connections, type OpenTransaction, openTransaction } from './transactions.js'
 
-/** Runs reads in one round trip. Each sees what was committed when it started. */
+/** Runs reads in one round trip. Each sees what was committed when it started (read committed). */
 export async function runReads(
   database: Database,
   guard: Guard,

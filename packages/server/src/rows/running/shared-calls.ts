@@ -12,8 +12,9 @@ import { toStaleError } from './staleness.js'
 import { runCommitting } from './transactions.js'
 
 /*
- * Calls of one row that have the guard built in. No row in the result may mean that there is none, or that
- * the guard does not hold; then the caller asks again with the guard as a statement of its own.
+ * Calls for one row with the guard in the statement. An empty result means either that there is no such row
+ * or that the guard does not hold. To find out, the caller repeats the call with the guard as a separate
+ * statement.
  */
 
 interface GuardedCall {
@@ -21,7 +22,7 @@ interface GuardedCall {
   readonly call: Call
 }
 
-/** More at once would leave PostgreSQL idle while they are prepared, and this process after that. */
+/** Larger batches would leave PostgreSQL idle while they are prepared, and this process idle afterwards. */
 const GATHERED_MAX = 8
 
 const gatheredReads = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
@@ -50,8 +51,8 @@ export function runGuardedWrite(
 }
 
 /**
- * Runs an insert of a row with a generated id into a table without unique columns: it can neither wait
- * for another row nor be refused for one. Inserts that arrive together share a transaction.
+ * Inserts a row with a generated id into a table without unique columns. Such an insert can neither wait for
+ * nor conflict with another row, so inserts that arrive together share a transaction.
  */
 export function runGuardedInsert(
   database: Database,
@@ -62,7 +63,7 @@ export function runGuardedInsert(
   return traced(database, 'insert', inserts.add(guard.rows.branchId, { guard, call }))
 }
 
-/** A shared round trip is traced for the first call of it; each other call has a span for its wait. */
+/** A shared round trip is traced for its first call. Every call has a span for the time it waits. */
 function traced<Result>(
   database: Database,
   name: string,
@@ -139,8 +140,8 @@ function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {
 }
 
 /**
- * If PostgreSQL refuses one of several calls, nothing of the batch was done and each runs alone. After a
- * broken connection the outcome is unknown, so none runs again.
+ * If PostgreSQL rejects one of several calls, the batch rolls back and each call is retried alone. After a
+ * broken connection the outcome is unknown, so nothing is retried.
  */
 function apartIfMany(error: unknown, items: readonly GuardedCall[]): unknown {
   if (isRetryable(error)) return error

@@ -3,29 +3,30 @@ import { codeOf, isSqlState, isUndefinedName } from '../../postgres/failures.js'
 import { GUARD_FAILED } from './guard.js'
 
 /*
- * A session may be out of date when a request uses it. The error of a request says whether that can be
- * the reason:
+ * A session may be outdated when a request uses it. The kind of an error tells whether that can be its
+ * reason:
  *
  * - A `StaleError` without a cause: the stamps have changed. The request starts over.
- * - A `StaleError` with a cause: a table or column is gone, most likely because the schema has changed.
- *   The stamps decide; if they still hold, the cause is the error.
- * - A confirmed error: PostgreSQL had checked the stamps in this request before it came to this. It is
- *   final.
- * - Any other error rests on the session alone, such as an unknown column. The stamps decide.
+ * - A `StaleError` with a cause: a table or column does not exist, most likely because the schema has
+ *   changed. The stamps are checked; if they have not changed, the cause is the error.
+ * - A confirmed error: it occurred after PostgreSQL had checked the stamps in this request. It is final.
+ * - Any other error depends on the session only, such as an unknown column. The stamps are checked.
  */
 
-/** The session of a request does not match the branch or the key any more. */
+/** The session of a request no longer matches the branch or the key. */
 export class StaleError extends Error {}
 
 const confirmedErrors = new WeakSet<object>()
 
-/** Marks an error that was found after PostgreSQL had checked the stamps. Returns the error. */
+/** Marks an error that occurred after PostgreSQL had checked the stamps. Returns the error. */
 export function confirmed<Thrown>(error: Thrown): Thrown {
   if (typeof error === 'object' && error !== null) confirmedErrors.add(error)
   return error
 }
 
-/** Whether an error, or one that caused it, is confirmed. SQLSTATEs come after the guard. */
+/**
+ * Returns whether an error or one of its causes is confirmed. Errors with a SQLSTATE occur after the guard.
+ */
 export function isConfirmed(error: unknown): boolean {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = codeOf(cause)
@@ -36,7 +37,7 @@ export function isConfirmed(error: unknown): boolean {
   return false
 }
 
-/** Turns a failure that the guard or an old layout explains into a `StaleError`. */
+/** Converts a failure of the guard, or one that an outdated layout can explain, to a `StaleError`. */
 export function toStaleError(error: unknown): unknown {
   const code = codeOf(error)
   if (code === GUARD_FAILED) return new StaleError(code)

@@ -11,7 +11,10 @@ import { retryConflicts, withConnection } from './connection.js'
 import { type Guard, guardCall } from './guard.js'
 import { confirmed } from './staleness.js'
 
-/** Runs writes that cannot be refused half-way. The whole transaction is one round trip. */
+/**
+ * Runs writes as one transaction in a single round trip. For writes whose results need no check before the
+ * commit.
+ */
 export function runWrites(
   database: Database,
   guard: Guard,
@@ -26,9 +29,9 @@ export function runWrites(
 }
 
 /**
- * Runs reads in one round trip, all as of one moment that has a place in the order of the transactions
- * that write. They do not enter the gate: a transaction that has the gate alone meets no writer, so it is
- * as a whole before or after every snapshot. In the gate, the reads would only wait for it.
+ * Runs reads in one round trip, in a serializable transaction: all see one snapshot that is consistent with
+ * the serial order of the writes. The reads do not enter the gate. A transaction with the exclusive gate
+ * runs without concurrent writers, so every snapshot sees all or nothing of it; the reads would only wait.
  */
 export function runSerialReads(
   database: Database,
@@ -63,7 +66,7 @@ function runWhole(
   })
 }
 
-/** Runs calls of which the last is a COMMIT. */
+/** Runs calls that end with a COMMIT. */
 export function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]> {
   return settleCommit(client, runPipeline(client, calls))
 }
@@ -73,13 +76,13 @@ export interface Connections {
   connect(): Promise<pg.PoolClient>
 }
 
-/** A transaction behind the gate that further calls can be run in. */
+/** An open transaction, in which further calls can be run. */
 export interface OpenTransaction {
   readonly client: pg.PoolClient
   run(calls: readonly Call[]): Promise<TextRows[]>
 }
 
-/** A long transaction uses the rows as they come, so their size is not limited. */
+/** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */
 export function openTransaction(
   database: Database,
   client: pg.PoolClient,

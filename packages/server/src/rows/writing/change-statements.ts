@@ -14,13 +14,13 @@ import {
   type StatementParts,
 } from './statement-parts.js'
 
-/** Some columns of rows that are there. */
+/** A change of some columns of existing rows. */
 interface Change {
   /** Common table expression `u` with the ids of the rows. */
   readonly given: Sql
-  /** The new value of each changed column, made of the row `r` and the input `u`. */
+  /** The new value of each changed column, in terms of the row `r` and the input `u`. */
   readonly values: ReadonlyMap<number, Sql>
-  /** Whether a row, by its alias, is as expected. Others stay as they are and are not returned. */
+  /** Returns the condition for rows that are changed. Other rows are neither changed nor returned. */
   accepted(alias: Sql): Sql
   readonly returned: Returned
 }
@@ -36,9 +36,9 @@ export function updateStatement(parts: StatementParts, columns: readonly number[
 }
 
 /**
- * Changes one row, with arithmetic, while the guard holds. Takes no arrays: they could be of any length,
- * so PostgreSQL would make a new plan whenever it sees how short they are. A result of arithmetic that
- * cannot be stored gives no row.
+ * Changes one row, also by arithmetic, if the guard holds. The parameters are not arrays: PostgreSQL would
+ * prefer custom plans for arrays of unknown length, and plan every call again. Returns no row if the result
+ * of arithmetic cannot be stored.
  */
 export function updateOneStatement(
   parts: StatementParts,
@@ -78,12 +78,12 @@ export function updateOneStatement(
     accepted,
     returned: 'metadata',
   }
-  // Arithmetic needs the row that it starts from, whichever table that is in.
+  // Arithmetic must read the current row, which may be the own or an inherited one.
   const canUpsert = !parts.isPlain && !parts.layout.hasForks && arithmetic.length === 0
   return canUpsert ? upsertOwnRow(parts, change) : changeRows(parts, change)
 }
 
-/** Sets columns to null by id, as a step of a larger change: version and times stay as they are. */
+/** Sets columns to null by id, as one step of a larger change. Does not change version and times. */
 export function clearStatement(parts: StatementParts, columns: readonly number[]): Statement {
   const values = columns.map((index) => {
     return [index, sql`null::${raw(parts.sqlType(index))}`] as const
@@ -133,9 +133,9 @@ function changeRows(
 }
 
 /**
- * Changes one row on a branch that inherits and has no forks. The branch's own row is not searched for
- * but met by conflict: between serializable transactions, a search for a row that is not there conflicts
- * with every insert next to that place, and a young fork has few places.
+ * Changes one row on a branch that inherits rows and has no forks. An own row is not searched for, but found
+ * by `on conflict`. In serializable transactions, searching for a missing row locks the index page where it
+ * would be, which conflicts with every insert into that page. The index of a young fork has few pages.
  */
 function upsertOwnRow(
   parts: StatementParts,
@@ -160,8 +160,8 @@ function upsertOwnRow(
 }
 
 /**
- * Integers are calculated exactly and must stay within what JSON represents exactly. Floats are
- * calculated by PostgreSQL, which refuses to overflow.
+ * Integers are calculated as numeric. The result must be a whole number that JSON represents exactly. Floats
+ * are calculated in double precision; PostgreSQL reports an overflow as an error.
  */
 function arithmeticValue(
   value: Sql,

@@ -4,15 +4,15 @@ import type pg from 'pg'
 import { from as copyFrom } from 'pg-copy-streams'
 import type { Statement } from '../../postgres/statement.js'
 
-/** Flushing at about this size is faster than handing over each line, or all of them. */
+/** Chunks of about this size are faster than single lines or a single large text. */
 const CHUNK_LENGTH = 64 * 1024
-/** What may wait for PostgreSQL before writers have to. */
+/** The size of the buffer. When it is full, writers wait for PostgreSQL. */
 const BUFFER_BYTES = 1024 * 1024
 
-/** Takes what is left to send after a failure. */
+/** Discards data that is still to be sent after a failure. */
 const NOWHERE = { stream: { write: () => true }, sendCopyFail: () => undefined }
 
-/** Takes lines of COPY for a heap and passes them on as they come. */
+/** Streams COPY lines to a heap. */
 export class RowCopy {
   readonly #stream: ReturnType<typeof copyFrom>
   readonly #done: Promise<void>
@@ -24,12 +24,12 @@ export class RowCopy {
     this.#done = finished(this.#stream)
     this.#done.catch((error: Error) => {
       this.#failure = error
-      // The library has let go of its connection, but still tries to hand over what waits for it.
+      // pg-copy-streams has released its connection, but still tries to send buffered data.
       Object.assign(this.#stream, { connection: NOWHERE })
     })
   }
 
-  /** Resolves when there is room for more. */
+  /** Resolves when the buffer has room for more. */
   async write(lines: string): Promise<void> {
     this.#pending += lines
     if (this.#pending.length < CHUNK_LENGTH) return
@@ -42,9 +42,9 @@ export class RowCopy {
     await this.#done
   }
 
-  /** Makes PostgreSQL forget everything that was written. */
+  /** Makes the COPY fail, which discards everything that was written. */
   async abort(): Promise<void> {
-    this.#stream.destroy(new Error('the import was given up'))
+    this.#stream.destroy(new Error('the import was aborted'))
     await this.#done.catch(() => undefined)
   }
 

@@ -3,7 +3,7 @@ import { compileStatement, type Statement } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
 import { EPOCH, IDS, type StatementParts } from './statement-parts.js'
 
-/** Deletes rows by id. Returns the ids that were there. */
+/** Deletes rows by id. Returns the ids of deleted rows. */
 export function deleteStatement(parts: StatementParts): Statement {
   const { layout, codec, own } = parts
   if (parts.isPlain && !layout.hasForks) {
@@ -16,7 +16,7 @@ export function deleteStatement(parts: StatementParts): Statement {
       kept as (${parts.keepGone()})
       select id from gone`)
   }
-  // The branch inherits rows, so a tombstone must hide the ones below.
+  // The branch inherits rows, so a tombstone must hide them.
   return compileStatement(sql`
     with u as (select unnest(${IDS}::text[]) as id),
     seen as (

@@ -12,7 +12,7 @@ import {
   type StatementParts,
 } from './statement-parts.js'
 
-/** Selects the given rows as new ones, in the order of `rowColumns`. */
+/** Selects the given rows as new rows, in the order of `rowColumns`. */
 export function selectNewRows(parts: StatementParts): Sql {
   const values = parts.all.map((index) => parts.givenValue(index))
   return sql`
@@ -20,7 +20,7 @@ export function selectNewRows(parts: StatementParts): Sql {
       from u`
 }
 
-/** Inserts rows. An id that is taken gives no row. */
+/** Inserts rows. Returns no row for an id that is taken. */
 export function insertStatement(parts: StatementParts, returned: Returned): Statement {
   const { layout, codec, own } = parts
   const insert = sql`insert into ${own} ${parts.rowColumns} ${selectNewRows(parts)}`
@@ -30,7 +30,7 @@ export function insertStatement(parts: StatementParts, returned: Returned): Stat
       on conflict (id) do nothing
       returning ${returning(returned)}`)
   }
-  // A tombstone of the branch gives way to the new row.
+  // The new row replaces a tombstone.
   return compileStatement(sql`
     with ${parts.given(parts.all)},
     seen as (
@@ -42,12 +42,12 @@ export function insertStatement(parts: StatementParts, returned: Returned): Stat
     returning ${returning(returned)}`)
 }
 
-/** Reads lines of id, epoch and all columns. Returns nothing: a taken id fails it. */
+/** COPY of id, epoch and all columns. A taken id makes the statement fail. */
 export function copyStatement({ own, names }: StatementParts): Statement {
   return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)
 }
 
-/** Inserts one row, without arrays, while the guard holds. Returns the metadata. */
+/** Inserts one row, without array parameters, if the guard holds. Returns the metadata. */
 export function insertOneStatement({ own, rowColumns, codec }: StatementParts): Statement {
   const { physical } = codec
   const values = physical.map(

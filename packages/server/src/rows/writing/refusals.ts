@@ -3,19 +3,19 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { columnOfUniqueIndex } from '../layout/layout.js'
 
 /*
- * PostgreSQL reports values that cannot be stored by a SQLSTATE and the name of an index. Here they
- * become sentences about the columns that users know.
+ * PostgreSQL reports rejected values by a SQLSTATE and the name of an index. This module converts them to
+ * messages with the names of columns.
  */
 
 const NUMERIC_OUT_OF_RANGE = '22003'
 const PROGRAM_LIMIT_EXCEEDED = '54000'
 
-/** A value that must be unique is taken: of the given column, or of the id. */
+/** A unique value is taken: of the given column, or of the id if the column is undefined. */
 export class TakenError extends Error {
   readonly code = UNIQUE_VIOLATION
 
   constructor(
-    /** The number of rows that were added before the one at fault. */
+    /** The number of rows that were added before the invalid one. */
     readonly row: number,
     readonly columnId: number | undefined,
   ) {
@@ -23,7 +23,7 @@ export class TakenError extends Error {
   }
 }
 
-/** The column whose unique value is taken; undefined when it is the id, or when it failed otherwise. */
+/** Returns the column whose unique value is taken. undefined if it is the id, or for any other error. */
 export function takenColumn(
   error: unknown,
   codecs: Iterable<TableCodec>,
@@ -38,7 +38,7 @@ export function takenColumn(
   return undefined
 }
 
-/** Why PostgreSQL refused values; undefined when a statement failed for another reason. */
+/** Returns the reason why PostgreSQL rejected a value, or undefined for other failures. */
 export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
   switch (codeOf(error)) {
     case UNIQUE_VIOLATION:
@@ -52,11 +52,11 @@ export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): s
   }
 }
 
-/** The number of rows before the one that a failed sink is about, when that is known. */
+/** Returns the number of rows before the one that made a sink fail, if known. */
 export function rowsBefore(error: unknown): number | undefined {
   if (error instanceof TakenError) return error.row
   const { where } = error as { where?: unknown }
-  // PostgreSQL names the line of the copy in which it found a taken value.
+  // PostgreSQL reports the line of the COPY that has a taken value.
   const line = typeof where === 'string' ? /, line (\d+)/.exec(where)?.[1] : undefined
   return line === undefined ? undefined : Number(line) - 1
 }

@@ -11,11 +11,11 @@ import {
 } from './statement-parts.js'
 
 /*
- * Writes whole rows by id, new or replaced. Metadata ends with a boolean: whether there was a row
- * before.
+ * Statements that write whole rows by id, and insert or replace them. The returned metadata ends with a
+ * boolean: whether the row existed before.
  */
 
-/** For rows that no version is expected of. */
+/** For rows without an expected version. */
 export function replaceAnyStatement(parts: StatementParts, returned: Returned): Statement {
   // Without forks and inherited rows, PostgreSQL's own upsert is enough.
   if (!parts.isPlain || parts.layout.hasForks) return replaceStatement(parts, returned)
@@ -31,7 +31,7 @@ export function replaceAnyStatement(parts: StatementParts, returned: Returned): 
     returning ${returning(returned)}${isPresent}`)
 }
 
-/** A row that is not at its expected version stays as it is, and is not returned. */
+/** A row that does not have the expected version is neither changed nor returned. */
 export function replaceStatement(parts: StatementParts, returned: Returned): Statement {
   const { layout, codec, own } = parts
   const result =
@@ -56,7 +56,7 @@ export function replaceStatement(parts: StatementParts, returned: Returned): Sta
       from u
       left join seen s on s.id = u.id
       where ${accepted}
-      -- A unique value may pass from one row to the next, but not back.
+      -- In the given order, because a unique value may move from a row to a later one.
       order by u.ordinal
       on conflict (id) do update set ${parts.overwrite}
       returning ${returning('metadata')}

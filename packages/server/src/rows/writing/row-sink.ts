@@ -4,14 +4,14 @@ import { RowCopy } from './copy-rows.js'
 import { TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
 
-/** Takes checked rows, slice by slice, and inserts them in one transaction. */
+/** Inserts validated rows, slice by slice, in one transaction. */
 export interface RowSink {
   add(rows: readonly RowInput[]): Promise<void>
   end(): Promise<void>
   abort(): Promise<void>
 }
 
-/** Inserts rows by the fastest way that the table allows. */
+/** Opens the fastest sink that the table allows. */
 export function openSink(
   table: { readonly codec: TableCodec; readonly writer: TableWriter },
   transaction: OpenTransaction,
@@ -22,7 +22,7 @@ export function openSink(
     : new StatementSink(codec, writer, transaction)
 }
 
-/** Passes rows on to COPY. An id that is taken fails the whole. */
+/** Inserts rows with COPY. A taken id makes the whole COPY fail. */
 class CopySink implements RowSink {
   readonly #copy: RowCopy
   readonly #writer: TableWriter
@@ -45,7 +45,9 @@ class CopySink implements RowSink {
   }
 }
 
-/** Inserts each slice by a statement, because ids and unique values must be compared with inherited rows. */
+/**
+ * Inserts each slice with a statement. Used if ids and unique values must be compared with inherited rows.
+ */
 class StatementSink implements RowSink {
   readonly #codec: TableCodec
   readonly #writer: TableWriter
@@ -73,7 +75,10 @@ class StatementSink implements RowSink {
     this.#added += rows.length
   }
 
-  /** Looks for taken values before the insert: a failure of the unique index would not name the row. */
+  /**
+   * Checks unique values before the insert, because an error of the unique index does not tell which row
+   * failed.
+   */
   async #refuseTaken(rows: readonly RowInput[]): Promise<void> {
     const columns = this.#writer.uniqueColumns.map((column) => ({
       column,
@@ -92,7 +97,7 @@ class StatementSink implements RowSink {
     }
   }
 
-  /** Fails unless the index of the row at fault is -1. */
+  /** Throws unless the index of the invalid row is -1. */
   #refuse(index: number, column: number | undefined): void {
     if (index === -1) return
     const columnId = column === undefined ? undefined : this.#codec.physical[column]?.id

@@ -6,19 +6,21 @@ import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../lay
 import { heapColumns } from '../reading/arms.js'
 
 /*
- * Fragments that the statements of a table have in common. Every statement runs behind the gate, in a
- * serializable transaction, so the rows that it reads are the rows that it changes. `table-writer.ts`
- * is the only caller that knows the order of the values.
+ * Fragments that the write statements of a table share. Every statement runs behind the gate, in a
+ * serializable transaction, so rows cannot change between reading and writing them. Besides the statements,
+ * only `table-writer.ts` knows the order of the values.
  */
 
-/** Positions of the values that every statement takes first. */
+/** The first values of every statement. */
 export const EPOCH = slot(0)
 export const IDS = slot(1)
 export const IF_VERSIONS = slot(2)
 /** Values of columns start here. */
 export const FIRST_COLUMN = 3
 
-/** Columns returned for each written row. Formatting the times costs PostgreSQL more than the rows do. */
+/**
+ * Columns returned for each written row. `id` is cheaper: formatting times takes longer than writing the row.
+ */
 export type Returned = 'id' | 'metadata'
 
 const RETURNED: Readonly<Record<Returned, readonly string[]>> = {
@@ -33,17 +35,17 @@ export function returning(returned: Returned, from = empty): Sql {
   )
 }
 
-/** A list of columns that follows others, so it starts with a comma. */
+/** Returns a list of columns that starts with a comma, because it follows others. */
 export const furtherColumns = (columns: readonly Sql[]): Sql =>
   join([empty, ...columns.map((column) => sql`, ${column}`)], '')
 
-/** One table on one branch, as its write statements see it. */
+/** SQL fragments for one table on one branch. */
 export class StatementParts {
   readonly layout: Layout
   readonly codec: TableCodec
   /** The table that the branch writes to. */
   readonly own: Sql
-  /** The branch inherits no rows of the table, so there are no tombstones in it. */
+  /** The branch inherits no rows of the table, so the heap has no tombstones. */
   readonly isPlain: boolean
   /** Names of the physical columns, by index. */
   readonly names: readonly Sql[]
@@ -51,7 +53,7 @@ export class StatementParts {
   readonly all: readonly number[]
   /** The columns of a whole row, in parentheses. */
   readonly rowColumns: Sql
-  /** Assignments that replace a row by the one it conflicts with. */
+  /** Assignments for `on conflict` that overwrite the existing row. */
   readonly overwrite: Sql
   readonly #heap: Heap
 
@@ -76,7 +78,7 @@ export class StatementParts {
 
   column(index: number): PhysicalColumn {
     const column = this.codec.physical[index]
-    if (column === undefined) throw new Error('a column must be one of the table')
+    if (column === undefined) throw new Error('a column must belong to the table')
     return column
   }
 
@@ -107,7 +109,7 @@ export class StatementParts {
     return this.#isArray(index) ? sql`${value}::${raw(this.sqlType(index))}` : value
   }
 
-  /** Arrays of arrays must be of one length, so values of array columns are sent as texts. */
+  /** PostgreSQL's nested arrays must have equal lengths, so values of array columns are sent as texts. */
   #isArray(index: number): boolean {
     return this.sqlType(index).endsWith('[]')
   }
@@ -117,7 +119,7 @@ export class StatementParts {
   }
 
   /**
-   * A common table expression that copies the present version of rows to the past before they change,
+   * Returns a common table expression that copies the current version of rows to the past before they change,
    * if a fork can see it. `rows` selects the ids.
    */
   keep(rows: Sql): Sql {
@@ -142,7 +144,7 @@ export class StatementParts {
       from ${source}`
   }
 
-  /** Whether a fork can see the version of a row that is about to change. */
+  /** Returns the condition that a fork can see the version of a row that is about to change. */
   #isSeen(alias: Sql): Sql {
     return sql`${alias}.epoch < ${EPOCH}::integer
         and exists (

@@ -32,8 +32,8 @@ export interface UpdateInput {
 }
 
 /**
- * A call to be run after a write, in the same transaction. A row in its result means that the write has
- * given the column a value that another row has.
+ * A call to run after a write, in the same transaction. If it returns a row, the written value of the column
+ * is not unique.
  */
 export interface UniqueCheck {
   /** Index into the physical columns. */
@@ -42,8 +42,8 @@ export interface UniqueCheck {
 }
 
 /**
- * Statements of all tables together, bounded in number and characters: an update has one for each set of
- * columns that it changes.
+ * One cache for the statements of all tables, limited in number and length, because an update needs a
+ * statement for each combination of columns.
  */
 const statements = new LruMap<string, Statement>(20_000, {
   weightMax: 32 * 1024 * 1024,
@@ -52,11 +52,11 @@ const statements = new LruMap<string, Statement>(20_000, {
 let writerCount = 0
 
 /**
- * Makes the calls that write a table on a branch. Each statement is compiled when it is first needed.
- * The order of the values of a call is known here and in the statements, and nowhere else.
+ * Creates the calls that write a table on a branch. Each statement is compiled on first use. Only this class
+ * and the statements know the order of the values.
  */
 export class TableWriter {
-  /** Indexes of the columns whose values must be unique. */
+  /** Indexes of the unique columns. */
   readonly uniqueColumns: readonly number[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
@@ -71,19 +71,19 @@ export class TableWriter {
   }
 
   /**
-   * COPY can take new rows: nothing but the table's own indexes can refuse them. Otherwise their ids and
-   * unique values must be compared with rows that are stored elsewhere.
+   * Whether new rows can be inserted with COPY. This requires that the indexes of the heap are enough to check
+   * ids and unique values. On a branch that inherits rows, they must also be compared with inherited rows.
    */
   get takesCopies(): boolean {
     return this.#parts.isPlain
   }
 
-  /** Unique values are compared after each statement, for all of its rows, and not only by an index. */
+  /** Whether unique values must be compared with inherited rows after each statement. */
   get comparesAfterWrites(): boolean {
     return !this.#parts.isPlain && this.uniqueColumns.length > 0
   }
 
-  /** Inserts rows. An id that is taken gives no row. */
+  /** Inserts rows. Returns no row for an id that is taken. */
   insert(rows: readonly RowInput[], returned: Returned): Call {
     const statement = this.#statement(`insert ${returned}`, () =>
       insertStatement(this.#parts, returned),
@@ -91,7 +91,7 @@ export class TableWriter {
     return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
   }
 
-  /** Inserts rows with ids that were generated for them. Returns nothing. */
+  /** Inserts rows with generated ids. Returns nothing. */
   insertNew(rows: readonly RowInput[]): Call {
     return { statement: this.copyStatement, values: [], input: this.copyLines(rows) }
   }
@@ -100,7 +100,7 @@ export class TableWriter {
     return this.#statement('copy', () => copyStatement(this.#parts))
   }
 
-  /** Rows in the form that the copy statement reads. */
+  /** Returns rows as lines for the COPY statement. */
   copyLines(rows: readonly RowInput[]): string {
     let lines = ''
     for (const { id, values } of rows) {
@@ -110,7 +110,7 @@ export class TableWriter {
     return lines
   }
 
-  /** Inserts one row while the guard holds; its id is a generated one, or the table takes copies. */
+  /** Inserts one row if the guard holds. Requires a generated id, or a table that takes copies. */
   insertOne(row: RowInput, guard: Guard): Call {
     return {
       statement: this.#statement('insert one', () => insertOneStatement(this.#parts)),
@@ -118,7 +118,7 @@ export class TableWriter {
     }
   }
 
-  /** Writes whole rows, new or replaced. A row that is not at its expected version gives none. */
+  /** Inserts or replaces whole rows. Returns no row for one that does not have the expected version. */
   replace(rows: readonly RowInput[], returned: Returned): Call {
     const isConditional = rows.some((row) => row.ifVersion !== undefined)
     const statement = isConditional
@@ -127,7 +127,7 @@ export class TableWriter {
     return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
   }
 
-  /** Deletes rows. Returns the ids that were there. */
+  /** Deletes rows. Returns the ids of deleted rows. */
   delete(ids: readonly string[]): Call {
     return {
       statement: this.#statement('delete', () => deleteStatement(this.#parts)),
@@ -143,7 +143,7 @@ export class TableWriter {
     return { statement, values: this.#arrays(rows, columns.length) }
   }
 
-  /** Changes one row in any way, while the guard holds. Returns the metadata. */
+  /** Changes one row, also by arithmetic, if the guard holds. Returns the metadata. */
   updateOne({ id, ifVersion, update }: UpdateInput, guard: Guard): Call {
     const { columns, values, arithmetic } = update
     const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
@@ -162,7 +162,7 @@ export class TableWriter {
     }
   }
 
-  /** Sets columns of rows to null, without counting as a new version. */
+  /** Sets columns of rows to null, without a new version. */
   clear(ids: readonly string[], columns: readonly number[]): Call {
     const statement = this.#statement(`clear ${columns.join()}`, () =>
       clearStatement(this.#parts, columns),
@@ -173,12 +173,12 @@ export class TableWriter {
     }
   }
 
-  /** Checks for inserted or replaced rows. */
+  /** Returns the unique checks for inserted or replaced rows. */
   checkRows(rows: readonly Pick<RowInput, 'values'>[]): UniqueCheck[] {
     return this.#checkValues((column) => rows.map((row) => row.values[column] ?? null))
   }
 
-  /** Checks for updated rows. The result of arithmetic is only known to the row that was written. */
+  /** Returns the unique checks for updated rows. Results of arithmetic are read from the written row. */
   checkUpdates(updates: readonly UpdateInput[]): UniqueCheck[] {
     if (!this.comparesAfterWrites) return NO_CHECKS
     const given = this.#checkValues((column) =>
@@ -205,7 +205,7 @@ export class TableWriter {
     })
   }
 
-  /** Finds those of the given values of a column that rows of the branch have. */
+  /** Finds the given values of a column that already exist on the branch. */
   findValues(column: number, values: readonly (string | null)[]): Call {
     return {
       statement: visibleValuesStatement(this.#parts, column),
@@ -213,7 +213,7 @@ export class TableWriter {
     }
   }
 
-  /** Finds the positions of values that are equal to an earlier one. PostgreSQL decides what is equal. */
+  /** Finds the positions of values that equal an earlier one, as PostgreSQL compares them. */
   findRepeated(column: number, values: readonly (string | null)[]): Call {
     return {
       statement: repeatedValuesStatement(this.#parts, column),
@@ -221,7 +221,7 @@ export class TableWriter {
     }
   }
 
-  /** Epoch, ids, expected versions, and one array for each column. */
+  /** Returns epoch, ids, expected versions, and one array for each column. */
   #arrays(rows: readonly RowInput[], columns: number): string[] {
     const values = [
       this.#epoch,

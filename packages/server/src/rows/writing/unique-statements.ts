@@ -5,8 +5,8 @@ import { selectVisible } from '../reading/arms.js'
 import type { StatementParts } from './statement-parts.js'
 
 /*
- * Statements that look for values of unique columns. The rows that a branch wrote have a unique index;
- * the rows that it inherits are in other tables and must be asked.
+ * Statements that look for values of unique columns. The rows that a branch wrote have a unique index.
+ * Inherited rows are in other tables, so they must be searched.
  */
 
 /** Finds one of the given values (slot 0, an array) among the inherited rows. */
@@ -14,7 +14,7 @@ export function inheritedValuesStatement(parts: StatementParts, index: number): 
   return compileStatement(sql`${matchingValues(parts, index, 1)} limit 1`)
 }
 
-/** Finds those of the given values (slot 0, an array) that rows of the branch have. */
+/** Finds the given values (slot 0, an array) that already exist on the branch. */
 export function visibleValuesStatement(parts: StatementParts, index: number): Statement {
   return compileStatement(matchingValues(parts, index, 0))
 }
@@ -30,7 +30,7 @@ function matchingValues(parts: StatementParts, index: number, from: number): Sql
     where exists (${selectVisible(layout, codec, { from, where })})`
 }
 
-/** Returns the id (slot 0) of an own row if an inherited row has its value of the column too. */
+/** Returns the id (slot 0) of an own row if an inherited row has the same value in the column. */
 export function inheritedTwinStatement(parts: StatementParts, index: number): Statement {
   const { layout, codec, own } = parts
   const column = parts.column(index)
@@ -43,7 +43,7 @@ export function inheritedTwinStatement(parts: StatementParts, index: number): St
       and exists (${selectVisible(layout, codec, { from: 1, where })})`)
 }
 
-/** Positions in a list of values (slot 0, an array) of those that are equal to an earlier one. */
+/** Finds the positions of values (slot 0, an array) that equal an earlier one. */
 export function repeatedValuesStatement(parts: StatementParts, index: number): Statement {
   const type = raw(parts.column(index).sqlType)
   return compileStatement(sql`
