@@ -79,11 +79,11 @@ async function measure(
       atLeast: 0.5,
       detail: against(upload),
     }),
-    figure('memory while files pass', {
+    figure('memory during file transfers', {
       value: peakMiB,
       atMost: MEMORY_MIB,
       unit: ' MiB',
-      detail: `${peakMiB.toFixed(0)} MiB at the most`,
+      detail: `${peakMiB.toFixed(0)} MiB peak`,
     }),
   ]
 }

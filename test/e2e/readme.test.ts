@@ -86,6 +86,7 @@ function mask(text: string): string {
     .replace(/\b(rec|usr|inv|mig)_[0-9a-v]{20}/g, '$1_')
     .replace(/\bbb_[0-9a-v]{26}_[a-z0-9]{6}/g, 'bb_')
     .replace(/http:\/\/[\w.:]+\/file\/[\w.-]+/g, 'http://file/')
+    .replace(/http:\/\/127\.0\.0\.1:\d+/g, 'http://127.0.0.1')
     .replace(/\breq_[0-9a-f]{32}/g, 'req_')
     .replace(/\b(off|ik)_[A-Za-z0-9]{44}/g, '$1_')
     .replace(/\b(home|acme)-[a-z0-9]{6}\b/g, '$1-')
