@@ -252,7 +252,7 @@ describe('connections for SQL', () => {
     const client = await connections.connect('a')
     const stuck = runBounded(
       { database: service.database, client, bounds: { timeoutMs: 50 }, canLose: true },
-      () => client.query(`select strpos(repeat('a', 4000000), 'b' || repeat('a', 20000))`),
+      () => client.query(`select strpos(repeat('a', 600000), 'b' || repeat('a', 20000))`),
     )
     const error = await stuck.then(
       () => undefined,
@@ -263,7 +263,7 @@ describe('connections for SQL', () => {
     expect(error.code).toBe('query_too_costly')
     client.release(error)
     expect(connections.state).toEqual({ held: 1, lost: 1, waiting: 0 })
-    await expect.poll(() => connections.state.held, { timeout: 60_000 }).toBe(0)
+    await expect.poll(() => connections.state.held, { timeout: 240_000 }).toBe(0)
     await delay(0)
   })
 })
