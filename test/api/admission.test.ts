@@ -135,8 +135,7 @@ describe('more requests than can be worked on', () => {
         status: 503,
         body: {
           code: 'overloaded',
-          message:
-            'there are more requests than can be served; nothing was executed, please try again',
+          message: 'the service is overloaded; nothing was executed, try again later',
         },
         headers: { 'retry-after': '1', 'x-ratelimit-reset': '1' },
       })

@@ -240,7 +240,7 @@ describe('addresses', () => {
   ])('that are not encoded right are refused with 400: %s', async (path) => {
     const answer = await service.call('DELETE', path)
     expectError(answer, 400, 'invalid_request')
-    expect(answer.body.message).toBe('the path is not a valid url component')
+    expect(answer.body.message).toBe('the path contains an invalid percent-encoding')
   })
 
   it('with a part that no name can be are refused with 400', async () => {
@@ -302,7 +302,9 @@ describe('every answer', () => {
     try {
       const answer = await service.call('GET', `${home()}/dbs/shop`)
       expectError(answer, 500, 'internal')
-      expect(answer.body.message).toBe('internal error; the id of this answer leads to the log')
+      expect(answer.body.message).toBe(
+        'internal error; the id of this answer is also in the log of the service',
+      )
     } finally {
       await service.database.query(sql`alter table offshoot.databases rename column hue to color`)
     }

@@ -94,7 +94,7 @@ describe('a body where none is taken', () => {
     const answer = await reset({ dryRun: true })
     expect(answer).toMatchObject({
       status: 400,
-      body: { message: 'body: field [dryRun]: is not known; this address takes no body' },
+      body: { message: 'body: field [dryRun]: is not known; this route takes no body' },
     })
   })
 

@@ -263,7 +263,7 @@ describe('readers of files', () => {
     }
     const refused = readers.filter(({ text }) => text.startsWith('HTTP/1.1 429 '))
     expect(refused.length).toBeGreaterThanOrEqual(300 - LINK_MAX)
-    expect(refused[0]?.text).toContain('a link can have at most 64 files on their way at once')
+    expect(refused[0]?.text).toContain('a link can have at most 64 concurrent file transfers')
     const read = await fetch(`${banner.address}${other}`)
     expect(Buffer.from(await read.arrayBuffer()).equals(content)).toBe(true)
     const byKey = await fetch(`${banner.address}${filePath('popular')}`, {

@@ -9,7 +9,9 @@ import type { Need } from '../domain/access/scope.js'
 import { renewExpiry } from '../domain/branches/renew-expiry.js'
 import type { Database } from '../postgres/database.js'
 
-/** What a data-plane request is about, from its address and its key. */
+/**
+ * Finds the branch or database that the address of a data-plane request names, and checks access.
+ */
 export function addressed(database: Database) {
   return {
     async branchOf(
@@ -35,7 +37,7 @@ export function addressed(database: Database) {
   }
 }
 
-/** `{database}:{branch}`; the schema of the path has checked that there is one colon. */
+/** Splits `{database}:{branch}`. The schema of the path has checked that there is one colon. */
 export function splitDatabaseBranch(text: string): { databaseName: string; branchName: string } {
   const colon = text.indexOf(':')
   return { databaseName: text.slice(0, colon), branchName: text.slice(colon + 1) }

@@ -23,8 +23,8 @@ type BoundedRun = <Result>(
 ) => Promise<Result>
 
 /**
- * Runs what can take long: stopped in PostgreSQL when it takes longer than a query may, or when
- * nobody waits for it any more.
+ * Runs an operation that can take long. PostgreSQL cancels it at `queryTimeoutMs`, or as soon as
+ * the client disconnects.
  */
 export function boundedRun({ database, sessions, files, limits }: Services): BoundedRun {
   return (request, reply, operation) => {

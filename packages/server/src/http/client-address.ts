@@ -1,11 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
-/** Proxies whose `X-Forwarded-For` is believed. */
+/** The proxies whose `X-Forwarded-For` header is trusted. */
 export class TrustedProxies {
   readonly #list = new BlockList()
 
-  /** Addresses and networks, such as `10.0.0.1` and `fd00::/8`; throws on anything else. */
+  /**
+   * Takes addresses and networks, such as `10.0.0.1` and `fd00::/8`. Throws if an entry is neither.
+   */
   constructor(entries: readonly string[]) {
     for (const entry of entries) {
       const [address = '', bits] = entry.split('/')
@@ -21,8 +23,8 @@ export class TrustedProxies {
 }
 
 /**
- * Where a request comes from: the nearest address that is not a trusted proxy. What stands before it in
- * the header was written by someone nobody knows.
+ * Returns the address of the client: the last one in the chain that is not a trusted proxy. Entries
+ * of `X-Forwarded-For` before it can be forged by the client.
  */
 export function clientAddress(request: IncomingMessage, trusted: TrustedProxies): string {
   let address = plainAddress(request.socket.remoteAddress ?? '')
@@ -38,7 +40,10 @@ export function clientAddress(request: IncomingMessage, trusted: TrustedProxies)
   return address
 }
 
-/** Addresses that count as one: whoever has an IPv6 address has all of its /64. */
+/**
+ * Returns the group that limits per address are counted for. An IPv6 address counts by its /64,
+ * because a client usually controls all of that network.
+ */
 export function addressGroup(address: string): string {
   if (isIP(address) !== 6) return address
   const [head = '', tail] = address.split('::')
@@ -51,7 +56,7 @@ export function addressGroup(address: string): string {
   return `${prefix.join(':')}::/64`
 }
 
-/** Without a port or a zone; an IPv4 address in IPv6 is an IPv4 address. */
+/** Removes port and zone, and turns an IPv4-mapped IPv6 address into IPv4. */
 export function plainAddress(text: string): string {
   const bare = /^\[([^\]]*)\](?::\d+)?$/.exec(text)?.[1] ?? /^([\d.]+):\d+$/.exec(text)?.[1] ?? text
   const [address = ''] = bare.toLowerCase().split('%')

@@ -6,11 +6,17 @@ import { commonHeaders, newRequestId } from './common-headers.js'
 const FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'the request did not arrive in time'],
   HPE_HEADER_OVERFLOW: ['headers_too_large', 'the request headers are larger than the limit'],
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large', 'the chunk extensions are too long'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [
+    'payload_too_large',
+    'the extensions of a chunk are longer than the limit',
+  ],
 }
 const MALFORMED = ['invalid_request', 'the request is not valid HTTP'] as const
 
-/** Answers what is not HTTP in the form of every other error; there is no request object yet. */
+/**
+ * Answers a connection whose bytes Node cannot parse as a request. There is no request object yet,
+ * so the error body is written to the socket.
+ */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()

@@ -1,4 +1,4 @@
-/** `columns=a,b` and `columns=a&columns=b` alike; undefined when there are none. */
+/** Reads `columns=a,b` and `columns=a&columns=b`. Returns undefined if no column is named. */
 export function readColumns(value: string | readonly string[] | undefined): string[] | undefined {
   if (value === undefined) return undefined
   const names = [value].flat().flatMap((part) => part.split(','))

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
-/** Names a request in its answer and in the log. */
+/** Returns a new request id, which answers and log lines carry. */
 export function newRequestId(): string {
   return `req_${randomUUID().replaceAll('-', '')}`
 }
 
-/** Short enough for a log, and nothing in it that a log or a header could take for something else. */
+/** Request ids of proxies are accepted in this form. It is safe in logs and headers. */
 const SANE_ID = /^[A-Za-z0-9._:-]{8,128}$/
 
-/** Takes over the id that a proxy has given, if there is a header that is trusted for that. */
+/** Returns a function that takes the request id from the given header, or makes a new one. */
 export function requestIdFrom(header: string | null): (request: IncomingMessage) => string {
   if (header === null) return newRequestId
   const name = header.toLowerCase()
@@ -20,8 +20,8 @@ export function requestIdFrom(header: string | null): (request: IncomingMessage)
 }
 
 /**
- * What every answer carries. An answer is data: nothing in it may run or be framed, should a browser
- * show it. Pages set a policy of their own.
+ * Returns the headers of every answer. If a browser opens an answer, it must not run scripts or be
+ * framed. HTML pages replace the policy with their own.
  */
 export function commonHeaders(requestId: string): Record<string, string> {
   return {

@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify'
 
-/** Aborted when the caller hangs up before the answer was sent. */
+/** Returns a signal that aborts if the client disconnects before the answer is sent. */
 export function disconnectSignal(reply: FastifyReply): AbortSignal {
   const controller = new AbortController()
   reply.raw.once('close', () => {

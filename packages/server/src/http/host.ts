@@ -1,17 +1,17 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
-/** RFC 3986, `reg-name`: the name that a DNS or another registry knows. IPv4 addresses are of that form. */
+/** `reg-name` of RFC 3986: a host name, or an IPv4 address. */
 const REGISTERED_NAME = /^(?:[\w.~!$&'()*+,;=-]|%[0-9a-f]{2})*$/i
 const PORT_MAX = 65_535
 
 export interface Host {
   /** In lower case; an IPv6 address with its brackets. */
   readonly name: string
-  /** As it was written; empty when none was. */
+  /** As written; empty if there is none. */
   readonly port: string
 }
 
-/** Reads `host [ ":" port ]` as RFC 3986 defines it; undefined when the text is nothing of the kind. */
+/** Parses `host [ ":" port ]` as defined by RFC 3986. Returns undefined if the text is invalid. */
 export function parseHost(text: string): Host | undefined {
   const match = /^(\[[^\]]*\]|[^:[\]]*)(?::(\d*))?$/.exec(text)
   if (match === null) return undefined
@@ -23,7 +23,7 @@ export function parseHost(text: string): Host | undefined {
   return isValid ? { name: name.toLowerCase(), port } : undefined
 }
 
-/** `localhost` and the names below it, 127.0.0.0/8 and ::1. */
+/** Returns whether the host is `localhost`, a name below it, in 127.0.0.0/8, or ::1. */
 export function isLoopback({ name }: Host): boolean {
   return (
     /^(?:.*\.)?localhost\.?$/.test(name) ||
@@ -32,7 +32,7 @@ export function isLoopback({ name }: Host): boolean {
   )
 }
 
-/** The form that an address of a socket has in a URL. */
+/** Formats the address of a socket as the host of a URL. */
 export function toHostName(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, '').replace(/%.*$/, '')
   return isIPv6(plain) ? `[${plain}]` : plain

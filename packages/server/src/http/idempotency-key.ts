@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 
 const LENGTH_MAX = 255
 
-/** The header `Idempotency-Key`, when the client sent one. */
+/** Returns the header `Idempotency-Key`, or undefined if the client sent none. */
 export function idempotencyKey(request: FastifyRequest): string | undefined {
   const value = request.headers['idempotency-key']
   if (value === undefined) return undefined

@@ -11,10 +11,10 @@ import {
 import { overloaded } from './admission/ticket.js'
 import { readBody } from './read-body.js'
 
-/** Memory that a parsed value takes beside its text, about. */
+/** Estimated memory of a parsed value, beside that of its text. */
 const VALUE_BYTES = 32
 
-/** Reads JSON bodies exactly: no body is none, and text that is not UTF-8 is not guessed at. */
+/** Parses JSON bodies strictly: an empty body is no body, and invalid UTF-8 is refused. */
 export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, payload, done) => {
@@ -37,11 +37,11 @@ export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
   })
 }
 
-/** Parses a body in slices, so that others are served meanwhile. */
+/** Parses a large body in slices, so that the event loop serves other requests in between. */
 async function parseLong(request: FastifyRequest, body: Buffer, limits: Limits): Promise<unknown> {
   requireUtf8(body)
   const scanned = await inTurns(scanJson(body, limits))
-  // A short text can stand for many values, which take more room than it does.
+  // Many small values take more memory than their text.
   if (request.ticket?.takeBytes(scanned.values * VALUE_BYTES) === false) throw overloaded()
   return inTurns(buildJson(body, scanned))
 }

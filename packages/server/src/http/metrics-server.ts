@@ -2,10 +2,10 @@ import { createServer } from 'node:http'
 import { METRICS_TYPE, type Metrics } from '../telemetry/metrics.js'
 import { type MetricsAccess, mayRead } from './routes/metrics.js'
 
-/** Long enough for any scrape, and no time for anyone else. */
+/** Closes connections that do not send a request in time. A scrape takes much less. */
 const REQUEST_TIMEOUT_MS = 10_000
 
-/** `/metrics` and nothing else, on a port that need not be open to those who use the service. */
+/** Serves only `/metrics`, on a port that can be kept private. */
 export async function listenForMetrics(
   metrics: Metrics,
   options: MetricsAccess & { host: string; port: number },

@@ -19,7 +19,10 @@ interface Operation {
 
 type Shared = Readonly<Record<string, Schema>>
 
-/** Says what can be known of every operation without each route repeating it. */
+/**
+ * Completes the OpenAPI document with parts that follow from each operation: examples, descriptions
+ * of statuses, and the errors that all operations share.
+ */
 export function finishDocument<
   Document extends { paths?: object; components?: { schemas?: object } },
 >(document: Document): Document {
@@ -49,7 +52,9 @@ function finishOperation(operation: Operation, shared: Shared): void {
   }
 }
 
-/** To validation a missing body is null; to a reader it is a body that need not be there. */
+/**
+ * Validation represents a missing body as null. The document marks the body as optional instead.
+ */
 function takeOptional(media: Media): boolean {
   const choices = media.schema?.anyOf ?? []
   const [choice, ...others] = choices.filter((schema) => schema.type !== 'null')
@@ -60,9 +65,12 @@ function takeOptional(media: Media): boolean {
   return true
 }
 
-/** Any request can be malformed, and have headers that are too large. */
+/** Statuses of every operation: a malformed request, and headers that are too large. */
 const ALWAYS = [400, 431]
-/** A body, wanted or not, can be refused for what it is, and a change for what others are changing. */
+/**
+ * Further statuses of operations with a body: errors of the body, and conflicts with concurrent
+ * writes.
+ */
 const WITH_BODY = [408, 409, 413, 415]
 
 function addRefusals({ responses }: Operation, statuses: readonly number[]): void {
@@ -74,13 +82,13 @@ function addRefusals({ responses }: Operation, statuses: readonly number[]): voi
   }
 }
 
-/** Each status shows a refusal of its own. */
+/** Adds an example error to each status. */
 function addRefusalExamples({ responses }: Operation): void {
   for (const [status, response] of Object.entries(responses)) {
     const media = response.content?.['application/json']
     const [code, message] = REFUSAL_EXAMPLES[Number(status)] ?? []
     if (code === undefined || !media?.schema?.$ref?.endsWith('/Error')) continue
-    // The media of a status that was made like another one is shared with it.
+    // Statuses can share one media object, so it is copied before the example is added.
     const example = { id: 'req_6d8d122fbae4403f9e0f3cfd3fb60fed', message, code }
     response.content = { ...response.content, 'application/json': { ...media, example } }
   }

@@ -3,7 +3,7 @@ import { type Host, isLoopback, parseHost, toHostName } from './host.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** `OFFSHOOT_PUBLIC_URL`, when it is set. */
+    /** The setting `OFFSHOOT_PUBLIC_URL`; undefined if it is not set. */
     publicUrl: string | undefined
     hasHintedAtPublicUrl: boolean
   }
@@ -15,9 +15,9 @@ export function decorateOrigin(app: FastifyInstance, publicUrl: string | undefin
 }
 
 /**
- * The base address that links start with: `OFFSHOOT_PUBLIC_URL`, or else the address that the connection
- * was made to. Anyone can send any Host header, so its name is taken over only when it is a loopback name
- * or the very IP address of the connection; another name never gets into a link.
+ * Returns the base address of links: `OFFSHOOT_PUBLIC_URL`, or else the address that the connection
+ * was made to. Clients can send any Host header, so its name is used only if it is a loopback name
+ * or the IP address of the connection.
  */
 export function originOf(request: FastifyRequest): string {
   const { publicUrl } = request.server
@@ -32,7 +32,7 @@ export function originOf(request: FastifyRequest): string {
   return toOrigin({ name, port: String(localPort ?? '') })
 }
 
-/** Names below `localhost` do not resolve everywhere, and links need no workspace. */
+/** Names below `localhost` do not resolve on every system, and links do not need a workspace. */
 function withoutLabels({ name }: Host): string {
   return /localhost\.?$/.test(name) ? 'localhost' : name
 }
@@ -41,17 +41,20 @@ function toOrigin({ name, port }: Host): string {
   return port === '' ? `http://${name}` : `http://${name}:${port}`
 }
 
-/** Once for each process: the fault is in the settings, not in the request. */
+/** Logs the hint once per process, because the cause is the configuration. */
 function hintAtPublicUrl({ server, log }: FastifyRequest): void {
   if (server.hasHintedAtPublicUrl) return
   server.hasHintedAtPublicUrl = true
   log.warn(
-    'a request came by a host name, and OFFSHOOT_PUBLIC_URL is not set: links to files start with ' +
+    'a request used a host name, but OFFSHOOT_PUBLIC_URL is not set: links to files start with ' +
       'the IP address of the connection; set OFFSHOOT_PUBLIC_URL to the address that clients use',
   )
 }
 
-/** How an address can name its workspace, with the base address that the client has used. */
+/**
+ * Describes the forms of address that name a workspace, with the base address that the client used.
+ * It is part of the error `ambiguous_workspace`.
+ */
 export function describeAddresses(request: FastifyRequest): string {
   const origin = originOf(request)
   const { protocol, hostname, host } = new URL(origin)

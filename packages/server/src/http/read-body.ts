@@ -3,23 +3,26 @@ import { AppError } from '@offshoot/contract/errors'
 import type { FastifyRequest } from 'fastify'
 import { overloaded } from './admission/ticket.js'
 
-/** Smaller pieces are copied together: each piece on its own would take more than its content. */
+/**
+ * Smaller pieces are copied into segments, because a Buffer of its own would take more memory than
+ * its content.
+ */
 const PIECE_BYTES_MIN = 4096
-/** As many are kept as they are before any is copied; most bodies are one or two. */
+/** The first pieces are kept without a copy; most bodies have one or two. */
 const PIECES_MAX = 8
 const SEGMENT_BYTES = 8 * 1024
 
 type Done = (error: Error | null, body?: Buffer) => void
 
 /**
- * Reads a body into memory. Its bytes count for the key of the request as they arrive, so a body that
- * stands still holds what has arrived and no more. Bodies of requests without a known key are not read.
+ * Reads a body into memory. Its bytes count against the budget of the API key as they arrive, so a
+ * stalled body holds only what has arrived. Bodies of requests without a valid key are not read.
  */
 export function readBody(request: FastifyRequest, payload: Readable, done: Done): void {
   const { ticket } = request
   const { bodyLimit } = request.routeOptions
   if (ticket?.caller === undefined) {
-    done(new AppError('invalid_api_key', 'a body is only read with a valid API key'))
+    done(new AppError('invalid_api_key', 'a request body requires a valid API key'))
     return
   }
   const announced = Number(request.headers['content-length'])
@@ -31,7 +34,7 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
 
   const end = (error: Error | null, body?: Buffer) => {
     payload.off('data', onData).off('end', onEnd).off('error', onBreak).off('close', onBreak)
-    // An error that comes later is of no interest, but must not be without a listener.
+    // Later errors are ignored; a stream error without a listener would end the process.
     payload.on('error', ignore)
     ticket.endBody()
     if (error !== null) ticket.giveBytes()
@@ -44,25 +47,21 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
   }
   const onEnd = () => {
     if (!Number.isNaN(announced) && announced !== pieces.bytes) {
-      end(
-        new AppError(
-          'invalid_request',
-          'the body is not as long as the header content-length says',
-        ),
-      )
+      end(new AppError('invalid_request', 'header [content-length]: is not the length of the body'))
     } else {
       end(null, pieces.join())
     }
   }
   ticket.startBody(() => end(overloaded()))
-  const onBreak = () => end(new AppError('invalid_request', 'the request cannot be read'))
+  const onBreak = () =>
+    end(new AppError('invalid_request', 'the request was not received completely'))
 
   payload.on('data', onData).on('end', onEnd).on('error', onBreak).on('close', onBreak)
   payload.resume()
 }
 
 function ignore(): void {
-  // The request is over.
+  // The request has ended already.
 }
 
 function tooLarge(bodyLimit: number): AppError {
@@ -72,7 +71,9 @@ function tooLarge(bodyLimit: number): AppError {
   )
 }
 
-/** The parts of a body in order, however small the client has cut them. */
+/**
+ * Collects the pieces of a body. Memory stays close to the content however small the pieces are.
+ */
 class Pieces {
   readonly #list: Buffer[] = []
   #segment: Buffer | undefined
@@ -97,7 +98,7 @@ class Pieces {
     this.#used += chunk.copy(this.#segment, this.#used)
   }
 
-  /** Always a copy, so that nothing else that came in the same packet is kept. */
+  /** Always copies: a piece is a view of a larger network buffer, which would be kept alive. */
   join(): Buffer {
     this.#closeSegment()
     return Buffer.concat(this.#list, this.#bytes)
@@ -105,7 +106,7 @@ class Pieces {
 
   #closeSegment(): void {
     if (this.#segment === undefined) return
-    // What is not used of a segment must not be held, and may be most of it.
+    // Copied, so that the unused rest of the segment is freed.
     this.#list.push(Buffer.from(this.#segment.subarray(0, this.#used)))
     this.#segment = undefined
     this.#used = 0

@@ -5,13 +5,13 @@ import type { ByteRange } from '../blobs/blob-store.js'
 import type { OpenFile } from '../data/files/operations.js'
 
 /**
- * What a browser may show by itself. Anything else is for saving: pages, drawings and scripts that
- * somebody uploaded must not act in the name of the service.
+ * Media types that a browser may display. Others are downloads, because uploaded HTML, SVG and
+ * scripts must not run with the origin of the service.
  */
 const SHOWN =
   /^(image\/(png|jpeg|gif|webp|avif|bmp|tiff|heic)|(audio|video)\/[\w.+-]+|text\/plain)$/
 
-/** Uses of a file that would make it part of a page, as browsers name them. */
+/** Values of `Sec-Fetch-Dest` that would embed the file in a page as code. */
 const ACTIVE_USES: ReadonlySet<string> = new Set([
   'script',
   'style',
@@ -28,7 +28,7 @@ const ACTIVE_USES: ReadonlySet<string> = new Set([
   'object',
 ])
 
-/** Sends a file, or the part of it that was asked for; 204 when there is no content. */
+/** Sends a file or the requested range of it; answers 204 if it has no content. */
 export async function sendFile(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -40,7 +40,7 @@ export async function sendFile(
   const isShown = SHOWN.test(mediaType.toLowerCase())
   const use = String(request.headers['sec-fetch-dest'] ?? '')
   if (!isShown && ACTIVE_USES.has(use)) {
-    throw new AppError('invalid_link', 'a file cannot be a part of a page')
+    throw new AppError('invalid_link', 'a file cannot be loaded as code of a page')
   }
   const etag = `"${sha256}"`
   reply.headers({
@@ -56,7 +56,7 @@ export async function sendFile(
   const range = readRange(request, { size, etag })
   if (range === 'none') {
     reply.header('content-range', `bytes */${size}`)
-    throw new AppError('range_not_satisfiable', `the file has only ${size} bytes`)
+    throw new AppError('range_not_satisfiable', `header [range]: the file has only ${size} bytes`)
   }
   reply.header('content-type', mediaType)
   const length = range === undefined ? size : range.end - range.start + 1
@@ -64,15 +64,15 @@ export async function sendFile(
   if (range !== undefined) {
     reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${size}`)
   }
-  // Only the header is wanted; opening the content would be for nothing.
+  // HEAD does not need the content, so it is not opened.
   return reply.send(
     request.method === 'HEAD' ? Readable.from([]) : wholeContent(await open(range), length),
   )
 }
 
 /**
- * Content that is shorter than announced, as after a disk has failed, must break the connection, or
- * the caller would wait for the rest.
+ * If the content is shorter than announced, for example after a disk failure, the connection is
+ * aborted. Otherwise the client would wait for the rest.
  */
 function wholeContent(source: Readable, length: number): Readable {
   let missing = length
@@ -83,10 +83,12 @@ function wholeContent(source: Readable, length: number): Readable {
       done(null, chunk)
     },
     flush(done) {
-      done(missing === 0 ? null : new Error(`the content lacks ${missing} bytes`))
+      done(
+        missing === 0 ? null : new Error(`the content of the file is ${missing} bytes too short`),
+      )
     },
   })
-  // Whatever goes wrong ends both, and shows in what is sent.
+  // An error of either stream destroys both, and aborts the answer.
   pipeline(source, counted, () => undefined)
   return counted
 }
@@ -99,7 +101,7 @@ function matches(header: string | undefined, etag: string): boolean {
   })
 }
 
-/** undefined: all of it, also when what is asked for is not one plain range. */
+/** Returns undefined for the whole file, also if the header is not a single valid range. */
 function readRange(
   request: FastifyRequest,
   { size, etag }: { size: number; etag: string },

@@ -10,8 +10,8 @@ type BuildSerializer = NonNullable<
 const build = SerializerSelector()
 
 /**
- * What Fastify does, but for each answer of each route when it is given for the first time: there are
- * hundreds, most of which never are, and a start would take a second more.
+ * Compiles each serializer at its first use. Fastify compiles all at startup; there are hundreds,
+ * most of which are never used, and a start would take a second longer.
  */
 export const buildSerializer = ((externalSchemas: unknown, options?: object) => {
   const compile = build(externalSchemas, options)

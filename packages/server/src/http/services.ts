@@ -7,7 +7,7 @@ import type { IndexBuilder } from '../rows/indexes.js'
 import type { KeyLimits } from './admission/caller.js'
 import type { Lifecycle } from './lifecycle.js'
 
-/** What routes are built on. `main.ts` makes the real ones, tests make their own. */
+/** Dependencies of the routes. `main.ts` creates them for the process, tests create their own. */
 export interface Services {
   readonly database: Database
   readonly sessions: Sessions
@@ -20,8 +20,8 @@ export interface Services {
   readonly publicHost: string | undefined
   /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
   readonly publicUrl?: string | undefined
-  /** Proxies whose `X-Forwarded-For` is believed: addresses and networks. */
+  /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies?: readonly string[]
-  /** What one API key may ask of this process; undefined: as much as there is. */
+  /** Rate limits of one API key in this process; undefined means unlimited. */
   readonly keyLimits?: KeyLimits
 }

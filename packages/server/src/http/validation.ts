@@ -15,17 +15,17 @@ const COMMON: Options = {
   useDefaults: false,
   removeAdditional: false,
   strict: false,
-  // What is larger than any number is read as infinite.
+  // A number too large for a double is parsed as Infinity; it is refused.
   strictNumbers: true,
-  // Faults then tell which fields there are.
+  // Errors then contain the schema, which lists the known fields for suggestions.
   verbose: true,
-  // The schemas are our own and checked by tests; to check them at every start takes a while.
+  // The schemas are constants checked by tests; validating them would slow down every start.
   validateSchema: false,
 }
 
 /**
- * One validator for bodies, which are taken as they are, and one for paths, queries and headers, where
- * everything arrives as text.
+ * Uses two validators: bodies are not coerced; paths, queries and headers are, because all their
+ * values are text.
  */
 export const buildValidator = ((externalSchemas: unknown) => {
   const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
@@ -39,7 +39,7 @@ export const buildValidator = ((externalSchemas: unknown) => {
 
 type Validate = Pick<ValidateFunction, 'errors'> & ((values: Record<string, unknown>) => unknown)
 
-/** Compiles at the first use, because all at once would keep a start waiting. */
+/** Compiles at the first use, because compiling all schemas would slow down the start. */
 function whenNeeded(compile: () => ValidateFunction): Validate {
   let compiled: ValidateFunction | undefined
   const validate: Validate = (values) => {
@@ -51,7 +51,7 @@ function whenNeeded(compile: () => ValidateFunction): Validate {
   return validate
 }
 
-/** Python writes `True` and `False`, and so does the client of Xata Lite in that language. */
+/** Accepts `True` and `False`, because the Python client of Xata Lite sends them. */
 function anyCaseBooleans(schema: object, validate: Validate): Validate {
   const { properties = {} } = schema as { properties?: Record<string, { type?: unknown }> }
   const names = Object.keys(properties).filter((name) => properties[name]?.type === 'boolean')
@@ -78,7 +78,7 @@ function createAjv(options: Options, externalSchemas: unknown): Ajv {
   return ajv
 }
 
-/** Where a fault can be, as the messages call it. */
+/** Names of the parts of a request in messages. */
 const PARTS: Readonly<Record<string, string>> = {
   body: 'body',
   querystring: 'query',
@@ -86,7 +86,7 @@ const PARTS: Readonly<Record<string, string>> = {
   headers: 'headers',
 }
 
-/** One sentence that names the part, the field and what is wrong with it. */
+/** Returns a message that names the part, the field and the fault. */
 export function describeValidation(
   errors: readonly FastifySchemaValidationError[],
   context: string | undefined,
@@ -99,7 +99,7 @@ export function describeValidation(
   return field === undefined ? `${part}: ${fault}` : `${part}: ${name} [${field}]: ${fault}`
 }
 
-/** The field is undefined when the whole part is at fault. */
+/** Describes one error. The field is undefined if the whole part is at fault. */
 function describeFault(error: FastifySchemaValidationError): {
   field: string | undefined
   fault: string
@@ -147,7 +147,7 @@ function describeFault(error: FastifySchemaValidationError): {
   }
 }
 
-/** Says that a name is not known, and which one may have been meant. */
+/** Describes an unknown name, with a suggestion if a known name is similar. */
 export function describeUnknown(name: string, known: readonly string[]): string {
   const meant = nearest(name, known)
   return meant === undefined ? 'is not known' : `is not known; did you mean [${meant}]?`

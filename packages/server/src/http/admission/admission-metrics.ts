@@ -2,7 +2,7 @@ import { counterOf, type Family, gauge, type Sample } from '../../telemetry/metr
 import type { Admission } from '../plugins/admission.js'
 import type { Lane } from './lane.js'
 
-/** How full the service is, and what it has refused for that. */
+/** Metrics of the lanes, rate limits and buffered bytes. */
 export function admissionMetrics(admission: Admission): readonly Family[] {
   const ofLanes = (read: (lane: Lane) => number) => (): Sample[] =>
     Object.entries(admission.lanes).map(([lane, state]) => ({
@@ -12,27 +12,27 @@ export function admissionMetrics(admission: Admission): readonly Family[] {
   return [
     gauge(
       'offshoot_admission_inside',
-      'Requests that were let in and are worked on, by lane.',
+      'Admitted requests in progress, by lane.',
       ofLanes((lane) => lane.inside),
     ),
     gauge(
       'offshoot_admission_waiting',
-      'Requests that wait to be let in, by lane.',
+      'Requests waiting for admission, by lane.',
       ofLanes((lane) => lane.waiting),
     ),
     counterOf(
       'offshoot_admission_refused_total',
-      'Requests that were not let in because there were too many, by lane.',
+      'Requests refused because of overload, by lane.',
       ofLanes((lane) => lane.refused),
     ),
     counterOf(
       'offshoot_rate_limited_total',
-      'Requests that went beyond the limits of their key.',
+      'Requests refused by a limit of their API key, address or link.',
       () => admission.rateLimited,
     ),
     gauge(
       'offshoot_buffered_bytes',
-      'Bytes of bodies and answers that are in memory.',
+      'Bytes of request bodies and answers in memory.',
       () => admission.budget.bytes,
     ),
   ]

@@ -1,11 +1,11 @@
-/** A body that has not arrived as a whole. */
+/** A body that has not arrived completely. */
 export interface Arriving {
   readonly heldBytes: number
-  /** Refuses the request, and gives its bytes back at once. */
+  /** Refuses the request and releases its bytes. */
   giveUp(): void
 }
 
-/** Bytes that are held for one caller. */
+/** Bytes in memory for one caller. */
 export interface ByteShare {
   bytes: number
   readonly arriving: Set<Arriving>
@@ -16,9 +16,9 @@ export function newShare(): ByteShare {
 }
 
 /**
- * A bound on bytes that are held in memory for requests, shared fairly. A caller may hold as much as is
- * left for others: one alone gets half. One that holds less than an equal share gets room at the cost of
- * the one that holds most, whose bodies are given up as far as they have not arrived.
+ * Limits the bytes in memory for requests, and shares them fairly. A caller can hold as much as
+ * remains free: one alone gets half. If the budget is full, a caller with less than an equal share
+ * gets room from the caller with the most, whose incomplete bodies are aborted.
  */
 export class ByteBudget {
   readonly #bytesMax: number
@@ -33,14 +33,15 @@ export class ByteBudget {
     return this.#bytes
   }
 
-  /** Whether the caller has to wait for its own requests to end before it can start another. */
+  /** Returns whether a caller must wait for its own requests to end before it starts another. */
   isSpentFor(share: ByteShare): boolean {
     return share.bytes > 0 && share.bytes >= this.#bytesMax - this.#bytes
   }
 
   /**
-   * Takes room for bytes that have arrived. A request that is the only one to hold any always gets
-   * it, or a body larger than half of the budget could never be sent.
+   * Reserves bytes that have arrived. Returns false if there is no room. A request that is the only
+   * holder always gets room, because a body larger than half of the budget could otherwise never be
+   * sent.
    */
   take(share: ByteShare, options: { bytes: number; ownBytes: number }): boolean {
     const { bytes, ownBytes } = options
@@ -55,7 +56,7 @@ export class ByteBudget {
     return true
   }
 
-  /** For bytes that are there already and cannot be refused. */
+  /** Adds bytes that are already in memory and cannot be refused. */
   add(share: ByteShare, bytes: number): void {
     this.#bytes += bytes
     share.bytes += bytes
@@ -68,7 +69,10 @@ export class ByteBudget {
     if (share.bytes === 0) this.#holders.delete(share)
   }
 
-  /** Ends the largest body that is on its way for the one who holds most, if that is another one. */
+  /**
+   * Aborts the largest incomplete body of the caller with the most bytes. Returns false if that is
+   * the given caller itself.
+   */
   #reclaim(share: ByteShare): boolean {
     let most = share
     for (const holder of this.#holders) {

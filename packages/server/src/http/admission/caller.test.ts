@@ -39,9 +39,7 @@ describe('a caller', () => {
   it('has so many requests running at once, and not one more', () => {
     const caller = new Caller({ requestsAtOnce: 2 })
     expect([caller.start(0), caller.start(0)]).toEqual([undefined, undefined])
-    expect(caller.start(0)?.message).toBe(
-      'this API key can have at most 2 requests running at once',
-    )
+    expect(caller.start(0)?.message).toBe('this API key can have at most 2 concurrent requests')
     caller.end()
     expect(caller.start(0)).toBeUndefined()
     expect(caller.start(0)).toBeDefined()

@@ -2,29 +2,29 @@ import type { KeyScope } from '@offshoot/contract/users'
 import { LruMap } from '../../common/lru-map.js'
 import { type ByteShare, newShare } from './byte-budget.js'
 
-/** What one API key may ask of a process; what is undefined is not limited. */
+/** Limits of one API key in a process. A limit that is undefined does not apply. */
 export interface KeyLimits {
   readonly requestsPerSecond?: number | undefined
   readonly requestsAtOnce?: number | undefined
 }
 
-/** Why a request is refused, and when to try again. */
+/** The reason of a refusal, and the seconds until a retry can succeed. */
 export interface Refusal {
   readonly message: string
   readonly afterSeconds: number
 }
 
-/** The allowance of a second can be used all at once. */
+/** Burst size: the requests of one second can be made at once. */
 const BURST_MS = 1000
-/** A third of a second three times is not quite a second. */
+/** Tolerance for rounding: 3 × (1/3) is slightly less than 1. */
 const ROUNDING_MS = 0.001
 
 /**
- * What a key has used of its limits, in this process. The allowance is a bucket of tokens that holds
- * one second; instead of its tokens it is enough to keep when it will be full again.
+ * Counts the requests of a key in this process. The rate limit is a token bucket that holds one
+ * second of requests. Only the time at which the bucket is full again is stored.
  */
 export class Caller {
-  /** Bytes in memory for the requests of the key. */
+  /** Bytes in memory for requests of the key. */
   readonly held: ByteShare = newShare()
   readonly #limits: KeyLimits
   readonly #name: string
@@ -42,11 +42,11 @@ export class Caller {
     return this.#limits.requestsPerSecond !== undefined
   }
 
-  /** Counts a request in, or says why not. */
+  /** Counts a request, or returns the reason for a refusal. */
   start(nowMs: number): Refusal | undefined {
     const { requestsPerSecond, requestsAtOnce } = this.#limits
     if (requestsAtOnce !== undefined && this.#running >= requestsAtOnce) {
-      const message = `${this.#name} can have at most ${requestsAtOnce} requests running at once`
+      const message = `${this.#name} can have at most ${requestsAtOnce} concurrent requests`
       return { message, afterSeconds: 1 }
     }
     if (requestsPerSecond !== undefined) {
@@ -66,7 +66,7 @@ export class Caller {
     this.#running--
   }
 
-  /** The state of the allowance, for the headers of an answer. */
+  /** Returns the state of the rate limit, for response headers. */
   allowance(nowMs: number): { limit: number; remaining: number; resetSeconds: number } {
     const usedMs = Math.max(0, this.#fullAtMs - nowMs)
     return {
@@ -78,12 +78,12 @@ export class Caller {
 }
 
 const CALLERS_MAX = 10_000
-/** How long a wrong key is refused without looking again whether it is still wrong. */
+/** How long an invalid key is refused from memory, without asking PostgreSQL. */
 const REFUSED_MS = 2000
 
 /**
- * The keys that this process has met: the right ones with what they have used, and the wrong ones.
- * A flood of wrong ones only makes other wrong ones be forgotten.
+ * Caches keys: valid ones with their counts, and invalid ones. The two caches are separate, so a
+ * flood of invalid keys evicts only invalid ones.
  */
 export class Callers {
   readonly #limits: KeyLimits
@@ -98,7 +98,7 @@ export class Callers {
     return this.#known.get(key)
   }
 
-  /** Remembers a key that was found to be right. Its scope can only take away. */
+  /** Stores a valid key. The limits of its scope can only lower those of the settings. */
   learn(key: string, scope: KeyScope): Caller {
     const caller =
       this.#known.get(key) ??
@@ -111,7 +111,7 @@ export class Callers {
     return caller
   }
 
-  /** Remembers for a moment that a key is wrong. */
+  /** Caches that a key is invalid, for a short time. */
   refuse(key: string): void {
     this.#known.delete(key)
     this.#refused.set(key, performance.now() + REFUSED_MS)
@@ -122,7 +122,7 @@ export class Callers {
   }
 }
 
-/** What addresses have used of their limit for requests without a valid key. */
+/** Counts requests without a valid key, by address. */
 export class Strangers {
   readonly #requestsPerSecond: number
   readonly #addresses = new LruMap<string, Caller>(CALLERS_MAX)

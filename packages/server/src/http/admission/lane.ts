@@ -1,4 +1,7 @@
-/** A request that waits for its turn. It is told once how that ended, unless it leaves before. */
+/**
+ * A request in the queue of a lane. Either `admit` or `refuse` is called once, unless it abandons
+ * the queue.
+ */
 export interface Waiting {
   admit(): void
   refuse(): void
@@ -10,24 +13,24 @@ export interface LaneOptions {
   readonly waitMs: number
 }
 
-/** How often the queue is looked through for those who have waited long enough. */
+/** Interval at which the queue is checked for requests that have waited too long. */
 const SWEEP_MS = 50
 /**
- * A queue that has been there for twice the time one may wait is no burst. Waiting in it only makes
- * all answers late, so it is kept short.
+ * A queue that lasts longer than twice the maximum wait is not a burst. Waiting would only delay
+ * all answers, so the maximum wait is then reduced to `CROWDED_PART`.
  */
 const CROWDED_TIMES = 2
 const CROWDED_PART = 0.1
 
 /**
- * Room for so many requests at once, and for some that wait for their turn. Whoever finds neither, or
- * waits for too long, is refused at next to no cost.
+ * A limit on concurrent requests, with a bounded queue. A request is refused if the queue is full
+ * or if it waits too long; a refusal costs almost nothing.
  */
 export class Lane {
   readonly #options: LaneOptions
-  /** Since when each has been waiting, the longest first. */
+  /** Waiting requests with the time they started to wait, oldest first. */
   readonly #waiting = new Map<Waiting, number>()
-  /** Those who were in before and have been at work already; they go first. */
+  /** Waiting requests that were admitted before. They have cost work already, so they go first. */
   readonly #returning = new Map<Waiting, number>()
   #inside = 0
   #refused = 0
@@ -47,7 +50,7 @@ export class Lane {
     return this.#waiting.size + this.#returning.size
   }
 
-  /** How many were refused since the start. */
+  /** Number of refusals since the start. */
   get refused(): number {
     return this.#refused
   }
@@ -67,7 +70,7 @@ export class Lane {
     return 'waiting'
   }
 
-  /** Gives the place to the next one, if there is one. */
+  /** Frees the slot, or passes it to the next request in the queue. */
   leave(): void {
     const queue = this.#returning.size > 0 ? this.#returning : this.#waiting
     const [next] = queue.keys()
@@ -79,7 +82,7 @@ export class Lane {
     next.admit()
   }
 
-  /** Takes one that waits out of the queue. */
+  /** Removes a waiting request from the queue. */
   abandon(request: Waiting): void {
     const isKnown = this.#returning.delete(request) || this.#waiting.delete(request)
     if (isKnown && this.waiting === 0) this.#endQueue()
@@ -87,7 +90,7 @@ export class Lane {
 
   #startQueue(): void {
     const now = performance.now()
-    // A moment without a queue is not the end of what fills it.
+    // A short time without a queue does not end an overload.
     if (now - this.#emptySince > this.#options.waitMs) this.#crowdedSince = now
     this.#sweep = setInterval(() => this.#refuseLate(), SWEEP_MS).unref()
   }

@@ -1,4 +1,4 @@
-/** How many there may be at once of each name. What nobody uses takes no room. */
+/** Counts concurrent uses by name. Names without uses take no memory. */
 export class Quota {
   readonly #counts = new Map<string, number>()
 
@@ -6,7 +6,7 @@ export class Quota {
     return this.#counts.size
   }
 
-  /** Counts one in, unless there are as many as there may be. */
+  /** Counts a use. Returns false if the name has reached the maximum. */
   start(name: string, atOnceMax: number): boolean {
     const count = this.#counts.get(name) ?? 0
     if (count >= atOnceMax) return false

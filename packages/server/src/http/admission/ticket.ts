@@ -8,13 +8,13 @@ import type { Quota } from './quota.js'
 type Next = (error?: Error) => void
 
 /**
- * What one request holds: its place in a lane, its part of a caller's limits, and bytes in memory. It
- * gives all of it back when its connection is done with it and nothing works for it any more: a client
- * that hangs up does not end the work it has asked for.
+ * The resources that a request holds: a slot in a lane, its count in the limits of the caller, and
+ * bytes in memory. They are released when the connection has finished with the request and no work
+ * for it is running. A client that disconnects does not end the work that it started.
  */
 export class Ticket implements Waiting {
   readonly bearer: Bearer
-  /** Where the work of the request is done. */
+  /** The lane in which the request is executed. */
   readonly lane: Lane
   readonly #budget: ByteBudget
   #share: ByteShare = newShare()
@@ -38,28 +38,28 @@ export class Ticket implements Waiting {
     return this.#caller
   }
 
-  /** Where the request has a place now. */
+  /** The lane in which the request holds a slot now. */
   get place(): Lane | undefined {
     return this.#place
   }
 
-  /** The caller must have counted the request in. */
+  /** Assigns the caller, which must have counted the request. */
   belongTo(caller: Caller): void {
     this.#caller = caller
     this.#share = caller.held
   }
 
-  /** Counts the request in where only so many of a name may be at once. */
+  /** Counts the request in a quota until it ends. Returns false if the quota is used up. */
   hold(quota: Quota, { name, atOnceMax }: { name: string; atOnceMax: number }): boolean {
     if (!quota.start(name, atOnceMax)) return false
     this.#held.push([quota, name])
     return true
   }
 
-  /** Calls `next` when there is room in the lane, or with an error when there is none. */
+  /** Calls `next` when the lane admits the request, or with an error if it is refused. */
   enter(lane: Lane, next: Next, { isReturning = false } = {}): void {
     if (this.#isClosed) {
-      next(new AppError('invalid_request', 'the request cannot be read'))
+      next(new AppError('invalid_request', 'the request was not received completely'))
       return
     }
     const state = lane.enter(this, { isReturning })
@@ -79,7 +79,7 @@ export class Ticket implements Waiting {
     this.#place = this.#waitingIn
     this.#waitingIn = undefined
     this.#next = undefined
-    // Not from within the end of another request, which may be one of a thousand that end at once.
+    // Deferred, because `leave` runs in another request, and many can end at once.
     setImmediate(() => {
       if (!this.#isClosed) next?.()
     })
@@ -92,14 +92,14 @@ export class Ticket implements Waiting {
     next?.(overloaded())
   }
 
-  /** Makes room for others. */
+  /** Frees the slot in the lane. */
   leave(): void {
     const place = this.#place
     this.#place = undefined
     place?.leave()
   }
 
-  /** Something that goes on even if the client hangs up. */
+  /** Marks work that continues even if the client disconnects. */
   startWork(): void {
     this.#busy++
   }
@@ -109,7 +109,7 @@ export class Ticket implements Waiting {
     this.#settle()
   }
 
-  /** The body is on its way; `giveUp` ends that when others need the room. */
+  /** Registers the incomplete body; `giveUp` aborts it if the budget needs its bytes. */
   startBody(giveUp: () => void): void {
     const ticket = this
     this.#body = {
@@ -121,13 +121,13 @@ export class Ticket implements Waiting {
     this.#share.arriving.add(this.#body)
   }
 
-  /** The body is here, or nothing more of it is wanted. */
+  /** The body is complete, or the rest is not wanted. */
   endBody(): void {
     if (this.#body !== undefined) this.#share.arriving.delete(this.#body)
     this.#body = undefined
   }
 
-  /** Takes room for bytes of the body that have arrived, or says that there is none. */
+  /** Reserves bytes of the body. Returns false if the budget has no room. */
   takeBytes(bytes: number): boolean {
     if (!this.#budget.take(this.#share, { bytes, ownBytes: this.#bytes })) return false
     this.#bytes += bytes
@@ -139,13 +139,13 @@ export class Ticket implements Waiting {
     this.#bytes += bytes
   }
 
-  /** Gives back all bytes at once, so that those who arrive in the same moment find room. */
+  /** Releases all bytes at once, so that requests that arrive at the same moment find room. */
   giveBytes(): void {
     this.#budget.give(this.#share, this.#bytes)
     this.#bytes = 0
   }
 
-  /** The answer has gone out, or the client has. */
+  /** Called when the answer is sent or the client has disconnected. */
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -169,6 +169,6 @@ export class Ticket implements Waiting {
 export function overloaded(): AppError {
   return new AppError(
     'overloaded',
-    'there are more requests than can be served; nothing was executed, please try again',
+    'the service is overloaded; nothing was executed, try again later',
   )
 }

@@ -7,7 +7,7 @@ import { parseHost } from '../host.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The workspace that the address names, by host or by path; undefined when it names none. */
+    /** The workspace in the host or path of the address; undefined if there is none. */
     workspaceAddress: WorkspaceAddress | undefined
     /** The request carries a header of a Xata client; some names and statuses in the answer differ. */
     isXataClient: boolean
@@ -17,15 +17,18 @@ declare module 'fastify' {
 const pathAddresses = new WeakMap<IncomingMessage, WorkspaceAddress>()
 
 /**
- * `/{workspace}.{region}.anything/db/...`, for clients without wildcard DNS. Only the data plane has such
- * addresses: any other path has one spelling, which a proxy can close.
+ * `/{workspace}.{region}.anything/db/...`, for clients without wildcard DNS. Only the data plane
+ * has this form. Every other path has a single spelling, so that a proxy can block it.
  */
 const PATH_FORM = /^\/([^/?#]*\.[^/?#]*)(\/dbs?\/.*)$/s
-/** A request as it is made to a proxy, `GET http://host/path`, which every server has to take. */
+/**
+ * The absolute form of a request target, `GET http://host/path`. Proxies use it, and RFC 9112
+ * requires every server to accept it.
+ */
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)(\/.*)?$/is
 
 /**
- * Takes the workspace out of the path before routing, so that routes are the same for every form of
+ * Removes the workspace from the path before routing, so that routes are the same for all forms of
  * address.
  */
 export function rewriteUrl(request: IncomingMessage): string {
@@ -37,7 +40,7 @@ export function rewriteUrl(request: IncomingMessage): string {
   return rest
 }
 
-/** The host in a target stands above the one in the header. */
+/** Moves the host of an absolute target to the Host header, which it overrides (RFC 9112). */
 function takeHost(request: IncomingMessage): string {
   const url = request.url ?? '/'
   const match = ABSOLUTE_FORM.exec(url)
@@ -73,8 +76,9 @@ function isXataClient(request: FastifyRequest): boolean {
 const WORKSPACE_LABEL = /^[a-z0-9][a-z0-9_~-]+-[a-z0-9]{6}$/
 
 /**
- * `{workspace}.{region}.anything`. A service behind a name of three labels has a host of the same
- * form, so one is read this way only when something in it speaks for that.
+ * Reads `{workspace}.{region}.anything`. A service with a host name of three labels has the same
+ * form, so the host counts only if it ends with `localhost`, or has a known region or the form of a
+ * workspace id.
  */
 export function hostAddress(
   host: string | undefined,
@@ -95,7 +99,7 @@ function toAddress([workspaceId = '', region = '']: readonly string[]): Workspac
   return { workspaceId, region }
 }
 
-/** A malformed escape is left as it is: it names no workspace. */
+/** A malformed escape is kept. No workspace has such an id, so the request ends with 404. */
 function decode(segment: string): string {
   try {
     return decodeURIComponent(segment)

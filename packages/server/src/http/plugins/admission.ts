@@ -18,14 +18,16 @@ import { overloaded, Ticket } from '../admission/ticket.js'
 import { addressGroup, clientAddress, TrustedProxies } from '../client-address.js'
 import type { Services } from '../services.js'
 
-/** Requests take different lanes, so that what takes long leaves room for what does not. */
+/**
+ * Lanes are separate limits on concurrent requests, so that slow requests leave room for fast ones.
+ */
 export type LaneName = 'work' | 'imports' | 'files' | 'strangers'
 
-/** How full the service is. */
+/** The state of admission, for metrics. */
 export interface Admission {
   readonly lanes: Readonly<Record<LaneName, Lane>>
   readonly budget: ByteBudget
-  /** Requests that went beyond the limits of their key, address or link, since the start. */
+  /** Requests refused by a limit of their key, address or link, since the start. */
   readonly rateLimited: number
 }
 
@@ -33,7 +35,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     admission: Admission
     /**
-     * Finds out who makes a request. A key that was wrong a moment ago is refused without looking.
+     * Authenticates a request. A key that was invalid moments ago is refused without asking
+     * PostgreSQL.
      */
     identify(
       request: FastifyRequest,
@@ -42,29 +45,32 @@ declare module 'fastify' {
     ): Promise<Principal>
   }
   interface FastifyRequest {
-    /** The key that the request carries, whether or not it is a valid one. */
+    /** The API key in the request, valid or not. */
     bearer: Bearer
-    /** What the request holds. Those that are always let in have none. */
+    /** The resources that the request holds. Undefined for routes that are always open. */
     ticket: Ticket | undefined
   }
   interface FastifyContextConfig {
-    /** The lane of the route, unless it is `work`. */
+    /** The lane of the route; `work` by default. */
     lane?: LaneName | ((request: FastifyRequest) => LaneName)
   }
 }
 
-/** Whoever watches the service must see it most of all when it is full. */
+/** Monitoring must work above all under overload. */
 const ALWAYS_OPEN: ReadonlySet<string | undefined> = new Set(['/health', '/metrics'])
-/** Of all places, for requests whose key is not known yet: wrong keys do not crowd out right ones. */
+/**
+ * Share of the slots for requests whose key is not known yet, so that invalid keys do not displace
+ * valid ones.
+ */
 const STRANGERS_PART = 0.25
 const RETRY_AFTER_SECONDS = 1
-/** Answers up to this size are not counted: the system takes them off our hands. */
+/** Answers up to this size are not counted, because the operating system buffers them. */
 const SMALL_ANSWER_BYTES = 64 * 1024
 const LOG_INTERVAL_MS = 10_000
 
 /**
- * Lets in as many requests as can be served, before anything is done for them, and refuses the rest.
- * What is refused here was not executed.
+ * Admits as many requests as can be served, and refuses the others before any work is done for
+ * them.
  */
 export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, services: Services) => {
   const lanes = createLanes(services.limits, services.database.poolMax)
@@ -88,7 +94,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   const laneOf = (request: FastifyRequest, { lane = 'work' }: FastifyContextConfig): Lane =>
     lanes[typeof lane === 'function' ? lane(request) : lane]
 
-  /** The error to refuse with, when there is one. */
+  /** Counts the request for its caller. Returns an error if it exceeds a limit. */
   const startFor = (ticket: Ticket, caller: Caller, reply: FastifyReply): AppError | undefined => {
     const now = performance.now()
     const refusal = caller.start(now)
@@ -114,13 +120,16 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
 
   const addressOf = (request: FastifyRequest) => addressGroup(clientAddress(request.raw, trusted))
 
-  /** Whoever is not known is counted by address. */
+  /** Requests without a known key are counted by address. */
   const startForStranger = (request: FastifyRequest, reply: FastifyReply): AppError | undefined => {
     const refusal = strangers.start(addressOf(request), performance.now())
     return refusal && rateLimited(refusal, reply)
   }
 
-  /** Files are on their way for as long as the client likes, so that nobody may have most of them. */
+  /**
+   * A client can take any time to transfer a file, so transfers are limited per link, address and
+   * key.
+   */
   const holdTransfer = (
     request: FastifyRequest,
     ticket: Ticket,
@@ -142,7 +151,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
         : [holder, { name: `link ${accessId}`, atOnceMax: filesPerLinkMax, who: 'a link' }]
     for (const { who, ...held } of holders) {
       if (ticket.hold(transfers, held)) continue
-      const message = `${who} can have at most ${held.atOnceMax} files on their way at once`
+      const message = `${who} can have at most ${held.atOnceMax} concurrent file transfers`
       return { message, afterSeconds: RETRY_AFTER_SECONDS }
     }
     return undefined
@@ -159,7 +168,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
       return
     }
     if (request.is404) {
-      // Nothing is held for an address that does not exist, and nothing of its body is read.
+      // A request that matches no route holds nothing, and its body is not read.
       done(app.notFoundError(request, reply))
       return
     }
@@ -189,7 +198,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   app.decorate('identify', async (request, reply, look) => {
     const { ticket } = request
     if (ticket === undefined) return look()
-    // Without a key there is nothing to look for, and nobody waits for its turn to hear that.
+    // A missing or malformed key is refused without a lookup.
     const key = requireBearer(ticket.bearer)
     const { caller } = ticket
     if (caller === undefined && callers.isRefused(key)) {
@@ -211,7 +220,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     }
   })
 
-  // Nobody has to make room for a client that takes its time to send the body.
+  // A request gives up its slot while its body arrives, so that slow clients do not occupy slots.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const { ticket, raw } = request
     if (ticket === undefined) {
@@ -248,14 +257,17 @@ function createLanes(limits: Limits, poolMax: number): Record<LaneName, Lane> {
     new Lane({ atOnceMax, waitingMax: limits.requestsWaitingMax, waitMs: limits.requestWaitMs })
   return {
     work: lane(limits.requestsAtOnceMax),
-    // The other half is for those who are done sooner.
+    // The other connections are for shorter requests.
     imports: lane(Math.min(limits.importsAtOnceMax, Math.max(1, Math.floor(poolMax / 2)))),
     files: lane(limits.filesAtOnceMax),
     strangers: lane(Math.ceil(limits.requestsAtOnceMax * STRANGERS_PART)),
   }
 }
 
-/** A handler at whose end its place is free. Files are on their way for longer than that. */
+/**
+ * Wraps a handler so that the slot is freed when it ends. File transfers last longer than their
+ * handler and keep the slot until the answer is sent.
+ */
 function whileTicketHolds(handler: RouteOptions['handler'], files: Lane): RouteOptions['handler'] {
   return function (request, reply) {
     const { ticket } = request
@@ -278,7 +290,7 @@ function whileTicketHolds(handler: RouteOptions['handler'], files: Lane): RouteO
   }
 }
 
-/** The API key of a request that was let in by one. */
+/** Returns the API key of an authenticated request. */
 export function apiKeyOf(request: FastifyRequest): string {
   return requireBearer(request.bearer)
 }
@@ -288,7 +300,9 @@ function tellWhenToTryAgain(reply: FastifyReply): void {
   if (!reply.hasHeader('x-ratelimit-reset')) reply.header('x-ratelimit-reset', RETRY_AFTER_SECONDS)
 }
 
-/** One line in a while: a line for each refusal would be work that there is no room for. */
+/**
+ * Logs refusals at most once per interval, because a line per refusal would add to the overload.
+ */
 function refusalLog(app: FastifyInstance): (lanes: Readonly<Record<LaneName, Lane>>) => void {
   let loggedAt = Number.NEGATIVE_INFINITY
   let known = 0

@@ -6,12 +6,12 @@ import { apiKeyOf } from './admission.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who makes the request. Routes outside the protected part have none and must not ask. */
+    /** The authenticated user and key. Undefined on public routes, which must not read it. */
     principal: Principal
   }
 }
 
-/** Everything registered beside this plugin needs a valid API key. */
+/** Requires a valid API key for all routes of the same scope. */
 export const authPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { database: Database }) => {
     app.decorateRequest('principal')

@@ -11,14 +11,16 @@ import { apiKeyOf } from './admission.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Let in by what the process remembers, and nothing has looked since whether that holds. */
+    /**
+     * The request was admitted from the session cache, and the cached rights are not confirmed yet.
+     */
     isUnconfirmed: boolean
   }
 }
 
 const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
 
-/** What the session of a request is looked up by. */
+/** Returns the values that identify the session of a request. */
 export function sessionRequest(request: FastifyRequest, need: Need): SessionRequest {
   const { databaseBranch } = request.params as { databaseBranch: string }
   return {
@@ -32,9 +34,9 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
 }
 
 /**
- * Everything registered beside this plugin needs a valid API key that reaches the branch in the path.
- * What is known from earlier requests is taken from memory, and confirmed by PostgreSQL in the
- * transaction of the request, or here when the request is refused before it gets that far.
+ * Requires an API key with access to the branch in the path, for all routes of the same scope.
+ * Rights come from the session cache. PostgreSQL confirms them in the transaction of the request;
+ * if the request fails earlier, they are confirmed here.
  */
 export const branchSessionPlugin = fastifyPlugin(
   async (app: FastifyInstance, { database, sessions }: Services) => {
@@ -48,8 +50,8 @@ export const branchSessionPlugin = fastifyPlugin(
       request.isUnconfirmed = true
     })
 
-    // Handlers have their refusals confirmed; one that comes before them is only as good as the
-    // admission it follows.
+    // Errors of handlers are confirmed by the session. An error before the handler, such as one of
+    // validation, relies on cached rights: confirm them first, so that a revoked key gets 401.
     app.decorateRequest('isUnconfirmed', false)
     app.addHook('preHandler', async (request) => {
       request.isUnconfirmed = false

@@ -7,25 +7,28 @@ import { Quota } from '../admission/quota.js'
 import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
 import type { Services } from '../services.js'
 
-/** How often Node looks for requests whose headers are late. */
+/** Interval at which Node checks for late headers. */
 const CHECK_MS = 1000
 
-/** What a connection may cost before it has brought a request. */
+/** Returns the server options that bound the cost of a connection before its request is known. */
 export function connectionOptions(limits: Limits): ServerOptions {
   return {
     headersTimeout: limits.headersTimeoutMs,
     connectionsCheckingInterval: Math.min(CHECK_MS, limits.headersTimeoutMs),
     maxHeaderSize: limits.headersBytesMax,
-    // How long a body takes depends on its size; whether it moves is checked instead.
+    // The time for a body depends on its size; pace.ts checks its progress instead.
     requestTimeout: 0,
-    // Node's own answer is empty; ours follows below.
+    // Node's answer would have no body; a hook below answers instead.
     requireHostHeader: false,
   }
 }
 
 type ConnectionsOptions = Pick<Services, 'limits' | 'trustedProxies'>
 
-/** Bounds the connections, and what is taken for a request. */
+/**
+ * Limits connections, in total and per address, and handles `Expect: 100-continue` and missing
+ * hosts.
+ */
 export const connectionsPlugin = fastifyPlugin(
   async (app: FastifyInstance, { limits, trustedProxies }: ConnectionsOptions) => {
     app.server.maxConnections = limits.connectionsMax
@@ -41,10 +44,10 @@ export const connectionsPlugin = fastifyPlugin(
       }
       socket.once('close', () => open.end(group))
     })
-    // Those that are kept for later make room for those that are needed now.
+    // At the limit, idle keep-alive connections are closed to make room.
     app.server.on('drop', () => app.server.closeIdleConnections())
 
-    // Clients that ask before they send a body are told to go on when the request was let in.
+    // Clients that send `Expect: 100-continue` get the 100 only after the request is admitted.
     const asking = new WeakSet<IncomingMessage>()
     app.server.on('checkContinue', (request, response) => {
       asking.add(request)

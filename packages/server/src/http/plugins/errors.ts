@@ -9,16 +9,16 @@ import { type RouteMap, routeMap } from './route-map.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The refusal of a request that matches no route; puts the allowed methods on the answer. */
+    /** Returns the error for a request that matches no route (404 or 405), and sets `Allow`. */
     notFoundError(request: FastifyRequest, reply: FastifyReply): AppError
   }
 }
 
-/** Errors of Fastify itself that are the caller's. */
+/** Errors of Fastify that the client caused. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
     'unsupported_media_type',
-    'the content type is not one this address reads: send application/json',
+    'the content type is not supported here: send application/json',
   ],
   FST_ERR_CTP_EMPTY_TYPE: [
     'unsupported_media_type',
@@ -27,16 +27,16 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_EMPTY_JSON_BODY: ['invalid_request', 'body: is required'],
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
     'invalid_request',
-    'the body is not as long as the header content-length says',
+    'header [content-length]: is not the length of the body',
   ],
-  FST_ERR_BAD_URL: ['invalid_request', 'the path is not a valid url component'],
+  FST_ERR_BAD_URL: ['invalid_request', 'the path contains an invalid percent-encoding'],
   FST_ERR_MAX_PARAM_LENGTH: ['invalid_request', 'a part of the path is too long'],
 }
 
-/** Where those who know other services look for a list of records. */
+/** Path at which users of other services expect a list of records. */
 const READ_MANY = /^\/db\/[^/]+\/tables\/[^/]+\/data$/
 
-/** The one place that writes an error body. */
+/** Writes all error bodies. */
 export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   const routes = routeMap(app)
 
@@ -47,10 +47,13 @@ export const errorsPlugin = fastifyPlugin(async (app: FastifyInstance) => {
       return sendError(
         request,
         reply,
-        new AppError('internal', 'internal error; the id of this answer leads to the log'),
+        new AppError(
+          'internal',
+          'internal error; the id of this answer is also in the log of the service',
+        ),
       )
     }
-    // Of refusals that keep the service from drowning there would be as many lines as requests.
+    // Overload is not logged for each request; the admission plugin logs a summary.
     if (known.status >= 500 && known.code !== 'overloaded') {
       request.log.warn(
         { err: known.cause ?? known, code: known.code, ...placeOf(request) },
@@ -70,7 +73,7 @@ function placeOf(request: FastifyRequest): { method: string; route: string | nul
   return { method: request.method, route: request.routeOptions.url ?? null }
 }
 
-/** Answers paths that the router cannot even read; no hook runs for them. */
+/** Answers paths that the router cannot decode. Fastify runs no hooks for them. */
 export function answerBadPath(
   error: FastifyError,
   request: FastifyRequest,
@@ -88,7 +91,7 @@ function toKnownError(error: FastifyError, request: FastifyRequest): AppError | 
       describeValidation(error.validation, error.validationContext),
     )
   }
-  // Nothing here goes deep but what a request nests.
+  // Only a deeply nested request can overflow the stack.
   if (error instanceof RangeError && error.message.startsWith('Maximum call stack')) {
     return new AppError('invalid_request', 'body: is nested too deeply')
   }
@@ -99,9 +102,9 @@ function toKnownError(error: FastifyError, request: FastifyRequest): AppError | 
   }
   const fastify = FASTIFY_CODES[error.code]
   if (fastify !== undefined) return new AppError(...fastify)
-  // What else cannot be read of a request, as when the caller hangs up in the middle.
+  // Other client errors, for example a connection that closes during the body.
   if (error.statusCode !== undefined && error.statusCode < 500) {
-    return new AppError('invalid_request', 'the request cannot be read')
+    return new AppError('invalid_request', 'the request was not received completely')
   }
   const mapped = toAppError(error)
   return mapped instanceof AppError ? mapped : undefined
@@ -131,7 +134,7 @@ function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError
   const body: ErrorBody = { id: request.id, message: messageOf(error, request), code: error.code }
   Object.assign(body, error.details)
   if (error.errors !== undefined) body.errors = [...error.errors]
-  // What else comes is of no use to anyone.
+  // The rest of a late body is not read.
   if (error.code === 'request_timeout') reply.header('connection', 'close')
   if (error.code === 'version_conflict') body.status = error.status
   const status = statusOf(error, request)
@@ -139,13 +142,13 @@ function sendError(request: FastifyRequest, reply: FastifyReply, error: AppError
   return reply.code(status).type('application/json').send(body)
 }
 
-/** Says how to authenticate, and what was wrong with an attempt to (RFC 6750). */
+/** Returns the `WWW-Authenticate` header: the scheme, and an error if a key was sent (RFC 6750). */
 function challenge({ headers }: FastifyRequest): string {
   const scheme = 'Bearer realm="offshoot"'
   return headers.authorization === undefined ? scheme : `${scheme}, error="invalid_token"`
 }
 
-/** Only here it is known which address the client has used. */
+/** Adds the possible addresses to the message; they depend on the address that the client used. */
 function messageOf({ code, message }: AppError, request: FastifyRequest): string {
   return code === 'ambiguous_workspace' ? `${message}; ${describeAddresses(request)}` : message
 }

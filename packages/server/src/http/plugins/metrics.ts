@@ -8,7 +8,7 @@ import {
   type Sample,
 } from '../../telemetry/metrics.js'
 
-/** What one route has answered. */
+/** Counts and durations of one method and route. */
 class RouteCounts {
   readonly durations = new Durations()
   readonly byStatus = new Map<number, number>()
@@ -24,14 +24,13 @@ class RouteCounts {
   }
 }
 
-/** Requests to addresses that are none. */
+/** Label of requests that match no route. */
 const NO_ROUTE = 'none'
-/** Methods are the caller's words; only those that a route could have are told apart. */
+/** Other methods count as one, because clients can send any text as the method. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 /**
- * Counts requests by the pattern of their route: there are as many of those as there are routes, and
- * they name no one.
+ * Counts requests by route pattern. The number of patterns is bounded, and they contain no names.
  */
 export const metricsPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { metrics: Metrics }) => {
@@ -49,7 +48,7 @@ export const metricsPlugin = fastifyPlugin(
     options.metrics.add(
       requestsFamily(counts),
       durationsFamily(counts),
-      gauge('offshoot_http_requests_in_flight', 'Requests that are being served.', () => inFlight),
+      gauge('offshoot_http_requests_in_flight', 'Requests in progress.', () => inFlight),
     )
   },
 )
@@ -82,7 +81,7 @@ function* all(
 function requestsFamily(counts: ReadonlyMap<string, ReadonlyMap<string, RouteCounts>>): Family {
   return {
     name: 'offshoot_http_requests_total',
-    help: 'Requests that were answered.',
+    help: 'Requests answered, by route and status.',
     type: 'counter',
     *samples(): Iterable<Sample> {
       for (const { method, route, byStatus } of all(counts)) {
@@ -97,7 +96,7 @@ function requestsFamily(counts: ReadonlyMap<string, ReadonlyMap<string, RouteCou
 function durationsFamily(counts: ReadonlyMap<string, ReadonlyMap<string, RouteCounts>>): Family {
   return {
     name: 'offshoot_http_request_duration_seconds',
-    help: 'How long requests took, up to the end of the answer.',
+    help: 'Duration of requests until the end of the answer.',
     type: 'histogram',
     *samples(): Iterable<Sample> {
       for (const { method, route, durations } of all(counts)) {

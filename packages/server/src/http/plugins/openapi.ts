@@ -13,12 +13,12 @@ import { finishDocument } from '../openapi-document.js'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The body of a route that checks it itself, because it knows more than a schema. */
+    /** Schema of a body that the handler validates itself; used only for the documentation. */
     documentedBody?: unknown
   }
 }
 
-/** Shapes that others refer to by name. */
+/** Schemas that others refer to by name. */
 const SHARED = [
   ErrorBodySchema,
   ColumnSchema,
@@ -32,7 +32,7 @@ const SHARED = [
   InviteSchema,
 ]
 
-/** The page loads and calls nothing but this server, over http as over https. */
+/** Content security policy of the documentation page: it loads from and calls only this server. */
 const PAGE_POLICY =
   "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
   "frame-ancestors 'none'"
@@ -47,7 +47,10 @@ const ICON = {
     'stroke-width="2" stroke-linecap="round"><path d="M5 14V2M5 9c4 0 6-2 6-6"/></svg>',
 }
 
-/** Describes every route from the schemas that also check them: `/openapi.json` and `/docs`. */
+/**
+ * Serves the OpenAPI document at `/openapi.json` and its documentation page at `/docs`. Both are
+ * generated from the schemas that validate requests.
+ */
 export const openapiPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { version: string }) => {
     for (const schema of SHARED) app.addSchema(schema)
@@ -59,13 +62,14 @@ export const openapiPlugin = fastifyPlugin(
           version: options.version,
           description:
             'A database service that branches like git.\n\n' +
-            'Every request carries an API key. The first one is in the file `api-key` of the data ' +
-            'folder, `.offshoot` unless it was moved; *Authorize* takes it for this page.\n\n' +
-            'Control-plane paths (`/user`, `/workspaces`) are on the base address. Data-plane ' +
-            'paths (`/db`, `/dbs`) are on the address of a workspace: ' +
-            '`http://{workspace}.{region}.{host}/db/...`, ' +
-            '`http://{host}/{workspace}.{region}/db/...`, or the base address when the ' +
-            'API key leaves no doubt which workspace is meant.',
+            'Requests need an API key. The first key is in the file `api-key` in the data folder ' +
+            '(`.offshoot` by default). To try requests on this page, enter it under ' +
+            '*Authorize*.\n\n' +
+            'Control-plane paths (`/user`, `/workspaces`) use the base address. Data-plane ' +
+            'paths (`/db`, `/dbs`) use the address of a workspace: ' +
+            '`http://{workspace}.{region}.{host}/db/...` or ' +
+            '`http://{host}/{workspace}.{region}/db/...`. They also work at the base address ' +
+            'if only one workspace of the API key has a database of that name.',
           license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
         },
         servers: [{ url: '/', description: 'This server.' }],
@@ -80,22 +84,34 @@ export const openapiPlugin = fastifyPlugin(
         },
         security: [{ apiKey: [] }],
         tags: [
-          { name: 'Workspace', description: 'Who works together, and in which regions.' },
+          { name: 'Workspace', description: 'Workspaces, their members and invites, and regions.' },
           { name: 'Database', description: 'Databases of a workspace.' },
-          { name: 'Branch', description: 'Fork, compare, merge, reset; when branches expire.' },
-          { name: 'Git mapping', description: 'Which branch belongs to which git branch.' },
+          {
+            name: 'Branch',
+            description: 'Fork, compare, merge and reset branches; expiry and rules.',
+          },
+          {
+            name: 'Git mapping',
+            description: 'Connects git branches with branches of a database.',
+          },
           { name: 'Schema', description: 'Tables, columns, migrations and indexes of a branch.' },
-          { name: 'Records', description: 'Read, write, query, bulk inserts and transactions.' },
-          { name: 'Search', description: 'By words, and by vectors.' },
+          {
+            name: 'Records',
+            description: 'Read, write and query records; bulk inserts and transactions.',
+          },
+          { name: 'Search', description: 'Full-text search and vector search.' },
           { name: 'SQL', description: 'SELECT, INSERT, UPDATE and DELETE on a branch.' },
-          { name: 'Files', description: 'Content of `file` columns, and links to it.' },
-          { name: 'User', description: 'Who a key belongs to, and the keys themselves.' },
-          { name: 'Health', description: 'Whether the service is well.' },
+          {
+            name: 'Files',
+            description: 'Upload, download and link to the content of `file` columns.',
+          },
+          { name: 'User', description: 'The user of the API key, users, and API keys.' },
+          { name: 'Health', description: 'Health checks and metrics.' },
         ],
       },
       transformObject: (description) =>
         finishDocument('openapiObject' in description ? description.openapiObject : {}),
-      // Some bodies are checked by the operation, which knows more; they are documented all the same.
+      // Bodies that an operation validates itself are documented, too.
       transform: ({ schema, url, route }) => {
         const { documentedBody } = route.config ?? {}
         return { schema: documentedBody ? { ...schema, body: documentedBody } : schema, url }
@@ -107,7 +123,7 @@ export const openapiPlugin = fastifyPlugin(
     await app.register(swaggerUi, {
       routePrefix: '/docs',
       theme: { title: 'Offshoot API', favicon: [ICON] },
-      // Without the bar that asks which API to show; and first of all, what there is.
+      // Hides the bar for choosing an API, and shows the list of operations collapsed.
       uiConfig: {
         layout: 'BaseLayout',
         docExpansion: 'none',

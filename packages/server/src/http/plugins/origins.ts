@@ -4,7 +4,7 @@ import fastifyPlugin from 'fastify-plugin'
 import type { Origins } from '../../config.js'
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
-/** What pages may read of an answer beside its body. */
+/** Response headers that pages may read. */
 const EXPOSED = [
   'content-disposition',
   'content-range',
@@ -13,12 +13,12 @@ const EXPOSED = [
   'x-ratelimit-reset',
   'x-request-id',
 ]
-/** Browsers keep the permission no longer than a day. */
+/** Lifetime of a preflight result. Browsers keep it for at most a day. */
 const PERMISSION_SECONDS = 86_400
 
 /**
- * Lets pages of other origins call the service. They need a key or a link like everyone else: nothing is
- * sent by a browser on its own, so the permission gives no rights.
+ * Enables CORS for the configured origins. Requests still need an API key or a link, and no cookies
+ * are used, so CORS itself grants no access.
  */
 export const originsPlugin = fastifyPlugin(
   async (app: FastifyInstance, { origins }: { origins: Origins }) => {

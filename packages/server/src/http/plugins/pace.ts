@@ -5,16 +5,16 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { answerClientError } from '../client-errors.js'
 
-/** Something that is on its way between a client and us. */
+/** A request body or an answer in transfer. */
 export interface Transfer {
-  /** Called once in a while. */
+  /** Called at regular intervals. */
   check(elapsedMs: number): 'moving' | 'over' | 'slow'
   cut(): void
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The body, unless it was there at once. */
+    /** The transfer of the body; undefined if the body arrived with the headers. */
     bodyTransfer: Transfer | undefined
   }
 }
@@ -24,17 +24,21 @@ interface Pace {
   readonly transferBytesPerSecondMin: number
 }
 
-/** No more often than this, and no timer for each request. */
+/** Maximum interval of the one timer that checks all transfers. */
 const CHECK_MS_MAX = 1000
-/** What is read of a body that nobody wants, so that the client gets to read the answer. */
+/**
+ * Bytes of an unwanted body that are read and discarded, so that the client can read the answer.
+ */
 const LEFTOVER_BYTES_MAX = 1024 * 1024
 const LEFTOVER_MS_MAX = 5000
-/** What a stream may hand over at once and have on its way. */
+/** Maximum size of a chunk of a streamed answer, and of its unsent data. */
 const PIECE_BYTES = 128 * 1024
-/** Smaller answers are handed to the system in one go. */
+/** Smaller answers fit into the buffers of the operating system. */
 const LARGE_ANSWER_BYTES = 64 * 1024
 
-/** A body that has not arrived. The time in which it is us who do not read does not count. */
+/**
+ * A body that has not arrived completely. Time in which the server does not read it does not count.
+ */
 class BodyTransfer implements Transfer {
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
@@ -65,7 +69,8 @@ class BodyTransfer implements Transfer {
 
   cut(): void {
     const { socket } = this.#request
-    // With an answer on its way, or another before it, there is no place for one more.
+    // No second answer can be sent once one has started, or while an earlier one of the connection
+    // is pending.
     if (this.#response.headersSent || this.#response.socket === null) {
       socket.destroy()
       return
@@ -77,8 +82,8 @@ class BodyTransfer implements Transfer {
 }
 
 /**
- * The rest of a body whose request is answered already. It is thrown away, within bounds: were the
- * connection closed at once, the client would be told so before it has read the answer.
+ * The rest of a body whose request is already answered. It is discarded, up to a limit. Closing the
+ * connection at once would reset it before the client has read the answer.
  */
 class Leftover implements Transfer {
   readonly #request: IncomingMessage
@@ -91,7 +96,7 @@ class Leftover implements Transfer {
     this.#request = request
     this.#response = response
     this.#leftMs = Math.min(LEFTOVER_MS_MAX, pace.stallTimeoutMs)
-    // Node would close the connection with the end of the answer.
+    // Node would close the connection at the end of the answer.
     this.#closes = !response.shouldKeepAlive
     response.shouldKeepAlive = true
     request.on('error', () => undefined)
@@ -121,8 +126,8 @@ class Leftover implements Transfer {
 }
 
 /**
- * An answer that is sent piece by piece. It has to keep up the pace all the time: measured by its whole
- * length, the reader of a large file could stop for days.
+ * A streamed answer. It must keep the minimum rate in every window. An average over its whole
+ * length would let the reader of a large file pause for days.
  */
 class StreamTransfer implements Transfer {
   readonly #response: ServerResponse
@@ -133,7 +138,7 @@ class StreamTransfer implements Transfer {
 
   constructor(response: ServerResponse, { stallTimeoutMs, transferBytesPerSecondMin }: Pace) {
     this.#response = response
-    // A piece counts when all of it is sent, so the time must be long enough for some.
+    // A chunk counts when it is sent completely, so the window must be long enough for several.
     this.#windowMs = stallTimeoutMs + (PIECE_BYTES * 1000) / transferBytesPerSecondMin
     this.#bytesMin = (transferBytesPerSecondMin * this.#windowMs) / 1000 - PIECE_BYTES
     const { socket } = response
@@ -144,7 +149,7 @@ class StreamTransfer implements Transfer {
   check(elapsedMs: number): 'moving' | 'over' | 'slow' {
     const { writableFinished, destroyed, socket } = this.#response
     if (writableFinished || destroyed || socket === null) return 'over'
-    // Whoever has read everything that is there waits for us.
+    // The client has read everything so far and waits for the server.
     if (socket.writableLength === 0) this.#waitedMs = 0
     this.#waitedMs += elapsedMs
     if (this.#waitedMs < this.#windowMs) return 'moving'
@@ -160,7 +165,7 @@ class StreamTransfer implements Transfer {
   }
 }
 
-/** An answer that the client has not read. */
+/** An answer that is in memory and not yet read by the client. */
 class AnswerTransfer implements Transfer {
   readonly #response: ServerResponse
   #leftMs: number
@@ -169,7 +174,7 @@ class AnswerTransfer implements Transfer {
     const { stallTimeoutMs, transferBytesPerSecondMin } = options.pace
     this.#response = response
     this.#leftMs = stallTimeoutMs + (options.bytes * 1000) / transferBytesPerSecondMin
-    // Node sets it back when the answer is out. An injected request has no connection.
+    // Node resets the timeout after the answer. An injected request has no connection.
     if (response.socket instanceof Socket) response.socket.setTimeout(stallTimeoutMs)
   }
 
@@ -184,7 +189,7 @@ class AnswerTransfer implements Transfer {
   }
 }
 
-/** Gives up on clients that keep a body or an answer from moving on. */
+/** Aborts bodies and answers that stall or are slower than the minimum transfer rate. */
 export const pacePlugin = fastifyPlugin(
   async (app: FastifyInstance, { limits }: { limits: Limits }) => {
     const transfers = new Set<Transfer>()
@@ -204,8 +209,8 @@ export const pacePlugin = fastifyPlugin(
     ).unref()
     app.addHook('onClose', async () => clearInterval(timer))
 
-    // A body that is short may be here by now, and those that are read as a whole are here when it is
-    // looked at. What is kept in the set for longer costs the garbage collector more than us.
+    // Bodies that have arrived by now are not tracked, and bodies that are parsed as a whole are
+    // removed before validation: entries that stay in the set long cost more garbage collection.
     app.decorateRequest('bodyTransfer', undefined)
     app.addHook('preParsing', (request, reply, _payload, done) => {
       if (!request.raw.complete) {
@@ -221,7 +226,7 @@ export const pacePlugin = fastifyPlugin(
     })
     app.addHook('onSend', (request, reply, payload, done) => {
       const { raw } = request
-      // What is late already is closed; an injected request has no connection.
+      // A timed-out connection (408) is closed anyway. An injected request has no connection.
       if (!raw.complete && raw.socket instanceof Socket && reply.statusCode !== 408) {
         reply.removeHeader('connection')
         if (request.bodyTransfer !== undefined) transfers.delete(request.bodyTransfer)

@@ -4,19 +4,18 @@ import fastifyPlugin from 'fastify-plugin'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The code of the refusal, when the request was refused. */
+    /** The error code of the answer; undefined if the request succeeded. */
     errorCode: string | undefined
   }
 }
 
 /**
- * One line for each request: what it was about and how it ended. Of the address only names of
- * workspaces, databases and branches, and the pattern of the route: ids of records, values in queries
- * and keys of invites are in the rest of it.
+ * Logs one line per request. Of the address it logs only the route pattern and the names of
+ * workspace, database and branch. The rest can contain record ids, values and invite keys.
  */
 export const requestLogPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   app.decorateRequest('errorCode', undefined)
-  // Nobody pays for lines that are not written.
+  // No hook is registered if the level discards its lines.
   if (!isEnabled(app)) return
   app.addHook('onResponse', (request, reply, done) => {
     request.log.info(
@@ -43,7 +42,10 @@ const NAME = new RegExp(NAME_PATTERN)
 const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
 const NAME_LENGTH_MAX = 255
 
-/** Only what can be a name: anything may stand in an address that is refused. */
+/**
+ * Returns the names in the address that have a valid form. The address of a refused request can
+ * contain any text.
+ */
 function subjectOf(request: FastifyRequest): Record<string, string> {
   const { workspaceId, databaseName, databaseBranch } = (request.params ?? {}) as Record<
     string,

@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 
 export interface RouteMap {
-  /** The methods that the path could have been asked with. */
+  /** Returns the methods of all routes that match the path. */
   methodsAt(pathname: string): readonly string[]
 }
 
-/** Remembers every route, to tell a wrong method from a wrong address. */
+/** Records all routes, to tell a wrong method (405) from a wrong path (404). */
 export function routeMap(app: FastifyInstance): RouteMap {
   const methodsByPattern = new Map<string, Set<string>>()
   app.addHook('onRoute', ({ url, method }) => {

@@ -10,7 +10,10 @@ interface RouteSchema {
   readonly querystring?: { readonly properties?: object }
 }
 
-/** Refuses what a route has no use for; otherwise a misspelt wish would be ignored without a word. */
+/**
+ * Refuses query parameters and bodies that a route does not know. Otherwise a misspelt parameter
+ * would be ignored silently.
+ */
 export const strictInputPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   app.addHook('preValidation', (request, _reply, done) => {
     done(faultOf(request))
@@ -20,7 +23,7 @@ export const strictInputPlugin = fastifyPlugin(async (app: FastifyInstance) => {
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { body, query } = request
   if (request.is404) return undefined
-  // To the validator a missing body is null as well, so only here the two can be told apart.
+  // Validation treats a missing body as null, so a body of `null` must be refused here.
   if (body === null) {
     return new AppError('invalid_request', 'body: must be of type object, not null')
   }
@@ -36,17 +39,17 @@ function faultOf(request: FastifyRequest): AppError | undefined {
     return new AppError('invalid_request', `query: parameter [${unknown.slice(0, 255)}]: ${fault}`)
   }
   const takesBody = expected !== undefined || config.documentedBody !== undefined
-  // Bytes that nobody reads are discarded by whoever answers.
+  // A stream that was not read is discarded with the answer.
   const isUnread = body === undefined || body instanceof Readable
   if (isUnread || takesBody || request.isXataClient) return undefined
   return faultOfUnwanted(body)
 }
 
-/** An empty object says nothing, and clients send one where they have nothing to say. */
+/** Accepts an empty object, because many clients send one instead of no body. */
 function faultOfUnwanted(body: unknown): AppError | undefined {
   const isObject = typeof body === 'object' && !Array.isArray(body)
   const [field] = isObject ? Object.keys(body ?? {}) : []
   if (isObject && field === undefined) return undefined
   const place = field === undefined ? 'body' : `body: field [${field.slice(0, 255)}]`
-  return new AppError('invalid_request', `${place}: is not known; this address takes no body`)
+  return new AppError('invalid_request', `${place}: is not known; this route takes no body`)
 }

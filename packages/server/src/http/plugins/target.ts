@@ -5,13 +5,13 @@ import fastifyPlugin from 'fastify-plugin'
 import { parseHost } from '../host.js'
 import { routeNotFound } from './errors.js'
 
-/** Clients and proxies remove these, or climb with them, before they look at a path. */
+/** Dot segments. Clients and proxies resolve them in different ways. */
 const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|$)/i
 
 /**
- * Refuses request targets and hosts that a proxy could read in another way than this service. The router
- * decodes a path before it looks for a route, so `/%6detrics` would lead to `/metrics` past a rule of a
- * proxy that closes `/metrics`.
+ * Refuses request targets and hosts that a proxy could interpret differently. For example, the
+ * router decodes a path before matching, so `/%6detrics` would reach `/metrics` even if a proxy
+ * blocks `/metrics`.
  */
 export const targetPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   app.addHook('onRequest', (request, _reply, done) => {
@@ -28,7 +28,7 @@ function faultOf(request: FastifyRequest): AppError | undefined {
     )
   }
   if (request.url.includes('#')) {
-    return new AppError('invalid_request', 'the path must not hold a fragment [#]')
+    return new AppError('invalid_request', 'the path must not contain a fragment [#]')
   }
   const pattern = request.routeOptions.url
   const [path = '/'] = request.url.split('?', 1)
@@ -37,7 +37,10 @@ function faultOf(request: FastifyRequest): AppError | undefined {
   return routeNotFound(path)
 }
 
-/** Node keeps the first of them, and others may keep the last. */
+/**
+ * Returns whether there is more than one Host header. Node uses the first; a proxy may use the
+ * last.
+ */
 function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
   let count = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -47,7 +50,10 @@ function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
   return count > 1
 }
 
-/** Whether the fixed parts of a route are in the path as they are, and only the others are encoded. */
+/**
+ * Returns whether only parameters of the route are percent-encoded in the path, not its fixed
+ * parts.
+ */
 function isSpelledAs(pattern: string, path: string): boolean {
   const parts = path.split('/')
   return pattern

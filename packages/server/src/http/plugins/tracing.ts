@@ -4,15 +4,16 @@ import type { Span, Tracer } from '../../telemetry/tracer.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Where the request is followed, if it is. */
+    /** The trace of the request; undefined if it is not traced. */
     traceId?: string | undefined
     span?: Span | undefined
   }
 }
 
 /**
- * Goes back to a request after what leads away from it: one that had to wait is let in by another one,
- * and a body arrives with the events of its connection.
+ * Restores the span of the request where the asynchronous context is lost: after waiting for
+ * admission (the request that leaves continues the next one), and after the body (its events belong
+ * to the connection).
  */
 export const resumeTracingPlugin = fastifyPlugin(
   async (app: FastifyInstance, { tracer }: { tracer: Tracer }) => {
@@ -21,7 +22,7 @@ export const resumeTracingPlugin = fastifyPlugin(
   },
 )
 
-/** Follows each request from here on; what it asks of PostgreSQL follows from it. */
+/** Starts a span for each request. Spans of its PostgreSQL statements become children. */
 export const tracingPlugin = fastifyPlugin(
   async (app: FastifyInstance, { tracer }: { tracer: Tracer }) => {
     app.decorateRequest('traceId', undefined)
