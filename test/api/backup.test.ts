@@ -257,7 +257,9 @@ describe('a backup, restored into an empty instance', () => {
       expect((await branches.merging('dev')).body).toMatchObject({ conflictCount: 1 })
       expect(await branches.merge('done')).toMatchObject({ merged: true })
       expect(await branches.merge('dev', { strategy: 'theirs' })).toMatchObject({ merged: true })
-      expect(await branches.merge('deep', { into: 'dev', allowDataLoss: true })).toMatchObject({ merged: true })
+      expect(await branches.merge('deep', { into: 'dev', allowDataLoss: true })).toMatchObject({
+        merged: true,
+      })
       const taken = await branches.call('leaf', 'POST', '/tables/people/data', {
         email: 'p11@example.com',
       })
