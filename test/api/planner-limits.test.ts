@@ -184,6 +184,41 @@ describe('a request', () => {
     }
   })
 
+  describe('on a deep fork', () => {
+    const LEVELS = 6
+    /** The tables of PostgreSQL that rows come from: of each branch before, what is and what was there. */
+    const arms = 2 * LEVELS - 1
+    /** With those that each of them looks into. */
+    const scans = 1 + 2 * numbers(LEVELS - 1).reduce((sum, level) => sum + 2 * (level + 1), 0)
+    const { scannedTablesMax } = QUERY_LIMITS
+
+    beforeAll(async () => {
+      for (const level of numbers(LEVELS - 1)) {
+        await branches.fork(`deep${level + 1}`, level === 0 ? 'main' : `deep${level}`)
+        await branches.put(`deep${level + 1}`, 'nodes', `n${level}`, { name: 'n', l0: 'a' })
+      }
+    })
+
+    const branch = `deep${LEVELS - 1}`
+    const plan = (request: QueryRequest) =>
+      withSession(service, { database: 'shop', branch }, async (session) => {
+        const context = { ...service, session, tableName: 'nodes', limits: LIMITS }
+        const scope = cursorScope(session, session.table('nodes').codec.table.id)
+        return querySql(planQuery(context, readPage(request, { limits: LIMITS, scope })))
+      })
+
+    it.each([
+      ['reverse links', scans, (count: number) => ({ columns: reverse(count) })],
+      ['links in a filter', 2 * arms * arms, (count: number) => ({ filter: through(count) })],
+    ])('follows %s as far as its tables reach', async (_name, each, request) => {
+      const most = Math.floor((scannedTablesMax - scans) / each)
+      expect((await plan(request(most))).statement.text).toContain('select')
+      const refused = await query(request(most + 1), { branch })
+      expect(refused).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
+      expect(refused.body.message).toContain(String(scannedTablesMax))
+    })
+  })
+
   it('that names a column in many conditions compares it with a list', async () => {
     const ids = numbers(1500).map((index) => ({ id: `rec_${index}` }))
     const found = await query({ filter: { $any: [...ids, { id: 'a' }] } })

@@ -137,6 +137,11 @@ export const QUERY_LIMITS = {
   conditionsMax: 20_000,
   /** Comparisons in a statement. A list of values is one; each table that rows come from has its own. */
   comparisonsMax: 2000,
+  /**
+   * Tables of PostgreSQL that a statement names. On a fork, a table is made of the rows of each branch
+   * before it, and each of these must look into the nearer ones.
+   */
+  scannedTablesMax: 1500,
   /** Conditions inside of each other. */
   conditionDepthMax: 50,
   /** Names in the different lists of columns of one transaction. */

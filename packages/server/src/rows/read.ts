@@ -9,7 +9,7 @@ import type { TableLookup } from './reading/read-plan.js'
  * guard of a session.
  */
 
-export type { VisibleArm } from './reading/arms.js'
+export { countArms, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'
 export {
   countOwn,
@@ -18,6 +18,7 @@ export {
   listContents,
   type ReadPlan,
   readsContents,
+  requireScannedTables,
   type TableLookup,
   textOf,
 } from './reading/read-plan.js'
@@ -56,13 +57,17 @@ export function listArms(
   return visibleArms(layoutOf(lookup.rows), codec, alias)
 }
 
-/** The number of tables of PostgreSQL that rows of a table come from on a branch. */
-export function countArms(rows: BranchRows, tableId: number): number {
-  const { levels } = layoutOf(rows)
-  return levels.reduce((count, { asOf, heaps }) => {
-    if (!heaps.has(tableId)) return count
-    return count + (asOf === undefined ? 1 : 2)
-  }, 0)
+/** The tables of PostgreSQL that reading all rows of a table names: each arm looks into the nearer ones. */
+export function countScans(rows: BranchRows, tableId: number): number {
+  let nearer = 0
+  let scans = 0
+  for (const { asOf, heaps } of layoutOf(rows).levels) {
+    if (!heaps.has(tableId)) continue
+    const arms = asOf === undefined ? 1 : 2
+    scans += arms * (1 + nearer)
+    nearer += arms
+  }
+  return scans
 }
 
 /** Where the rows of one table are on a branch: as little as another thread needs to read them. */

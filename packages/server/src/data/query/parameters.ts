@@ -1,5 +1,6 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
+import { requireScannedTables } from '../../rows/read.js'
 import { queryFault } from './query-fault.js'
 
 /** PostgreSQL takes 65,535; some are left for the guard. */
@@ -10,6 +11,7 @@ export class Parameters {
   readonly values: Parameter[] = []
   readonly #shared = new Map<string, Slot>()
   #comparisons = 0
+  #scannedTables = 0
 
   add(value: Parameter): Slot {
     if (this.values.length === VALUES_MAX) throw queryFault('filter: compares with too many values')
@@ -24,6 +26,12 @@ export class Parameters {
     throw queryFault(
       `filter: takes more than ${comparisonsMax} comparisons; a list of values takes one`,
     )
+  }
+
+  /** Tables of PostgreSQL that the statement names. */
+  countTables(count: number): void {
+    this.#scannedTables += count
+    requireScannedTables(this.#scannedTables)
   }
 
   /** The same parameter wherever the same text is asked for. */

@@ -1,6 +1,6 @@
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing, compileStatement } from '../../postgres/statement.js'
-import { countOwn, selectLinked, selectOwn } from '../../rows/read.js'
+import { countArms, countOwn, linkedTables, selectLinked, selectOwn } from '../../rows/read.js'
 import { beyondSql, listParts, partSql } from './bounds-sql.js'
 import { Parameters } from './parameters.js'
 import type { QueryPlan } from './query-plan.js'
@@ -15,6 +15,9 @@ import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from 
  */
 export function querySql(plan: QueryPlan): Call {
   const parameters = new Parameters()
+  for (const read of [plan.read, ...plan.reverseLinks.map((link) => link.read)]) {
+    for (const id of linkedTables(read)) parameters.countTables(countArms(plan.lookup.rows, id))
+  }
   const selects = listParts(plan).flatMap((part) => partSelects(plan, part, parameters))
   const [only] = selects
   if (only === undefined) {

@@ -1,6 +1,6 @@
 import { empty, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../../rows/columns.js'
-import { listArms, type PlanRoot, type TableLookup } from '../../rows/read.js'
+import { countScans, listArms, type PlanRoot, type TableLookup } from '../../rows/read.js'
 import { FieldExpressions } from './field-sql.js'
 import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
@@ -43,6 +43,7 @@ export function selectRows(
   { lookup, codec, filter, parameters }: RowSource,
   describe: (row: SourceRow) => RowSelect,
 ): Sql[] {
+  parameters.countTables(countScans(lookup.rows, codec.table.id))
   return listArms(lookup, codec, ROOT).map((arm) => {
     const record = { alias: ROOT, column: arm.column }
     const fields = new FieldExpressions(lookup, record, parameters)

@@ -1,7 +1,14 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type Heap, heapName, type Layout, pastName } from '../layout/layout.js'
+import {
+  type BranchRows,
+  type Heap,
+  heapName,
+  type Layout,
+  layoutOf,
+  pastName,
+} from '../layout/layout.js'
 
 /*
  * A branch reads its own heap and those that it inherits. Each physical table that rows can come from is an
@@ -43,6 +50,14 @@ function listArms(layout: Layout, tableId: number): Arm[] {
       },
     ]
   })
+}
+
+/** The number of tables of PostgreSQL that rows of a table come from on a branch. */
+export function countArms(rows: BranchRows, tableId: number): number {
+  return layoutOf(rows).levels.reduce((count, { asOf, heaps }) => {
+    if (!heaps.has(tableId)) return count
+    return count + (asOf === undefined ? 1 : 2)
+  }, 0)
 }
 
 /** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */

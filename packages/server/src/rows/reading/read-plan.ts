@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { isMetadataKey } from '@offshoot/contract/names'
 import { sql } from '../../postgres/sql.js'
@@ -7,6 +8,7 @@ import { parseFiles } from '../columns/file-value.js'
 import type { ProjectedField, Projection } from '../columns/projection.js'
 import { isFaults, type TableCodec } from '../columns/table-codec.js'
 import type { BranchRows } from '../layout/layout.js'
+import { countArms } from './arms.js'
 
 /** Finds the tables of a branch, to resolve columns through links. */
 export interface TableLookup {
@@ -68,6 +70,7 @@ export function planRead(
   const faults: Fault[] = []
   let position = 0
   let relations = 0
+  let scannedTables = 0
 
   function plan(at: TableCodec, paths: readonly string[], prefix: string, depth: number): ReadPlan {
     const offset = position
@@ -104,6 +107,7 @@ export function planRead(
         faults.push(new Fault(`column [${prefix}${path}]: cannot be expanded`))
         return []
       }
+      scannedTables += countArms(lookup.rows, tableId)
       const linkPlan = plan(target, inner, `${prefix}${path}.`, depth + 1)
       return [{ column, position: projection.columns.indexOf(column), plan: linkPlan }]
     })
@@ -123,10 +127,21 @@ export function planRead(
   if (relations > relationsMax) {
     return [new Fault(`a request cannot follow more than ${relationsMax} links`)]
   }
+  requireScannedTables(scannedTables)
   if (position > valuesMax) {
     faults.push(new Fault(`a request cannot read more than ${valuesMax} values of a record`))
   }
   return faults.length > 0 ? faults : root
+}
+
+/** Planning takes PostgreSQL time for each table that it could look into. */
+export function requireScannedTables(count: number): void {
+  const { scannedTablesMax } = QUERY_LIMITS
+  if (count <= scannedTablesMax) return
+  throw new AppError(
+    'query_too_costly',
+    `the query is too costly: it reads ${count} tables of this branch and of those it was forked from, and at most ${scannedTablesMax} are possible; follow fewer links, or search fewer tables`,
+  )
 }
 
 function isMetadata([first, ...rest]: readonly string[]): boolean {
