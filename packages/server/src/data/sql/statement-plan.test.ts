@@ -1,8 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import { describe, expect, it } from 'vitest'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileSharing, Slot } from '../../postgres/statement.js'
-import { FUNCTIONS, OPERATORS, TYPES } from './allowed.js'
+import {
+  COMPARED_BYTES_MAX,
+  FUNCTIONS,
+  OPERATORS,
+  PATTERN_BYTES_MAX,
+  SEARCHED_BYTES_MAX,
+  TYPES,
+} from './allowed.js'
 import type { BranchTable, TargetColumn, WritableTables } from './branch-tables.js'
 import { parseSql } from './parser.js'
 import { findName } from './scope.js'
@@ -11,8 +18,10 @@ import {
   COLUMNS_MAX,
   DEPTH_MAX,
   NAMED_QUERIES_MAX,
+  NODES_MAX,
   OPERATOR_STEPS_MAX,
   RELATIONS_MAX,
+  WRITTEN_LENGTH_MAX,
 } from './sql-limits.js'
 import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
@@ -471,6 +480,41 @@ describe('a statement', () => {
       `with w as (${wide}) select 1 from ${Array.from({ length: count }, (_, index) => `w w${index}`).join(', ')}`
     await plan(from(COLUMNS_IN_ALL_MAX / 1000 - 2))
     expect(await refusal(from(COLUMNS_IN_ALL_MAX / 1000))).toContain('columns in all')
+  })
+
+  it('has as many nodes as its limit, and not one more', async () => {
+    // A value is a node, and the list, the query and the statement around them are further ones.
+    const values = (count: number) => `values (${new Array(count).fill('1').join(',')})`
+    const { nodeCount } = await parseSql(values(1))
+    const most = NODES_MAX - nodeCount + 1
+    expect((await parseSql(values(most))).nodeCount).toBe(NODES_MAX)
+    await expect(parseSql(values(most + 1))).rejects.toThrow(`at most ${NODES_MAX} parts`)
+  })
+
+  it('is as long as its limit with its tables written out, and not longer', async () => {
+    const uses = 8
+    const long = (length: number): WritableTables => {
+      const table = { ...fakeTable('long', ['id']), rows: raw('x'.repeat(length)) }
+      return { find: () => table }
+    }
+    const from = Array.from({ length: uses }, (_, index) => `long l${index}`).join(', ')
+    const parsed = await parseStatement(`select 1 from ${from}`, 0)
+    const planWith = (length: number) =>
+      planStatement(parsed, { tables: long(length), parameterSizes: [] })
+    expect(planWith(WRITTEN_LENGTH_MAX / uses).kind).toBe('select')
+    expect(() => planWith(WRITTEN_LENGTH_MAX / uses + 1)).toThrow(String(WRITTEN_LENGTH_MAX))
+  })
+
+  it.each([
+    ['a text that is searched', SEARCHED_BYTES_MAX, `strpos($1, 'x')`],
+    ['a pattern', PATTERN_BYTES_MAX, `strpos('x', $1)`],
+    ['an array that is compared', COMPARED_BYTES_MAX, `$1::text[] && array['x']`],
+    ['a text that is matched', SEARCHED_BYTES_MAX, `$1 like 'x%'`],
+  ])('takes %s as large as its limit, and not larger', async (_name, bytesMax, expression) => {
+    const parsed = await parseStatement(`select ${expression}`, 1)
+    const planWith = (size: number) => planStatement(parsed, { tables, parameterSizes: [size] })
+    expect(planWith(bytesMax).kind).toBe('select')
+    expect(() => planWith(bytesMax + 1)).toThrow(`more than ${bytesMax} bytes`)
   })
 
   it('cannot name more queries than its limit', async () => {
