@@ -133,7 +133,7 @@ describe('an upload link', () => {
   it('leaves no content behind when the process dies before the record mentions it', async () => {
     const before = new Set(await listStored())
     // A crash after the content was stored, and one before.
-    await services[0].files.receive(Readable.from([randomBytes(1000)]))
+    await services[0].files.receive(Readable.from([randomBytes(1000)]), 'home')
     await services[0].database.query(sql`
       insert into offshoot.blobs (sha256, size) values (${randomBytes(32)}, 10)`)
     expect(await listStored()).toHaveLength(before.size + 1)

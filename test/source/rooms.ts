@@ -23,6 +23,7 @@ const LEVELS: readonly (readonly string[])[] = [
   ['domain/keys'],
   ['domain/users'],
   ['domain/workspaces'],
+  ['domain/quotas'],
   ['domain/schemas'],
   ['domain/branches'],
   ['domain/databases'],

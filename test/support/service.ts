@@ -9,6 +9,7 @@ import { LocalStore } from '../../packages/server/src/blobs/local-store.js'
 import { Files } from '../../packages/server/src/data/files/files.js'
 import { Sessions } from '../../packages/server/src/data/session/sessions.js'
 import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
+import { Quotas } from '../../packages/server/src/domain/quotas/quotas.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
@@ -75,6 +76,7 @@ export async function createTestService(
     statementTimeoutMs?: number
     app?: Partial<AppOptions>
     tracing?: StatementTracing
+    workspaceBytesMax?: number
   } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
@@ -99,7 +101,12 @@ export async function createTestService(
   const blobs = options.blobs ?? new LocalStore(folder)
   if (options.blobs === undefined) await blobs.prepare()
   const files = new Files(database, blobs, limits)
-  const sessions = new Sessions(database, limits, files.links)
+  const sessions = new Sessions(
+    database,
+    limits,
+    files.links,
+    new Quotas(database, { bytesMaxDefault: options.workspaceBytesMax ?? null }),
+  )
   const indexes = new IndexBuilder(database, () => undefined)
   const app = await buildApp(
     {

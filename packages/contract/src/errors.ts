@@ -17,6 +17,7 @@ export const ERROR_CODES = {
   invalid_metrics_token: [401, 'The token for `/metrics` is missing or wrong.'],
   forbidden: [403, 'The caller may not do this.'],
   key_scope: [403, 'The scope of the API key does not allow this.'],
+  quota_exceeded: [403, 'The workspace has used up its storage quota; nothing was stored.'],
   invalid_link: [403, 'The link to a file is private, changed, expired or of no file at all.'],
   route_not_found: [404, 'There is nothing at this address.'],
   workspace_not_found: [404, 'The workspace does not exist, or the caller is no member of it.'],

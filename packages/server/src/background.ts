@@ -6,6 +6,7 @@ import { collectAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
+import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import type { Services } from './http/services.js'
 import { collectHeap, countSweeps } from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
@@ -18,13 +19,17 @@ type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'in
 /** Runs one round of all background work. Each step is short. */
 export async function runBackground(services: BackgroundServices): Promise<void> {
   const { database, sessions, files } = services
+  const { quotas } = sessions
   // Uses are written first: a branch in use must not expire because a round takes long.
   await endExpiredBranches(services)
   await renewLinkKeys(database)
   await files.links.load(database)
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
+  // Before the measurement, so that this process knows which of its writes the measurement has seen.
+  await quotas.refresh()
   const steps = [
+    () => measureUsage(database, quotas),
     () => compactDatabase(database),
     () => sweepBranch(database),
     () => collectHeap(database),
@@ -39,6 +44,8 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     }
     await sessions.flushUses()
   }
+  await quotas.refresh()
+  await countStoredBytes(database)
   sweepsPending.set(await countSweeps(database))
 }
 

@@ -41,6 +41,7 @@ describe('readConfig', () => {
       poolMax: 20,
       keyRequestsPerSecond: 20_000,
       keyRequestsAtOnce: 500,
+      workspaceBytesMax: null,
       trustedProxies: [],
       backgroundPauseMs: 5000,
       limits: LIMITS,
@@ -104,6 +105,12 @@ describe('readConfig', () => {
     ['OFFSHOOT_POOL_MAX', '1000', { poolMax: 1000 }],
     ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '1', { keyRequestsPerSecond: 1 }],
     ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000000', { keyRequestsAtOnce: 1_000_000 }],
+    ['OFFSHOOT_WORKSPACE_BYTES_MAX', '0', { workspaceBytesMax: 0 }],
+    [
+      'OFFSHOOT_WORKSPACE_BYTES_MAX',
+      '9007199254740991',
+      { workspaceBytesMax: Number.MAX_SAFE_INTEGER },
+    ],
     ['OFFSHOOT_REQUEST_ID_HEADER', 'X-Edge-Id', { requestIdHeader: 'X-Edge-Id' }],
     ['OFFSHOOT_METRICS', 'off', { metrics: false }],
     [
@@ -166,6 +173,12 @@ describe('readConfig', () => {
     ['OFFSHOOT_POOL_MAX', '1001', 'a whole number from 2 to 1000'],
     ['OFFSHOOT_KEY_REQUESTS_PER_SECOND', '0', 'a whole number from 1 to 1000000'],
     ['OFFSHOOT_KEY_REQUESTS_AT_ONCE', '1000001', 'a whole number from 1 to 1000000'],
+    ['OFFSHOOT_WORKSPACE_BYTES_MAX', '-1', 'a whole number from 0 to 9007199254740991'],
+    [
+      'OFFSHOOT_WORKSPACE_BYTES_MAX',
+      '9007199254740992',
+      'a whole number from 0 to 9007199254740991',
+    ],
     ['OFFSHOOT_REQUEST_ID_HEADER', 'a b', 'the name of a header'],
     ['OFFSHOOT_METRICS', 'yes', 'on or off'],
     ['OFFSHOOT_METRICS_TOKEN', 'short', '24 to 255 characters without spaces'],

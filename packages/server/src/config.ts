@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import path from 'node:path'
 import { LIMITS, type LimitName, type Limits } from '@offshoot/contract/limits'
+import { QUOTA_BYTES_MAX } from '@offshoot/contract/quotas'
 import type { Region } from '@offshoot/contract/workspaces'
 import { isStrongSecret, SECRET_LENGTH_MIN } from './common/secret-strength.js'
 
@@ -232,6 +233,13 @@ const SETTINGS = {
     fallback: '500',
     allowed: 'a whole number from 1 to 1000000',
     parse: (text = '500') => wholeNumber(text, 1, 1_000_000),
+  }),
+  workspaceBytesMax: setting<number | null>({
+    env: 'OFFSHOOT_WORKSPACE_BYTES_MAX',
+    help: 'Storage quota of workspaces that have none of their own: bytes of rows and files.',
+    fallback: 'unlimited',
+    allowed: `a whole number from 0 to ${QUOTA_BYTES_MAX}`,
+    parse: (text) => (text === undefined ? null : wholeNumber(text, 0, QUOTA_BYTES_MAX)),
   }),
   trustedProxies: setting<readonly string[]>({
     env: 'OFFSHOOT_TRUSTED_PROXIES',

@@ -8,6 +8,7 @@ import { createBlobStore } from './create-blob-store.js'
 import { Files } from './data/files/files.js'
 import { Sessions } from './data/session/sessions.js'
 import { prepareFirstStart } from './domain/first-start.js'
+import { Quotas } from './domain/quotas/quotas.js'
 import { Lifecycle } from './http/lifecycle.js'
 import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
@@ -90,7 +91,12 @@ async function serve(
   const files = new Files(database, createBlobStore(config), config.limits)
   const services: Services = {
     database,
-    sessions: new Sessions(database, config.limits, files.links),
+    sessions: new Sessions(
+      database,
+      config.limits,
+      files.links,
+      new Quotas(database, { bytesMaxDefault: config.workspaceBytesMax }),
+    ),
     files,
     indexes: new IndexBuilder(database, (error) =>
       app.log.warn({ err: error }, 'an index could not be built yet'),

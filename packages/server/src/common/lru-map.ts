@@ -37,6 +37,11 @@ export class LruMap<Key, Value> {
     }
   }
 
+  /** From the least recently used one on. */
+  keys(): IterableIterator<Key> {
+    return this.#entries.keys()
+  }
+
   delete(key: Key): void {
     const value = this.#entries.get(key)
     if (value !== undefined) this.#weight -= this.#weigh(key, value)

@@ -16,6 +16,7 @@ const VALUE_BYTES = 32
 
 /** Parses JSON bodies strictly: an empty body is no body, and invalid UTF-8 is refused. */
 export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
+  app.decorateRequest('bodyBytes', 0)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', (request, payload, done) => {
     readBody(request, payload, (error, body) => {

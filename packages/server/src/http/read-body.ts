@@ -3,6 +3,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { FastifyRequest } from 'fastify'
 import { overloaded } from './admission/ticket.js'
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Bytes of a body that was read into memory. */
+    bodyBytes: number
+  }
+}
+
 /**
  * Smaller pieces are copied into segments, because a Buffer of its own would take more memory than
  * its content.
@@ -38,6 +45,7 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
     payload.on('error', ignore)
     ticket.endBody()
     if (error !== null) ticket.giveBytes()
+    request.bodyBytes = body?.length ?? 0
     done(error, body)
   }
   const onData = (chunk: Buffer) => {

@@ -9,6 +9,7 @@ import { secrets } from './migrations/006-secrets.js'
 import { privacy } from './migrations/007-privacy.js'
 import { sqlWalls } from './migrations/008-sql-walls.js'
 import { history } from './migrations/009-history.js'
+import { quotas } from './migrations/010-quotas.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -33,6 +34,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 7, name: 'privacy', statements: privacy },
   { number: 8, name: 'sql walls', statements: sqlWalls },
   { number: 9, name: 'history', statements: history },
+  { number: 10, name: 'quotas', statements: quotas },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

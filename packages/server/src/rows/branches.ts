@@ -26,6 +26,7 @@ export {
   forkValues,
   STORAGE_COLUMNS,
 } from './layout/fork.js'
+export { sizeHeaps } from './layout/heap-sizes.js'
 export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
 export { enterAllGates, enterGate } from './running/gate.js'
 

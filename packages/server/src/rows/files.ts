@@ -24,21 +24,40 @@ export async function findMentioned(
   transaction: Queryable,
   hashes: readonly string[],
 ): Promise<Set<string>> {
-  const heaps = await transaction.query<{ id: string; columnIds: string[] }>(sql`
-    select id, file_column_ids as "columnIds"
+  return new Set((await findMentions(transaction, hashes, { isOneEnough: true })).keys())
+}
+
+/** Ids of databases, by the contents that their rows mention. */
+export type Mentions = ReadonlyMap<string, ReadonlySet<string>>
+
+interface HeapRow {
+  readonly id: string
+  readonly databaseId: string
+  readonly columnIds: readonly string[]
+}
+
+/** Finds the databases that mention contents. `isOneEnough`: one database for each content. */
+export async function findMentions(
+  transaction: Queryable,
+  hashes: readonly string[],
+  { isOneEnough = false } = {},
+): Promise<Mentions> {
+  const heaps = await transaction.query<HeapRow>(sql`
+    select id, database_id as "databaseId", file_column_ids as "columnIds"
     from offshoot.heaps
     where file_column_ids <> '{}'
     order by id`)
-  const found = new Set<string>()
+  const found = new Map<string, Set<string>>()
   // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
   // locks on a heap and keeps the snapshot.
   await transaction.query(sql`savepoint heaps`)
-  for (const { id, columnIds } of heaps) {
+  for (const { id, databaseId, columnIds } of heaps) {
     try {
       for (const columnId of columnIds) {
         for (const table of [heapName(id), pastName(id)]) {
           for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
-            found.add(sha256)
+            const databaseIds = found.get(sha256) ?? new Set()
+            found.set(sha256, databaseIds.add(databaseId))
           }
         }
       }
@@ -47,7 +66,7 @@ export async function findMentioned(
       if (!isUndefinedTable(error)) throw error
     }
     await transaction.query(sql`rollback to savepoint heaps`)
-    if (found.size === hashes.length) break
+    if (isOneEnough && found.size === hashes.length) break
   }
   await transaction.query(sql`release savepoint heaps`)
   return found

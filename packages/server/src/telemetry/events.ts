@@ -28,4 +28,28 @@ export const sweepsPending = new Level(
   'Branches that the collector has yet to look at, when it last had its turn.',
 )
 
-export const EVENTS = [retries, forks, merges, collected, sweepsPending] as const
+export const quotaRefusals = new Counter(
+  'offshoot_quota_refusals_total',
+  'Writes that were refused because a workspace has used up its quota.',
+)
+
+export const storedRowBytes = new Level(
+  'offshoot_stored_row_bytes',
+  'Disk space of the rows of all workspaces, when they were last measured.',
+)
+
+export const storedFileBytes = new Level(
+  'offshoot_stored_file_bytes',
+  'Bytes of the files of all workspaces, when they were last measured.',
+)
+
+export const EVENTS = [
+  retries,
+  forks,
+  merges,
+  collected,
+  sweepsPending,
+  quotaRefusals,
+  storedRowBytes,
+  storedFileBytes,
+] as const

@@ -1,9 +1,9 @@
 import type { BlobStore } from '../../blobs/blob-store.js'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { mayRemoveStorage } from '../../rows/branches.js'
-import { findMentioned } from '../../rows/files.js'
+import { findMentioned, findMentions, type Mentions } from '../../rows/files.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
@@ -48,8 +48,9 @@ export async function checkBlobs(database: Database, times: CollectTimes): Promi
         for update skip locked`)
       if (due.length === 0) return false
       const hashes = due.map((blob) => blob.sha256)
-      const used = await findMentioned(transaction, hashes)
-      const unused = hashes.filter((sha256) => !used.has(sha256))
+      const mentions = await findMentions(transaction, hashes)
+      await updateMentions(transaction, { hashes, mentions })
+      const unused = hashes.filter((sha256) => !mentions.has(sha256))
       await transaction.query(sql`
         update offshoot.blobs
         set checked_at = now(),
@@ -88,12 +89,43 @@ export async function collectBlobs(
       const unused = hashes.filter((sha256) => !used.has(sha256))
       for (const sha256 of unused) await blobs.delete(sha256)
       await transaction.query(sql`
-        delete from offshoot.blobs
-        where sha256 in (select decode(hash, 'hex') from unnest(${unused}::text[]) hash)`)
+        with removed as (
+          delete from offshoot.blobs
+          where sha256 in (select decode(hash, 'hex') from unnest(${unused}::text[]) hash)
+          returning sha256
+        )
+        delete from offshoot.workspace_blobs b
+        using removed r
+        where b.sha256 = r.sha256`)
       return unused.length
     },
     { isolation: 'read committed' },
   )
   collected.add('blob', removed ?? 0)
   return removed !== undefined
+}
+
+/** Enters the workspaces that mention contents, and removes those that do no longer. */
+async function updateMentions(
+  transaction: Queryable,
+  { hashes, mentions }: { hashes: readonly string[]; mentions: Mentions },
+): Promise<void> {
+  const pairs = [...mentions].flatMap(([sha256, databaseIds]) =>
+    [...databaseIds].map((databaseId) => ({ sha256, databaseId })),
+  )
+  const mentioned = sql`
+    select distinct d.workspace_id, decode(m.hash, 'hex') as sha256
+    from unnest(${pairs.map(({ sha256 }) => sha256)}::text[],
+      ${pairs.map(({ databaseId }) => databaseId)}::bigint[]) m (hash, database_id)
+    join offshoot.databases d on d.id = m.database_id`
+  await transaction.query(sql`
+    delete from offshoot.workspace_blobs b
+    where b.sha256 in (select decode(hash, 'hex') from unnest(${hashes}::text[]) hash)
+      and (b.workspace_id, b.sha256) not in (${mentioned})`)
+  await transaction.query(sql`
+    insert into offshoot.workspace_blobs (workspace_id, sha256, size)
+    select m.workspace_id, m.sha256, b.size
+    from (${mentioned}) m
+    join offshoot.blobs b on b.sha256 = m.sha256
+    on conflict (workspace_id, sha256) do nothing`)
 }

@@ -37,25 +37,28 @@ export class Files {
   }
 
   /** Makes content durable. Only then may a row mention it. */
-  async store(pending: readonly PendingContent[]): Promise<void> {
+  async store(pending: readonly PendingContent[], workspaceId: string): Promise<void> {
     const queue = [...new Map(pending.map((content) => [content.sha256, content])).values()]
     const worker = async () => {
-      for (let next = queue.pop(); next !== undefined; next = queue.pop()) await this.#keep(next)
+      for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+        await this.#keep(next, workspaceId)
+      }
     }
     await Promise.all(Array.from({ length: Math.min(STORES_AT_ONCE, queue.length) }, worker))
   }
 
-  async #keep({ sha256, bytes }: PendingContent): Promise<void> {
-    await this.#claim({ sha256, size: bytes.length })
+  async #keep({ sha256, bytes }: PendingContent, workspaceId: string): Promise<void> {
+    await this.#claim({ sha256, size: bytes.length }, workspaceId)
     if (await this.blobs.has(sha256)) return
     await this.blobs.put(Readable.from([bytes]), { bytesMax: bytes.length })
   }
 
   /** Takes in content of any size, in constant memory. */
-  async receive(source: AsyncIterable<Buffer>): Promise<ReceivedBlob> {
+  async receive(source: AsyncIterable<Buffer>, workspaceId: string): Promise<ReceivedBlob> {
     const bytesMax = this.#limits.fileBytesMax
     try {
-      return await this.blobs.put(source, { bytesMax, claim: (blob) => this.#claim(blob) })
+      const claim = (blob: Blob) => this.#claim(blob, workspaceId)
+      return await this.blobs.put(source, { bytesMax, claim })
     } catch (error) {
       if (!(error instanceof BlobTooLargeError)) throw error
       throw fileTooLarge(bytesMax)
@@ -100,15 +103,22 @@ export class Files {
   }
 
   /**
-   * Tells the collector, before the content can be found, that somebody relies on it. Waits while the
-   * collector is about to remove the same content.
+   * Tells the collector, before the content can be found, that somebody relies on it, and who. Waits
+   * while the collector looks at or removes the same content; only then the workspace is entered.
    */
-  async #claim({ sha256, size }: Blob): Promise<void> {
+  async #claim({ sha256, size }: Blob, workspaceId: string): Promise<void> {
     await this.#database.queryAside(sql`
-      insert into offshoot.blobs (sha256, size)
-      values (${Buffer.from(sha256, 'hex')}, ${size})
-      on conflict (sha256) do update
-      set put_at = now(), unused_since = null`)
+      with claimed as (
+        insert into offshoot.blobs (sha256, size)
+        values (${Buffer.from(sha256, 'hex')}, ${size})
+        on conflict (sha256) do update
+        set put_at = now(), unused_since = null
+        returning sha256, size
+      )
+      insert into offshoot.workspace_blobs (workspace_id, sha256, size)
+      select ${workspaceId}, sha256, size
+      from claimed
+      on conflict (workspace_id, sha256) do nothing`)
   }
 }
 

@@ -4,6 +4,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { File } from '@offshoot/contract/files'
 import type { Limits } from '@offshoot/contract/limits'
 import type { ByteRange, ReceivedBlob } from '../../blobs/blob-store.js'
+import type { Growth } from '../../domain/quotas/quotas.js'
 import type { Database } from '../../postgres/database.js'
 import {
   DEFAULT_FILE_FIELDS,
@@ -84,16 +85,21 @@ export async function getFile(
   return file
 }
 
-/** Refuses an upload that cannot succeed, before any of it is taken in. */
+/**
+ * Refuses an upload that cannot succeed, before any of it is taken in. What it adds to the workspace is
+ * counted by the growth that is returned; the caller takes it back if the upload fails.
+ */
 export async function checkUpload(
   { database, limits }: FileContext,
   session: BranchSession,
-  target: FileTarget,
-): Promise<void> {
+  { target, bytes }: { target: FileTarget; bytes: number },
+): Promise<Growth> {
   const place = findColumn(session, target)
   if (!place.isList && target.fileId !== '') throw fileNotFound(place, target)
   const files = await readFiles(database, session, { place, target })
   requireRoom(place, files, { target, limits })
+  await session.growth.admit(bytes)
+  return session.growth
 }
 
 /** Puts content that has arrived in its place. Says whether the file is new. */
@@ -172,6 +178,19 @@ async function isPublic(
   return sha256 === undefined || !(await isPrivateEverywhere(database, { databaseId, sha256 }))
 }
 
+/** Takes back what an upload was counted with if it fails. */
+export async function orUndo<Result>(
+  growth: Growth,
+  upload: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await upload()
+  } catch (error) {
+    growth.undo()
+    throw error
+  }
+}
+
 /** Puts content behind an upload link. `receive` takes it in, once all is known to be right. */
 export async function uploadByLink(
   context: FileContext,
@@ -180,7 +199,9 @@ export async function uploadByLink(
     verify: string | undefined
     origin: string
     mediaType: string | undefined
-    receive(): Promise<ReceivedBlob>
+    /** Bytes of the content; 0 if that is not known. */
+    bytes: number
+    receive(growth: Growth): Promise<ReceivedBlob>
   },
 ): Promise<File> {
   const { accessId, origin, mediaType } = options
@@ -190,17 +211,23 @@ export async function uploadByLink(
   const branch = { branchId: place.branchId, origin }
   const findTarget = async (session: BranchSession) => {
     const file = await findLinkedFile(database, session, place)
-    return file && toTarget(session, place)
+    const target = file && toTarget(session, place)
+    if (target === undefined) return undefined
+    await session.growth.admit(options.bytes)
+    return { target, growth: session.growth }
   }
   return claimUpload(database, accessId, async () => {
     // The link is free only after the upload before this one has changed the file, or failed.
-    const target = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
-    if (target === undefined) throw new AppError('file_not_found', 'the file is gone')
-    const blob = await options.receive()
-    const { file } = await sessions.runOnBranch(branch, (session) =>
-      attachFile(context, session, { target, blob, mediaType, key: place.key }),
-    )
-    return file
+    const found = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
+    if (found === undefined) throw new AppError('file_not_found', 'the file is gone')
+    const { target, growth } = found
+    return orUndo(growth, async () => {
+      const blob = await options.receive(growth)
+      const { file } = await sessions.runOnBranch(branch, (session) =>
+        attachFile(context, session, { target, blob, mediaType, key: place.key }),
+      )
+      return file
+    })
   })
 }
 

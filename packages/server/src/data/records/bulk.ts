@@ -26,6 +26,7 @@ export async function bulkInsert(
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
   return answerOnce(context, idempotent, async () => {
+    await session.growth.admitBody()
     const writable = await context.sessions.writable(session, table)
     try {
       return await runSteps(database, session.guard, async (transaction) => {

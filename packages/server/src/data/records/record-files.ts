@@ -90,10 +90,10 @@ export function fileWriter(
 
 /** Content is durable before the row that mentions it. */
 export async function storeFiles(
-  { files }: Pick<FileAccess, 'files'>,
+  { files, session }: FileAccess,
   writer: FileWriter | undefined,
 ): Promise<void> {
-  if (writer !== undefined) await files.store(writer.pending)
+  if (writer !== undefined) await files.store(writer.pending, session.growth.workspaceId)
 }
 
 /** Reads the contents that were asked for, before rows are written as JSON: rows do not hold them. */

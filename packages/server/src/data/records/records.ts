@@ -17,6 +17,7 @@ import {
   runGuardedWrite,
   runSteps,
   runWrites,
+  type TableWriter,
   type UniqueCheck,
 } from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
@@ -80,8 +81,7 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   const id = given === undefined ? newRecordId() : (given as string)
   const files = fileWriter(context, table)
   const values = encode(table, record, files)
-  const { writer } = await context.sessions.writable(session, table)
-  await storeFiles(context, files)
+  const writer = await prepareWrite(context, table, files)
   const row = { id, values }
   // A generated id is new everywhere. A given one must be compared with all rows of the branch.
   const isGuarded = given === undefined || writer.takesCopies
@@ -108,8 +108,7 @@ export async function replaceRecord(
   const present = await findPresentFiles(context, table, { id, fields: record })
   const files = fileWriter(context, table, { present: present?.files })
   const values = encode(table, record, files)
-  const { writer } = await context.sessions.writable(session, table)
-  await storeFiles(context, files)
+  const writer = await prepareWrite(context, table, files)
   const rows = [{ id, ifVersion, values }]
   const { written, answer } = await write(context, table, {
     call: createOnly ? writer.insert(rows, 'metadata') : writer.replace(rows, 'metadata'),
@@ -138,8 +137,7 @@ export async function updateRecord(
   return onPresentFiles(context, table, options, async (present) => {
     const files = fileWriter(context, table, { present: present?.files, merges: true })
     const update = encodeUpdate(table, fields, files)
-    const { writer } = await context.sessions.writable(session, table)
-    await storeFiles(context, files)
+    const writer = await prepareWrite(context, table, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }, session.guard),
@@ -167,8 +165,7 @@ export async function upsertRecord(
     const files = fileWriter(context, table, { present: present?.files, merges: true })
     const update = encodeUpdate(table, fields, files)
     const whole = table.codec.encodeRecord(fields, now(), files?.encode)
-    const { writer } = await context.sessions.writable(session, table)
-    await storeFiles(context, files)
+    const writer = await prepareWrite(context, table, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, alternative, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }, session.guard),
@@ -203,6 +200,19 @@ export async function deleteRecord(
   if (read === undefined || row === undefined) return undefined
   await loadContents(context, read, [row])
   return writeRecord(read.plan, row, session.metadata)
+}
+
+/** Before a record is written: there is room for it, a heap, and its files are in place. */
+async function prepareWrite(
+  context: RecordContext,
+  table: BranchTable,
+  files: FileWriter | undefined,
+): Promise<TableWriter> {
+  const { sessions, session } = context
+  await session.growth.admitBody()
+  const { writer } = await sessions.writable(session, table)
+  await storeFiles(context, files)
+  return writer
 }
 
 interface Written {

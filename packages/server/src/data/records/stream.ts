@@ -67,9 +67,13 @@ export async function streamInsert(
     throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
   }
   const hash = createHash('sha256').update(request.url)
+  let arrivedBytes = 0
   const lines = new LineReader(source, {
     lineBytesMax: lineBytesMax(table, limits),
-    onChunk: (chunk) => hash.update(chunk),
+    onChunk: (chunk) => {
+      hash.update(chunk)
+      arrivedBytes += chunk.length
+    },
   })
   const idempotent = () => ({ key: idempotencyKey, content: [hash.copy().digest()] })
   /** The answer to the same request, which is only known to be the same at its end. */
@@ -80,6 +84,7 @@ export async function streamInsert(
   }
   const known = await findEarlierAnswer()
   if (known !== undefined) return known
+  await session.growth.admit(0)
   await source.readAhead(READ_AHEAD_BYTES)
   const writable = await context.sessions.writable(session, table)
   const tally = new Tally()
@@ -105,6 +110,8 @@ export async function streamInsert(
               await close()
               continue
             }
+            await session.growth.admit(arrivedBytes)
+            arrivedBytes = 0
             await storeFiles(context, files)
             numbers.add(rows)
             await sink.add(rows)
@@ -185,6 +192,7 @@ export async function streamPartially(
         'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
       )
     }
+    await session.growth.admit(0)
     return lineBytesMax(table, limits)
   })
   const tally = new Tally()
@@ -199,23 +207,27 @@ export async function streamPartially(
   for await (const parsed of lines.batches()) {
     waiting = waiting.concat(parsed)
     if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
-    await insertLines(context, waiting, tally)
+    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
     waitingBytes = 0
     waiting = []
   }
-  if (waiting.length > 0) await insertLines(context, waiting, tally)
+  if (waiting.length > 0) {
+    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
+  }
   return tally.toJson()
 }
 
 async function insertLines(
   partial: PartialContext,
-  lines: readonly ParsedLine[],
+  batch: { lines: readonly ParsedLine[]; bytes: number },
   tally: Tally,
 ): Promise<void> {
   const { database, sessions, tableName } = partial
-  let pending = lines
+  let pending = batch.lines
   await sessions.run(partial.session, async (session) => {
-    const table = await sessions.writable(session, session.table(tableName))
+    const known = session.table(tableName)
+    await session.growth.admit(batch.bytes)
+    const table = await sessions.writable(session, known)
     // Lines that are refused are not looked at again, so it must not be by an outdated schema.
     await runReads(database, session.guard, [])
     const context = { ...partial, session, columns: undefined }

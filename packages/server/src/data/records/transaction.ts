@@ -42,6 +42,9 @@ export async function runOperations(
   return answerOnce(context, idempotent, async () => {
     const { planned, faults } = planOperations(session, operations)
     if (faults.length > 0) throw transactionFailed(faults)
+    if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
+      await session.growth.admitBody()
+    }
     await requireHeaps(context, planned)
     return run(context, { planned, idempotent })
   })

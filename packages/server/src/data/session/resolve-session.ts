@@ -7,6 +7,7 @@ import {
   resolveBranch,
   type WorkspaceAddress,
 } from '../../domain/access/resolve.js'
+import type { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
@@ -50,11 +51,12 @@ export interface SessionSources {
   /** The keys that sign links to files must be loaded before answers have links. */
   readonly links: { load(database: Queryable): Promise<void> }
   readonly cursorSecret: CursorSecret
+  readonly quotas: Quotas
 }
 
 /** Authenticates a request and finds its branch. */
 export function resolveSession(
-  { database, schemas, links, cursorSecret: secret }: SessionSources,
+  { database, schemas, links, cursorSecret: secret, quotas }: SessionSources,
   address: SessionAddress,
 ): Promise<ResolvedSession> {
   const { apiKey, isXataClient } = address
@@ -76,6 +78,7 @@ export function resolveSession(
         guard: { rows, keyId, keyStamp },
         schema,
         metadata: { key: metadataKey(isXataClient) },
+        growth: quotas.growth(access.workspaceId, { showsUsage: false }),
       })
       return { session: { ...session, principal, access, cursorSecret }, branch: access }
     },
@@ -85,15 +88,17 @@ export function resolveSession(
 
 /** Finds the branch that a link to a file leads to. The link itself is the proof of access. */
 export function resolveLinkedBranch(
-  { database, schemas, links }: SessionSources,
+  { database, schemas, links, quotas }: SessionSources,
   branchId: string,
 ): Promise<ResolvedBranch> {
   return runTransaction(
     database,
     async (transaction) => {
       await links.load(transaction)
-      const [live] = await transaction.query<{ isSliding: boolean }>(sql`
-        select ttl_seconds is not null as "isSliding"
+      const [live] = await transaction.query<{ isSliding: boolean; workspaceId: string }>(sql`
+        select ttl_seconds is not null as "isSliding", (
+            select d.workspace_id from offshoot.databases d where d.id = database_id
+          ) as "workspaceId"
         from offshoot.branches
         where id = ${branchId} and ${isLive}`)
       const rows = live && (await findRows(transaction, branchId))
@@ -106,6 +111,7 @@ export function resolveLinkedBranch(
         guard: { rows, keyId: undefined, keyStamp: undefined },
         schema,
         metadata: { key: metadataKey(false) },
+        growth: quotas.growth(live.workspaceId, { showsUsage: false }),
       })
       return { session, isSliding: live.isSliding }
     },

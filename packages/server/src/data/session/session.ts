@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchAccess } from '../../domain/access/resolve.js'
+import type { Growth } from '../../domain/quotas/quotas.js'
 import { tableNotFound } from '../../domain/schemas/operations.js'
 import type { Guard, MetadataForm } from '../../rows/read.js'
 import {
@@ -18,6 +19,8 @@ export interface BranchSession {
   readonly tables: BranchTables
   /** How answers write records. */
   readonly metadata: MetadataForm
+  /** Counts what the request adds to the workspace. */
+  readonly growth: Growth
   /** The number of columns in its storage, by which sessions are weighed. */
   readonly columnCount: number
   table(name: string): BranchTable
@@ -40,14 +43,16 @@ export function createSession(options: {
   guard: Guard
   schema: CompiledSchema
   metadata: MetadataForm
+  growth: Growth
 }): BranchSession {
-  const { guard, schema, metadata } = options
+  const { guard, schema, metadata, growth } = options
   const tables = new BranchTables(guard.rows, schema)
   return {
     guard,
     schema,
     tables,
     metadata,
+    growth,
     columnCount: countStoredColumns(guard.rows),
     findTable: (name) => tables.find(name),
     table(name) {

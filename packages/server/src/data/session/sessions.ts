@@ -3,10 +3,11 @@ import type { Limits } from '@offshoot/contract/limits'
 import { LruMap } from '../../common/lru-map.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
-import { type Need, requireAccess } from '../../domain/access/scope.js'
+import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
+import { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { FileForm } from '../../rows/files.js'
 import { isConfirmed, runReads, StaleError } from '../../rows/read.js'
@@ -27,6 +28,8 @@ export interface SessionRequest extends SessionAddress {
   readonly need: Need
   /** `http://host:port`, as the client reaches the service. */
   readonly origin: string
+  /** Bytes of the body, which the workspace would grow by. */
+  readonly bodyBytes?: number
 }
 
 /** Makes the links to files that answers hold. */
@@ -66,6 +69,7 @@ interface Entry {
 
 /** Remembers sessions, and runs operations on them until one holds. */
 export class Sessions {
+  readonly quotas: Quotas
   readonly #sources: SessionSources & { readonly links: SessionLinks }
   readonly #branches = new LruMap<string, ResolvedBranch & { untilMs: number }>(
     SESSIONS_MAX,
@@ -74,9 +78,15 @@ export class Sessions {
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_WEIGHTS)
   readonly #uses = new BranchUses()
 
-  constructor(database: Database, limits: Limits, links: SessionLinks) {
+  constructor(
+    database: Database,
+    limits: Limits,
+    links: SessionLinks,
+    quotas = new Quotas(database, { bytesMaxDefault: null }),
+  ) {
     const schemas = new SchemaCache(limits)
-    this.#sources = { database, schemas, links, cursorSecret: new CursorSecret() }
+    this.quotas = quotas
+    this.#sources = { database, schemas, links, cursorSecret: new CursorSecret(), quotas }
   }
 
   /** Runs an operation on a session, and again on a new one if it turns out that the session is stale. */
@@ -87,15 +97,19 @@ export class Sessions {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
       const { session: known, isSliding } = await this.#open(key, request)
-      const session = this.#withLinks(known, {
+      const { scope } = known.principal
+      const session = this.#startUse(known, {
         origin: request.origin,
-        canUpload: known.principal.scope.access !== 'read',
+        bodyBytes: request.bodyBytes ?? 0,
+        canUpload: scope.access !== 'read',
+        showsUsage: reachesWholeWorkspace(scope),
       })
       const endUse = isSliding ? this.#uses.start(known.access.branchId) : undefined
       try {
         requireAccess(session.principal.scope, request.need)
         return await operation(session)
       } catch (error) {
+        session.growth.undo()
         await this.#requireStale(session, error)
         this.#entries.delete(key)
         if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
@@ -115,12 +129,18 @@ export class Sessions {
   ): Promise<Result> {
     for (let attempt = 1; ; attempt++) {
       const { session: known, isSliding } = await this.#openBranch(branchId)
-      const session = this.#withLinks(known, { origin, canUpload: false })
+      const session = this.#startUse(known, {
+        origin,
+        bodyBytes: 0,
+        canUpload: false,
+        showsUsage: false,
+      })
       try {
         const result = await operation(session)
         if (isSliding && result !== undefined) this.#uses.start(branchId)()
         return result
       } catch (error) {
+        session.growth.undo()
         await this.#requireStale(session, error)
         this.#branches.delete(branchId)
         if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
@@ -128,14 +148,16 @@ export class Sessions {
     }
   }
 
-  /** A session whose answers link to files by the origin of the request. */
-  #withLinks<Known extends BranchSession>(
+  /** A session of one request: its answers link to files by its origin, and its growth is its own. */
+  #startUse<Known extends BranchSession>(
     known: Known,
-    options: { origin: string; canUpload: boolean },
+    options: { origin: string; bodyBytes: number; canUpload: boolean; showsUsage: boolean },
   ): Known {
     const { branchId } = known.guard.rows
-    const files = this.#sources.links.form({ ...options, branchId })
-    return { ...known, metadata: { ...known.metadata, files } }
+    const { origin, canUpload } = options
+    const files = this.#sources.links.form({ origin, canUpload, branchId })
+    const growth = this.quotas.growth(known.growth.workspaceId, options)
+    return { ...known, growth, metadata: { ...known.metadata, files } }
   }
 
   /** Moves the expiry of the branches ahead that were used since the last time. */

@@ -21,7 +21,7 @@ import { sqlFault } from './sql-fault.js'
 import type { StatementPlan } from './statement-plan.js'
 import { inBatch, type StatementPlanner } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
-import { writeRecords } from './write-records.js'
+import { grows, writeRecords } from './write-records.js'
 
 export interface SqlContext extends TransactionContext {
   readonly sessions: Sessions
@@ -51,6 +51,7 @@ export async function runSql(
   const prepared = await prepareAll(context, statements)
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (isWrite) requireAccess(session.principal.scope, 'write')
+  if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
   for (const { plan } of prepared) {
     if (plan.kind !== 'select') await sessions.writable(session, session.table(plan.table))
   }
@@ -86,6 +87,8 @@ async function runAll(
   const { sqlResultBytesMax: resultBytesMax } = context.limits
   const evaluator = new Evaluator(transaction, { hasReader, resultBytesMax })
   const results: string[] = []
+  // The transaction may have been tried before.
+  context.session.growth.undo()
   for (const [index, statement] of prepared.entries()) {
     try {
       results.push(await runOne(context, { transaction, evaluator, statement, responseType }))

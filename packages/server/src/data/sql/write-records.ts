@@ -30,6 +30,11 @@ interface Write {
 /** Values in JSON, as a statement gives them. */
 type Row = readonly unknown[]
 
+/** Whether a statement adds to what is stored. */
+export function grows({ kind }: StatementPlan): boolean {
+  return kind === 'insert' || kind === 'update'
+}
+
 /** Writes what the statement says. `read` is for what it returns, by the ids of its records. */
 export async function writeRecords(
   context: TransactionContext,
@@ -58,6 +63,9 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
     rowsMax,
     textOf: (own) => own,
   })
+  if (grows(plan)) {
+    await context.session.growth.admit(rows.reduce((bytes, text) => bytes + text.length, 0))
+  }
   if (hasMore) throw sqlFault(`a statement can write at most ${rowsMax} records`)
   return rows.map((text) => JSON.parse(text) as Row)
 }

@@ -35,10 +35,15 @@ export function requireUnlimited(scope: KeyScope): void {
   }
 }
 
+/** Whether a key reaches all databases and branches of its workspaces. */
+export function reachesWholeWorkspace(scope: KeyScope): boolean {
+  return !scope.databases && !scope.branches
+}
+
 /** For what concerns a whole workspace: changes, and who its members are. */
 export function requireWholeWorkspace(scope: KeyScope, need: Need = 'write'): void {
   requireAccess(scope, need)
-  if (scope.databases || scope.branches) {
+  if (!reachesWholeWorkspace(scope)) {
     throw new AppError('key_scope', 'this API key is limited to a part of the workspace')
   }
 }

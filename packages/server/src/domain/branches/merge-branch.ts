@@ -3,7 +3,8 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { merges } from '../../telemetry/events.js'
-import { requireAccess } from '../access/scope.js'
+import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
+import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { listGates, lockBranches } from './lock-branches.js'
 import { applyMerge, type MergeOutcome } from './merge-apply.js'
@@ -22,7 +23,7 @@ class DryRun extends Error {
  * comparison, in one transaction. Neither branch can be written to meanwhile.
  */
 export async function mergeBranches(
-  database: Database,
+  { database, quotas }: { database: Database; quotas: Quotas },
   options: MergeOptions,
 ): Promise<MergeResult> {
   const { from, into } = options
@@ -32,6 +33,10 @@ export async function mergeBranches(
       'invalid_request',
       `branch [${into.branchName}]: cannot be merged into itself`,
     )
+  }
+  if (!options.dryRun) {
+    const showsUsage = reachesWholeWorkspace(into.principal.scope)
+    await quotas.growth(into.workspaceId, { showsUsage }).admit(0)
   }
   const gates = await listGates(database, [from, into])
   try {
@@ -47,6 +52,8 @@ export async function mergeBranches(
       { isolation: 'read committed' },
     )
     merges.add()
+    // The merge is done; if this fails, the next measurement comes a little later.
+    await quotas.measureSoon(into.workspaceId).catch(() => undefined)
     return merged
   } catch (error) {
     if (error instanceof DryRun) return error.result

@@ -29,6 +29,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
     isXataClient: request.isXataClient,
     need,
     origin: originOf(request),
+    bodyBytes: request.bodyBytes,
     ...splitDatabaseBranch(databaseBranch),
   }
 }

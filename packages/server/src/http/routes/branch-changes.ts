@@ -35,7 +35,9 @@ const RULES = { dryRun: false, strategy: 'fail', tables: {}, allowDataLoss: fals
  * POST   /db/:databaseBranch/reset
  * GET    /db/:databaseBranch/stats
  */
-export function branchChangeRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
+export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebox {
+  const { database, limits } = services
+  const { quotas } = services.sessions
   const { branchOf } = addressed(database)
 
   /** Another branch of the same database, or the one this was made from. */
@@ -103,7 +105,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         const { dryRun = false } = rules
         const from = await branchOf(request, dryRun ? 'read' : 'write')
         const into = await otherBranch(request, from, { name, need: 'write' })
-        return mergeBranches(database, { ...RULES, ...rules, from, into, limits })
+        return mergeBranches({ database, quotas }, { ...RULES, ...rules, from, into, limits })
       },
     )
 
@@ -124,7 +126,7 @@ export function branchChangeRoutes({ database, limits }: Services): FastifyPlugi
         const { from: name, ...rules } = request.body ?? {}
         const into = await branchOf(request, 'write')
         const from = await otherBranch(request, into, { name, need: 'read' })
-        return mergeBranches(database, { ...RULES, ...rules, from, into, limits })
+        return mergeBranches({ database, quotas }, { ...RULES, ...rules, from, into, limits })
       },
     )
 

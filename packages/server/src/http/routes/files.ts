@@ -20,11 +20,13 @@ import {
   deleteFile,
   type FileTarget,
   openLink,
+  orUndo,
   readFile,
   uploadByLink,
   uploadMediaType,
 } from '../../data/files/operations.js'
 import { rotateLinkKey } from '../../data/files/rotate-link-key.js'
+import type { Growth } from '../../domain/quotas/quotas.js'
 import { originOf } from '../origin.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
@@ -75,11 +77,16 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
     const mediaType = uploadMediaType(request.headers['content-type'], limits)
     const by = sessionRequest(request, 'write')
     // A stream can be read only once, so whatever can be refused is refused before.
-    await sessions.run(by, (session) => checkUpload(context, session, target))
-    const blob = await receive(services, request)
-    const { file, created } = await sessions.run(by, (session) =>
-      attachFile(context, session, { target, blob, mediaType }),
+    const bytes = announcedBytes(request)
+    const growth = await sessions.run(by, (session) =>
+      checkUpload(context, session, { target, bytes }),
     )
+    const { file, created } = await orUndo(growth, async () => {
+      const blob = await receive(services, request, growth)
+      return sessions.run(by, (session) =>
+        attachFile(context, session, { target, blob, mediaType }),
+      )
+    })
     return reply.code(created ? 201 : 200).send(file)
   }
 
@@ -209,7 +216,8 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           verify,
           origin: originOf(request),
           mediaType: uploadMediaType(request.headers['content-type'], limits),
-          receive: () => receive(services, request),
+          bytes: announcedBytes(request),
+          receive: (growth) => receive(services, request, growth),
         })
         return reply.code(201).send(file)
       },
@@ -261,15 +269,34 @@ function targetOf({ params }: FileRequest): FileTarget {
   return { tableName, recordId, columnName, fileId }
 }
 
-async function receive({ files }: Services, request: FastifyRequest): Promise<ReceivedBlob> {
-  files.requireSize(Number(request.headers['content-length'] ?? 0))
+/** Bytes that a request says it has; 0 if it does not say. */
+function announcedBytes({ headers }: FastifyRequest): number {
+  return Number(headers['content-length'] ?? 0)
+}
+
+async function receive(
+  { files }: Services,
+  request: FastifyRequest,
+  growth: Growth,
+): Promise<ReceivedBlob> {
+  const announced = announcedBytes(request)
+  files.requireSize(announced)
+  const bytes = announced === 0 ? countBytes(bytesOf(request), growth) : bytesOf(request)
   try {
-    return await files.receive(bytesOf(request))
+    return await files.receive(bytes, growth.workspaceId)
   } catch (error) {
     if (!request.raw.complete && request.raw.destroyed) {
       throw new AppError('invalid_request', 'the upload broke off', { cause: error })
     }
     throw error
+  }
+}
+
+/** Counts what was not announced while it arrives. */
+async function* countBytes(source: AsyncIterable<Buffer>, growth: Growth): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    await growth.admit(chunk.length)
+    yield chunk
   }
 }
 

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { DatabaseListSchema } from '@offshoot/contract/databases'
+import { UsageSchema, WriteQuotaSchema } from '@offshoot/contract/quotas'
 import {
   CreatedInviteSchema,
   CreateInviteSchema,
@@ -19,6 +20,7 @@ import { Type } from 'typebox'
 import { resolveWorkspace } from '../../domain/access/resolve.js'
 import { type Need, requireWholeWorkspace } from '../../domain/access/scope.js'
 import { readDatabases } from '../../domain/databases/operations.js'
+import { changeQuota, readUsage } from '../../domain/quotas/operations.js'
 import {
   acceptInvite,
   cancelInvite,
@@ -45,6 +47,8 @@ import type { Services } from '../services.js'
  * GET    /workspaces/:workspaceId/settings      PATCH
  * GET    /workspaces/:workspaceId/regions
  * GET    /workspaces/:workspaceId/dbs
+ * GET    /workspaces/:workspaceId/usage
+ * PUT    /workspaces/:workspaceId/quota
  * GET    /workspaces/:workspaceId/members
  * PUT    /workspaces/:workspaceId/members/:userId             DELETE
  * POST   /workspaces/:workspaceId/invites
@@ -54,6 +58,7 @@ import type { Services } from '../services.js'
  */
 export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
   const { database, limits, regions } = services
+  const { quotas } = services.sessions
   const resolve = (request: FastifyRequest<{ Params: { workspaceId: string } }>, need: Need) =>
     resolveWorkspace(database, request.principal, {
       workspaceId: request.params.workspaceId,
@@ -207,6 +212,43 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request) => readDatabases(database, await resolve(request, 'read')),
+    )
+
+    app.get(
+      '/workspaces/:workspaceId/usage',
+      {
+        schema: {
+          tags,
+          operationId: 'getUsage',
+          summary: 'Read how much a workspace stores',
+          description:
+            'Measured in the background: every minute with a quota, every hour without one. A key for some databases or branches cannot read it.',
+          params: WorkspaceParamsSchema,
+          response: { 200: UsageSchema, ...refusals(404) },
+        },
+      },
+      async (request) => readUsage({ database, quotas }, await resolve(request, 'read')),
+    )
+
+    app.put(
+      '/workspaces/:workspaceId/quota',
+      {
+        schema: {
+          tags,
+          operationId: 'updateQuota',
+          summary: 'Set the storage quota of a workspace',
+          description:
+            'For the administrator of the instance. With null, the default quota applies. A workspace at its quota can still read and delete.',
+          params: WorkspaceParamsSchema,
+          body: WriteQuotaSchema,
+          response: { 200: UsageSchema, ...refusals(404) },
+        },
+      },
+      async (request) =>
+        changeQuota({ database, quotas }, request.principal, {
+          workspaceId: request.params.workspaceId,
+          bytesMax: request.body.bytesMax,
+        }),
     )
 
     app.get(

@@ -1,0 +1,44 @@
+import { type Static, Type } from 'typebox'
+import { DateTimeSchema } from './names.js'
+
+/** The largest quota: the largest whole number that every JSON reader keeps exact. */
+export const QUOTA_BYTES_MAX = Number.MAX_SAFE_INTEGER
+
+const BytesMaxSchema = Type.Union([
+  Type.Integer({ minimum: 0, maximum: QUOTA_BYTES_MAX }),
+  Type.Null(),
+])
+
+export const UsageSchema = Type.Object(
+  {
+    bytesMax: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'The quota: that of the workspace or the default. Null: unlimited.',
+    }),
+    bytesUsed: Type.Integer({ description: 'Rows and files together.' }),
+    rowBytes: Type.Integer({
+      description: 'Disk space of the rows of all branches, with indexes and earlier versions.',
+    }),
+    fileBytes: Type.Integer({ description: 'Files; equal contents count once.' }),
+    measuredAt: Type.Union([DateTimeSchema, Type.Null()], {
+      description: 'As of when. Null: the workspace is new and was not measured yet.',
+    }),
+  },
+  {
+    title: 'Usage',
+    examples: [
+      {
+        bytesMax: 1_073_741_824,
+        bytesUsed: 3_276_800,
+        rowBytes: 2_228_224,
+        fileBytes: 1_048_576,
+        measuredAt: '2026-11-15T12:00:00.000Z',
+      },
+    ],
+  },
+)
+export type Usage = Static<typeof UsageSchema>
+
+export const WriteQuotaSchema = Type.Object(
+  { bytesMax: BytesMaxSchema },
+  { additionalProperties: false, title: 'WriteQuota', examples: [{ bytesMax: 1_073_741_824 }] },
+)

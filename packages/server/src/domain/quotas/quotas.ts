@@ -1,0 +1,125 @@
+import { AppError } from '@offshoot/contract/errors'
+import { LruMap } from '../../common/lru-map.js'
+import type { Database } from '../../postgres/database.js'
+import { quotaRefusals } from '../../telemetry/events.js'
+import { QUOTA_SECONDS } from './measure.js'
+import { getUsage, listUsage, updateDueAt } from './queries.js'
+import { WorkspaceRoom } from './workspace-room.js'
+
+const ROOMS_MAX = 20_000
+
+/**
+ * Keeps workspaces within their quotas. Writes ask the memory of the process; PostgreSQL is asked when
+ * a workspace is written to for the first time, and in the background.
+ */
+export class Quotas {
+  /** The quota of workspaces that have none of their own; null: unlimited. */
+  readonly bytesMaxDefault: number | null
+  readonly #database: Database
+  readonly #rooms = new LruMap<string, WorkspaceRoom>(ROOMS_MAX)
+
+  constructor(database: Database, { bytesMaxDefault }: { bytesMaxDefault: number | null }) {
+    this.#database = database
+    this.bytesMaxDefault = bytesMaxDefault
+  }
+
+  /** The growth of a workspace by one request. */
+  growth(workspaceId: string, options: { bodyBytes?: number; showsUsage: boolean }): Growth {
+    return new Growth(this, { workspaceId, bodyBytes: 0, ...options })
+  }
+
+  async room(workspaceId: string): Promise<WorkspaceRoom> {
+    const known = this.#rooms.get(workspaceId)
+    if (known !== undefined) return known
+    const { bytesMaxDefault } = this
+    const row = await getUsage(this.#database, { workspaceId, bytesMaxDefault })
+    // Another request may have been faster, and count already.
+    const room = this.#rooms.get(workspaceId) ?? new WorkspaceRoom(row)
+    this.#rooms.set(workspaceId, room)
+    return room
+  }
+
+  /** Takes in what other processes have measured and set, for the workspaces that are in use here. */
+  async refresh(workspaceIds: readonly string[] = [...this.#rooms.keys()]): Promise<void> {
+    const refreshes = new Map<string, ReturnType<WorkspaceRoom['startRefresh']>>()
+    for (const workspaceId of workspaceIds) {
+      const room = this.#rooms.get(workspaceId)
+      if (room !== undefined) refreshes.set(workspaceId, room.startRefresh())
+    }
+    if (refreshes.size === 0) return
+    const rows = await listUsage(this.#database, {
+      workspaceIds: [...refreshes.keys()],
+      bytesMaxDefault: this.bytesMaxDefault,
+    })
+    for (const row of rows) refreshes.get(row.workspaceId)?.(row)
+    const limited = rows.filter(({ bytesMax }) => bytesMax !== null)
+    if (limited.length === 0) return
+    // A quota may be newer than the last measurement, such as a default after a restart.
+    await updateDueAt(this.#database, {
+      workspaceIds: limited.map(({ workspaceId }) => workspaceId),
+      withinSeconds: QUOTA_SECONDS,
+    })
+  }
+
+  /** Has a workspace measured in the next round, after a write of unknown size. */
+  async measureSoon(workspaceId: string): Promise<void> {
+    const { bytesMax } = await this.room(workspaceId)
+    if (bytesMax === null) return
+    await updateDueAt(this.#database, { workspaceIds: [workspaceId], withinSeconds: 0 })
+  }
+}
+
+/** Counts what one request adds to a workspace, before it is written. */
+export class Growth {
+  readonly workspaceId: string
+  readonly #quotas: Quotas
+  readonly #bodyBytes: number
+  readonly #showsUsage: boolean
+  #room: WorkspaceRoom | undefined
+  #bytes = 0
+  #hasBody = false
+
+  constructor(
+    quotas: Quotas,
+    options: { workspaceId: string; bodyBytes: number; showsUsage: boolean },
+  ) {
+    this.#quotas = quotas
+    this.workspaceId = options.workspaceId
+    this.#bodyBytes = options.bodyBytes
+    this.#showsUsage = options.showsUsage
+  }
+
+  /** Refuses a write that does not fit. 0 is for those whose size is not known yet. */
+  async admit(bytes: number): Promise<void> {
+    this.#room ??= await this.#quotas.room(this.workspaceId)
+    if (!this.#room.hasRoomFor(bytes)) {
+      quotaRefusals.add()
+      throw quotaExceeded(this.#room, this.#showsUsage)
+    }
+    this.#room.add(bytes)
+    this.#bytes += bytes
+  }
+
+  /** Refuses a request whose body does not fit. The body counts once, however often it is tried. */
+  async admitBody(): Promise<void> {
+    if (this.#hasBody) return
+    await this.admit(this.#bodyBytes)
+    this.#hasBody = true
+  }
+
+  /** Takes back what was counted, because it was not written. */
+  undo(): void {
+    this.#room?.add(-this.#bytes)
+    this.#bytes = 0
+    this.#hasBody = false
+  }
+}
+
+/** A key for a part of a workspace, or a link, does not tell how much the whole stores. */
+function quotaExceeded({ bytesUsed, bytesMax }: WorkspaceRoom, showsUsage: boolean): AppError {
+  const amounts = showsUsage ? `: ${bytesUsed} of ${bytesMax} bytes are used` : ''
+  return new AppError(
+    'quota_exceeded',
+    `the workspace has no room for this${amounts}; nothing was stored`,
+  )
+}

@@ -1,0 +1,27 @@
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+
+/**
+ * Adds up the bytes that some heaps of databases take on disk, with their pasts, indexes and long
+ * values. Heaps go by their ids; `lastId` is undefined after the last one.
+ */
+export async function sizeHeaps(
+  database: Queryable,
+  options: { databaseIds: readonly string[]; afterId: string; heapsMax: number },
+): Promise<{ bytes: number; lastId: string | undefined }> {
+  const { databaseIds, afterId, heapsMax } = options
+  // A heap that is dropped meanwhile has no size.
+  const [row] = await database.query<{ bytes: string | null; count: number; lastId: string }>(sql`
+    select sum(coalesce(pg_total_relation_size(to_regclass('offshoot_rows.heap_' || h.id)), 0)
+        + coalesce(pg_total_relation_size(to_regclass('offshoot_rows.past_' || h.id)), 0)) as bytes,
+      count(*)::integer as count, max(h.id) as "lastId"
+    from (
+      select id
+      from offshoot.heaps
+      where database_id = any(${databaseIds}::bigint[]) and id > ${afterId}
+      order by id
+      limit ${heapsMax}
+    ) h`)
+  const isLast = row === undefined || row.count < heapsMax
+  return { bytes: Number(row?.bytes ?? 0), lastId: isLast ? undefined : row.lastId }
+}
