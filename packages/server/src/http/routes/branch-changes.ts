@@ -25,7 +25,7 @@ import { sendJson } from './records.js'
 
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
 
-/** How a merge goes when the request does not say. */
+/** Defaults of a merge. */
 const RULES = { dryRun: false, strategy: 'fail', tables: {}, allowDataLoss: false } as const
 
 /**
@@ -40,7 +40,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
   const { quotas } = services.sessions
   const { branchOf } = addressed(database)
 
-  /** Another branch of the same database, or the one this was made from. */
+  /** Returns the named branch of the same database, or the source of the branch. */
   const otherBranch = (
     request: BranchRequest,
     access: BranchAccess,
@@ -63,7 +63,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'diffBranch',
           summary: 'Show what a branch has changed',
           description:
-            'Schema and records, compared with its source as of the fork, with its source now, or with a related branch. Costs what changed, not what is there.',
+            'Compares schema and records with the source as of the fork, with the source now, or with a related branch. The cost depends on the number of changes, not on the size of the branch.',
           params,
           querystring: DifferenceQuerySchema,
           response: { 200: DifferenceSchema, ...refusals(404, 409) },
@@ -94,7 +94,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'mergeBranch',
           summary: 'Merge a branch into its source or another branch',
           description:
-            'Schema and rows, in one transaction. Columns that only one side changed go together; what both changed is a conflict, and then nothing is merged unless a strategy decides it. `dryRun` only looks. When the target would lose columns or tables with values in them, the merge is refused with `data_loss` unless `allowDataLoss` is true.',
+            'Merges schema and rows in one transaction. Changes of different columns of a record are combined. A column that both sides changed is a conflict: nothing is merged, unless `strategy` resolves it. `dryRun` reports the result without merging. If the target would lose columns or tables that contain values, the merge is refused with `data_loss`, unless `allowDataLoss` is true.',
           params,
           body: Type.Union([MergeRequestSchema, Type.Null()]),
           response: { 200: MergeResultSchema, ...refusals(404, 409) },
@@ -115,8 +115,8 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         schema: {
           tags,
           operationId: 'pullBranch',
-          summary: 'Take what the source, or another branch, has changed',
-          description: 'A merge the other way round, with the same options.',
+          summary: 'Merge the source or another branch into a branch',
+          description: 'The opposite direction of `merge`, with the same options.',
           params,
           body: Type.Union([PullRequestSchema, Type.Null()]),
           response: { 200: MergeResultSchema, ...refusals(404, 409) },
@@ -136,8 +136,8 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         schema: {
           tags,
           operationId: 'resetBranch',
-          summary: 'Return a branch to the present state of its source',
-          description: 'What the branch has changed is gone. As quick as a fork.',
+          summary: 'Reset a branch to the current state of its source',
+          description: 'All changes of the branch are discarded. Takes about as long as a fork.',
           params,
           response: { 200: CreatedBranchSchema, ...refusals(404, 409) },
         },

@@ -84,7 +84,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           operationId: 'createBranch',
           summary: 'Create a branch from another one',
           description:
-            'The fork has the schema and the rows of its source at this moment, copies nothing, and takes one small transaction, whatever the source holds. Without `from`, the default branch is forked. `data: false` takes the schema alone.',
+            'The fork has the schema and the rows that its source has at this moment. No rows are copied, so the time does not depend on the size of the source. Without `from`, the default branch is forked. With `data: false`, the fork gets the schema without rows.',
           params,
           querystring: CreateBranchQuerySchema,
           body: Type.Union([CreateBranchSchema, Type.Null()]),
@@ -110,9 +110,9 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags,
           operationId: 'updateBranch',
-          summary: 'Change when a branch expires and whether it is protected',
+          summary: 'Change the expiry and protection of a branch',
           description:
-            '`expiresAt` is a moment, `ttl` the seconds that the branch lives on after each use; `null` takes either away.',
+            '`expiresAt` is a time; `ttl` is the number of seconds after the last use at which the branch expires. `null` removes either.',
           params,
           body: UpdateBranchSchema,
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
@@ -129,7 +129,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           operationId: 'deleteBranch',
           summary: 'Delete a branch',
           description:
-            'Branches that inherit from it go on as before. The default branch and protected ones cannot be deleted.',
+            'Forks of the branch keep their rows. The default branch and protected branches cannot be deleted.',
           params,
           response: { 200: StatusSchema, ...refusals(404, 409) },
         },
@@ -242,7 +242,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           operationId: 'replaceBranchRules',
           summary: 'Replace the rules for new branches of a database',
           description:
-            'The first rule whose pattern matches the name of a new branch gives it what the request does not say itself.',
+            'The first rule whose pattern matches the name of a new branch supplies the settings that the request does not contain.',
           params: databaseParams,
           body: BranchRulesSchema,
           response: { 200: BranchRulesSchema, ...refusals(404) },
@@ -262,7 +262,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         schema: {
           tags: gitTags,
           operationId: 'listGitBranches',
-          summary: 'List the git branches that are mapped',
+          summary: 'List the git mapping of a database',
           params: databaseParams,
           response: { 200: GitMappingSchema, ...refusals(404) },
         },
@@ -325,7 +325,7 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           operationId: 'resolveBranch',
           summary: 'Find the branch that belongs to a git branch',
           description:
-            'The mapped one, else one of the same name, else `fallbackBranch`, else the default branch. With `create=true`, a git branch that has none gets a fork, which is mapped to it.',
+            'Returns the mapped branch, else the branch of the same name, else `fallbackBranch`, else the default branch. With `create=true`, a git branch without a branch gets a new fork, which is mapped to it.',
           params: databaseParams,
           querystring: ResolveBranchQuerySchema,
           response: { 200: ResolvedBranchSchema, ...refusals(404, 422) },

@@ -63,7 +63,8 @@ export function bulkRoutes({
   }
 
   return async (app) => {
-    // Bodies are taken as bytes: they are parsed in slices, while rows are on their way already.
+    // Bodies are read as bytes: they are parsed in slices while the first rows are already sent to
+    // PostgreSQL.
     app.removeAllContentTypeParsers()
     app.addContentTypeParser('application/json', (request, payload, done) =>
       readBody(request, payload, done),
@@ -81,9 +82,10 @@ export function bulkRoutes({
           summary: 'Insert many records',
           consumes: ['application/json', 'application/x-ndjson'],
           description:
-            'All or none. `application/x-ndjson` takes any number of records, one a line, and ' +
-            'answers with counts; `mode=partial` keeps the valid lines. `Idempotency-Key` makes ' +
-            'a repetition safe.',
+            'Inserts all records or none. A body of type `application/x-ndjson` is a stream of any ' +
+            'number of records, one per line, and is answered with counts; with `mode=partial`, ' +
+            'valid lines are inserted even if others fail. Requests with the same ' +
+            '`Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           querystring: StreamQuerySchema,
           response: { 200: BulkInsertedSchema, ...refusals(404, 409, 413, 415, 422) },

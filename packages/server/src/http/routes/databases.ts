@@ -49,7 +49,7 @@ export function databaseRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'createDatabase',
           summary: 'Create a database',
           description:
-            'It starts with an empty default branch, `main` unless `branchName` says otherwise.',
+            'The database has one empty branch, its default branch. It is called `main` unless `branchName` is given.',
           params,
           body: CreateDatabaseSchema,
           response: { 201: CreatedDatabaseSchema, ...refusals(404, 422) },

@@ -34,17 +34,16 @@ import { sendFile } from '../send-file.js'
 import type { Services } from '../services.js'
 
 const tags = ['Files']
-/** Files are of any media type, and what is sent says which. */
+/** Uploads and downloads can have any media type. */
 const ANY_TYPE = '*/*'
-const BytesSchema = Type.Unknown({ description: 'The content, byte by byte.' })
+const BytesSchema = Type.Unknown({ description: 'The content as raw bytes.' })
 const Bytes = {
   description: 'The content, with the media type of the file.',
   content: { [ANY_TYPE]: { schema: BytesSchema } },
 }
 const upload = {
   consumes: [ANY_TYPE],
-  description:
-    'The body is the content, of any size up to the limit; `Content-Type` is its media type.',
+  description: 'The body is the content of the file. `Content-Type` is its media type.',
 }
 
 type FileRequest = FastifyRequest<{
@@ -76,7 +75,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
     const target = targetOf(request)
     const mediaType = uploadMediaType(request.headers['content-type'], limits)
     const by = sessionRequest(request, 'write')
-    // A stream can be read only once, so whatever can be refused is refused before.
+    // A stream can be read only once, so all checks run before it is read.
     const bytes = announcedBytes(request)
     const growth = await sessions.run(by, (session) =>
       checkUpload(context, session, { target, bytes }),
@@ -102,7 +101,7 @@ export function fileRoutes(services: Services): FastifyPluginAsyncTypebox {
       {
         path: `${url}/:fileId`,
         params: FileItemParamsSchema,
-        name: 'a file of a list',
+        name: 'a file of a `file[]` column',
         noun: 'FileItem',
       },
     ]) {
@@ -174,8 +173,8 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'openFileLink',
-          summary: 'Follow a link to a file',
-          description: 'Needs no API key: the file is public, or the link is signed.',
+          summary: 'Download a file by a link',
+          description: 'Does not need an API key: the file is public, or the link is signed.',
           security: [],
           params,
           querystring,
@@ -200,7 +199,7 @@ export function fileLinkRoutes(services: Services): FastifyPluginAsyncTypebox {
           ...upload,
           tags,
           operationId: 'uploadFileLink',
-          summary: 'Upload by a link',
+          summary: 'Upload a file by a link',
           security: [],
           params,
           querystring,
@@ -237,8 +236,8 @@ export function linkKeyRoutes({ database, files }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'rotateLinkKey',
-          summary: 'Sign links with a new key',
-          description: 'For the administrator of the instance.',
+          summary: 'Rotate the key that signs file links',
+          description: 'Only for the administrator of the instance.',
           body: Type.Union([RotateLinkKeySchema, Type.Null()]),
           response: { 201: RotatedLinkKeySchema, ...refusals() },
         },
@@ -249,9 +248,9 @@ export function linkKeyRoutes({ database, files }: Services): FastifyPluginAsync
   }
 }
 
-/** Bodies are handed on as they come, whatever they say they are. */
+/** Passes bodies on as streams, whatever their content type. */
 function readAnyBody(app: FastifyInstance, limits: Limits): void {
-  // Clients send an empty type for bytes of no type, which Fastify would look for a parser of.
+  // Some clients send an empty Content-Type, for which Fastify has no parser.
   app.addHook('onRequest', async ({ method, headers }) => {
     if (method !== 'PUT') return
     if (uploadMediaType(headers['content-type'], limits) === undefined) {
@@ -269,7 +268,7 @@ function targetOf({ params }: FileRequest): FileTarget {
   return { tableName, recordId, columnName, fileId }
 }
 
-/** Bytes that a request says it has; 0 if it does not say. */
+/** Returns the `Content-Length` of a request; 0 if it has none. */
 function announcedBytes({ headers }: FastifyRequest): number {
   return Number(headers['content-length'] ?? 0)
 }
@@ -286,13 +285,15 @@ async function receive(
     return await files.receive(bytes, growth.workspaceId)
   } catch (error) {
     if (!request.raw.complete && request.raw.destroyed) {
-      throw new AppError('invalid_request', 'the upload broke off', { cause: error })
+      throw new AppError('invalid_request', 'the upload was not received completely', {
+        cause: error,
+      })
     }
     throw error
   }
 }
 
-/** Counts what was not announced while it arrives. */
+/** Checks the quota while bytes arrive, for uploads without a `Content-Length`. */
 async function* countBytes(source: AsyncIterable<Buffer>, growth: Growth): AsyncGenerator<Buffer> {
   for await (const chunk of source) {
     await growth.admit(chunk.length)
@@ -300,15 +301,15 @@ async function* countBytes(source: AsyncIterable<Buffer>, growth: Growth): Async
   }
 }
 
-/** How long the rest of a refused upload is read, so that the client gets to read the answer. */
+/** How long the rest of a refused upload is discarded, so that the client can read the answer. */
 const LINGER_MS = 10_000
 
-/** A request without a body uploads an empty file. */
+/** Yields the body. A request without a body uploads an empty file. */
 async function* bytesOf(request: FastifyRequest): AsyncGenerator<Buffer> {
   const body = request.body as Readable | undefined
   if (body === undefined) return
   try {
-    // Whoever stops reading still wants to answer, so the connection is not cut at once.
+    // A reader that stops early still has to answer, so the connection stays open.
     yield* body.iterator({ destroyOnReturn: false })
   } finally {
     if (!body.readableEnded && !body.destroyed) {

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { sql } from '../../postgres/sql.js'
 import type { Services } from '../services.js'
 
-/** A database that takes longer than this to say hello does not serve requests. */
+/** If PostgreSQL does not answer within this time, the service is reported as unavailable. */
 const PROBE_TIMEOUT_MS = 2_000
 
 const HealthSchema = Type.Object(
@@ -24,9 +24,9 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
         schema: {
           tags: ['Health'],
           operationId: 'getHealth',
-          summary: 'Whether requests can be served',
+          summary: 'Check whether the service is ready',
           description:
-            '200 when they can, 503 while the service starts, stops or cannot reach PostgreSQL. Needs no key.',
+            'Answers 200 if requests can be served, and 503 while the service starts, stops or cannot reach PostgreSQL. Does not need an API key.',
           security: [],
           response: { 200: HealthSchema, 503: HealthSchema },
         },
@@ -39,7 +39,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
               : 'the server is shutting down'
           return reply.code(503).send({ status: lifecycle.state, message })
         }
-        // Apart from the pool: a full one means that there is much to do, not that nothing works.
+        // Uses a connection outside the pool, because a full pool means load and not failure.
         if (await answers(database.queryAside(sql`select 1`))) {
           return { status: 'ready' as const, message: 'requests can be served' }
         }

@@ -52,7 +52,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'getIndex',
-          summary: 'Read how far the index of a column is',
+          summary: 'Read the state of the index of a column',
           params: ColumnParamsSchema,
           response: { 200: IndexSchema, ...refusals(404) },
         },
@@ -66,9 +66,9 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'createIndex',
-          summary: 'Ask for an index of a column',
+          summary: 'Create an index of a column',
           description:
-            'It is made in the background, without keeping anyone from writing; asking again changes nothing, unless it failed.',
+            'The index is built in the background and does not block writes. If the index exists, nothing changes; a failed index is built again.',
           params: ColumnParamsSchema,
           response: { 200: IndexSchema, ...refusals(404, 409, 422) },
         },
@@ -86,7 +86,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'deleteIndex',
-          summary: 'Remove the index of a column',
+          summary: 'Delete the index of a column',
           params: ColumnParamsSchema,
           response: { 204: Empty, ...refusals(404, 409) },
         },
@@ -104,7 +104,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'getSearchIndex',
-          summary: 'Read how far the search index of a table is',
+          summary: 'Read the state of the search index of a table',
           params: TableParamsSchema,
           response: { 200: SearchIndexSchema, ...refusals(404) },
         },
@@ -119,9 +119,9 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'createSearchIndex',
-          summary: 'Ask for a search index of a table',
+          summary: 'Create a search index of a table',
           description:
-            'For tables of more than some ten thousand records. Searches find the same with it, sooner; writing texts takes longer. It needs the extension pg_trgm.',
+            'Makes searches of tables with more than about ten thousand records faster; results are the same. Writing texts becomes slower. Needs the PostgreSQL extension pg_trgm.',
           params: TableParamsSchema,
           response: { 200: SearchIndexSchema, ...refusals(404, 409, 422) },
         },
@@ -140,7 +140,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         schema: {
           tags,
           operationId: 'deleteSearchIndex',
-          summary: 'Remove the search index of a table',
+          summary: 'Delete the search index of a table',
           params: TableParamsSchema,
           response: { 204: Empty, ...refusals(404, 409) },
         },

@@ -6,7 +6,7 @@ import { METRICS_TYPE, type Metrics } from '../../telemetry/metrics.js'
 import { refusals } from '../responses.js'
 
 export interface MetricsAccess {
-  /** What has to be sent as a bearer token; null: nothing. */
+  /** The required bearer token; null if none is required. */
   readonly token: string | null
 }
 
@@ -20,11 +20,11 @@ export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyP
         schema: {
           tags: ['Health'],
           operationId: 'getMetrics',
-          summary: 'Numbers about the process, for Prometheus',
+          summary: 'Read metrics of the process for Prometheus',
           security: [],
           response: {
             200: {
-              description: 'In the text format of Prometheus.',
+              description: 'Metrics in the Prometheus text format.',
               content: { 'text/plain': { schema: Type.String() } },
             },
             401: refusals()[401] ?? {},
@@ -35,7 +35,7 @@ export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyP
         if (!mayRead(request.headers.authorization, access)) {
           throw new AppError(
             'invalid_metrics_token',
-            'the token of OFFSHOOT_METRICS_TOKEN is needed',
+            'the header Authorization must be Bearer and the value of OFFSHOOT_METRICS_TOKEN',
           )
         }
         return reply.header('content-type', METRICS_TYPE).send(metrics.render())
@@ -44,7 +44,7 @@ export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyP
   }
 }
 
-/** The same time whatever is sent. */
+/** Compares digests in constant time, so that response times reveal nothing about the token. */
 export function mayRead(authorization: string | undefined, { token }: MetricsAccess): boolean {
   if (token === null) return true
   const digest = (text: string) => createHash('sha256').update(text).digest()

@@ -31,7 +31,7 @@ export function makePrivateRoutes(services: Services): FastifyPluginAsyncTypebox
           operationId: 'createPrivateFile',
           summary: 'Make a file private on every branch',
           description:
-            'From now on no link without a signature opens the content of the file, on any branch of the database, whatever the files say. Needs a key that reaches all branches.',
+            'Public links no longer open the content of this file on any branch of the database, even if a file is marked as public. Signed links still do. Needs an API key with access to all branches.',
           params: FileParamsSchema,
           querystring: MakePrivateQuerySchema,
           response: { 200: PrivateFileSchema, ...refusals(404) },
@@ -61,7 +61,7 @@ export function privateFileRoutes({ database }: Services): FastifyPluginAsyncTyp
         schema: {
           tags,
           operationId: 'listPrivateFiles',
-          summary: 'List the contents that are private on every branch',
+          summary: 'List the file contents that are private on every branch',
           params: Type.Object({ databaseName: DatabaseNameSchema }),
           response: { 200: PrivateFileListSchema, ...refusals(404) },
         },
@@ -76,7 +76,7 @@ export function privateFileRoutes({ database }: Services): FastifyPluginAsyncTyp
         schema: {
           tags,
           operationId: 'deletePrivateFile',
-          summary: 'Let files with this content be public again',
+          summary: 'Allow files with this content to be public again',
           params: PrivateFileParamsSchema,
           response: { 204: Empty, ...refusals(404) },
         },

@@ -46,9 +46,9 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'queryRecords',
-          summary: 'Find records',
+          summary: 'Query records',
           description:
-            '`filter`, `sort`, `columns` and `page` are all optional. A cursor of the answer leads to the next page.',
+            '`filter`, `sort`, `columns` and `page` are optional. The cursor in the answer gets the next page.',
           params: TableParamsSchema,
           body: Type.Union([QueryRequestSchema, Type.Null()]),
           response: { 200: QueryResultSchema, ...refusals(404) },
@@ -66,7 +66,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'summarizeRecords',
-          summary: 'Group records and add them up',
+          summary: 'Group and summarize records',
           params: TableParamsSchema,
           body: Type.Union([SummarizeRequestSchema, Type.Null()]),
           response: { 200: SummarizeResultSchema, ...refusals(404) },

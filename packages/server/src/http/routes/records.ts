@@ -64,7 +64,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
     const tags = ['Records']
     const url = '/db/:databaseBranch/tables/:tableName/data'
 
-    // Clients ask for what they were given as an id, be it empty or none; there is no such record.
+    // An empty record id is answered with 404. So are invalid ids of Xata clients.
     app.addHook('preValidation', async (request) => {
       const { recordId } = request.params as { recordId?: string }
       if (recordId === undefined) return
@@ -121,7 +121,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           operationId: 'replaceRecord',
           summary: 'Create or replace a record',
           description:
-            'Columns that are not given become null or their default. `createOnly` and `ifVersion` make it conditional.',
+            'Columns that are not given become null or their default. `createOnly` refuses to replace a record; `ifVersion` refuses if the record has another version.',
           params: RecordParamsSchema,
           querystring: WriteRecordQuerySchema,
           body: Type.Union([InputRecordSchema, Type.Null()]),
@@ -146,7 +146,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           operationId: 'updateRecord',
           summary: 'Update fields of a record',
           description:
-            'Other columns stay as they are. Numbers can be changed by `$increment`, `$decrement`, `$multiply` and `$divide`.',
+            'Other columns keep their values. `$increment`, `$decrement`, `$multiply` and `$divide` change a number relative to its current value.',
           params: RecordParamsSchema,
           querystring: UpdateRecordQuerySchema,
           body: InputRecordSchema,
@@ -208,7 +208,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
   }
 }
 
-/** Operations on records answer with JSON text, which is sent as it is. */
+/** Sends JSON text that an operation has produced, without serializing it again. */
 export function sendJson(reply: FastifyReply, text: string): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(text)
 }

@@ -64,13 +64,13 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
     limits,
   })
 
-  /** Removing one table or column is asked for by name, so it may take its values along. */
+  /** Removing a single table or column by name implies the loss of its values. */
   const step = async (request: BranchRequest): Promise<WriteContext> => ({
     ...(await edit(request, 'write')),
     allowDataLoss: true,
   })
 
-  /** Clients of Xata Lite know of no such field, and their edits work as they always did. */
+  /** Xata clients do not know `allowDataLoss`, so their edits may always remove values. */
   const write = async (
     request: BranchRequest & { body: { allowDataLoss?: boolean } },
   ): Promise<WriteContext> => ({
@@ -164,9 +164,9 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'replaceTableSchema',
-          summary: 'Set the whole column list of a table',
+          summary: 'Replace the columns of a table',
           description:
-            'Removes and adds what differs, by name. Refused with `data_loss` when records hold values in what would be removed, unless `allowDataLoss` is true.',
+            'Adds the columns that are missing in the table and removes those that are not in the request, by name. If a column to remove contains values, the request is refused with `data_loss`, unless `allowDataLoss` is true.',
           params: TableParamsSchema,
           body: ReplaceColumnsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
@@ -278,8 +278,9 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'compareSchema',
-          summary: 'Compare the branch with a schema',
-          description: 'Lists the operations that lead to it.',
+          summary: 'Compare a branch with a schema',
+          description:
+            'Lists the operations that turn the schema of the branch into the given one.',
           params,
           body: CompareSchemaSchema,
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
@@ -294,7 +295,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'compareBranches',
-          summary: 'Compare the branch with another one',
+          summary: 'Compare the schemas of two branches',
           params: CompareBranchParamsSchema,
           body: Type.Union([CompareBranchSchema, Type.Null()]),
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
@@ -318,8 +319,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'previewSchema',
-          summary: 'Show what edits would do',
-          description: 'Nothing is changed.',
+          summary: 'Preview schema edits',
+          description: 'Returns the schema that the edits lead to. Nothing is changed.',
           params,
           body: PreviewEditsSchema,
           response: { 200: PreviewSchema, ...refusals(404, 422) },
@@ -334,9 +335,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'applySchema',
-          summary: 'Apply edits as one migration',
-          description:
-            'All operations take effect, or none does. Records can be read and written again as soon as it is done.',
+          summary: 'Apply schema edits as one migration',
+          description: 'All operations take effect, or none does.',
           params,
           body: ApplyEditsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
@@ -354,7 +354,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'updateSchema',
-          summary: 'Apply operations on top of a known migration',
+          summary: 'Apply operations if the branch is at a given migration',
           params,
           body: UpdateSchemaSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },
@@ -384,7 +384,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
         schema: {
           tags,
           operationId: 'pushMigrations',
-          summary: 'Push migrations that were made elsewhere',
+          summary: 'Push migrations of another branch or instance',
           params,
           body: PushMigrationsSchema,
           response: { 200: SchemaUpdateSchema, ...refusals(404, 409, 422) },

@@ -36,7 +36,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'searchBranch',
           summary: 'Search the tables of a branch',
           description:
-            'Finds records that have one of the words, typing errors and other forms overlooked, best first.',
+            'Finds records that contain any of the words, best match first. Tolerates typing errors and matches other forms of a word.',
           params: SearchParamsSchema,
           body: BranchSearchSchema,
           response,

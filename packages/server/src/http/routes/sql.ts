@@ -31,14 +31,14 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
     reply: FastifyReply,
     asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
   ) =>
-    // Whether a statement writes is known when it is read, and the key is asked then.
+    // The statement is parsed later, so write access is checked when it is known that it writes.
     bounded(request, reply, (context) =>
       runSql({ ...context, sessions, connections, planner }, asked),
     )
 
   return async (app) => {
     const tags = ['SQL']
-    // A failure shows with the first statement that needs it.
+    // If this fails, the first statement that needs the planner reports the error.
     app.addHook('onListen', () => planner.warmUp().catch(() => undefined))
     app.addHook('onClose', () => planner.close())
 
@@ -50,7 +50,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
-            'One SELECT, VALUES, INSERT, UPDATE or DELETE, with `$1`, `$2` for parameters. There are the tables of the branch and no others.',
+            'Runs one SELECT, VALUES, INSERT, UPDATE or DELETE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible.',
           params: BranchParamsSchema,
           body: SqlRequestSchema,
           response: { 200: SqlResultSchema, ...refusals(404, 409) },
@@ -70,8 +70,9 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'runSqlBatch',
-          summary: 'Run SQL statements on a branch, all or none',
-          description: 'They run in order in one transaction, each on what those before it wrote.',
+          summary: 'Run SQL statements on a branch in one transaction',
+          description:
+            'The statements run in order; each sees the writes of those before it. If one fails, none takes effect.',
           params: BranchParamsSchema,
           body: SqlBatchRequestSchema,
           response: { 200: SqlBatchResultSchema, ...refusals(404, 409) },

@@ -9,7 +9,7 @@ import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { sendJson } from './records.js'
 
-/** Operations are checked one by one, to report every fault with its index. */
+/** Operations are validated one by one, so that every fault is reported with its index. */
 const EnvelopeSchema = Type.Object(
   { operations: Type.Array(Type.Unknown()) },
   { additionalProperties: false },
@@ -27,9 +27,9 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
         schema: {
           tags: ['Records'],
           operationId: 'runTransaction',
-          summary: 'Run operations, all or none',
+          summary: 'Run operations in one transaction',
           description:
-            'Up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, serializable. `ifVersion` refuses a record that was changed meanwhile.',
+            'Runs up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, at isolation level serializable. If one fails, none takes effect. With `ifVersion`, an operation fails if the record has another version.',
           params: BranchParamsSchema,
           body: EnvelopeSchema,
           response: { 200: TransactionResultSchema, ...refusals(404, 409, 413, 422) },

@@ -48,8 +48,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
           tags,
           operationId: 'updateUser',
           summary: 'Update the current user',
-          description:
-            'Any address is taken as it is: nobody proves an e-mail address, and nothing is decided by it.',
+          description: 'E-mail addresses are not verified, and grant no rights.',
           body: UpdateUserSchema,
           response: { 200: Type.Ref('User#'), ...refusals() },
         },
@@ -80,7 +79,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
           tags,
           operationId: 'createUser',
           summary: 'Create a user',
-          description: 'For the administrator of the instance.',
+          description: 'Only for the administrator of the instance.',
           body: CreateUserSchema,
           response: { 201: CreatedUserSchema, ...refusals(422) },
         },
@@ -110,7 +109,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
           operationId: 'createKey',
           summary: 'Create an API key',
           description:
-            'The key is in this answer and nowhere else. `scope` makes it do less than its user: some databases, some branches, reading alone.',
+            'Only this answer contains the key. `scope` restricts it to some databases, some branches or read access.',
           params: KeyNameParamsSchema,
           body: Type.Union([CreateKeySchema, Type.Null()]),
           response: { 201: CreatedKeySchema, ...refusals(422) },
@@ -132,7 +131,7 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
         schema: {
           tags,
           operationId: 'deleteKey',
-          summary: 'Revoke an API key',
+          summary: 'Delete an API key',
           params: KeyNameParamsSchema,
           response: { 204: Empty, ...refusals(404) },
         },

@@ -170,7 +170,8 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
           tags,
           operationId: 'updateWorkspaceSettings',
           summary: 'Update the settings of a workspace',
-          description: 'There is nothing to set; clients that try are answered.',
+          description:
+            'There are no settings. The route exists for compatibility with Xata clients.',
           params: WorkspaceParamsSchema,
           body: UpdateWorkspaceSettingsSchema,
           response: { 200: WorkspaceSettingsSchema, ...refusals(404) },
@@ -189,7 +190,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'listRegions',
-          summary: 'List the regions databases can be created in',
+          summary: 'List the regions in which databases can be created',
           params: WorkspaceParamsSchema,
           response: { 200: RegionListSchema, ...refusals(404) },
         },
