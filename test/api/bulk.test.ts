@@ -270,7 +270,8 @@ describe('bulk insert', () => {
   })
 
   it('refuses a body of more bytes than the limit says with 413', async () => {
-    const body = (length: number) => `{"records":[]}`.padEnd(length)
+    const records = Array.from({ length: 20 }, () => '{}'.padEnd(50_000))
+    const body = (length: number) => `{"records":[${records.join()}]}`.padEnd(length)
     expect((await bulkText('bare', body(1024 * 1024))).status).toBe(200)
     const answer = await bulkText('bare', body(1024 * 1024 + 1))
     expect(answer).toMatchObject({ status: 413, body: { code: 'payload_too_large' } })

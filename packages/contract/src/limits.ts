@@ -17,6 +17,8 @@ export const LIMITS = {
   databasesPerWorkspaceMax: 10_000,
   tablesPerBranchMax: 1000,
   columnsPerTableMax: 256,
+  /** Columns of all tables of a branch: its schema is read, compared and sent as a whole. */
+  columnsPerBranchMax: 20_000,
   /** Columns of one table that an index can be asked for. */
   indexesPerTableMax: 32,
   /** Schema edit operations in one migration. */
@@ -47,6 +49,12 @@ export const LIMITS = {
   answerBytesMax: 64 * 1024 * 1024,
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
+  /** Of these, for a transaction, or for SQL with its parameters. */
+  transactionBytesMax: 16 * 1024 * 1024,
+  /** Of these, for a query, a calculation or a search: a cursor, and what else there is. */
+  queryBytesMax: 8 * 1024 * 1024,
+  /** Of these, where there are no records: settings, schemas and their edits. */
+  controlBytesMax: 1024 * 1024,
   /** Objects and lists inside each other in a JSON body. */
   jsonDepthMax: 128,
   /** Values in a JSON body, with objects and lists; of a bulk insert, in one record. */

@@ -21,6 +21,7 @@ import { requestLogPlugin } from './http/plugins/request-log.js'
 import { strictInputPlugin } from './http/plugins/strict-input.js'
 import { targetPlugin } from './http/plugins/target.js'
 import { resumeTracingPlugin, tracingPlugin } from './http/plugins/tracing.js'
+import { limitBodies } from './http/read-body.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
@@ -130,6 +131,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   }
   await app.register(fileLinkRoutes(services))
   await app.register(async (protectedApp) => {
+    limitBodies(protectedApp, services.limits.controlBytesMax)
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
     await protectedApp.register(linkKeyRoutes(services))

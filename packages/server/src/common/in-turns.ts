@@ -14,3 +14,23 @@ export async function inTurns<Result>(steps: Generator<unknown, Result>): Promis
     startedAt = performance.now()
   }
 }
+
+/** Maps a list that may be long, or whose items may be large, and lets others have their turn. */
+export function mapInTurns<Item, Result>(
+  items: readonly Item[],
+  map: (item: Item) => Result,
+): Promise<Result[]> {
+  return inTurns(mapSteps(items, map))
+}
+
+function* mapSteps<Item, Result>(
+  items: readonly Item[],
+  map: (item: Item) => Result,
+): Generator<undefined, Result[]> {
+  const results: Result[] = []
+  for (const item of items) {
+    results.push(map(item))
+    yield
+  }
+  return results
+}

@@ -135,10 +135,7 @@ export function* scanJson(
           if (++quotes % SCAN_QUOTES === 0) yield
           if (at === -1) throw invalidJson('a text does not end')
           if (at - start - 1 > jsonStringBytesMax) {
-            throw new AppError(
-              'invalid_request',
-              `body: a text is longer than jsonStringBytesMax, ${jsonStringBytesMax} bytes`,
-            )
+            throw textTooLong(jsonStringBytesMax)
           }
         } while (isEscaped(text, at))
         requireToken(tokenAt, start)
@@ -197,6 +194,13 @@ export function* scanJson(
 
 export function tooDeep(depthMax: number): AppError {
   return new AppError('invalid_request', `body: is nested too deeply: jsonDepthMax is ${depthMax}`)
+}
+
+export function textTooLong(bytesMax: number): AppError {
+  return new AppError(
+    'invalid_request',
+    `body: a text is longer than jsonStringBytesMax, ${bytesMax} bytes`,
+  )
 }
 
 function tooManyValues(valuesMax: number): AppError {

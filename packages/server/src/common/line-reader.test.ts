@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { LIMITS } from '@offshoot/contract/limits'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { StreamSource } from '../data/records/stream-source.js'
@@ -12,7 +13,7 @@ async function readChunks(
 ): Promise<ParsedLine[]> {
   const source = Readable.from(chunks.map((chunk) => Buffer.from(chunk)))
   const lines: ParsedLine[] = []
-  const reader = new LineReader(source, { lineBytesMax })
+  const reader = new LineReader(source, { lineBytesMax, limits: LIMITS })
   for await (const batch of reader.batches()) lines.push(...batch)
   return lines
 }
@@ -109,7 +110,10 @@ describe('LineReader', () => {
 
   it('leaves a stream that it does not read to the end in one piece', async () => {
     const body = Readable.from([Buffer.from('{}\n'), Buffer.from('{}\n'), Buffer.from('{}\n')])
-    const lines = new LineReader(new StreamSource(body), { lineBytesMax: LINE_BYTES_MAX })
+    const lines = new LineReader(new StreamSource(body), {
+      lineBytesMax: LINE_BYTES_MAX,
+      limits: LIMITS,
+    })
     for await (const batch of lines.batches()) {
       expect(batch).toEqual([{ line: 1, value: {} }])
       break
@@ -123,7 +127,7 @@ describe('LineReader', () => {
     const seen: Buffer[] = []
     const source = Readable.from([Buffer.from('{}\n{'), Buffer.from('}')])
     const onChunk = (chunk: Buffer) => void seen.push(chunk)
-    await new LineReader(source, { lineBytesMax: LINE_BYTES_MAX, onChunk }).drain()
+    await new LineReader(source, { lineBytesMax: LINE_BYTES_MAX, limits: LIMITS, onChunk }).drain()
     expect(Buffer.concat(seen).toString()).toBe('{}\n{}')
   })
 })

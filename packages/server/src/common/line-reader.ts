@@ -1,6 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
+import { inTurns } from './in-turns.js'
+import { type JsonLimits, parseJsonSteps, SLICE_BYTES } from './json-text.js'
 
 export interface ParsedLine {
   /** Counted from 1, blank lines included. */
@@ -10,21 +12,28 @@ export interface ParsedLine {
 }
 
 const NEWLINE = 0x0a
+/** Lines that are parsed one by one between two pauses. */
+const LINES_PER_STEP = 64
+
+export interface LineReaderOptions {
+  readonly lineBytesMax: number
+  readonly limits: JsonLimits
+  /** Called with each chunk as it arrives. */
+  readonly onChunk?: (chunk: Buffer) => void
+  /** Called before more bytes of an unfinished line are held; throws if there is no room for them. */
+  readonly onHold?: (bytes: number) => void
+}
 
 /** Reads newline-delimited JSON; never holds more than one chunk and one unfinished line. */
 export class LineReader {
   readonly #source: AsyncIterable<Buffer>
-  readonly #lineBytesMax: number
-  readonly #onChunk: ((chunk: Buffer) => void) | undefined
+  readonly #options: LineReaderOptions
   #line = 0
+  #heldBytes = SLICE_BYTES
 
-  constructor(
-    source: AsyncIterable<Buffer>,
-    options: { lineBytesMax: number; onChunk?: (chunk: Buffer) => void },
-  ) {
+  constructor(source: AsyncIterable<Buffer>, options: LineReaderOptions) {
     this.#source = source
-    this.#lineBytesMax = options.lineBytesMax
-    this.#onChunk = options.onChunk
+    this.#options = options
   }
 
   /** Reads to the end and discards the lines. */
@@ -46,55 +55,70 @@ export class LineReader {
       const complete = Buffer.concat([...rest, chunk.subarray(0, end)])
       rest = [chunk.subarray(end + 1)]
       restBytes = rest[0]?.length ?? 0
-      yield this.#parse(complete)
+      yield await inTurns(this.#parse(complete))
     }
     const last = Buffer.concat(rest)
-    if (last.length > 0) yield this.#parse(last)
+    if (last.length > 0) yield await inTurns(this.#parse(last))
   }
 
   async *#chunks(): AsyncGenerator<Buffer> {
     for await (const chunk of this.#source) {
-      this.#onChunk?.(chunk)
+      this.#options.onChunk?.(chunk)
       yield chunk
     }
   }
 
   #requireLength(bytes: number): void {
-    if (bytes > this.#lineBytesMax) {
+    const { lineBytesMax, onHold } = this.#options
+    if (bytes > lineBytesMax) {
       throw new AppError(
         'payload_too_large',
-        `line ${this.#line + 1}: is longer than ${this.#lineBytesMax} bytes`,
+        `line ${this.#line + 1}: is longer than ${lineBytesMax} bytes`,
       )
     }
+    if (bytes <= this.#heldBytes) return
+    onHold?.(bytes - this.#heldBytes)
+    this.#heldBytes = bytes
   }
 
-  #parse(bytes: Buffer): ParsedLine[] {
-    const first = this.#line + 1
-    if (!isUtf8(bytes)) {
-      const lines = splitLines(bytes)
-      this.#line += lines.length
-      return lines.flatMap((line, index) =>
-        isUtf8(line)
-          ? parseLine(line.toString(), first + index)
-          : [{ line: first + index, fault: 'is not valid UTF-8' }],
-      )
+  *#parse(bytes: Buffer): Generator<undefined, ParsedLine[]> {
+    if (bytes.length <= 2 * SLICE_BYTES && isUtf8(bytes)) {
+      const texts = bytes.toString().split('\n')
+      const first = this.#line + 1
+      // Parsing many lines at once is much faster than parsing each.
+      const values = parseTogether(texts)
+      if (values !== undefined) {
+        this.#line += texts.length
+        return values.map((value, index) => ({ line: first + index, value }))
+      }
     }
-    const lines = bytes.toString().split('\n')
-    this.#line += lines.length
-    // Parsing many lines at once is much faster than parsing each.
-    const values = parseTogether(lines)
-    if (values !== undefined) return values.map((value, index) => ({ line: first + index, value }))
-    return lines.flatMap((text, index) => parseLine(text, first + index))
+    const lines: ParsedLine[] = []
+    for (const line of splitLines(bytes)) {
+      const number = ++this.#line
+      if (line.length > SLICE_BYTES) lines.push(yield* this.#parseLong(line, number))
+      else if (!isUtf8(line)) lines.push({ line: number, fault: 'is not valid UTF-8' })
+      else lines.push(...parseLine(line.toString(), number))
+      if (number % LINES_PER_STEP === 0) yield
+    }
+    return lines
+  }
+
+  *#parseLong(text: Buffer, line: number): Generator<undefined, ParsedLine> {
+    try {
+      return { line, value: yield* parseJsonSteps(text, this.#options.limits) }
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error
+      return { line, fault: error.message.replace(/^body: /, '') }
+    }
   }
 }
 
-function splitLines(bytes: Buffer): Buffer[] {
-  const lines: Buffer[] = []
+function* splitLines(bytes: Buffer): Generator<Buffer> {
   let start = 0
   for (;;) {
     const end = bytes.indexOf(NEWLINE, start)
-    if (end === -1) return [...lines, bytes.subarray(start)]
-    lines.push(bytes.subarray(start, end))
+    yield end === -1 ? bytes.subarray(start) : bytes.subarray(start, end)
+    if (end === -1) return
     start = end + 1
   }
 }
@@ -118,6 +142,8 @@ const SEPARATOR = randomBytes(9).toString('base64')
 
 /** Returns undefined unless each line is one valid value. */
 function parseTogether(lines: readonly string[]): unknown[] | undefined {
+  // A blank line is no value; a failure to parse would cost more than this look.
+  if (lines.includes('')) return undefined
   let values: unknown[]
   try {
     values = JSON.parse(`[${lines.join(`,"${SEPARATOR}",`)}]`) as unknown[]

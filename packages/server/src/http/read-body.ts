@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { overloaded } from './admission/ticket.js'
 
 declare module 'fastify' {
@@ -66,6 +66,13 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
 
   payload.on('data', onData).on('end', onEnd).on('error', onBreak).on('close', onBreak)
   payload.resume()
+}
+
+/** Bounds the bodies of all routes that are registered after it and have no bound of their own. */
+export function limitBodies(app: FastifyInstance, bytesMax: number): void {
+  app.addHook('onRoute', (route) => {
+    route.bodyLimit ??= Math.min(bytesMax, app.initialConfig.bodyLimit ?? bytesMax)
+  })
 }
 
 function ignore(): void {

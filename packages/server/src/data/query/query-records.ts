@@ -1,4 +1,5 @@
 import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
+import { mapInTurns } from '../../common/in-turns.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import type { TextRow } from '../../postgres/statement.js'
@@ -52,7 +53,7 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
   const { filter, sort, columns, size, seed } = page
   const cursor = writeCursor(scope, { filter, sort, columns, size, seed, ...ends })
   await loadFound(plan, shown, context)
-  const records = shown.map((row) => writeFound(plan, row, session))
+  const records = await mapInTurns(shown, (row) => writeFound(plan, row, session))
   return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
 }
 

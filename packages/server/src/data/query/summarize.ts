@@ -1,4 +1,5 @@
 import type { SummarizeRequest } from '@offshoot/contract/aggregation'
+import { mapInTurns } from '../../common/in-turns.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns.js'
@@ -76,7 +77,7 @@ export async function summarizeRecords(
   const plan = planSummarize(context, request)
   const rows = await runCalculation(context, summarizeSql(plan))
   const options = { jsonAsText: session.metadata.key === 'xata' }
-  const summaries = rows.map((row) => writeSummary(plan, row, options))
+  const summaries = await mapInTurns(rows, (row) => writeSummary(plan, row, options))
   return `{"summaries":[${summaries.join(',')}]}`
 }
 

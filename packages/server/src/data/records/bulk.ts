@@ -1,6 +1,7 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { mapInTurns } from '../../common/in-turns.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, type OpenTransaction, writeRecord } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
@@ -94,9 +95,9 @@ async function writeAnswer(
   ])
   const byId = new Map(rows.map((row) => [row[0], row]))
   await loadContents(context, read, rows)
-  const records = ids.flatMap((id) => {
-    const row = byId.get(id)
-    return row === undefined ? [] : [writeRecord(read.plan, row, context.session.metadata)]
-  })
+  const found = ids.map((id) => byId.get(id)).filter((row) => row !== undefined)
+  const records = await mapInTurns(found, (row) =>
+    writeRecord(read.plan, row, context.session.metadata),
+  )
   return `{"records":[${records.join(',')}]}`
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
+import { inTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import { raw, sql } from '../../postgres/sql.js'
 import { compileStatement, slot } from '../../postgres/statement.js'
@@ -14,8 +15,38 @@ const IDEMPOTENCY_HOURS = 24
 export interface IdempotentRequest {
   /** undefined: the client did not ask for it. */
   readonly key: string | undefined
-  /** The address and body of the request. */
-  readonly content: readonly (string | Buffer)[]
+  /** The SHA-256 of the address and body of the request, in hex. */
+  contentHash(): Promise<string>
+}
+
+/** How much is hashed between two pauses. */
+const HASHED_BYTES = 1024 * 1024
+
+/** Hashes parts of a request when it is asked for, once, and lets others have their turn. */
+export function hashContent(
+  parts: () => Iterable<string | Buffer>,
+): IdempotentRequest['contentHash'] {
+  let hash: Promise<string> | undefined
+  return () => {
+    hash ??= inTurns(hashSteps(parts()))
+    return hash
+  }
+}
+
+function* hashSteps(parts: Iterable<string | Buffer>): Generator<undefined, string> {
+  const hash = createHash('sha256')
+  for (const part of parts) {
+    if (typeof part === 'string') {
+      hash.update(part)
+      yield
+      continue
+    }
+    for (let start = 0; start < part.length; start += HASHED_BYTES) {
+      hash.update(part.subarray(start, start + HASHED_BYTES))
+      yield
+    }
+  }
+  return hash.digest('hex')
 }
 
 /** Whose requests they are. */
@@ -81,7 +112,7 @@ export async function findAnswer(
 ): Promise<string | undefined> {
   const kept = await findKept(context, request.key)
   if (kept === undefined) return undefined
-  if (kept.requestHash !== sha256(...request.content)) {
+  if (kept.requestHash !== (await request.contentHash())) {
     throw new AppError(
       'idempotency_mismatch',
       'header [Idempotency-Key]: was used for a different request before',
@@ -116,7 +147,7 @@ export async function keepAnswer(
   request: IdempotentRequest & { answer: string },
 ): Promise<void> {
   if (request.key === undefined) return
-  const values = [keyHash(session, request.key), sha256(...request.content), request.answer]
+  const values = [keyHash(session, request.key), await request.contentHash(), request.answer]
   const [rows = []] = await transaction.run([{ statement: INSERT, values }])
   if (rows.length === 0) {
     throw new AppError(

@@ -6,6 +6,7 @@ import {
   parseText,
   requireUtf8,
   SLICE_BYTES,
+  textTooLong,
   tooDeep,
 } from '../../common/json-text.js'
 
@@ -19,6 +20,8 @@ import {
 const STEPS_PER_PAUSE = 8
 /** How much is looked at between two pauses. */
 const SCAN_BYTES = 8 * SLICE_BYTES
+/** Escaped quotes that are looked at between two pauses. */
+const SCAN_QUOTES = 16 * 1024
 /** The object and its list, which the records are in. */
 const OUTER_DEPTH = 2
 
@@ -50,7 +53,7 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
   }
   let start = listStart
   for (;;) {
-    const end = yield* findSliceEnd(body, start, limits.jsonDepthMax - OUTER_DEPTH)
+    const end = yield* findSliceEnd(body, start, limits)
     const slice =
       end - start <= 2 * SLICE_BYTES
         ? (parseText(`[${body.toString('utf8', start, end)}]`) as unknown[])
@@ -83,6 +86,9 @@ function* pausing<Result>(steps: Generator<unknown, Result>): Generator<unknown[
 
 /** What follows the list must be the rest of a valid body. */
 function requireEnd(body: Buffer, listEnd: number): void {
+  if (body.length - listEnd > SLICE_BYTES) {
+    throw new AppError('invalid_request', 'body: too much follows the list of records')
+  }
   const rest = recordsOf(parseText(`{"records":["the list"${body.toString('utf8', listEnd)}`))
   if (rest[0] !== 'the list') {
     throw new AppError('invalid_request', 'body: field [records]: is given twice')
@@ -114,8 +120,10 @@ function recordsOf(body: unknown): unknown[] {
 function* findSliceEnd(
   body: Buffer,
   start: number,
-  depthMax: number,
+  limits: JsonLimits,
 ): Generator<unknown[], number> {
+  const depthMax = limits.jsonDepthMax - OUTER_DEPTH
+  const textBytesMax = limits.jsonStringBytesMax
   let depth = 0
   let pauseAt = start + SCAN_BYTES
   for (let at = start; at < body.length; at++) {
@@ -125,7 +133,7 @@ function* findSliceEnd(
     }
     switch (body[at]) {
       case QUOTE:
-        at = endOfString(body, at)
+        at = yield* findTextEnd(body, at, textBytesMax)
         break
       case OPEN_BRACE:
       case OPEN_BRACKET:
@@ -144,14 +152,15 @@ function* findSliceEnd(
   return body.length
 }
 
+const LIST_NAME = '"records"'
+
 /** The position after the bracket that opens the list, when it is where it is expected. */
 function findListStart(body: Buffer): number | undefined {
   let at = skipSpace(body, 0)
   if (body[at] !== OPEN_BRACE) return undefined
   at = skipSpace(body, at + 1)
-  const end = endOfString(body, at)
-  if (body.toString('utf8', at, end + 1) !== '"records"') return undefined
-  at = skipSpace(body, end + 1)
+  if (body.toString('latin1', at, at + LIST_NAME.length) !== LIST_NAME) return undefined
+  at = skipSpace(body, at + LIST_NAME.length)
   if (body[at] !== COLON) return undefined
   at = skipSpace(body, at + 1)
   return body[at] === OPEN_BRACKET ? at + 1 : undefined
@@ -159,18 +168,26 @@ function findListStart(body: Buffer): number | undefined {
 
 function skipSpace(body: Buffer, from: number): number {
   let at = from
-  while (body[at] === 0x20 || body[at] === 0x0a || body[at] === 0x0d || body[at] === 0x09) at++
+  // More of it is refused by the parser of unusual bodies.
+  const end = from + SLICE_BYTES
+  while (at < end && isSpace(body[at])) at++
   return at
 }
 
-/** The position of the quote that ends the string which starts here. */
-function endOfString(body: Buffer, start: number): number {
+/** The position of the quote that ends a text. An escaped quote costs more than other bytes. */
+function* findTextEnd(body: Buffer, start: number, bytesMax: number): Generator<unknown[], number> {
   let at = start
-  for (;;) {
+  for (let quotes = 1; ; quotes++) {
     at = body.indexOf(QUOTE, at + 1)
     if (at === -1) return body.length
+    if (at - start - 1 > bytesMax) throw textTooLong(bytesMax)
+    if (quotes % SCAN_QUOTES === 0) yield []
     let backslashes = 0
     while (body[at - 1 - backslashes] === BACKSLASH) backslashes++
     if (backslashes % 2 === 0) return at
   }
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 }

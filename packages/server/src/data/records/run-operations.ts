@@ -12,8 +12,8 @@ type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation
 /** The calls of a group, and how their rows become results. */
 export interface GroupRun {
   readonly calls: readonly Call[]
-  /** Writes the result of each operation; returns the first fault. */
-  settle(rows: readonly TextRows[], results: string[]): FaultEntry | undefined
+  /** Writes the result of each operation, with a pause after each; returns the first fault. */
+  settle(rows: readonly TextRows[], results: string[]): Generator<undefined, FaultEntry | undefined>
 }
 
 /** `explains`: also finds out why an update changed nothing. */
@@ -56,7 +56,7 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
       ...checks.map((check) => check.call),
       ...reads.calls,
     ],
-    settle([written = [], ...rest], results) {
+    *settle([written = [], ...rest], results) {
       const ids = new Set(written.map((row) => row[0]))
       const found = reads.collect(rest.slice(checks.length))
       for (const operation of operations) {
@@ -64,6 +64,7 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
         const columns = columnsOf(session, operation, found)
         results[operation.index] =
           `{"operation":"insert","rows":1,"id":"${operation.id}"${columns ?? ''}}`
+        yield
       }
       return takenValue(table, operations, checks, rest)
     },
@@ -96,7 +97,7 @@ function prepareUpdates(
   const probes = options.explains ? [{ statement: planProbe(table).many, values: [ids] }] : []
   return {
     calls: [write, ...creates, ...checks.map((check) => check.call), ...probes, ...reads.calls],
-    settle(rows, results) {
+    *settle(rows, results) {
       const [written = [], ...rest] = rows
       const created = creates.length === 0 ? [] : (rest.shift() ?? [])
       const checked = rest.splice(0, checks.length)
@@ -109,6 +110,7 @@ function prepareUpdates(
         if (!changed.has(id)) return refusedUpdate(operation, present.get(id))
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
+        yield
       }
       return takenValue(table, operations, checks, checked)
     },
@@ -121,7 +123,7 @@ function prepareDeletes(session: Session, operations: readonly Operation<'delete
   const ids = operations.map(({ id }) => id)
   return {
     calls: [...reads.calls, writer.delete(ids)],
-    settle(rows, results) {
+    *settle(rows, results) {
       const deleted = new Set(rows.at(-1)?.map((row) => row[0]))
       const found = reads.collect(rows)
       for (const operation of operations) {
@@ -131,6 +133,7 @@ function prepareDeletes(session: Session, operations: readonly Operation<'delete
         }
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"delete","rows":${deleted.has(id) ? 1 : 0}${columns ?? ''}}`
+        yield
       }
       return undefined
     },
@@ -148,13 +151,14 @@ function prepareGets(session: Session, operations: readonly Operation<'get'>[]):
       : [{ statement: probe.many, values: [arrayLiteral(plain.map(({ id }) => id))] }]
   return {
     calls: [...probeCalls, ...reads.calls],
-    settle(rows, results) {
+    *settle(rows, results) {
       const probed = new Map(probeCalls.length === 0 ? [] : rows[0]?.map((row) => [row[0], row]))
       const found = reads.collect(rows.slice(probeCalls.length))
       for (const operation of operations) {
         const { id, index, read } = operation
         const row = read === undefined ? probed.get(id) : found.get(operation)
         results[index] = `{"operation":"get","columns":${getColumns(session, operation, row)}}`
+        yield
       }
       return undefined
     },

@@ -10,7 +10,7 @@ import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
-import { findAnswer, isKeyUsed, keepAnswer } from './idempotency.js'
+import { findAnswer, hashContent, isKeyUsed, keepAnswer } from './idempotency.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
 import { READ_AHEAD_BYTES, type StreamSource } from './stream-source.js'
@@ -25,6 +25,8 @@ export interface StreamRequest {
   readonly idempotencyKey: string | undefined
   /** The address, so that a key belongs to one request. */
   readonly url: string
+  /** Called before more bytes of a long line are held; throws if there is no room for them. */
+  onHold(bytes: number): void
 }
 
 /** What has come of the lines so far. */
@@ -70,12 +72,17 @@ export async function streamInsert(
   let arrivedBytes = 0
   const lines = new LineReader(source, {
     lineBytesMax: lineBytesMax(table, limits),
+    limits,
+    onHold: request.onHold,
     onChunk: (chunk) => {
       hash.update(chunk)
       arrivedBytes += chunk.length
     },
   })
-  const idempotent = () => ({ key: idempotencyKey, content: [hash.copy().digest()] })
+  const idempotent = () => ({
+    key: idempotencyKey,
+    contentHash: hashContent(() => [hash.copy().digest(), '\0']),
+  })
   /** The answer to the same request, which is only known to be the same at its end. */
   const findEarlierAnswer = async () => {
     if (!(await isKeyUsed(context, idempotencyKey))) return undefined
@@ -200,6 +207,8 @@ export async function streamPartially(
   let waitingBytes = 0
   const lines = new LineReader(request.source, {
     lineBytesMax: lineBytes,
+    limits,
+    onHold: request.onHold,
     onChunk: (chunk) => {
       waitingBytes += chunk.length
     },

@@ -95,21 +95,39 @@ const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
   strings: 'a list of strings',
 }
 
-/** Turns operations into what can be run, or lists everything that is visibly wrong with them. */
-export function planOperations(
+/** Faults that one answer lists. */
+export const TRANSACTION_FAULTS_MAX = 1000
+/** Of these, unknown fields of one operation. */
+const UNKNOWN_FIELDS_MAX = 20
+
+/** Operations that can be run, and what is visibly wrong with the others. */
+export interface PlannedTransaction {
+  readonly planned: PlannedOperation[]
+  readonly faults: FaultEntry[]
+  /** How many operations have faults, whether or not they are listed. */
+  readonly failed: number
+}
+
+/** Turns operations into what can be run, with a pause after each. */
+export function* planOperations(
   session: Session,
   operations: readonly unknown[],
-): { planned: PlannedOperation[]; faults: FaultEntry[] } {
+): Generator<undefined, PlannedTransaction> {
   const planned: PlannedOperation[] = []
   const faults: FaultEntry[] = []
+  let failed = 0
   const now = new Date().toISOString()
   const reads = new PlannedReads()
   for (const [index, operation] of operations.entries()) {
     const result = planOperation(session, operation, { index, now, reads })
-    if (Array.isArray(result)) faults.push(...result.map((message) => ({ index, message })))
-    else planned.push(result)
+    if (Array.isArray(result)) {
+      failed++
+      const room = TRANSACTION_FAULTS_MAX - faults.length
+      faults.push(...result.slice(0, room).map((message) => ({ index, message })))
+    } else planned.push(result)
+    yield
   }
-  return { planned, faults }
+  return { planned, faults, failed }
 }
 
 type Shape = Readonly<Record<string, unknown>>
@@ -167,7 +185,7 @@ function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[]
   if (!isObject(operation)) return ['expected an object']
   const kind = onlyKind(operation)
   if (kind === undefined) {
-    const keys = Object.keys(operation).join(', ').slice(0, 255)
+    const keys = Object.keys(operation).slice(0, UNKNOWN_FIELDS_MAX).join(', ').slice(0, 255)
     return [`expected exactly one of [${KINDS.join(', ')}], got [${keys}]`]
   }
   const fields = operation[kind]
@@ -198,6 +216,7 @@ function onlyKind(operation: Shape): Kind | undefined {
 function unknownFields(kind: Kind, fields: Shape): string[] {
   return Object.keys(fields)
     .filter((name) => !FIELDS[kind].some((check) => check.name === name))
+    .slice(0, UNKNOWN_FIELDS_MAX)
     .map((name) => `operation [${kind}]: field [${name.slice(0, 255)}]: is not known`)
 }
 
@@ -348,6 +367,45 @@ export function groupOperations(operations: readonly PlannedOperation[]): Operat
     if (!alone) open[wave] = created
   }
   return groups.sort((left, right) => left.wave - right.wave)
+}
+
+/** Characters of values in one part; more would be encoded and sent while others wait. */
+const PART_LENGTH = 1024 * 1024
+
+/**
+ * Cuts groups into parts that are small enough to be sent at once. The operations of a group do not
+ * depend on each other, so a group can be cut anywhere.
+ */
+export function cutIntoParts(groups: readonly OperationGroup[]): OperationGroup[][] {
+  const parts: OperationGroup[][] = []
+  let part: OperationGroup[] = []
+  let length = 0
+  for (const { wave, operations } of groups) {
+    let own: PlannedOperation[] = []
+    for (const operation of operations) {
+      const added = valuesLength(operation)
+      if (length > 0 && length + added > PART_LENGTH) {
+        if (own.length > 0) part.push({ wave, operations: own })
+        parts.push(part)
+        part = []
+        own = []
+        length = 0
+      }
+      own.push(operation)
+      length += added
+    }
+    if (own.length > 0) part.push({ wave, operations: own })
+  }
+  if (part.length > 0) parts.push(part)
+  return parts
+}
+
+function valuesLength(operation: PlannedOperation): number {
+  if (operation.kind !== 'insert' && operation.kind !== 'update') return 0
+  const values = operation.kind === 'insert' ? operation.values : operation.update.values
+  let length = 0
+  for (let index = 0; index < values.length; index++) length += values[index]?.length ?? 0
+  return length
 }
 
 const NO_TABLES: readonly TableSchedule[] = []

@@ -1,5 +1,6 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
@@ -12,6 +13,7 @@ import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js
 import { loadContents } from './record-files.js'
 import { prepareGroup } from './run-operations.js'
 import {
+  cutIntoParts,
   groupOperations,
   type OperationGroup,
   type PlannedOperation,
@@ -40,8 +42,8 @@ export async function runOperations(
     )
   }
   return answerOnce(context, idempotent, async () => {
-    const { planned, faults } = planOperations(session, operations)
-    if (faults.length > 0) throw transactionFailed(faults)
+    const { planned, faults, failed } = await inTurns(planOperations(session, operations))
+    if (faults.length > 0) throw transactionFailed(faults, failed)
     if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
       await session.growth.admitBody()
     }
@@ -97,10 +99,10 @@ async function runGroups(
 ): Promise<string> {
   const { database, session } = context
   const { groups, idempotent, isStepwise } = request
-  const runs = groups.map((group) => ({
+  const prepare = (group: OperationGroup) => ({
     group,
     ...prepareGroup(session, group, { explains: isStepwise }),
-  }))
+  })
   const results = new Array<string>(request.planned.length).fill('')
   const finish = async (transaction: OpenTransaction): Promise<string> => {
     const answer = `{"results":[${results.join(',')}]}`
@@ -109,32 +111,42 @@ async function runGroups(
   }
   if (isStepwise) {
     return runSteps(database, session.guard, async (transaction) => {
-      for (const { group, calls, settle } of runs) {
+      for (const group of groups) {
+        const { calls, settle } = prepare(group)
         const rows = await transaction.run(calls).catch((error: unknown) => {
           throw toRunFault(error, group)
         })
         await loadGroupContents(context, group, { calls, rows })
-        const fault = settle(rows, results)
+        const fault = await inTurns(settle(rows, results))
         if (fault !== undefined) throw transactionFailed([fault])
       }
       return finish(transaction)
     })
   }
+  const [first = [], ...parts] = cutIntoParts(groups)
+  const firstRuns = first.map(prepare)
+  const settleAll = async (runs: typeof firstRuns, rows: readonly TextRows[]) => {
+    let position = 0
+    for (const { group, calls, settle } of runs) {
+      const own = rows.slice(position, position + calls.length)
+      await loadGroupContents(context, group, { calls, rows: own })
+      const fault = await inTurns(settle(own, results))
+      if (fault !== undefined) throw transactionFailed([fault])
+      position += calls.length
+    }
+  }
   return runSteps(
     database,
     session.guard,
     async (transaction, rows) => {
-      let position = 0
-      for (const { group, calls, settle } of runs) {
-        const own = rows.slice(position, position + calls.length)
-        await loadGroupContents(context, group, { calls, rows: own })
-        const fault = settle(own, results)
-        if (fault !== undefined) throw transactionFailed([fault])
-        position += calls.length
+      await settleAll(firstRuns, rows)
+      for (const part of parts) {
+        const runs = await mapInTurns(part, prepare)
+        await settleAll(runs, await transaction.run(runs.flatMap(({ calls }) => calls)))
       }
       return finish(transaction)
     },
-    { first: runs.flatMap(({ calls }) => calls) },
+    { first: firstRuns.flatMap(({ calls }) => calls) },
   )
 }
 
@@ -161,7 +173,7 @@ async function runGets(
   for (const { group, calls: own, settle } of runs) {
     const found = rows.slice(position, position + own.length)
     await loadGroupContents(context, group, { calls: own, rows: found })
-    settle(found, results)
+    await inTurns(settle(found, results))
     position += own.length
   }
   return `{"results":[${results.join(',')}]}`
@@ -194,8 +206,7 @@ function codecsOf(operations: readonly PlannedOperation[]) {
   return new Set(operations.map((operation) => operation.table.codec))
 }
 
-function transactionFailed(errors: readonly FaultEntry[]): AppError {
-  const failed = new Set(errors.map((error) => error.index)).size
+function transactionFailed(errors: readonly FaultEntry[], failed = 1): AppError {
   const count = failed === 1 ? '1 operation' : `${failed} operations`
   return new AppError('transaction_failed', `${count} failed; nothing was applied`, { errors })
 }

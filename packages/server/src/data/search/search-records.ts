@@ -1,4 +1,5 @@
 import { type BranchSearch, SEARCH_LIMITS, type TableSearch } from '@offshoot/contract/search'
+import { mapInTurns } from '../../common/in-turns.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
@@ -87,7 +88,9 @@ async function search(
   }
   const { call, tables: searched } = searchSql(plan)
   const [first, ...rows] = await run(context, call)
-  const records = rows.map((row) => writeHit(row, { session, plan, searched, options }))
+  const records = await mapInTurns(rows, (row) =>
+    writeHit(row, { session, plan, searched, options }),
+  )
   const warning = warnings.length === 0 ? '' : `,"warning":${JSON.stringify(warnings.join('; '))}`
   return `{"totalCount":${first?.[2] ?? 0},"records":[${records.join(',')}]${warning}}`
 }

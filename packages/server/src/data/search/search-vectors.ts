@@ -3,6 +3,7 @@ import {
   type SimilarityFunction,
   type VectorSearch,
 } from '@offshoot/contract/search'
+import { mapInTurns } from '../../common/in-turns.js'
 import { type Extension, findExtension } from '../../postgres/extension.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
@@ -73,7 +74,7 @@ export async function searchVectors(
     (await searchIndex(context, plan, extension)) ??
     (await runCalculation(context, vectorSql(plan, extension)))
   const name = JSON.stringify(codec.table.name)
-  const records = rows.map(([, score, ...texts]) => {
+  const records = await mapInTurns(rows, ([, score, ...texts]) => {
     return writeFound(plan.read, texts, session.metadata, `"table":${name},"score":${score}`)
   })
   return `{"totalCount":${first?.[1] ?? 0},"records":[${records.join(',')}]}`

@@ -1,4 +1,5 @@
 import { newRecordId } from '../../common/ids.js'
+import { inTurns } from '../../common/in-turns.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
 import { arrayLiteral, Fault, isFaults } from '../../rows/columns.js'
 import type { OpenTransaction } from '../../rows/read.js'
@@ -271,7 +272,7 @@ async function runAll(
     })
   let position = 0
   for (const { calls, settle } of runs) {
-    const fault = settle(rows.slice(position, position + calls.length), results)
+    const fault = await inTurns(settle(rows.slice(position, position + calls.length), results))
     if (fault !== undefined) throw sqlFault(fault.message)
     position += calls.length
   }

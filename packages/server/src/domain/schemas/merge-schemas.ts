@@ -216,12 +216,17 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
 function limitConflicts(
   before: readonly StoredTable[],
   after: readonly StoredTable[],
-  { tablesPerBranchMax, columnsPerTableMax }: Limits,
+  { tablesPerBranchMax, columnsPerTableMax, columnsPerBranchMax }: Limits,
 ): SchemaConflict[] {
   const conflicts: SchemaConflict[] = []
   const [last] = after.slice(-1)
   if (last && after.length > tablesPerBranchMax && after.length > before.length) {
     const message = `a branch cannot have more than ${tablesPerBranchMax} tables`
+    conflicts.push({ table: last.name, message })
+  }
+  const total = totalWidth(after)
+  if (last && total > columnsPerBranchMax && total > totalWidth(before)) {
+    const message = `the tables of a branch cannot have more than ${columnsPerBranchMax} columns`
     conflicts.push({ table: last.name, message })
   }
   const old = byId(before)
@@ -233,6 +238,10 @@ function limitConflicts(
     }
   }
   return conflicts
+}
+
+function totalWidth(tables: readonly StoredTable[]): number {
+  return tables.reduce((total, table) => total + widthOf(table), 0)
 }
 
 function widthOf(table: StoredTable | undefined): number {

@@ -1,3 +1,4 @@
+import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
@@ -166,10 +167,14 @@ export function compareWithSchema(
     const head = await getHead(transaction, context.access)
     const options = dryRunOptions(context.limits)
     const source = applyOperations(head.schema, request.branchOperations ?? [], options).schema
+    await yieldToOthers()
     const given = readSchema(request.schema, options)
+    await yieldToOthers()
     const target = applyOperations(given, request.schemaOperations ?? [], options).schema
+    await yieldToOthers()
     const compared = comparison(source, target, { sourceMigrationID: head.lastMigrationId })
     const after = withoutRemoved(source, compared.edits.operations)
+    await yieldToOthers()
     return { ...compared, ...(await lossOf(transaction, context, { before: head.schema, after })) }
   })
 }
@@ -186,7 +191,9 @@ export function compareWithBranch(
     const other = await getHead(transaction, options.other)
     const dryRun = dryRunOptions(context.limits)
     const source = applyOperations(head.schema, sourceBranchOperations, dryRun).schema
+    await yieldToOthers()
     const target = applyOperations(other.schema, targetBranchOperations, dryRun).schema
+    await yieldToOthers()
     const compared = comparison(source, target, {
       sourceMigrationID: head.lastMigrationId,
       targetMigrationID: other.lastMigrationId,
@@ -205,6 +212,7 @@ export function previewEdits(
     const { schema: before } = await getHead(transaction, context.access)
     const operations = request.edits?.operations ?? []
     const after = applyOperations(before, operations, dryRunOptions(context.limits)).schema
+    await yieldToOthers()
     return {
       original: toPublicSchema(before),
       updated: toPublicSchema(after),

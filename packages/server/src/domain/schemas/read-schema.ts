@@ -1,3 +1,4 @@
+import { AppError } from '@offshoot/contract/errors'
 import type { Schema } from '@offshoot/contract/schema'
 import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
@@ -6,6 +7,13 @@ import type { EditOptions } from './schema-draft.js'
 
 /** A schema that a client sent, checked by all the rules for edits. */
 export function readSchema(sent: Schema, options: EditOptions): StoredSchema {
+  const { tablesPerBranchMax } = options.limits
+  if (sent.tables.length > tablesPerBranchMax) {
+    throw new AppError(
+      'invalid_schema',
+      `a branch cannot have more than ${tablesPerBranchMax} tables`,
+    )
+  }
   const { schema } = applyOperations(EMPTY_SCHEMA, compareSchemasByName({ tables: [] }, sent), {
     ...options,
     // The limit is one of migrations; what bounds a schema are its tables and columns.

@@ -191,10 +191,14 @@ export class SchemaDraft {
 
   /** A schema that is over a limit, because the limit was lowered, may still shrink. */
   #checkLimits(tables: NamedList<StoredTable>): void {
-    const { tablesPerBranchMax, columnsPerTableMax } = this.#options.limits
+    const { tablesPerBranchMax, columnsPerTableMax, columnsPerBranchMax } = this.#options.limits
     const count = tables.items().length
     if (count > tablesPerBranchMax && count > this.#original.items().length) {
       throw invalid(`a branch cannot have more than ${tablesPerBranchMax} tables`)
+    }
+    const total = totalWidth(tables.items())
+    if (total > columnsPerBranchMax && total > totalWidth(this.#original.items())) {
+      throw invalid(`the tables of a branch cannot have more than ${columnsPerBranchMax} columns`)
     }
     for (const id of this.#columns.keys()) {
       const table = tables.get(id)
@@ -264,6 +268,10 @@ function findTarget(
   const target = targets.get(column.id)
   if (target && 'tableId' in target) return target
   throw invalid(`${path}: linked table [${target?.missing}] not found`)
+}
+
+function totalWidth(tables: readonly StoredTable[]): number {
+  return tables.reduce((total, table) => total + tableWidth(table), 0)
 }
 
 function tableWidth(table: StoredTable | undefined): number {

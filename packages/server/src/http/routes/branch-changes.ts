@@ -20,8 +20,8 @@ import { mergeBranches } from '../../domain/branches/merge-branch.js'
 import { resetBranch } from '../../domain/branches/reset-branch.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
 

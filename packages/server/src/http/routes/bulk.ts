@@ -4,15 +4,17 @@ import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offsho
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { bulkInsert } from '../../data/records/bulk.js'
+import { hashContent } from '../../data/records/idempotency.js'
 import { streamInsert, streamPartially } from '../../data/records/stream.js'
 import { StreamSource } from '../../data/records/stream-source.js'
+import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
 import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { readBody } from '../read-body.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 type BulkRequest = FastifyRequest<{
   Params: { databaseBranch: string; tableName: string }
@@ -32,7 +34,10 @@ export function bulkRoutes({
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
       const columns = readColumns(request.query.columns)
-      const idempotent = { key: idempotencyKey(request), content: [request.url, body] }
+      const idempotent = {
+        key: idempotencyKey(request),
+        contentHash: hashContent(() => [request.url, '\0', body, '\0']),
+      }
       return bulkInsert(
         { database, sessions, files, session, tableName, columns, limits },
         { body, idempotent },
@@ -43,18 +48,21 @@ export function bulkRoutes({
     const source = new StreamSource(body)
     const { tableName } = request.params
     const { url } = request
+    const onHold = (bytes: number) => {
+      if (request.ticket?.takeBytes(bytes) === false) throw overloaded()
+    }
     const session = sessionRequest(request, 'write')
     try {
       const key = await sessions.run(session, async () => idempotencyKey(request))
       return request.query.mode === 'partial'
         ? await streamPartially(
             { database, sessions, files, session, tableName, limits },
-            { source, idempotencyKey: key, url },
+            { source, idempotencyKey: key, url, onHold },
           )
         : await sessions.run(session, (session) =>
             streamInsert(
               { database, sessions, files, session, tableName, columns: undefined, limits },
-              { source, idempotencyKey: key, url },
+              { source, idempotencyKey: key, url, onHold },
             ),
           )
     } finally {

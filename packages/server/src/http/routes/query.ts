@@ -14,9 +14,10 @@ import type { QueryRequest } from '../../data/query/page.js'
 import { type QueryContext, queryRecords } from '../../data/query/query-records.js'
 import { summarizeRecords } from '../../data/query/summarize.js'
 import { boundedRun } from '../bounded-run.js'
+import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 type TableRequest = FastifyRequest<{ Params: { databaseBranch: string; tableName: string } }>
 
@@ -37,6 +38,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
   }
 
   return async (app) => {
+    limitBodies(app, services.limits.queryBytesMax)
     const tags = ['Records']
     const url = '/db/:databaseBranch/tables/:tableName'
 

@@ -11,7 +11,7 @@ import {
   WriteRecordQuerySchema,
 } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import {
   createRecord,
@@ -26,6 +26,7 @@ import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
 
 type TableRequest = FastifyRequest<{
@@ -206,9 +207,4 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
       },
     )
   }
-}
-
-/** Sends JSON text that an operation has produced, without serializing it again. */
-export function sendJson(reply: FastifyReply, text: string): FastifyReply {
-  return reply.type('application/json; charset=utf-8').send(text)
 }

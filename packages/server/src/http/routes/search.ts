@@ -11,9 +11,10 @@ import { Type } from 'typebox'
 import { searchBranch, searchTable } from '../../data/search/search-records.js'
 import { searchVectors } from '../../data/search/search-vectors.js'
 import { boundedRun } from '../bounded-run.js'
+import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 /**
  * POST   /db/:databaseBranch/search
@@ -24,6 +25,7 @@ export function searchRoutes(services: Services): FastifyPluginAsyncTypebox {
   const run = boundedRun(services)
 
   return async (app) => {
+    limitBodies(app, services.limits.queryBytesMax)
     const tags = ['Search']
     const url = '/db/:databaseBranch/tables/:tableName'
     const response = { 200: SearchResultSchema, ...refusals(404) }

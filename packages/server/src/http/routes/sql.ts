@@ -13,9 +13,10 @@ import { runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
+import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 /**
  * POST   /db/:databaseBranch/sql
@@ -37,6 +38,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
     )
 
   return async (app) => {
+    limitBodies(app, services.limits.transactionBytesMax)
     const tags = ['SQL']
     // If this fails, the first statement that needs the planner reports the error.
     app.addHook('onListen', () => planner.warmUp().catch(() => undefined))

@@ -2,12 +2,14 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { TransactionResultSchema, TransactionSchema } from '@offshoot/contract/records'
 import { Type } from 'typebox'
+import { hashContent } from '../../data/records/idempotency.js'
 import { runOperations } from '../../data/records/transaction.js'
 import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
+import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
+import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
-import { sendJson } from './records.js'
 
 /** Operations are validated one by one, so that every fault is reported with its index. */
 const EnvelopeSchema = Type.Object(
@@ -21,6 +23,7 @@ const EnvelopeSchema = Type.Object(
 export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox {
   const { database, sessions, files, limits } = services
   return async (app) => {
+    limitBodies(app, limits.transactionBytesMax)
     app.post(
       '/db/:databaseBranch/transaction',
       {
@@ -41,16 +44,25 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
         const need = operations.every(isGet) ? 'read' : 'write'
         const answer = await sessions.run(sessionRequest(request, need), (session) => {
           const key = idempotencyKey(request)
-          const content = key === undefined ? [] : [request.url, JSON.stringify(operations)]
+          const contentHash = hashContent(() => contentOf(request.url, operations))
           return runOperations(
             { database, sessions, files, session, limits },
-            { operations, idempotent: { key, content } },
+            { operations, idempotent: { key, contentHash } },
           )
         })
         return sendJson(reply, answer)
       },
     )
   }
+}
+
+/** The address and the operations as JSON text, in parts. */
+function* contentOf(url: string, operations: readonly unknown[]): Generator<string> {
+  yield `${url}\0[`
+  for (const [index, operation] of operations.entries()) {
+    yield `${index === 0 ? '' : ','}${JSON.stringify(operation)}`
+  }
+  yield ']\0'
 }
 
 function isGet(operation: unknown): boolean {

@@ -6,6 +6,9 @@
 /** Above this length, one search per special character is faster than a regular expression. */
 const SHORT_LENGTH_MAX = 64
 
+/** Above this length, texts are escaped byte by byte: an expression takes long if most must be escaped. */
+const LONG_LENGTH_MIN = 16 * 1024
+
 // COPY also has escapes for backspace, form feed and vertical tab, but accepts these unescaped.
 const COPY_SPECIAL = /[\\\t\n\r]/
 const COPY_SPECIALS = /[\\\t\n\r]/g
@@ -16,6 +19,20 @@ const COPY_ESCAPES: Readonly<Record<string, string>> = {
   '\r': '\\r',
 }
 
+const BACKSLASH = 0x5c
+
+/** By byte, the letter that stands for it after a backslash, or 0. */
+function letterTable(escapes: Readonly<Record<string, string>>): Uint8Array {
+  const letters = new Uint8Array(256)
+  for (const [character, sequence] of Object.entries(escapes)) {
+    letters[character.charCodeAt(0)] = sequence.charCodeAt(1)
+  }
+  return letters
+}
+
+const COPY_LETTERS = letterTable(COPY_ESCAPES)
+const ARRAY_LETTERS = letterTable({ '"': '\\"', '\\': '\\\\' })
+
 const ARRAY_SPECIAL = /["\\]/
 const ARRAY_SPECIALS = /["\\]/g
 
@@ -24,9 +41,10 @@ function copyField(text: string): string {
     text.length <= SHORT_LENGTH_MAX
       ? COPY_SPECIAL.test(text)
       : text.includes('\\') || text.includes('\n') || text.includes('\t') || text.includes('\r')
-  return special
-    ? text.replace(COPY_SPECIALS, (character) => COPY_ESCAPES[character] ?? character)
-    : text
+  if (!special) return text
+  return text.length > LONG_LENGTH_MIN
+    ? escapeLong(text, COPY_LETTERS)
+    : text.replace(COPY_SPECIALS, (character) => COPY_ESCAPES[character] ?? character)
 }
 
 /**
@@ -48,7 +66,23 @@ function arrayElement(text: string): string {
     text.length <= SHORT_LENGTH_MAX
       ? ARRAY_SPECIAL.test(text)
       : text.includes('"') || text.includes('\\')
-  return special ? text.replace(ARRAY_SPECIALS, '\\$&') : text
+  if (!special) return text
+  return text.length > LONG_LENGTH_MIN
+    ? escapeLong(text, ARRAY_LETTERS)
+    : text.replace(ARRAY_SPECIALS, '\\$&')
+}
+
+/** Puts a backslash and the letter of the table in place of each byte that has one. */
+function escapeLong(text: string, letters: Uint8Array): string {
+  const bytes = Buffer.from(text)
+  const escaped = Buffer.allocUnsafe(2 * bytes.length)
+  let length = 0
+  for (const byte of bytes) {
+    const letter = letters[byte] ?? 0
+    if (letter !== 0) escaped[length++] = BACKSLASH
+    escaped[length++] = letter === 0 ? byte : letter
+  }
+  return escaped.toString('utf8', 0, length)
 }
 
 /**

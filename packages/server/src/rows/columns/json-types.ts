@@ -19,8 +19,20 @@ const NUMBER_INEXACT = new Fault(
   'contains a whole number beyond 2^53-1 in size; send the document as JSON text to keep it exactly',
 )
 
+/** What a document may still have of the characters that its record can be stored with. */
+interface Size {
+  left: number
+  readonly fault: Fault
+}
+
+/** Looking further at a document that is too large would keep others waiting. */
+function tooLarge(bytesMax: number): Fault {
+  return new Fault(`is larger than the limit of ${bytesMax} bytes`)
+}
+
 /** Passes JSON text on unchanged, so that numbers keep digits beyond double precision. */
 function encodeJsonText(text: string, bytesMax: number): string | Fault {
+  if (text.length > bytesMax) return tooLarge(bytesMax)
   try {
     JSON.parse(text)
   } catch {
@@ -30,8 +42,14 @@ function encodeJsonText(text: string, bytesMax: number): string | Fault {
 }
 
 /** Returns a fault if jsonb cannot store the value exactly. The value must come from a JSON parser. */
-function checkJsonValue(value: unknown, depth: number): Fault | undefined {
-  if (typeof value === 'string') return checkText(value)
+function checkJsonValue(value: unknown, depth: number, size: Size): Fault | undefined {
+  // Every value takes a character and a comma at the least.
+  size.left -= 2
+  if (typeof value === 'string') {
+    size.left -= value.length + 1
+    return checkText(value)
+  }
+  if (size.left < 0) return size.fault
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) return NUMBER_OUT_OF_RANGE
     // The JSON parser has rounded these numbers; the original value is lost.
@@ -42,22 +60,26 @@ function checkJsonValue(value: unknown, depth: number): Fault | undefined {
   if (depth === JSON_DEPTH_MAX) return TOO_DEEP
   if (Array.isArray(value)) {
     for (const element of value) {
-      const fault = checkJsonValue(element, depth + 1)
+      const fault = checkJsonValue(element, depth + 1, size)
       if (fault !== undefined) return fault
     }
     return undefined
   }
   for (const key of Object.keys(value)) {
+    size.left -= key.length + 3
     const fault =
-      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1)
+      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1, size)
     if (fault !== undefined) return fault
   }
   return undefined
 }
 
 function encodeJsonValue(value: unknown, bytesMax: number): string | Fault {
-  const fault = checkJsonValue(value, 0)
+  // The outermost value has no comma.
+  const size = { left: bytesMax + 1, fault: tooLarge(bytesMax) }
+  const fault = checkJsonValue(value, 0, size)
   if (fault !== undefined) return fault
+  if (size.left < 0) return size.fault
   const text = JSON.stringify(value)
   // JSON.stringify writes an exponent for numbers near zero only; larger ones were rejected above.
   return (text.includes('e-') ? checkJsonText(text, bytesMax) : undefined) ?? text

@@ -46,6 +46,9 @@ const ARITHMETIC_OPERATORS: ReadonlyMap<string, ArithmeticOperator> = new Map([
   ['$divide', '/'],
 ])
 
+/** Faults of one record that are listed; looking for more would only make the answer longer. */
+export const RECORD_FAULTS_MAX = 20
+
 /** In a for-in loop, V8 optimises this call away, unlike `Object.hasOwn`. */
 const isOwn = Object.prototype.hasOwnProperty
 
@@ -59,6 +62,7 @@ const COLUMN_NOT_FOUND = new Fault('column not found')
 const CANNOT_BE_NULL = new Fault('cannot be null')
 const VALUE_REQUIRED = new Fault('a value is required')
 const FILE_NOT_PERMITTED = new Fault('file upload not permitted here')
+const MORE_FAULTS = new Fault('there are more faults')
 const NOT_ARITHMETIC = new Fault(
   'expected a number or one of $increment, $decrement, $multiply and $divide',
 )
@@ -92,6 +96,7 @@ class Encoding {
 
   private setNested(object: ColumnNode, level: ColumnLevel, value: InputRecord): void {
     for (const key of Object.keys(value)) {
+      if (this.isGivenUp) return
       const node = level.byName.get(key)
       if (node === undefined) this.refuseUnknown(key, `${object.path}.`)
       else if (value[key] !== undefined) this.set(node, value[key])
@@ -114,9 +119,16 @@ class Encoding {
     }
   }
 
+  /** Nothing more is looked for. */
+  get isGivenUp(): boolean {
+    return this.faults !== undefined && this.faults.length > RECORD_FAULTS_MAX
+  }
+
   private addFault(path: string, fault: Fault): void {
     this.faults ??= []
-    this.faults.push(new Fault(`column [${path}]: ${fault.message}`))
+    if (this.faults.length < RECORD_FAULTS_MAX) {
+      this.faults.push(new Fault(`column [${path}]: ${fault.message}`))
+    } else if (this.faults.length === RECORD_FAULTS_MAX) this.faults.push(MORE_FAULTS)
   }
 }
 
@@ -184,7 +196,9 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         const guess = nodes[next]
         const node = guess !== undefined && guess.column.name === key ? guess : byName.get(key)
         if (node === undefined) {
-          if (!RESERVED_COLUMN_NAMES.has(key)) encoding.refuseUnknown(key)
+          if (RESERVED_COLUMN_NAMES.has(key)) continue
+          encoding.refuseUnknown(key)
+          if (encoding.isGivenUp) break
           continue
         }
         next = node.ordinal + 1
@@ -200,6 +214,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
       const update: EncodedUpdate = { columns: [], values: [], arithmetic: [] }
       const encoding = new Encoding(nulls.slice(), file, limits)
       for (const key of Object.keys(fields)) {
+        if (encoding.isGivenUp) break
         const node = byName.get(key)
         const value = fields[key]
         if (node === undefined) {

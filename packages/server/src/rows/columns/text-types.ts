@@ -155,9 +155,12 @@ export const multipleType: ColumnTypeEntry = {
   sqlType: 'text[]',
   allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectArray,
-  compile: () => ({
+  compile: (_column, { limits: { recordBytesMax } }) => ({
     encode(value) {
       if (!Array.isArray(value)) return expected('an array of strings', value)
+      if (value.length > recordBytesMax) {
+        return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
+      }
       for (let index = 0; index < value.length; index++) {
         const element: unknown = value[index]
         const fault =

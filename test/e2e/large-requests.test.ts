@@ -1,0 +1,367 @@
+import { Agent } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { exchange, type Reply } from '../support/cost/exchange.js'
+import { MeasuredService, type Turn } from '../support/cost/measured-service.js'
+
+/*
+ * The largest requests that are accepted, and ones that are refused late. Others are served meanwhile:
+ * no turn of the event loop takes long, in CPU time of the main thread, which is the same on a busy
+ * machine.
+ */
+
+/** CPU time that one turn of the event loop may take more than those of trivial requests. */
+const TURN_CPU_MS_MAX = 100
+const WIDE = 200
+
+let service: MeasuredService
+let baselineMs: number
+const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+const BRANCH = () => `/${service.banner.workspaceId}.local/db/large:main`
+
+interface Sending {
+  readonly type?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+function send(method: string, url: string, body?: unknown, sending: Sending = {}): Promise<Reply> {
+  const { type = 'application/json', headers } = sending
+  const bytes = Buffer.isBuffer(body)
+    ? body
+    : Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? null))
+  return exchange(service.banner.address, agent, {
+    method,
+    url,
+    headers: {
+      authorization: `Bearer ${service.banner.key}`,
+      ...(body === undefined ? {} : { 'content-type': type }),
+      ...headers,
+    },
+    body: body === undefined ? undefined : bytes,
+    sending: 'whole',
+  })
+}
+
+const times = <Item>(count: number, item: (index: number) => Item): Item[] =>
+  Array.from({ length: count }, (_, index) => item(index))
+
+const wideRecord = (length: number) =>
+  Object.fromEntries(times(WIDE, (column) => [`c${column}`, 'x'.repeat(length)]))
+
+const isWithin = (from: number, until: number) => (turn: Turn) =>
+  turn.until >= from && turn.from <= until
+
+/** The CPU time of the longest turn while a request is answered, and the answer. */
+async function measure(request: () => Promise<Reply>): Promise<Reply & { turnMs: number }> {
+  const from = Date.now()
+  const reply = await request()
+  // The turn that sends the answer ends after it has arrived.
+  await send('GET', '/health')
+  const turns = service.turns().filter(isWithin(from, Date.now()))
+  return { ...reply, turnMs: Math.max(0, ...turns.map(({ cpuMs }) => cpuMs)) }
+}
+
+beforeAll(async () => {
+  service = await MeasuredService.start()
+  const home = `/workspaces/${service.banner.workspaceId}/dbs/large`
+  expect((await send('PUT', home, { region: 'local' })).status).toBe(201)
+  const tables = {
+    texts: [
+      { name: 'text', type: 'text' },
+      { name: 'document', type: 'json' },
+      { name: 'photo', type: 'file' },
+    ],
+    wide: times(WIDE, (column) => ({ name: `c${column}`, type: 'text' })),
+  }
+  for (const [name, columns] of Object.entries(tables)) {
+    expect((await send('PUT', `${BRANCH()}/tables/${name}`)).status).toBe(201)
+    const reply = await send('PUT', `${BRANCH()}/tables/${name}/schema`, { columns })
+    expect(reply.status, reply.body.toString()).toBe(200)
+  }
+  const { turnMs } = await measure(async () => {
+    for (let count = 0; count < 200; count++) await send('GET', '/user')
+    return send('GET', '/user')
+  })
+  baselineMs = turnMs
+})
+afterAll(async () => {
+  agent.destroy()
+  await service.end()
+})
+
+interface Case {
+  readonly name: string
+  readonly send: () => Promise<Reply>
+  readonly status: number
+}
+
+const insert = (table: string, record: unknown) => ({ insert: { table, record } })
+const transaction = (operations: readonly unknown[], sending?: Sending) =>
+  send('POST', `${BRANCH()}/transaction`, { operations }, sending)
+const bulk = (table: string, body: unknown, sending?: Sending) =>
+  send('POST', `${BRANCH()}/tables/${table}/bulk`, body, sending)
+const stream = (table: string, body: string, mode = 'atomic') =>
+  send('POST', `${BRANCH()}/tables/${table}/bulk?mode=${mode}`, body, {
+    type: 'application/x-ndjson',
+  })
+
+const CASES: readonly Case[] = [
+  {
+    name: 'a transaction of 1000 records of 16 KB',
+    status: 200,
+    send: () => transaction(times(1000, () => insert('texts', { text: 'x'.repeat(16_000) }))),
+  },
+  {
+    name: 'a transaction of 200 records of 75 KB',
+    status: 200,
+    send: () => transaction(times(200, () => insert('texts', { text: 'x'.repeat(75_000) }))),
+  },
+  {
+    name: 'the same with an idempotency key',
+    status: 200,
+    send: () =>
+      transaction(
+        times(200, () => insert('texts', { text: 'x'.repeat(75_000) })),
+        { headers: { 'idempotency-key': 'large' } },
+      ),
+  },
+  {
+    name: 'a transaction of 15 records of 1 MB with characters to escape',
+    status: 200,
+    send: () => transaction(times(15, () => insert('texts', { text: '\\\t'.repeat(250_000) }))),
+  },
+  {
+    name: 'a transaction of 1000 wide records',
+    status: 200,
+    send: () => transaction(times(1000, () => insert('wide', wideRecord(70)))),
+  },
+  {
+    name: 'a transaction of 1000 wide records that are replaced',
+    status: 200,
+    send: () => transaction(times(1000, (i) => insert('wide', { id: `r${i}`, ...wideRecord(70) }))),
+  },
+  {
+    name: 'a transaction of 1000 updates of wide records, whose columns are answered',
+    status: 200,
+    send: () =>
+      transaction(
+        times(1000, (i) => ({
+          update: { table: 'wide', id: `r${i}`, fields: wideRecord(70), columns: ['*'] },
+        })),
+      ),
+  },
+  {
+    name: 'a transaction of 1000 gets of wide records',
+    status: 200,
+    send: () =>
+      transaction(times(1000, (i) => ({ get: { table: 'wide', id: `r${i}`, columns: ['*'] } }))),
+  },
+  {
+    name: 'a transaction of 1000 operations with many unknown columns each',
+    status: 400,
+    send: () =>
+      transaction(
+        times(1000, () =>
+          insert('texts', Object.fromEntries(times(1000, (column) => [`unknown${column}`, 1]))),
+        ),
+      ),
+  },
+  {
+    name: 'a transaction of 1000 operations with many unknown fields each',
+    status: 400,
+    send: () =>
+      transaction(
+        times(1000, () => ({
+          get: Object.fromEntries(times(1000, (column) => [`unknown${column}`, 1])),
+        })),
+      ),
+  },
+  {
+    name: 'a transaction of too many operations',
+    status: 400,
+    send: () => transaction(times(1_000_000, () => 1)),
+  },
+  {
+    name: 'a record with 200,000 unknown columns',
+    status: 400,
+    send: () =>
+      send(
+        'POST',
+        `${BRANCH()}/tables/texts/data`,
+        Object.fromEntries(times(200_000, (column) => [`unknown${column}`, 1])),
+      ),
+  },
+  {
+    name: 'a record with a document of 300,000 values',
+    status: 201,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/data`, { document: times(300_000, () => []) }),
+  },
+  {
+    name: 'a record with a document of 1,500,000 values, which is too large',
+    status: 400,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/data`, { document: times(1_500_000, () => []) }),
+  },
+  {
+    name: 'a record with a file of 15 MB',
+    status: 201,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/data`, {
+        photo: {
+          name: 'x',
+          mediaType: 'text/plain',
+          base64Content: Buffer.alloc(15_000_000, 'x').toString('base64'),
+        },
+      }),
+  },
+  {
+    name: 'a record with a text of 20 MB, which is too large',
+    status: 400,
+    send: () => send('POST', `${BRANCH()}/tables/texts/data`, { text: '"\\'.repeat(5_000_000) }),
+  },
+  {
+    name: 'a record with a document of long texts, which is too large',
+    status: 400,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/data`, {
+        document: times(3, () => '"'.repeat(10_000_000)),
+      }),
+  },
+  {
+    name: 'a bulk insert of 10,000 records of 6 KB',
+    status: 200,
+    send: () => bulk('texts', { records: times(10_000, () => ({ text: 'x'.repeat(6000) })) }),
+  },
+  {
+    name: 'a bulk insert of 1000 wide records, with an idempotency key',
+    status: 200,
+    send: () =>
+      bulk(
+        'wide',
+        { records: times(1000, () => wideRecord(250)) },
+        { headers: { 'idempotency-key': 'wide' } },
+      ),
+  },
+  {
+    name: 'a bulk insert of 1000 wide records, whose columns are answered',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/wide/bulk?columns=*`, {
+        records: times(1000, () => wideRecord(250)),
+      }),
+  },
+  {
+    name: 'a bulk insert of a text of escaped quotes, which is too large',
+    status: 400,
+    send: () => bulk('texts', { records: [{ text: '"'.repeat(10_000_000) }] }),
+  },
+  {
+    name: 'a bulk insert of records with many unknown columns',
+    status: 400,
+    send: () =>
+      bulk('texts', {
+        records: times(20, () =>
+          Object.fromEntries(times(100_000, (column) => [`unknown${column}`, 1])),
+        ),
+      }),
+  },
+  {
+    name: 'a stream of lines of 60 KB',
+    status: 200,
+    send: () => stream('texts', `${JSON.stringify({ text: 'x'.repeat(60_000) })}\n`.repeat(1000)),
+  },
+  {
+    name: 'a stream of lines of 1 MB with characters to escape',
+    status: 200,
+    send: () => stream('texts', `${JSON.stringify({ text: '"\\'.repeat(250_000) })}\n`.repeat(20)),
+  },
+  {
+    name: 'a stream with a line of 1,000,000 small values',
+    status: 400,
+    send: () => stream('texts', `{"document":[${'[],'.repeat(1_000_000)}[]]}\n`),
+  },
+  {
+    name: 'a stream with a line of 400,000 unknown columns',
+    status: 400,
+    send: () =>
+      stream('texts', `{${times(400_000, (column) => `"unknown${column}":1`).join(',')}}\n`),
+  },
+  {
+    name: 'a stream of a million blank lines and as many that are no record',
+    status: 200,
+    send: () => stream('texts', `${'\n'.repeat(1_000_000)}${'[]\n'.repeat(1_000_000)}`, 'partial'),
+  },
+  {
+    name: 'a query for 1000 records of 60 KB',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/query`, {
+        columns: ['text'],
+        filter: { text: { $startsWith: 'x' } },
+        page: { size: 1000 },
+      }),
+  },
+  {
+    name: 'a query for 1000 wide records',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/wide/query`, { columns: ['*'], page: { size: 1000 } }),
+  },
+  {
+    name: 'a comparison with a schema of 1000 tables',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/schema/compare`, {
+        schema: {
+          tables: times(1000, (table) => ({
+            name: `t${table}`,
+            columns: times(10, (column) => ({ name: `c${column}`, type: 'string' })),
+          })),
+        },
+      }),
+  },
+  {
+    name: 'a schema edit of 10,000 operations',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/schema/preview`, {
+        edits: {
+          operations: times(900, (table) => ({ addTable: { table: `t${table}` } })).concat(
+            times(9000, (column) => ({
+              addColumn: {
+                table: `t${column % 900}`,
+                column: { name: `c${column}`, type: 'string' },
+              },
+            })) as never,
+          ),
+        },
+      }),
+  },
+  {
+    name: 'SQL with 5000 large parameters',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/sql`, {
+        statement: `select count(*) from texts where text in (${times(5000, (i) => `$${i + 1}`).join(',')})`,
+        params: times(5000, () => 'x'.repeat(3000)),
+      }),
+  },
+  {
+    name: 'SQL that answers with 10 MB',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/sql`, {
+        statement: "select text from texts where text like 'x%' limit 150",
+      }),
+  },
+]
+
+describe('while a large request is answered, others are served', () => {
+  for (const one of CASES) {
+    it(one.name, async () => {
+      const { turnMs, status, body } = await measure(one.send)
+      expect(status, body.toString('utf8', 0, 1000)).toBe(one.status)
+      expect(turnMs).toBeLessThan(baselineMs + TURN_CPU_MS_MAX)
+    })
+  }
+})
