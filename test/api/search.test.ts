@@ -716,7 +716,7 @@ describe('queries of all kinds', () => {
     const words = Array.from({ length: 40 }, (_, index) => `word${index}`)
     const { body } = expectOk(await searchMovies({ query: words.join(' '), fuzziness: 2 }))
     expect(body.warning).toBe(
-      'query: only the first 32 words are looked for; query: is long; typing errors in some of its words are not overlooked',
+      'query: only the first 32 words are searched for; query: is long; typing errors in some of its words are not tolerated',
     )
     const long = expectOk(await searchMovies({ query: `${'x'.repeat(2040)} matrix`, fuzziness: 2 }))
     expect(ids(long)).toEqual(['matrix', 'wick'])

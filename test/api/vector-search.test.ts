@@ -174,7 +174,7 @@ it.each<[string, object, string]>([
   [
     'zeros alone',
     { queryVector: [0, 0, 0, 0, 0] },
-    'queryVector: is all zeros, which has no direction to compare',
+    'queryVector: is all zeros; cosine similarity is not defined for it',
   ],
   [
     'a column that is not there',

@@ -1,17 +1,17 @@
 import type { FileAddress } from '../../rows/files.js'
 
-/** A file by its place, as its link names it. */
+/** The location of a file, as its link encodes it. */
 export interface FilePlace extends FileAddress {
   readonly branchId: string
 }
 
-/** The part of a link that names a file. None of the ids can hold a line break. */
+/** Encodes the location of a file for a link. The separator is safe: no id can contain a line break. */
 export function writeAccessId(branchId: string, file: FileAddress): string {
   const { columnId, recordId, fileId, key } = file
   return Buffer.from([branchId, columnId, recordId, fileId, key].join('\n')).toString('base64url')
 }
 
-/** undefined when the text is not one that `writeAccessId` has written. */
+/** Decodes the location of a file. Returns undefined unless `writeAccessId` would write exactly this text. */
 export function readAccessId(text: string): FilePlace | undefined {
   const parts = Buffer.from(text, 'base64url').toString().split('\n')
   const [branchId = '', column = '', recordId = '', fileId = '', key = ''] = parts

@@ -7,20 +7,21 @@ import { findMentioned, findMentions, type Mentions } from '../../rows/files.js'
 import { collected } from '../../telemetry/events.js'
 
 /*
- * Content is deleted when no row of any branch, present or past, has mentioned it for a grace period. It
- * is looked for twice, before and after that period: a transaction that copies a mention from one row to
- * another may begin before the first look and end after it, but it cannot outlast the period.
+ * Content is deleted if no row of any branch, including versions kept for forks, has referred to it for a
+ * grace period. References are searched twice, before and after that period. A transaction that copies a
+ * reference from one row to another may run during one search and be missed, but none lasts longer than the
+ * period, so the second search finds the copy.
  */
 
-/** Contents that one step looks at. */
+/** Maximum number of contents checked by one step. */
 const STEP_BLOBS = 500
-/** Contents that one step removes; uploads of the same ones wait for it. */
+/** Maximum number of contents deleted by one step. Uploads of the same contents wait for it. */
 const STEP_REMOVALS = 50
 
 export interface CollectTimes {
-  /** How long content is left alone after it was put, and again after it was found unused. */
+  /** The minimum time from an upload to the first check, and from the first check to the deletion. */
   readonly graceSeconds: number
-  /** How long content that is in use is not looked at again. */
+  /** The time until content in use is checked again. */
   readonly recheckSeconds: number
 }
 
@@ -29,10 +30,10 @@ export const COLLECT_TIMES: CollectTimes = {
   recheckSeconds: 24 * 60 * 60,
 }
 
-/** Looks at some contents that are due. Says whether there may be more. */
+/** Checks some contents that are due. Returns whether there may be more. */
 export async function checkBlobs(database: Database, times: CollectTimes): Promise<boolean> {
   const { graceSeconds, recheckSeconds } = times
-  // One snapshot for all tables: a mention that moves from one to another is seen in one of them.
+  // One snapshot for all tables, so that a reference that moves between tables is found.
   return runTransaction(
     database,
     async (transaction) => {
@@ -62,7 +63,10 @@ export async function checkBlobs(database: Database, times: CollectTimes): Promi
   )
 }
 
-/** Removes some contents that have been unused for long enough, and still are. */
+/**
+ * Deletes some contents that have been unused for the grace period and still are. Returns whether there may
+ * be more.
+ */
 export async function collectBlobs(
   { database, blobs }: { database: Database; blobs: BlobStore },
   { graceSeconds }: CollectTimes,
@@ -71,7 +75,7 @@ export async function collectBlobs(
     database,
     async (transaction) => {
       if (!(await mayRemoveStorage(transaction))) return undefined
-      // Whoever puts the same content from here on waits, and then finds it gone.
+      // The row locks make uploads of the same content wait. They then store the content again.
       const due = await transaction.query<{ sha256: string }>(sql`
         select encode(sha256, 'hex') as sha256
         from offshoot.blobs

@@ -11,7 +11,7 @@ import { expected, Fault, type FileEncoder, type StoredColumn } from '../../rows
 import type { StoredFile } from '../../rows/files.js'
 import { imageSize, sniffMediaType } from './media.js'
 
-/** Content that came with a record and is not stored yet. */
+/** Content sent with a record that is not stored yet. */
 export interface PendingContent {
   readonly sha256: string
   readonly bytes: Buffer
@@ -23,7 +23,7 @@ const FILE_NAME = new RegExp(FILE_NAME_PATTERN)
 const MEDIA_TYPE = new RegExp(MEDIA_TYPE_PATTERN)
 const FILE_ID = new RegExp(RECORD_ID_PATTERN)
 
-/** What is read of a file and given back with it; nobody can set it. */
+/** Read-only fields. They are ignored in input, so that a file can be sent as it was read. */
 const IGNORED: ReadonlySet<string> = new Set([
   'size',
   'version',
@@ -43,19 +43,19 @@ export interface FileWriterOptions {
   readonly isXataClient?: boolean
 }
 
-/** Turns the files of one record into what its row keeps of them, and gathers their content. */
+/** Converts the files of one record to the metadata that its row stores, and collects their contents. */
 export class FileWriter {
   readonly pending: PendingContent[] = []
   readonly #limits: Limits
   readonly #present: ReadonlyMap<number, readonly StoredFile[]>
   readonly #merges: boolean
   readonly #isXataClient: boolean
-  /** The same input may be encoded twice, as an update and as a whole record. */
+  /** Caches results, because one input may be encoded twice: as an update and as a whole record. */
   readonly #encoded = new WeakMap<object, string | Fault>()
 
   /**
-   * `present`: the files that the record has, by column. They pass on their version; an update that
-   * `merges` leaves them what it does not name.
+   * `present`: the current files of the record, by column. New files continue their version numbers. With
+   * `merges`, fields that are not given keep their current values.
    */
   constructor(limits: Limits, options: FileWriterOptions = {}) {
     this.#limits = limits
@@ -172,7 +172,9 @@ function contentOf(file: StoredFile | undefined): FileContent {
   return { size, sha256, attributes }
 }
 
-/** The file that an upload makes of the present one, or of none. */
+/**
+ * Returns the metadata of a file after an upload. `present` is the file before the upload, if there was one.
+ */
 export function uploadedFile(
   column: StoredColumn,
   options: {

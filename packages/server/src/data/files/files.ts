@@ -16,10 +16,10 @@ import { listContents, type MetadataForm, type ReadPlan } from '../../rows/read.
 import { FileWriter, type FileWriterOptions, type PendingContent } from './file-input.js'
 import { FileLinks } from './links.js'
 
-/** Contents that are stored at the same time for one record. */
+/** The number of contents of one record that are stored concurrently. */
 const STORES_AT_ONCE = 4
 
-/** The files of all records: their content and the links to it. */
+/** The contents of files, and the links to them. */
 export class Files {
   readonly blobs: BlobStore
   readonly links = new FileLinks()
@@ -36,7 +36,7 @@ export class Files {
     return new FileWriter(this.#limits, options)
   }
 
-  /** Makes content durable. Only then may a row mention it. */
+  /** Stores contents durably. A row may refer to a content only after this. */
   async store(pending: readonly PendingContent[], workspaceId: string): Promise<void> {
     const queue = [...new Map(pending.map((content) => [content.sha256, content])).values()]
     const worker = async () => {
@@ -53,7 +53,7 @@ export class Files {
     await this.blobs.put(Readable.from([bytes]), { bytesMax: bytes.length })
   }
 
-  /** Takes in content of any size, in constant memory. */
+  /** Stores content of any size from a stream, in constant memory. */
   async receive(source: AsyncIterable<Buffer>, workspaceId: string): Promise<ReceivedBlob> {
     const bytesMax = this.#limits.fileBytesMax
     try {
@@ -65,12 +65,12 @@ export class Files {
     }
   }
 
-  /** Refuses what says beforehand that it is too large. */
+  /** Throws if the announced size exceeds the limit. */
   requireSize(bytes: number): void {
     if (bytes > this.#limits.fileBytesMax) throw fileTooLarge(this.#limits.fileBytesMax)
   }
 
-  /** The content of a file. */
+  /** Opens the content of a file. */
   async open(file: StoredFile, range?: ByteRange): Promise<Readable> {
     const stream =
       file.sha256 === undefined ? Readable.from([]) : await this.blobs.get(file.sha256, range)
@@ -78,7 +78,7 @@ export class Files {
     return stream
   }
 
-  /** Reads the contents that an answer will hold. */
+  /** Reads the contents that a response includes. */
   async loadContents({ files }: MetadataForm, plan: ReadPlan, rows: TextRows): Promise<void> {
     const wanted = listContents(plan, rows)
     const bytesMax = this.#limits.requestBytesMax
@@ -103,8 +103,8 @@ export class Files {
   }
 
   /**
-   * Tells the collector, before the content can be found, that somebody relies on it, and who. Waits
-   * while the collector looks at or removes the same content; only then the workspace is entered.
+   * Marks content as recently used by a workspace before a row refers to it, so that the collector keeps it.
+   * Waits while the collector checks or deletes the same content, and only then enters the workspace.
    */
   async #claim({ sha256, size }: Blob, workspaceId: string): Promise<void> {
     await this.#database.queryAside(sql`

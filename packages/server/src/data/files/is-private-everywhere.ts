@@ -1,7 +1,10 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-/** Whether a content is public on no branch of the database, whatever its rows say. */
+/**
+ * Returns whether a content is private on all branches of the database, regardless of the settings of its
+ * files.
+ */
 export async function isPrivateEverywhere(
   database: Queryable,
   content: { databaseId: string; sha256: string },

@@ -9,20 +9,20 @@ interface LinkKey {
   readonly secret: Buffer
 }
 
-/** A key signs for this long; then a new one does. */
+/** The time after which a key is replaced by a new one for signing. */
 const KEY_DAYS = 30
-/** Signatures live for a day at the most; a key is kept until the last of its has expired. */
+/** Signatures expire after at most one day. A key is kept until its last signature has expired. */
 const KEY_KEPT_DAYS = KEY_DAYS + 2
 
-/** After a key is deleted, processes that do nothing else still trust it for this long. */
+/** Other processes accept a deleted key for up to this long. */
 const RELOAD_MS = 10_000
 
-/** Signs links to files, and tells its own signatures from others. */
+/** Signs links to files and verifies the signatures. */
 export class FileLinks {
   #keys: readonly LinkKey[] = []
   #loadedAtMs = Number.NEGATIVE_INFINITY
 
-  /** Must have run before anything is signed. */
+  /** Loads the keys. Must be called before signing. */
   async load(database: Queryable): Promise<void> {
     if (performance.now() - this.#loadedAtMs < RELOAD_MS) return
     await this.reload(database)
@@ -34,7 +34,7 @@ export class FileLinks {
     this.#loadedAtMs = performance.now()
   }
 
-  /** How the answers of a request write files on a branch. `origin` is the address of the service. */
+  /** Returns how a response writes the files of a branch. `origin` is the address of the service. */
   form(options: { origin: string; branchId: string; canUpload: boolean }): FileForm {
     const { origin, branchId, canUpload } = options
     const link: FileForm['link'] = (file, signed) => {
@@ -45,16 +45,16 @@ export class FileLinks {
     return { canUpload, link, contents: new Map() }
   }
 
-  /** `{key}.{expiry}.{signature}`; the newest key signs. */
+  /** Signs with the newest key. The format is `{key}.{expiry}.{signature}`. */
   #sign(accessId: string, options: { purpose: LinkPurpose; seconds: number }): string {
     const [key] = this.#keys
-    if (key === undefined) throw new Error('there is no key to sign links with')
+    if (key === undefined) throw new Error('link keys must be loaded before signing')
     const expiresAt = Math.floor(Date.now() / 1000) + options.seconds
     const signed = { accessId, purpose: options.purpose, expiresAt }
     return `${key.id}.${expiresAt}.${signature(key, signed).toString('base64url')}`
   }
 
-  /** Whether the text was signed here, for this file and purpose, and has not expired. */
+  /** Returns whether the signature is valid for this file and purpose, and has not expired. */
   async verify(
     database: Queryable,
     text: string,
@@ -68,7 +68,7 @@ export class FileLinks {
     await this.load(database)
     const key = this.#keys.find(({ id }) => id === keyId) ?? (await this.#findNew(database, keyId))
     if (key === undefined) return false
-    // A text that only reads like the signature is another one.
+    // Buffer.from ignores some invalid characters, so require the canonical encoding.
     const bytes = Buffer.from(given, 'base64url')
     return (
       bytes.toString('base64url') === given &&
@@ -76,7 +76,7 @@ export class FileLinks {
     )
   }
 
-  /** Another process may have made it just now. */
+  /** Finds a key that another process has just created. */
   async #findNew(database: Queryable, keyId: string): Promise<LinkKey | undefined> {
     const [newest] = this.#keys
     if (newest === undefined || BigInt(keyId) <= BigInt(newest.id)) return undefined
@@ -94,7 +94,7 @@ function signature(
   return createHmac('sha256', key.secret).update(`${purpose}\n${expiresAt}\n${accessId}`).digest()
 }
 
-/** From now on links are signed with a new key; the old ones still verify. */
+/** Inserts a new key, which signs links from now on. Older keys still verify. */
 export async function insertLinkKey(database: Queryable): Promise<{ id: string; createdAt: Date }> {
   const [row] = await database.query<{ id: string; createdAt: Date }>(sql`
     insert into offshoot.link_keys (secret)
@@ -104,7 +104,7 @@ export async function insertLinkKey(database: Queryable): Promise<{ id: string; 
   return row
 }
 
-/** Ends the links that the keys before this one have signed. Resolves with how many keys there were. */
+/** Deletes older keys, which invalidates the links that they signed. Returns the number of deleted keys. */
 export async function deleteLinkKeysBefore(database: Queryable, id: string): Promise<number> {
   const rows = await database.query(sql`
     delete from offshoot.link_keys
@@ -113,7 +113,7 @@ export async function deleteLinkKeysBefore(database: Queryable, id: string): Pro
   return rows.length
 }
 
-/** Makes a new key when the newest is old, and drops those whose signatures have all expired. */
+/** Inserts a new key if the newest is too old, and deletes keys whose signatures have all expired. */
 export async function renewLinkKeys(database: Queryable): Promise<void> {
   const [recent] = await database.query(sql`
     select 1

@@ -1,6 +1,6 @@
 /*
- * What the first bytes of a file tell: its type where nobody said it, and the size of an image. Both
- * are read from bytes that anybody may have sent, so every position is checked.
+ * Detects the media type of a file and the size of an image from the first bytes. The bytes are untrusted
+ * input, so every position is checked against the length.
  */
 
 export interface ImageSize {
@@ -10,7 +10,7 @@ export interface ImageSize {
 
 type Signature = readonly [mediaType: string, offset: number, bytes: string]
 
-/** In latin-1; the first that fits decides. */
+/** Bytes are written as latin-1. The first matching signature decides. */
 const SIGNATURES: readonly Signature[] = [
   ['image/png', 0, '\x89PNG\r\n\x1a\n'],
   ['image/jpeg', 0, '\xff\xd8\xff'],
@@ -35,16 +35,18 @@ const SIGNATURES: readonly Signature[] = [
   ['audio/mpeg', 0, 'ID3'],
 ]
 
-/** undefined when the first bytes are of no known type. */
+/** Detects the media type. Returns undefined if it is unknown. */
 export function sniffMediaType(head: Buffer): string | undefined {
   const start = head.toString('latin1', 0, 16)
   const found = SIGNATURES.find(([, offset, bytes]) => start.startsWith(bytes, offset))
-  // The two that start with RIFF say at their start that they do.
+  // WEBP and WAVE at offset 8 are valid only in a RIFF container.
   if (found?.[1] === 8 && !start.startsWith('RIFF')) return undefined
   return found?.[0]
 }
 
-/** Of PNG, JPEG, GIF and WebP; undefined for anything else, or when the bytes do not say. */
+/**
+ * Returns the size of a PNG, JPEG, GIF or WebP image. undefined for other types, or if the size is not found.
+ */
 export function imageSize(head: Buffer): ImageSize | undefined {
   const size = readSize(head)
   return size !== undefined && size.width > 0 && size.height > 0 ? size : undefined
@@ -67,7 +69,10 @@ function readSize(head: Buffer): ImageSize | undefined {
   }
 }
 
-/** Frames that hold the size: all of C0 to CF but those that define tables. */
+/**
+ * Returns whether a marker starts a frame, which has the size: C0 to CF, except DHT (C4), JPG (C8) and DAC
+ * (CC).
+ */
 function isFrame(marker: number): boolean {
   return marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
 }

@@ -37,7 +37,7 @@ export interface FileTarget {
   readonly tableName: string
   readonly recordId: string
   readonly columnName: string
-  /** Empty for the file of a `file` column, or for a new one in a list. */
+  /** Empty for the file of a `file` column, and for a new file of a `file[]` column. */
   readonly fileId: string
 }
 
@@ -55,7 +55,7 @@ interface FileColumn {
   readonly isList: boolean
 }
 
-/** The file, or undefined when there is no content. */
+/** Returns the file to send, or undefined if it has no content. */
 export async function readFile(
   { database, files: store }: FileContext,
   session: BranchSession,
@@ -71,7 +71,7 @@ export async function readFile(
     : { file, open: (range) => store.open(file, range) }
 }
 
-/** The metadata of a file, as its row stores it. */
+/** Returns the stored metadata of a file. */
 export async function getFile(
   { database }: FileContext,
   session: BranchSession,
@@ -86,8 +86,8 @@ export async function getFile(
 }
 
 /**
- * Refuses an upload that cannot succeed, before any of it is taken in. What it adds to the workspace is
- * counted by the growth that is returned; the caller takes it back if the upload fails.
+ * Throws if an upload cannot succeed, before any of its data is read. The returned growth counts the upload
+ * towards the quota of the workspace. The caller must undo it if the upload fails.
  */
 export async function checkUpload(
   { database, limits }: FileContext,
@@ -102,7 +102,7 @@ export async function checkUpload(
   return session.growth
 }
 
-/** Puts content that has arrived in its place. Says whether the file is new. */
+/** Attaches uploaded content to a record. Returns the file, and whether it is new. */
 export async function attachFile(
   context: FileContext,
   session: BranchSession,
@@ -113,7 +113,7 @@ export async function attachFile(
   const id = place.isList ? target.fileId || newFileId() : undefined
   return changeFiles(context, session, { place, target }, (files) => {
     const present = files.find((file) => file.id === id)
-    // A link leads to one state of a file; in another, somebody else was faster.
+    // A link is valid for one state of a file. A different key means that the file has changed since.
     if (key !== undefined && present?.key !== key) throw fileNotFound(place, target)
     requireRoom(place, files, { target, limits: context.limits })
     const file = uploadedFile(place.column, { present, id, mediaType, blob })
@@ -124,7 +124,7 @@ export async function attachFile(
   })
 }
 
-/** Takes a file out of its record. Answers with what it was. */
+/** Deletes a file from its record. Returns the deleted file. */
 export async function deleteFile(
   context: FileContext,
   session: BranchSession,
@@ -142,12 +142,12 @@ export async function deleteFile(
   })
 }
 
-/** A link that opens nothing says so in the same words, whatever it lacks. */
+/** All invalid links get this message, so that it does not reveal whether the file exists. */
 function invalidLink(): AppError {
   return new AppError('invalid_link', 'this link is private, changed or expired')
 }
 
-/** Follows a link. Its signature, or the file being public, is the proof that it may be. */
+/** Opens the file of a link. Access requires a valid signature or a public file. */
 export async function openLink(
   { database, sessions, files }: FileContext,
   options: { accessId: string; verify: string | undefined; origin: string },
@@ -178,7 +178,7 @@ async function isPublic(
   return sha256 === undefined || !(await isPrivateEverywhere(database, { databaseId, sha256 }))
 }
 
-/** Takes back what an upload was counted with if it fails. */
+/** Runs an upload, and undoes its growth if it fails. */
 export async function orUndo<Result>(
   growth: Growth,
   upload: () => Promise<Result>,
@@ -191,7 +191,7 @@ export async function orUndo<Result>(
   }
 }
 
-/** Puts content behind an upload link. `receive` takes it in, once all is known to be right. */
+/** Uploads content by an upload link. Calls `receive` to read the content once the link is verified. */
 export async function uploadByLink(
   context: FileContext,
   options: {
@@ -217,7 +217,7 @@ export async function uploadByLink(
     return { target, growth: session.growth }
   }
   return claimUpload(database, accessId, async () => {
-    // The link is free only after the upload before this one has changed the file, or failed.
+    // The lease is free only after an earlier upload has changed the file or failed.
     const found = await sessions.runOnBranch(branch, findTarget).catch(unlessGone)
     if (found === undefined) throw new AppError('file_not_found', 'the file is gone')
     const { target, growth } = found
@@ -242,7 +242,7 @@ async function checkLink(
   return place
 }
 
-/** Whatever the place names may be gone; it never was there, for all that a caller is told. */
+/** Returns undefined if the branch, table, column or record no longer exists. Callers do not learn which. */
 function unlessGone(error: unknown): undefined {
   const gone = ['branch_not_found', 'table_not_found', 'record_not_found', 'column_not_found']
   if (error instanceof AppError && gone.includes(error.code)) return undefined
@@ -275,7 +275,7 @@ function isSame(left: string, right: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/** The media type of an upload; parameters such as a charset are not part of it. */
+/** Returns the media type of an upload, without parameters such as a charset. */
 export function uploadMediaType(header: string | undefined, limits: Limits): string | undefined {
   const mediaType = header?.split(';', 1)[0]?.trim()
   if (mediaType === undefined || mediaType === '') return undefined
@@ -313,7 +313,7 @@ async function readFiles(
   return parseFiles(textOf(read.plan, row, place.index))
 }
 
-/** Changes the files of a column, knowing what they are at that moment. */
+/** Changes the files of a column in a transaction that reads their current state. */
 async function changeFiles<Result>(
   { database, sessions }: FileContext,
   session: BranchSession,
@@ -333,7 +333,7 @@ async function changeFiles<Result>(
       const { files, result } = change(parseFiles(textOf(read.plan, row, index)))
       const value = place.isList ? files : files[0]
       const text = value === undefined ? null : JSON.stringify(value)
-      // Not by `updateOne`: the guard that is built into it needs a key, which a link does not have.
+      // `updateOne` cannot be used: its built-in guard needs an API key, which a link does not have.
       const [written] = await transaction.run([writer.update([{ id, values: [text] }], [index])])
       if (written?.[0] === undefined) throw recordNotFound(tableName, id)
       return result

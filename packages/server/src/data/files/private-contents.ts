@@ -8,9 +8,9 @@ import type { Session } from '../session/session.js'
 import { type FileContext, type FileTarget, getFile } from './operations.js'
 
 /*
- * A fork has the files of its source with all that was set for them, so a file that is made private on
- * one branch stays public on the others. Contents listed here are public on no branch of the database,
- * whatever the rows say: forks, merges and resets carry rows, and this list stays.
+ * A fork copies the files of its source including their settings, so a file that is made private on one branch
+ * stays public on the others. Contents in this list are private on all branches of the database, regardless of
+ * the settings of files. Forks, merges and resets do not change the list.
  */
 
 interface PrivateRow {
@@ -18,7 +18,9 @@ interface PrivateRow {
   readonly createdAt: Date
 }
 
-/** Ends every link without a signature to the content of a file, on all branches of the database. */
+/**
+ * Disables public links to the content of a file, on all branches of the database. Signed links still work.
+ */
 export async function makePrivate(
   context: FileContext,
   session: Session,
@@ -52,7 +54,7 @@ export async function readPrivateFiles(
   return { files: rows.map(toPrivateFile) }
 }
 
-/** Leaves it to each file again whether it is public. */
+/** Removes a content from the list. Each file decides again whether it is public. */
 export async function allowPublic(
   database: Database,
   access: DatabaseAccess,

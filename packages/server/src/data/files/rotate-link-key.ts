@@ -6,7 +6,7 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { deleteLinkKeysBefore, type FileLinks, insertLinkKey } from './links.js'
 
-/** Signs links with a new key from now on; the earlier ones verify theirs, unless told otherwise. */
+/** Creates a new key for signing links. Existing links stay valid unless `endLinks` is set. */
 export async function rotateLinkKey(
   { database, links }: { database: Database; links: FileLinks },
   principal: Principal,

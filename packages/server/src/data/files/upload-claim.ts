@@ -3,11 +3,11 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-/** How long a link stays taken when the process that uses it dies. */
+/** The time that a link stays locked if the process that uses it dies. */
 const LEASE_SECONDS = 60
 const RENEW_MS = (LEASE_SECONDS * 1000) / 3
 
-/** Expired leases that one step of the collector removes. */
+/** Maximum number of expired leases deleted by one step of the collector. */
 const STEP_CLAIMS = 500
 
 interface Claim {
@@ -16,8 +16,8 @@ interface Claim {
 }
 
 /**
- * Runs an upload as the only user of its link, in all processes. Anybody else is refused before a byte
- * is taken in. A failed upload gives the link back.
+ * Runs an upload while holding a lease on its link, across all processes. Other uploads by the link are
+ * rejected before any data is read. The lease ends with the upload, also if it fails.
  */
 export async function claimUpload<Result>(
   database: Database,
@@ -29,8 +29,8 @@ export async function claimUpload<Result>(
   if (!(await insertClaim(database, claim))) {
     throw new AppError('link_in_use', 'this link takes one upload, and one is under way')
   }
-  // Waits for nothing: a lease that ends too early lets a second upload begin, but only one of them
-  // finds the file in the state that the link leads to.
+  // Failures to renew are ignored. If the lease expires too early, a second upload can start, but only one
+  // of them finds the file with the key that the link requires.
   const renewal = setInterval(() => {
     updateClaim(database, claim).catch(() => undefined)
   }, RENEW_MS).unref()
@@ -42,7 +42,7 @@ export async function claimUpload<Result>(
   }
 }
 
-/** Says whether the link was free. */
+/** Returns whether the link was free. */
 async function insertClaim(database: Database, { linkHash, holder }: Claim): Promise<boolean> {
   const rows = await database.query(sql`
     insert into offshoot.upload_claims as c (link_hash, holder, expires_at)
@@ -66,7 +66,7 @@ async function deleteClaim(database: Database, { linkHash, holder }: Claim): Pro
     delete from offshoot.upload_claims where link_hash = ${linkHash} and holder = ${holder}`)
 }
 
-/** Removes some leases whose holders have died. Says whether there may be more. */
+/** Deletes some expired leases, whose holders have died. Returns whether there may be more. */
 export async function collectUploadClaims(database: Queryable): Promise<boolean> {
   const rows = await database.query(sql`
     delete from offshoot.upload_claims

@@ -6,7 +6,7 @@ import { type Expressions, filterSql } from '../query/filter-sql.js'
 import type { Parameters } from '../query/parameters.js'
 import { queryFault } from '../query/query-fault.js'
 
-/** What is added to the score of a record for a value that it has. */
+/** A rule that adds to the score of a record depending on one of its values. */
 export type Booster = { readonly ifMatches: Filter | undefined } & (
   | { readonly kind: 'value'; readonly isValue: Filter; readonly factor: number }
   | {
@@ -18,7 +18,7 @@ export type Booster = { readonly ifMatches: Filter | undefined } & (
   | {
       readonly kind: 'date'
       readonly field: Field
-      /** The text of a time; undefined: now. */
+      /** A timestamp. undefined: now. */
       readonly origin: string | undefined
       readonly scaleSeconds: number
       readonly decay: number
@@ -38,7 +38,7 @@ export const MODIFIERS = [
 ] as const
 export type Modifier = (typeof MODIFIERS)[number]
 
-/** A booster as the request has it; its shape was checked. */
+/** A booster of a request. The request schema has validated its shape. */
 export interface BoosterRequest {
   readonly valueBooster?: {
     readonly column: string
@@ -65,7 +65,7 @@ export interface BoosterRequest {
 
 const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
 const DATES: ReadonlySet<FieldType> = new Set(['datetime'])
-/** The JSON type of the values that a field is compared with. */
+/** The required JSON type of values, by field type. */
 const VALUES: ReadonlyMap<FieldType, string> = new Map([
   ['text', 'string'],
   ['list', 'string'],
@@ -145,10 +145,10 @@ function typed(resolve: FieldResolver, column: string, types: ReadonlySet<FieldT
   throw queryFault(`boosters: column [${column}]: cannot be of type [${field.type}]`)
 }
 
-/** Below this a number would be too small for PostgreSQL, which calls that an error. */
+/** `exp` of smaller numbers underflows, which PostgreSQL reports as an error. */
 const EXPONENT_MIN = -700
 
-/** What a booster adds; nothing where there is no value, or the modifier has none for it. */
+/** Returns the number that a booster adds: 0 if there is no value, or if the modifier is undefined for it. */
 export function boosterSql(booster: Booster, fields: Expressions, parameters: Parameters): Sql {
   const added = addedSql(booster, fields, parameters)
   const { ifMatches } = booster

@@ -2,21 +2,21 @@ import type { SimilarityFunction } from '@offshoot/contract/search'
 import type { Extension } from '../../postgres/extension.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 
-/** Up to this many components a sum is written out, which is several times as fast as a loop. */
+/** Up to this dimension, sums are unrolled, which is several times as fast as `unnest`. */
 const WRITTEN_OUT_MAX = 2048
 
-/** Two vectors, each an array of double precision under a name. */
+/** Two vectors, each a named array of double precision. */
 interface Vectors {
   readonly own: Sql
   readonly query: Sql
-  /** The length of the second, in the sense of geometry. */
+  /** The Euclidean norm of the query vector. */
   readonly queryLength: Sql
   readonly dimension: number
 }
 
 /**
- * How near two vectors are, the higher the nearer: 1 + cosine, or 1 / (1 + distance). A vector of
- * zeros has no direction, which is taken for a right angle.
+ * Returns the similarity of two vectors: 1 + cosine, or 1 / (1 + distance). The cosine with a zero vector
+ * counts as 0.
  */
 export function arraySimilarity(similarity: SimilarityFunction, vectors: Vectors): Sql {
   switch (similarity) {
@@ -34,7 +34,7 @@ export function arraySimilarity(similarity: SimilarityFunction, vectors: Vectors
   }
 }
 
-/** The sum of an expression over all components. */
+/** Returns the sum of an expression over all components. */
 function sumSql(
   { own, query, dimension }: Vectors,
   expression: (own: string, query: string) => string,
@@ -45,7 +45,7 @@ function sumSql(
       from (select unnest(${own}) as own, unnest(${query}) as query) c
     )`
   }
-  // Halved again and again, because PostgreSQL goes into an expression as deep as it is nested.
+  // A balanced tree, because PostgreSQL evaluates nested expressions recursively.
   function add(from: number, to: number): string {
     if (to - from === 1) return expression(`${own.text}[${to}]`, `${query.text}[${to}]`)
     const middle = Math.floor((from + to) / 2)
@@ -60,7 +60,9 @@ const FUNCTIONS: Readonly<Record<SimilarityFunction, string>> = {
   l2: 'l2_distance',
 }
 
-/** The same by pgvector. Its functions, unlike its operators, never look into an index. */
+/**
+ * Returns the similarity, calculated by pgvector. Its functions, unlike its operators, never use an index.
+ */
 export function extensionSimilarity(
   similarity: SimilarityFunction,
   { schema }: Extension,
@@ -73,7 +75,7 @@ export function extensionSimilarity(
 }
 
 export function similarityOf(similarity: SimilarityFunction, distance: Sql): Sql {
-  // The distance of a vector of zeros is no number.
+  // The cosine distance to a zero vector is NaN.
   if (similarity === 'cosineSimilarity') return sql`(2 - coalesce(nullif(${distance}, 'NaN'), 1))`
   return sql`(1 / (1 + ${distance}))`
 }

@@ -6,7 +6,9 @@ import type { SearchColumn, TablePlan } from './search-plan.js'
 import { BREAK, WORD_ENDS } from './word-pattern.js'
 import { foundWordsSql, textSql } from './words-sql.js'
 
-/** A text up to this length is shown whole; of a longer one, what is around the words. */
+/**
+ * Texts up to this length are returned whole. For longer ones, only the parts around matches are returned.
+ */
 const WHOLE_LENGTH_MAX = 250
 const BEFORE = 80
 const AFTER = 160
@@ -18,9 +20,9 @@ interface HighlightContext {
 }
 
 /**
- * A JSON list with one entry a column: null, or parts of its text in which words are marked. A part is
- * a list too: the text, and whether more comes before it and after it. All columns go through the same
- * query, because PostgreSQL takes longer to plan one for each than to run it.
+ * Returns a JSON list with one entry per column: null, or a list of parts of the text with marked matches. A
+ * part is a list of the text, whether it is cut off before, and whether it is cut off after. All columns share
+ * one query, because planning a query for each would take longer than running it.
  */
 export function highlightSql(
   { columns }: Pick<TablePlan, 'columns'>,
@@ -33,7 +35,7 @@ export function highlightSql(
   )`
 }
 
-/** The elements of a list are marked one by one. */
+/** Returns a column as a row of the query. Elements of a list are marked one by one. */
 function columnSql(
   column: SearchColumn,
   { index, context }: { index: number; context: HighlightContext },
@@ -44,7 +46,7 @@ function columnSql(
   return sql`(${raw(String(index))}, ${text}, ${elements}, ${isNumber})`
 }
 
-/** The parts of a column `c`. */
+/** Returns the parts of a column `c`. */
 function partsSql({ patterns, parameters }: HighlightContext): Sql {
   const marked = sql`regexp_replace(translate(e.text, ${literal(MARK_START + MARK_END)}, ''), found.pattern,
     ${literal(`\\1${MARK_START}\\2\\3${MARK_END}`)}, 'g')`
@@ -75,10 +77,10 @@ function partsSql({ patterns, parameters }: HighlightContext): Sql {
 
 const WINDOW = `(^)?(.{0,${BEFORE}}${MARK_START}.{0,${AFTER}})($)?`
 
-/** The words of this very text that were found, so that those are marked and no others. */
+/** Returns a pattern of the words that were found in this text, so that exactly these are marked. */
 function patternSql(): Sql {
   const escaped = sql`regexp_replace(f.word, ${literal(`(${BREAK})`)}, ${literal('\\\\\\1')}, 'g')`
-  // Marks are not in the text, so a pattern of one is never found.
+  // Mark characters were removed from the text, so a pattern of one never matches.
   const words = (condition: Sql) =>
     sql`coalesce(string_agg(distinct ${escaped}, '|') filter (where ${condition}), ${literal(MARK_START)})`
   return sql`

@@ -1,13 +1,13 @@
 import type { SearchColumn } from './search-plan.js'
 
-/** Around what was found, until it is written. */
+/** Placeholders around matches. They are replaced by tags after HTML escaping. */
 export const MARK_START = '\u0001'
 export const MARK_END = '\u0002'
 
-/** Parts of a column that are shown. */
+/** Maximum number of parts returned per column. */
 export const FRAGMENTS_MAX = 5
 
-/** A part of a text, and whether there is more before and after it. */
+/** A part of a text, and whether it is cut off before and after. */
 export type Part = readonly [text: string, isCutBefore: boolean, isCutAfter: boolean]
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -18,7 +18,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#x27;',
 }
 
-/** The text of a part with what was found between tags; undefined when it was cut out. */
+/** Returns the text of a part with matches in tags, or undefined if trimming removed all matches. */
 export function writeFragment(
   [text, isCutBefore, isCutAfter]: Part,
   options: { encodeHTML: boolean },
@@ -31,11 +31,11 @@ export function writeFragment(
   return encoded.replaceAll(MARK_START, '<em>').replaceAll(MARK_END, '</em>')
 }
 
-/** A part that starts in the midst of a word starts with the next one. */
+/** Removes a partial word at the start of a part. */
 function trimStart(text: string): string {
   const mark = text.indexOf(MARK_START)
   const end = text.indexOf(MARK_END)
-  // The rest of a word whose mark belongs to the part before.
+  // The part starts within a match that belongs to the previous part.
   if (end >= 0 && end < mark) return text.slice(end + 1).trimStart()
   const space = text.search(/\s/)
   return space >= 0 && space < mark ? text.slice(space).trimStart() : text
@@ -53,7 +53,7 @@ function trimEnd(text: string, isCut: boolean): string {
 
 type Tree = Map<string, string | Tree>
 
-/** `{"title":["..<em>word</em>.."]}`; columns of objects are inside of those. */
+/** Returns `{"title":["..<em>word</em>.."]}`. Nested columns are in nested objects. */
 export function writeHighlight(
   columns: readonly SearchColumn[],
   parts: readonly (readonly Part[] | null)[],

@@ -11,32 +11,32 @@ import {
   WORD_START,
 } from './word-pattern.js'
 
-/** In which way a word of a text is one that is looked for, the best way first. */
+/** How a word of a text matches a term, best first. */
 export type MatchKind = 'exact' | 'prefix' | 'edits' | 'stem'
 
-/** A group of the pattern that finds words: which term it stands for, and in which way. */
+/** A group of the pattern `words`: the term that it matches, and how. */
 export interface Match {
   readonly term: number
   readonly kind: MatchKind
   readonly edits: number
 }
 
-/** All that PostgreSQL is told about the words of a query. */
+/** The regular expressions for the words of a query. */
 export interface Patterns {
   readonly terms: readonly Term[]
-  /** By term; null where there is none. */
+  /** Stems by term. null: the term has no stem. */
   readonly stems: readonly (string | null)[]
-  /** Letters that are in every text which has one of the words; what an index can tell. */
+  /** A necessary condition that a trigram index can evaluate. */
   readonly indexed: string
-  /** Found in every text that has one of the words, and in some that do not; for a first look. */
+  /** A cheap necessary condition: matches all texts with one of the words, and some others. */
   readonly rough: string
-  /** The same with fewer mistakes; undefined where the first look makes none. */
+  /** A stricter necessary condition. undefined if `rough` is as strict. */
   readonly fine: string | undefined
-  /** Finds each word, in the group that says why. */
+  /** Matches each word. The group tells the term and the kind of match. */
   readonly words: string
-  /** By group of `words`, from 1 on. */
+  /** The meaning of each group of `words`; group 1 is first. */
   readonly matches: readonly Match[]
-  /** The whole query as it is written, the last word being a beginning. */
+  /** The whole query as a phrase, of which the last word is a prefix. */
   readonly phrase: string | undefined
 }
 
@@ -88,7 +88,7 @@ export function makePatterns(
       fine.push(`${WORD_START}${beginning}`)
     }
   }
-  // The first group that fits is the one that is reported.
+  // PostgreSQL reports the first group that matches, so better kinds of match come first.
   groups.sort((one, other) => one.rank - other.rank)
   const isRough = terms.some(({ edits }) => edits > 0)
   return {
@@ -105,7 +105,7 @@ export function makePatterns(
 
 const RANKS: Readonly<Record<MatchKind, number>> = { exact: 0, prefix: 1, edits: 2, stem: 9 }
 
-/** Terms of scripts without spaces come last, and need no break around them. */
+/** Terms of scripts without spaces come last. They match inside words. */
 function wordsPattern(groups: readonly { pattern: string; rank: number }[]): string {
   const isInside = ({ rank }: { rank: number }) => rank === Number.POSITIVE_INFINITY
   const group = ({ pattern }: { pattern: string }) => `(${pattern})`

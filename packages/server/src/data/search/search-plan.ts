@@ -8,18 +8,18 @@ import { queryFault } from '../query/query-fault.js'
 import { planColumns } from '../session/session.js'
 import { type Booster, type BoosterRequest, parseBooster } from './booster.js'
 
-/** A column that is looked in. */
+/** A searched column. */
 export interface SearchColumn {
   readonly path: readonly string[]
   /** Index into the physical columns. */
   readonly index: number
-  /** Indexes of the objects around it. */
+  /** Indexes of the enclosing objects. */
   readonly objects: readonly number[]
   readonly kind: TextKind
   readonly weight: number
 }
 
-/** A table that is looked in, with its names resolved. */
+/** A searched table, with its names resolved. */
 export interface TablePlan {
   readonly codec: TableCodec
   readonly read: ReadPlan
@@ -52,7 +52,7 @@ export function planTable(
   }
 }
 
-/** The columns that are meant; one that is named has its own weight even beside `*`. */
+/** Resolves the targets to columns. The weight of a named column takes precedence over that of `*`. */
 export function planTargets(codec: TableCodec, targets: readonly Target[]): SearchColumn[] {
   const weights = new Map<number, { weight: number; isNamed: boolean }>()
   for (const target of targets.length === 0 ? ['*'] : targets) {
@@ -71,7 +71,7 @@ export function planTargets(codec: TableCodec, targets: readonly Target[]): Sear
   })
 }
 
-/** `*` is all columns that have words; an object stands for those inside. */
+/** Resolves one target. `*` selects all text columns, and an object those nested in it. */
 function listColumns(codec: TableCodec, target: string): number[] {
   if (target === '*') return searchable(codec, '')
   const path = target.replace(/\.\*$/, '')
@@ -95,7 +95,7 @@ function searchable(codec: TableCodec, prefix: string): number[] {
   })
 }
 
-/** Which part of what is found is asked for. */
+/** The requested part of the results. */
 export interface SearchPage {
   readonly size: number
   readonly offset: number

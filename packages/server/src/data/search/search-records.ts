@@ -26,7 +26,7 @@ export interface SearchContext {
 const FUZZINESS = 1
 const NUMBER = /^-?\d{1,15}(\.\d{1,15})?$/
 
-/** The records of a branch that have the words of a query, best first, as JSON text. */
+/** Searches records of a branch for the words of a query. Returns JSON text, best matches first. */
 export async function searchBranch(context: SearchContext, request: BranchSearch): Promise<string> {
   const { session } = context
   const lookup = lookupOf(session)
@@ -51,7 +51,7 @@ export async function searchBranch(context: SearchContext, request: BranchSearch
   return search(context, tables, request)
 }
 
-/** The same for one table. Without a query, all of its records that meet the filter. */
+/** Searches records of one table. Without a query, finds all records that meet the filter. */
 export async function searchTable(
   context: SearchContext & { readonly tableName: string },
   request: TableSearch,
@@ -79,7 +79,7 @@ async function search(
   const { patterns, warnings } = await readQuery(context, options)
   const plan: SearchPlan = {
     lookup: lookupOf(session),
-    // Of a query without a word, nothing can be found.
+    // A query without words finds nothing.
     tables: patterns?.terms.length === 0 ? [] : tables,
     patterns,
     numbers: (options.query ?? '').split(/\s+/).filter((word) => NUMBER.test(word)),
@@ -130,7 +130,7 @@ function writeHit(
   },
 ): string {
   const table = context.searched[Number(tableNumber)]
-  if (table === undefined) throw new Error('what is found is of a table that was searched')
+  if (table === undefined) throw new Error('a found record must belong to a searched table')
   const row = JSON.parse(texts ?? '[]') as (string | null)[]
   const members = [`"table":${JSON.stringify(table.codec.table.name)}`, `"score":${score}`]
   if (context.plan.isHighlighted) {

@@ -19,19 +19,19 @@ import type { Patterns } from './patterns.js'
 import type { SearchPage, TablePlan } from './search-plan.js'
 import { foundWordsSql, textSql } from './words-sql.js'
 
-/** A search whose names are resolved. */
+/** A search with resolved names. */
 export interface SearchPlan {
   readonly lookup: TableLookup
   readonly tables: readonly TablePlan[]
-  /** undefined: nothing is looked for, and everything is found. */
+  /** undefined: no query; all records are found. */
   readonly patterns: Patterns | undefined
-  /** Those of the words that are numbers. */
+  /** The words of the query that are numbers. */
   readonly numbers: readonly string[]
   readonly isHighlighted: boolean
   readonly page: SearchPage
 }
 
-/** How soon further occurrences of a word stop to count, and how much the length of a text does. */
+/** BM25 parameters k1 (saturation of term frequency) and b (normalisation by text length). */
 const SATURATION = 1.2
 const LENGTH_PART = 0.75
 
@@ -39,10 +39,10 @@ const tableName = (name: string, number: number): Sql => ident(`${name}_${number
 const textName = (index: number): Sql => ident(`text_${index}`)
 
 /**
- * One statement, so that everything is of the same moment. Its first row has the count of what was
- * found; each further one is a record of the page: its place, the number of its table, its score, its
- * texts and what is highlighted in it, both as JSON. Tables without rows, or without anything to look
- * in, are left out; the others are numbered.
+ * Compiles a search to one statement, so that everything comes from one snapshot. The first row has the number
+ * of records found. Each further row is a record of the page: its place, the number of its table, its score,
+ * and its texts and highlights as JSON. Tables without rows or text columns are left out; the others are
+ * numbered.
  */
 export function searchSql(plan: SearchPlan): { call: Call; tables: readonly TablePlan[] } {
   const parameters = new Parameters()
@@ -75,7 +75,7 @@ export function searchSql(plan: SearchPlan): { call: Call; tables: readonly Tabl
       ' union all ',
     )}
     order by place`
-  // Whether an index helps depends on the words, so each search is planned for its own.
+  // Unnamed, so that PostgreSQL plans each search for its words: they decide whether an index helps.
   const call = { statement: compileSharing(text), values: parameters.values, isUnnamed: true }
   return { call, tables }
 }
@@ -126,7 +126,7 @@ function boostSql({ table, parameters }: TableContext, fields: FieldExpressions)
   return sql`(${join(boosts, ' + ')})::double precision`
 }
 
-/** Without words, only boosters make a difference. */
+/** Selects all rows. Without words, only boosters contribute to the score. */
 function everythingSql(plan: SearchPlan, context: TableContext): Sql {
   const { number } = context
   const rows = rowsSql(plan, context, ({ fields }) => ({
@@ -135,7 +135,7 @@ function everythingSql(plan: SearchPlan, context: TableContext): Sql {
   return sql`${tableName('found', number)} as (${rows})`
 }
 
-/** Whether a row has one of the words, or nearly; a number is only ever there as it is. */
+/** Returns the condition that a row may match one of the words. Numbers must be equal. */
 function isHit(
   { numbers }: SearchPlan,
   { table, parameters }: TableContext,
@@ -152,7 +152,8 @@ function isHit(
     const indexed = table.codec.table.searchIndex
       ? [inIndex({ table, parameters }, { patterns, row })]
       : []
-    // Of one column alone, PostgreSQL would look for these in the index too, which costs more than it gains.
+    // With an index and a single column, `concat_ws` keeps PostgreSQL from evaluating these patterns in the
+    // index too, which costs more than it saves.
     const isOne = texts.length === 1 && indexed.length === 0
     const text = isOne ? join(texts) : linesSql(texts)
     const { rough, fine } = patterns
@@ -176,7 +177,7 @@ function linesSql(texts: readonly Sql[]): Sql {
   return groups.length === 1 ? join(groups) : linesSql(groups)
 }
 
-/** Whether a row may have one of the words, as far as a search index can tell. */
+/** Returns the condition that the search index can evaluate: a row may have one of the words. */
 function inIndex(
   { table, parameters }: Pick<TableContext, 'table' | 'parameters'>,
   { patterns, row }: { patterns: Patterns; row: RowExpressions },
@@ -188,7 +189,7 @@ function inIndex(
   return sql`(${join(looks, ' or ')})`
 }
 
-/** How much the columns weigh that have the query as a whole. */
+/** Returns the sum of the weights of columns that contain the whole query as a phrase. */
 function phraseSql(
   { table, parameters }: TableContext,
   { phrase }: Patterns,
@@ -203,12 +204,12 @@ function phraseSql(
 }
 
 /**
- * How many rows there are to look in, and how long their texts are on the whole: a word in a title
+ * Selects the number of rows and the average length of their texts. BM25 needs both: a word in a short text
  * counts more than one in a long text.
  */
 function statisticsSql(plan: SearchPlan, context: TableContext): Sql {
   const { table, parameters } = context
-  // Counting takes a pass over all texts, which an index is to save.
+  // Exact counts need a scan of all texts, which the index is meant to avoid.
   const numbers = table.codec.table.searchIndex
     ? estimateTexts(plan.lookup, table.codec, {
         columns: table.columns.map(({ index }) => index),
@@ -235,7 +236,7 @@ function countsSql(plan: SearchPlan, context: TableContext): Sql {
     from (${rows}) r`
 }
 
-/** By row, column and term: how often it is there. */
+/** Selects the frequency of each term, by row and column. */
 function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): Sql {
   const { table, number, parameters } = context
   const rows = rowsSql(plan, context, (row) => {
@@ -262,7 +263,7 @@ function wordsSql(plan: SearchPlan, context: TableContext, patterns: Patterns): 
   return sql`${tableName('words', number)} as materialized (${rows})`
 }
 
-/** What is in few rows counts more than what is in many. */
+/** Selects the inverse document frequency of each term. */
 function termsSql({ number }: TableContext): Sql {
   return sql`
     ${tableName('terms', number)} as materialized (
@@ -277,7 +278,7 @@ function termsSql({ number }: TableContext): Sql {
     )`
 }
 
-/** The sum over words and columns, as BM25 has it, and what boosters add. */
+/** Selects the BM25 score of each row, summed over terms and columns, plus the boosters. */
 function foundSql({ table, number }: TableContext, patterns: Patterns): Sql {
   const weights = table.columns.map(({ weight }) => raw(String(weight)))
   const [k, b] = [raw(String(SATURATION)), raw(String(LENGTH_PART))]
@@ -300,7 +301,7 @@ function foundSql({ table, number }: TableContext, patterns: Patterns): Sql {
     )`
 }
 
-/** The records of the page that are of the table. */
+/** Selects the records of the page that belong to the table. */
 function recordsSql(plan: SearchPlan, { table, number, parameters }: TableContext): Sql {
   const { lookup, patterns } = plan
   const { codec, read } = table

@@ -38,7 +38,7 @@ import { planColumns } from '../session/session.js'
 import { arraySimilarity, extensionSimilarity, similarityOf } from './distance-sql.js'
 import type { SearchContext } from './search-records.js'
 
-/** A vector search whose names are resolved and whose values are checked. */
+/** A vector search with resolved names and validated values. */
 export interface VectorPlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec
@@ -51,7 +51,7 @@ export interface VectorPlan {
   readonly filter: Filter
 }
 
-/** The records whose vectors are nearest to a given one, as JSON text. */
+/** Searches the records whose vectors are most similar to a given one. Returns JSON text. */
 export async function searchVectors(
   context: SearchContext & { readonly tableName: string },
   request: VectorSearch,
@@ -97,26 +97,26 @@ export function readVector(
     )
   }
   if (similarityFunction === 'cosineSimilarity' && queryVector.every((value) => value === 0)) {
-    throw queryFault('queryVector: is all zeros, which has no direction to compare')
+    throw queryFault('queryVector: is all zeros; cosine similarity is not defined for it')
   }
   return { column, query: queryVector, similarity: similarityFunction }
 }
 
-/** pgvector computes in single precision. */
+/** Returns whether all components fit into single precision, in which pgvector computes. */
 function isSingle(query: readonly number[]): boolean {
   return query.every((value) => Number.isFinite(Math.fround(value)))
 }
 
 /**
- * One statement. Its first row has the count of the vectors that were compared; each further one is
- * its place, its score and the texts of the record.
+ * Compiles a search that compares all vectors. The first row has the number of compared vectors. Each further
+ * row is a record: its place, its score and its texts.
  */
 export function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
   const parameters = new Parameters()
   const query = parameters.add(`{${plan.query.join(',')}}`)
   const vectors = selectRows({ ...plan, parameters }, ({ record }) => {
     const own = visibleVector(plan, record.column)
-    // The cast makes a copy in memory, whose components are read faster.
+    // The cast copies the array into memory, where its elements are read faster.
     const value = extension === undefined ? sql`${own}::double precision[]` : own
     return { selected: sql`${ROOT}.id, ${value} as own`, conditions: [sql`${own} is not null`] }
   })
@@ -133,7 +133,7 @@ export function vectorSql(plan: VectorPlan, extension: Extension | undefined): C
   return { statement: compileSharing(text), values: parameters.values }
 }
 
-/** What is left when records have scores. */
+/** Selects the page and its records from the relation `scored`. */
 function pageSql({ lookup, codec, read, size }: VectorPlan, count: Sql): Sql {
   const record = recordAs(codec, ident('record'))
   const joined = joinRecord(lookup, codec, { id: sql`page.id`, alias: record.alias })
@@ -175,14 +175,16 @@ function similaritySql(
   })
 }
 
-/** A vector inside an object is there when the object is. */
+/** Returns the vector column. A nested vector is null if one of its objects is not present. */
 function visibleVector({ codec, column }: VectorPlan, at: (index: number) => Sql): Sql {
   const objects = enclosingObjects(codec, column).map(at)
   if (objects.length === 0) return at(column)
   return sql`(case when ${join(objects, ' and ')} then ${at(column)} end)`
 }
 
-/** What pgvector looks at in its index for a search; by default that is 40, and never above 1000. */
+/**
+ * The setting `hnsw.ef_search` of pgvector: the number of candidates. Its default is 40, its maximum 1000.
+ */
 const CANDIDATES_MIN = 200
 const CANDIDATES_MAX = 1000
 const SET_CANDIDATES = compileStatement(
@@ -190,8 +192,8 @@ const SET_CANDIDATES = compileStatement(
 )
 
 /**
- * The same by the index of the column: quick, and nearly always right. undefined where there is none
- * that serves, or where it did not lead to enough records.
+ * Searches by the index of the column, which is fast and approximate. Returns undefined if there is no usable
+ * index, or if it finds too few records.
  */
 async function searchIndex(
   { database, session, bounds }: SearchContext,
@@ -207,7 +209,9 @@ async function searchIndex(
   return rows.length - 1 < Math.min(plan.size, count) ? undefined : rows
 }
 
-/** Searches by the index, which knows neither filters nor other similarities than the angle. */
+/**
+ * Compiles a search by the index. The index supports neither filters nor similarities other than the cosine.
+ */
 export function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
   const { lookup, codec, column, similarity, filter } = plan
   const isServed =

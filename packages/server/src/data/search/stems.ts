@@ -4,13 +4,13 @@ import { sql } from '../../postgres/sql.js'
 
 const STEMS_MAX = 10_000
 const STEMS_LENGTH_MAX = 1024 * 1024
-/** Stems never change. A word that has none, such as `the`, is kept too. */
+/** Stems never change. Words without a stem, such as `the`, are cached as an empty text. */
 const known = new LruMap<string, string>(STEMS_MAX, {
   weightMax: STEMS_LENGTH_MAX,
   weigh: (word, stem) => word.length + stem.length,
 })
 
-/** The English stems of words in lower case, by word; without those that have none. */
+/** Returns the English stems of lower-case words, by word. Words without a stem are left out. */
 export async function findStems(
   database: Queryable,
   words: readonly string[],

@@ -42,7 +42,7 @@ describe('readTerms', () => {
     expect(readTerms(words(TERMS_MAX), 0)).toMatchObject({ warnings: [] })
     const { terms, warnings } = readTerms(words(TERMS_MAX + 1), 0)
     expect(terms).toHaveLength(TERMS_MAX)
-    expect(warnings).toEqual(['query: only the first 32 words are looked for'])
+    expect(warnings).toEqual(['query: only the first 32 words are searched for'])
   })
 
   it('overlooks fewer errors where there are many letters', () => {

@@ -4,14 +4,14 @@ import type { Parameters } from '../query/parameters.js'
 import type { Patterns } from './patterns.js'
 import type { SearchColumn } from './search-plan.js'
 
-/** What a word counts that is found by its beginning, or by its stem. */
+/** The weight of a word that matches by prefix or by stem. */
 const PREFIX_FACTOR = 0.8
 const STEM_FACTOR = 0.9
 
 /**
- * The words of a text that are looked for, each with its term and what it counts, which is 1 when it
- * is the same. Which group of the pattern a word is in says why it was found. It is a chain of
- * expressions without a table, so that PostgreSQL can share the work out.
+ * Selects the words of a text that match, with their terms and weights; the weight of an exact match is 1. The
+ * matching group of the pattern tells the kind of match. The query reads no table, so that PostgreSQL can run
+ * it in parallel workers.
  */
 export function foundWordsSql(text: Sql, patterns: Patterns, parameters: Parameters): Sql {
   const { matches, terms, stems, words } = patterns
@@ -71,7 +71,7 @@ export function foundWordsSql(text: Sql, patterns: Patterns, parameters: Paramet
     where f.factor is not null`
 }
 
-/** The text of a column, in an order of characters that every server has. */
+/** Returns the text of a column with collation "C", which does not depend on the server. */
 export function textSql(
   { kind, objects, index }: SearchColumn,
   column: (index: number) => Sql,
