@@ -12,7 +12,7 @@ const RECORDS = 20
 const TEXT = 'x'.repeat(10_000)
 const REFUSAL = {
   code: 'query_too_costly',
-  message: `the answer would take more than ${BYTES_MAX} bytes of rows: ask for fewer records at once, as by the size of a page, or for fewer columns`,
+  message: `the answer would take more than ${BYTES_MAX} bytes of rows: request fewer records, for example with a smaller page, or fewer columns`,
 }
 
 let service: TestService

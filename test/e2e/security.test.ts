@@ -114,7 +114,7 @@ describe('a process', () => {
     }
     await call('GET', '/user')
     await breakConnections()
-    await until(async () => service.stderr.includes('a database connection broke'))
+    await until(async () => service.stderr.includes('an idle connection to PostgreSQL was lost'))
   }
 
   async function breakConnections(): Promise<void> {

@@ -136,7 +136,7 @@ describe('offshoot start', () => {
     const second = startOffshoot(other, { env: { OFFSHOOT_PORT: port } })
     expect(await second.ended).toEqual({ code: 1, signal: null })
     expect(second.stderr).toBe(
-      `offshoot: cannot start: port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT\n`,
+      `offshoot: cannot start: port ${port} is in use: stop the process that listens on it, or set OFFSHOOT_PORT\n`,
     )
     expect(await postgresProcesses(other)).toEqual([])
     expect(await readdir(other)).toEqual([])
@@ -197,7 +197,7 @@ describe('offshoot start', () => {
     expect((await createDatabase(banner, 'after-crash', key)).status).toBe(201)
     expect(service.child.exitCode).toBeNull()
     expect((await postgresProcesses(dataDir))[0]).not.toBe(postmaster)
-    expect(service.stderr).toContain('the embedded PostgreSQL ended by itself; starting it again')
+    expect(service.stderr).toContain('the embedded PostgreSQL ended unexpectedly; restarting it')
     expect(service.stderr).not.toContain(key)
   })
 
@@ -289,7 +289,7 @@ describe.concurrent('settings that are wrong', () => {
     expect(service.stdout).toBe('')
     expect(service.stderr).toBe(
       [
-        'offshoot: the settings are wrong',
+        'offshoot: invalid settings',
         '  OFFSHOOT_PORT: [abc] is not a whole number from 0 to 65535',
         '  OFFSHOOT_LOG_LEVEL: [loud] is not one of fatal, error, warn, info, debug, trace, silent',
         '  OFFSHOOT_PROT: is not a setting of this version',
@@ -333,7 +333,7 @@ describe.concurrent('settings that are wrong', () => {
     const service = startOffshoot(newDataDir('elsewhere'), { env })
     expect((await service.ended).code).toBe(1)
     expect(service.stderr).toContain(
-      'cannot start: [192.0.2.1] is no address of this machine: set OFFSHOOT_HOST',
+      'cannot start: [192.0.2.1] is not an address of this machine: set OFFSHOOT_HOST',
     )
   })
 })

@@ -279,7 +279,7 @@ describe('readers of files', () => {
 describe('a fault of the service itself', () => {
   it('that is a lost promise is logged, and everyone is served on', async () => {
     service.child.kill('SIGUSR2')
-    await until(async () => service.stderr.includes('a failure was not waited for'))
+    await until(async () => service.stderr.includes('unhandled promise rejection'))
     await bystander()
     expect(service.child.exitCode).toBeNull()
   })
@@ -287,7 +287,7 @@ describe('a fault of the service itself', () => {
   it('that is an exception is logged, and ends the process, which starts again', async () => {
     service.child.kill('SIGCONT')
     expect(await service.ended).toMatchObject({ code: 1 })
-    expect(service.stderr).toContain('the process ends because of a fault')
+    expect(service.stderr).toContain('uncaught exception; the process exits')
     service = startOffshoot(folder, { env: {} })
     banner = await service.ready()
     await bystander()

@@ -86,7 +86,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
     expect(refused.status).toBe(503)
     expect(refused.body).toMatchObject({
       code: 'storage_full',
-      message: 'there is no space left to keep the file',
+      message: 'there is no space left to store the file',
     })
     expect(refused.headers['retry-after']).toBeDefined()
     expect(await readdir(path.join(dataDir, 'files', 'incoming'))).toEqual([])

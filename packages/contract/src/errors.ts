@@ -64,7 +64,7 @@ export const ERROR_CODES = {
   storage_full: [503, 'There is no space left on a disk; nothing was applied.'],
   commit_unknown: [
     503,
-    'PostgreSQL did not say whether the changes were committed; look before you send them again.',
+    'PostgreSQL did not confirm the commit. Check whether the changes were applied before you send them again.',
   ],
   timeout: [503, 'The request took longer than its limit; nothing was applied.'],
 } as const satisfies Record<string, readonly [number, string]>

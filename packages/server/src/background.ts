@@ -11,7 +11,9 @@ import type { Services } from './http/services.js'
 import { collectHeap, countSweeps } from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
 
-/** Steps of one kind in a row, before other kinds and requests get their turn. */
+/**
+ * Maximum number of consecutive steps of one kind, so that other kinds and requests get their turn.
+ */
 const STEPS_MAX = 100
 
 type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
@@ -20,7 +22,7 @@ type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'in
 export async function runBackground(services: BackgroundServices): Promise<void> {
   const { database, sessions, files } = services
   const { quotas } = sessions
-  // Uses are written first: a branch in use must not expire because a round takes long.
+  // Uses are written first: otherwise a branch in use could expire while a round takes long.
   await endExpiredBranches(services)
   await renewLinkKeys(database)
   await files.links.load(database)
@@ -74,7 +76,11 @@ export function startBackground(
         await runBackground(services)
       } catch (error) {
         // PostgreSQL may be unreachable; the next round tries again.
-        if (!stopping.signal.aborted) options.log.warn({ err: error }, 'background work failed')
+        if (!stopping.signal.aborted)
+          options.log.warn(
+            { err: error },
+            'background work failed; it continues with the next round',
+          )
       }
     }
   })()

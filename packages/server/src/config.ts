@@ -38,7 +38,7 @@ interface Setting<Value> {
 const REGION_PATTERN = /^[a-z0-9][a-z0-9-]{0,61}$/
 const KEY_PATTERN = /^[A-Za-z0-9_]{1,255}$/
 
-/** How to make a secret, for those whose own is refused. */
+/** Advice in the error message for a weak secret. */
 const HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 32`'
 
 /** All settings: variable, default, validation and help. */
@@ -229,7 +229,7 @@ const SETTINGS = {
   }),
   keyRequestsAtOnce: setting<number>({
     env: 'OFFSHOOT_KEY_REQUESTS_AT_ONCE',
-    help: 'Concurrent requests of one API key, with those that wait, per process.',
+    help: 'Concurrent requests of one API key, including those that wait, per process.',
     fallback: '500',
     allowed: 'a whole number from 1 to 1000000',
     parse: (text = '500') => wholeNumber(text, 1, 1_000_000),
@@ -243,7 +243,7 @@ const SETTINGS = {
   }),
   trustedProxies: setting<readonly string[]>({
     env: 'OFFSHOOT_TRUSTED_PROXIES',
-    help: 'Addresses and networks of proxies, separated by commas. `X-Forwarded-For` is believed from those alone.',
+    help: 'Addresses and networks of proxies, separated by commas. `X-Forwarded-For` is trusted only from these.',
     fallback: 'none; the address of a client is that of its connection',
     allowed: 'a list of IP addresses and networks such as 10.0.0.0/8,fd00::1',
     parse: (text) => (text === undefined ? [] : parseNetworks(text)),
@@ -327,7 +327,7 @@ type SetLimitName = Exclude<LimitName, (typeof FIXED_LIMITS)[number]>
 
 const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   keysPerUserMax: 'API keys of one user.',
-  workspacesPerUserMax: 'Workspaces of one user; more cannot be created.',
+  workspacesPerUserMax: 'Workspaces of one user.',
   databasesPerWorkspaceMax: 'Databases in one workspace.',
   tablesPerBranchMax: 'Tables of one branch.',
   columnsPerTableMax: 'Columns of one table.',
@@ -339,28 +339,29 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   emailLengthMax: 'Characters in an `email` column.',
   recordBytesMax: 'Bytes of one record as JSON, without its files.',
   bulkRecordsMax: 'Records in one bulk insert.',
-  dataLossRecordsMax: 'Records of a table that are looked at before columns or tables are removed.',
+  dataLossRecordsMax:
+    'Records of a table that are checked for values before columns or tables are removed.',
   pageSizeMax: 'Records on one page of a query.',
   answerBytesMax: 'Bytes of rows that may be read for one request.',
   requestBytesMax: 'Bytes of one request body.',
   transactionBytesMax: 'Bytes of the body of a transaction, or of SQL with its parameters.',
   queryBytesMax: 'Bytes of the body of a query, a calculation or a search.',
   controlBytesMax: 'Bytes of a request body without records, such as a schema.',
-  jsonDepthMax: 'Objects and lists inside each other in a JSON body.',
-  jsonValuesMax: 'Values in a JSON body; of a bulk insert, in one record.',
-  jsonStringBytesMax: 'Bytes of one text in a JSON body.',
+  jsonDepthMax: 'Nesting depth of a JSON body.',
+  jsonValuesMax: 'Values in a JSON body; in a bulk insert, values in one record.',
+  jsonStringBytesMax: 'Bytes of one string in a JSON body.',
   requestTimeoutMs: 'Milliseconds that one request may take.',
   connectionsMax: 'Concurrent connections of clients.',
-  connectionsPerAddressMax: 'Connections from one address that are open at once.',
+  connectionsPerAddressMax: 'Concurrent connections from one address.',
   addressRequestsPerSecondMax: 'Requests per second without a valid API key from one address.',
-  filesPerLinkMax: 'Files that are on their way at once for one link.',
-  filesPerAddressMax: 'Files that are on their way at once for one address without a key.',
-  filesPerKeyMax: 'Files that are on their way at once for one API key.',
-  requestsAtOnceMax: 'Requests that run at once.',
+  filesPerLinkMax: 'Concurrent file transfers of one link.',
+  filesPerAddressMax: 'Concurrent file transfers of one address without an API key.',
+  filesPerKeyMax: 'Concurrent file transfers of one API key.',
+  requestsAtOnceMax: 'Concurrent requests.',
   requestsWaitingMax: 'Requests that wait for admission.',
   requestWaitMs: 'Milliseconds that a request may wait for admission.',
-  importsAtOnceMax: 'Streams of records at once; never more than half of `OFFSHOOT_POOL_MAX`.',
-  filesAtOnceMax: 'Files that are sent or received at once.',
+  importsAtOnceMax: 'Concurrent streams of records; at most half of `OFFSHOOT_POOL_MAX`.',
+  filesAtOnceMax: 'Concurrent file transfers.',
   bufferedBytesMax: 'Bytes of request bodies and large answers that may be in memory.',
   headersBytesMax: 'Bytes of the request line and all headers.',
   headersTimeoutMs: 'Milliseconds in which the headers of a request must arrive.',
@@ -369,15 +370,16 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
     'Minimum average transfer rate of a body or an answer, in bytes per second.',
   queryTimeoutMs: 'Milliseconds that one query, calculation or SQL request may run.',
   sqlLengthMax: 'Characters of SQL in one request.',
-  sqlConnectionsMax: 'Connections to PostgreSQL for SQL of callers, beside those of the pool.',
-  sqlConnectionsPerWorkspaceMax: 'Connections to PostgreSQL for SQL in one workspace.',
-  sqlWaitingMax: 'SQL requests that wait for a connection; more get 503.',
-  sqlWaitingPerWorkspaceMax: 'SQL requests in one workspace that wait for a connection.',
-  sqlWaitMs: 'How long a SQL request waits for a connection.',
+  sqlConnectionsMax:
+    'Connections to PostgreSQL for SQL requests, in addition to `OFFSHOOT_POOL_MAX`.',
+  sqlConnectionsPerWorkspaceMax: 'Connections to PostgreSQL for SQL requests of one workspace.',
+  sqlWaitingMax: 'SQL requests that wait for a connection; further ones get 503.',
+  sqlWaitingPerWorkspaceMax: 'SQL requests of one workspace that wait for a connection.',
+  sqlWaitMs: 'Milliseconds that a SQL request waits for a connection.',
   sqlStatementsMax: 'Statements in one batch of SQL.',
   sqlParametersMax: 'Parameters of one SQL statement.',
-  sqlRowsMax: 'Rows that one SQL statement answers with.',
-  sqlResultBytesMax: 'Bytes of JSON that one SQL request answers with.',
+  sqlRowsMax: 'Rows in the result of one SQL statement.',
+  sqlResultBytesMax: 'Bytes of JSON in the answer to one SQL request.',
   fileBytesMax: 'Bytes of one file.',
   inviteDaysMax: 'Days in which an invite can be accepted.',
 }

@@ -41,7 +41,7 @@ export async function main(): Promise<number> {
     config = readConfig(process.env)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    process.stderr.write(`offshoot: the settings are wrong\n${indent(error.message)}\n`)
+    process.stderr.write(`offshoot: invalid settings\n${indent(error.message)}\n`)
     return 1
   }
   const stopping = stopSignal()
@@ -56,7 +56,7 @@ export async function main(): Promise<number> {
     // In reverse order: requests, connections, PostgreSQL, data folder.
     for (const cleanUp of cleanUps.reverse()) {
       await cleanUp().catch((error: unknown) => {
-        process.stderr.write(`offshoot: while stopping: ${explain(error, config)}\n`)
+        process.stderr.write(`offshoot: error while shutting down: ${explain(error, config)}\n`)
       })
     }
   }
@@ -85,7 +85,8 @@ async function serve(
     statementTimeoutMs: config.limits.requestTimeoutMs,
     answerBytesMax: config.limits.answerBytesMax,
     readingBytesMax: config.limits.bufferedBytesMax,
-    onIdleError: (error) => app.log.warn({ err: error }, 'a database connection broke'),
+    onIdleError: (error) =>
+      app.log.warn({ err: error }, 'an idle connection to PostgreSQL was lost'),
     tracing,
   })
   const files = new Files(database, createBlobStore(config), config.limits)
@@ -99,7 +100,7 @@ async function serve(
     ),
     files,
     indexes: new IndexBuilder(database, (error) =>
-      app.log.warn({ err: error }, 'an index could not be built yet'),
+      app.log.warn({ err: error }, 'building an index failed; it will be tried again'),
     ),
     lifecycle,
     limits: config.limits,
@@ -169,27 +170,26 @@ async function serve(
     ),
   )
   await stopping
-  tellPerson('stopping; again ends it at once')
+  tellPerson('Shutting down. Press Ctrl-C again to force it.')
   lifecycle.enter('draining')
 }
 
-/** Prints a message at a terminal that a log need not contain. */
+/** Prints a message for a person at a terminal. It is not part of the log. */
 function tellPerson(message: string): void {
   if (process.stderr.isTTY) process.stderr.write(`offshoot: ${message}\n`)
 }
 
 /**
- * An exception that nobody has caught leaves things half done, so the process ends and is started anew.
- * A promise that nobody has waited for leaves nothing half done that its request does not know of: it is
- * a fault to be found in the log, and no reason to stop serving everyone else. Neither is printed whole:
- * it may hold what somebody has stored.
+ * An uncaught exception can leave the process in an inconsistent state, so the process exits and
+ * has to be restarted. An unhandled rejection affects only its own request, so it is logged and the
+ * service continues. Errors are logged without their details, which may contain user data.
  */
 function endOnFault(app: FastifyInstance): void {
   process.on('unhandledRejection', (error) => {
-    app.log.error({ err: error }, 'a failure was not waited for')
+    app.log.error({ err: error }, 'unhandled promise rejection')
   })
   process.on('uncaughtException', (error) => {
-    app.log.fatal({ err: error }, 'the process ends because of a fault')
+    app.log.fatal({ err: error }, 'uncaught exception; the process exits')
     process.exit(1)
   })
 }
@@ -217,7 +217,7 @@ function createMetrics(context: {
   const metrics = new Metrics()
   metrics.add(...ofProcess.families, ...poolMetrics(database), ...EVENTS)
   if (tracing !== undefined) {
-    const help = 'Spans that no collector has got.'
+    const help = 'Spans that could not be sent to the collector.'
     metrics.add(counterOf('offshoot_spans_dropped_total', help, () => tracing.dropped))
   }
   return metrics
@@ -308,13 +308,13 @@ function explain(error: unknown, config: Config): string {
   // An AggregateError of several connection attempts has no message of its own.
   const message = (error as Error).message || code || String(error)
   if (code === 'EADDRINUSE') {
-    return `port ${port} is in use: stop what listens there, or set OFFSHOOT_PORT`
+    return `port ${port} is in use: stop the process that listens on it, or set OFFSHOOT_PORT`
   }
   if (code === 'EACCES' && port !== undefined) {
-    return `port ${port} needs more rights: set OFFSHOOT_PORT to a number above 1023`
+    return `no permission to listen on port ${port}: set OFFSHOOT_PORT to a number above 1023`
   }
   if (code === 'EADDRNOTAVAIL' || (syscall === 'getaddrinfo' && hostname === config.host)) {
-    return `[${config.host}] is no address of this machine: set OFFSHOOT_HOST to 127.0.0.1, or to 0.0.0.0 for all`
+    return `[${config.host}] is not an address of this machine: set OFFSHOOT_HOST to 127.0.0.1, or to 0.0.0.0 for all interfaces`
   }
   if (config.databaseUrl !== null && isUnreachable(error)) {
     return `the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: ${message}`

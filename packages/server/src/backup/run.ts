@@ -121,7 +121,7 @@ async function closing<Result>(instance: Instance, body: () => Promise<Result>):
 
 function explain(error: unknown): string {
   const message = (error as Error).message || String((error as { code?: string }).code ?? error)
-  if (error instanceof ConfigError) return `the settings are wrong\n${message.replace(/^/gm, '  ')}`
+  if (error instanceof ConfigError) return `invalid settings\n${message.replace(/^/gm, '  ')}`
   if (error instanceof BackupError) return message
   if (isUnreachable((error as Error).cause ?? error)) {
     return `PostgreSQL cannot be reached: ${((error as Error).cause as Error | undefined)?.message || message}`

@@ -54,6 +54,6 @@ const SHA256 = /^[0-9a-f]{64}$/
 
 /** Checks that a text is a SHA-256, because it becomes part of a path. */
 export function requireSha256(text: string): string {
-  if (!SHA256.test(text)) throw new Error('content is named by its sha-256')
+  if (!SHA256.test(text)) throw new Error('the name of content must be a SHA-256')
   return text
 }

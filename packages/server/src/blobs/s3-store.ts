@@ -20,22 +20,28 @@ export interface S3Options {
   readonly endpoint: string
   readonly region: string
   readonly bucket: string
-  /** Empty, or with a slash at its end. */
+  /** Empty, or ending with a slash. */
   readonly prefix: string
   readonly keyId: string
   readonly secret: string
-  /** A local folder for what is on its way: its hash is its name, and is known only at the end. */
+  /**
+   * A local folder for incoming content. Objects are named by their hash, which is known only at
+   * the end.
+   */
   readonly spoolFolder: string
 }
 
-/** A store that is silent for this long will not answer any more. */
+/** A request fails if the store sends nothing for this long. */
 const SILENCE_MS = 30_000
-/** All of what is asked can be asked again. Of many connections that were kept, all may be closed. */
+/**
+ * All requests are idempotent, so they can be retried. Several attempts are needed, because all
+ * pooled connections may have been closed by the store.
+ */
 const ATTEMPTS_MAX = 5
 const CLOSED_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE'])
 const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
-/** Any store that speaks S3's protocol, addressed by path. */
+/** A store with the S3 protocol and path-style addresses. */
 export class S3Store implements BlobStore {
   readonly #options: S3Options
   readonly #client: AwsClient
@@ -74,7 +80,7 @@ export class S3Store implements BlobStore {
       response.resume()
       return undefined
     }
-    // One that answers with everything would be taken for the part.
+    // A store that ignores the range would answer 200 with the whole content.
     const content = await expectStatus(response, [range === undefined ? 200 : 206])
     return range === undefined ? content : cutToRange(content, range)
   }
@@ -124,7 +130,10 @@ export class S3Store implements BlobStore {
     await expectStatus(response, [200])
   }
 
-  /** The hash of the body is signed, so that the store finds out when something else arrives. */
+  /**
+   * Sends a request. The hash of the body is part of the signature, so the store detects damaged
+   * content.
+   */
   async #send(method: string, name: string, options: SendOptions = {}) {
     const { endpoint, bucket } = this.#options
     const url = new URL(`${endpoint}/${bucket}${name}`)
@@ -160,7 +169,7 @@ export class S3Store implements BlobStore {
       outgoing.on('error', fail)
       outgoing.on('timeout', () => outgoing.destroy(new Error('the file store does not answer')))
       if (options.body === undefined) outgoing.end()
-      // A store that refuses answers before it has read everything.
+      // A store can answer with a refusal before it has read the whole body.
       else pipeline(options.body(), outgoing).catch(fail)
     })
   }
@@ -170,11 +179,11 @@ interface SendOptions {
   readonly headers?: Record<string, string>
   readonly query?: string
   readonly sha256?: string
-  /** Called again for another attempt. */
+  /** Creates the body; called once per attempt. */
   readonly body?: () => Readable
 }
 
-/** A connection that was kept failed before there was an answer; most likely it had been closed. */
+/** A pooled connection failed before the answer; most likely the store had closed it. */
 class StaleConnectionError extends Error {
   constructor(cause: Error) {
     super(cause.message, { cause })
@@ -195,12 +204,15 @@ async function expectStatus(
   throw unreachable(new Error(`the file store answered with status ${statusCode}`))
 }
 
-/** Some stores send more than was asked for: they take a part that ends with byte 0 for all. */
+/**
+ * Cuts the content to the range. Some stores treat a range that ends with byte 0 as the whole
+ * content.
+ */
 function cutToRange(content: http.IncomingMessage, { start, end }: ByteRange): Readable {
   const [, from, to] = /^bytes (\d+)-(\d+)\//.exec(content.headers['content-range'] ?? '') ?? []
   if (Number(from) !== start || !(Number(to) >= end)) {
     content.destroy()
-    throw new Error('the file store answered with another part')
+    throw new Error('the file store answered with another range than requested')
   }
   return Number(to) === end ? content : Readable.from(firstBytes(content, end - start + 1))
 }

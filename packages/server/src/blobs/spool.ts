@@ -86,7 +86,7 @@ const NO_SPACE_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT'])
 export function toStorageFull(error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   if (!NO_SPACE_CODES.has(code)) return error
-  return new AppError('storage_full', 'there is no space left to keep the file', { cause: error })
+  return new AppError('storage_full', 'there is no space left to store the file', { cause: error })
 }
 
 /** Writes all bytes; one system call may write fewer. */

@@ -1,9 +1,9 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 
-/** How long one piece of work keeps everything else waiting. */
+/** How long a piece of work may block the event loop. */
 const TURN_MS = 10
 
-/** Runs work that is cut into steps, and lets others have their turn between them. */
+/** Runs work that is divided into steps, and yields to the event loop between them. */
 export async function inTurns<Result>(steps: Generator<unknown, Result>): Promise<Result> {
   let startedAt = performance.now()
   for (;;) {

@@ -124,13 +124,13 @@ describe('limits of JSON', () => {
     const limits = { ...LIMITS, jsonStringBytesMax: 100_000 }
     expect(parse(`["${'x'.repeat(100_000)}"]`, limits)).toBeDefined()
     expect(() => parse(`["${'x'.repeat(100_001)}"]`, limits)).toThrow(
-      'body: a text is longer than jsonStringBytesMax, 100000 bytes',
+      'body: a string is longer than jsonStringBytesMax, 100000 bytes',
     )
   })
 
   it('hold for what cannot be cut', () => {
     expect(parse(`["${long}",${' '.repeat(60_000)}1${'0'.repeat(300)}]`)).toBeDefined()
-    expect(() => parse(`[${' '.repeat(SLICE_BYTES)}1]`)).toThrow('a stretch of space is longer')
+    expect(() => parse(`[${' '.repeat(SLICE_BYTES)}1]`)).toThrow('a run of white space is longer')
     expect(() => parse(`[${'1'.repeat(SLICE_BYTES + 1)}]`)).toThrow('a number or')
     expect(() => parse(`{"${long}" : 1}`)).toThrow('a name is longer than 65536 bytes')
     const members = (count: number) => `{${many(count, (n) => `"${n}":0`).join()}}`
@@ -142,6 +142,6 @@ describe('limits of JSON', () => {
     const steps = scanJson(Buffer.from('[1,nonsense,[2'.repeat(1)), LIMITS)
     expect(() => {
       while (!steps.next().done);
-    }).toThrow('it ends too early')
+    }).toThrow('it is incomplete')
   })
 })

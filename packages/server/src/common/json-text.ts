@@ -2,23 +2,26 @@ import { isUtf8 } from 'node:buffer'
 import { AppError } from '@offshoot/contract/errors'
 
 /*
- * JSON of callers, parsed within limits. Text of up to SLICE_BYTES is parsed in one go. Longer text is
- * looked through once for its structure, and then parsed slice by slice: the caller decides what
- * else happens between two slices.
+ * Parses JSON of clients within limits. Text of up to SLICE_BYTES is parsed at once. Longer text is
+ * scanned for its structure and then parsed in slices, so that the caller can yield to the event loop
+ * between two slices.
  */
 
-/** Bounds on what one JSON text may hold. */
+/** Limits of one JSON text. */
 export interface JsonLimits {
   readonly jsonDepthMax: number
   readonly jsonValuesMax: number
   readonly jsonStringBytesMax: number
 }
 
-/** Large enough that parsing a slice costs more than cutting it, small enough not to be noticed. */
+/**
+ * Large enough that the overhead per slice is small, small enough that parsing one does not
+ * noticeably block the event loop.
+ */
 export const SLICE_BYTES = 64 * 1024
-/** How much is looked at between two pauses. */
+/** Bytes that are scanned between two pauses. */
 const SCAN_BYTES = 512 * 1024
-/** Quotes that are looked at between two pauses; each costs more than a plain byte. */
+/** Quotes that are scanned between two pauses; each costs more than another byte. */
 const SCAN_QUOTES = 16 * 1024
 
 const QUOTE = 0x22
@@ -31,17 +34,20 @@ const COMMA = 0x2c
 const COLON = 0x3a
 const LETTER_U_ESCAPE_BYTES = 6
 
-/** Members of one object; more than fit into any record. Larger tables of names take long to grow. */
+/**
+ * Members of one object; more than any record has. Growing larger hash tables blocks the event
+ * loop.
+ */
 const MEMBERS_MAX = 250_000
 
-/** A text that is longer than a slice. */
+/** A string that is longer than a slice. */
 interface LongText {
   readonly kind: 'text'
   readonly openAt: number
   readonly closeAt: number
 }
 
-/** An object or array that is longer than a slice, cut between its members. */
+/** An object or array that is longer than a slice, divided between its members. */
 interface Container {
   readonly kind: 'object' | 'array'
   readonly openAt: number
@@ -49,14 +55,14 @@ interface Container {
   readonly parts: readonly Part[]
 }
 
-/** Members of a container: some short ones, or a single one with a long value. */
+/** Some short members of a container, or a single one with a long value. */
 interface Part {
   readonly start: number
   readonly end: number
   readonly long: Container | LongText | undefined
 }
 
-/** An object or array that is being looked through. */
+/** An object or array whose end has not been reached by the scan. */
 class OpenContainer {
   openAt = 0
   isArray = false
@@ -79,13 +85,13 @@ class OpenContainer {
     this.#commaAt = at
   }
 
-  /** The member since the last comma has a long value, and stands alone in its part. */
+  /** The current member has a long value, and gets a part of its own. */
   addLong(value: Container | LongText): void {
     if (this.#commaAt > this.#cutAt) this.#cut(this.#commaAt)
     this.#long = value
   }
 
-  /** undefined when it is short enough to be parsed with its surroundings. */
+  /** Returns undefined if it is short enough to be parsed with its surroundings. */
   close(at: number): Container | undefined {
     if (at - this.openAt <= SLICE_BYTES) return undefined
     this.#cut(at)
@@ -102,11 +108,11 @@ class OpenContainer {
 
 export interface ScannedJson {
   readonly root: Container | undefined
-  /** How many values there are: objects, arrays and what is in them. */
+  /** Number of values: objects, arrays and everything in them. */
   readonly values: number
 }
 
-/** Looks through a JSON text, and refuses one that goes beyond the limits before it is parsed. */
+/** Scans a JSON text, and refuses it before parsing if it exceeds a limit. */
 export function* scanJson(
   text: Buffer,
   limits: JsonLimits,
@@ -133,7 +139,7 @@ export function* scanJson(
         do {
           at = text.indexOf(QUOTE, at + 1)
           if (++quotes % SCAN_QUOTES === 0) yield
-          if (at === -1) throw invalidJson('a text does not end')
+          if (at === -1) throw invalidJson('a string does not end')
           if (at - start - 1 > jsonStringBytesMax) {
             throw textTooLong(jsonStringBytesMax)
           }
@@ -149,7 +155,7 @@ export function* scanJson(
       case OPEN_BRACKET: {
         requireToken(tokenAt, at)
         tokenAt = at
-        if (depth === 0 && isRootOver) throw invalidJson('something follows its end')
+        if (depth === 0 && isRootOver) throw invalidJson('there is text after its end')
         if (depth === jsonDepthMax) {
           throw tooDeep(jsonDepthMax)
         }
@@ -188,7 +194,7 @@ export function* scanJson(
     }
   }
   requireToken(tokenAt, text.length)
-  if (depth > 0) throw invalidJson('it ends too early')
+  if (depth > 0) throw invalidJson('it is incomplete')
   return { root, values }
 }
 
@@ -199,7 +205,7 @@ export function tooDeep(depthMax: number): AppError {
 export function textTooLong(bytesMax: number): AppError {
   return new AppError(
     'invalid_request',
-    `body: a text is longer than jsonStringBytesMax, ${bytesMax} bytes`,
+    `body: a string is longer than jsonStringBytesMax, ${bytesMax} bytes`,
   )
 }
 
@@ -211,25 +217,25 @@ function tooLong(what: string): AppError {
   return new AppError('invalid_request', `body: ${what} is longer than ${SLICE_BYTES} bytes`)
 }
 
-/** A number, or the space around it, cannot be cut, so it must be short. */
+/** Numbers and white space cannot be divided, so they must be short. */
 function requireToken(start: number, end: number): void {
-  if (end - start - 1 > SLICE_BYTES) throw tooLong('a number or a stretch of space')
+  if (end - start - 1 > SLICE_BYTES) throw tooLong('a number or a run of white space')
 }
 
-/** Whether a colon follows the text that ends here. */
+/** Returns whether the string that ends here is the name of a member: a colon follows. */
 function isName(text: Buffer, closeAt: number): boolean {
   let at = closeAt + 1
   while (isSpace(text[at])) at++
   return text[at] === COLON
 }
 
-/** Parses a text that was looked through, slice by slice. */
+/** Parses a scanned text slice by slice. */
 export function* buildJson(
   text: Buffer,
   { root }: ScannedJson,
 ): Generator<undefined, unknown, undefined> {
   if (root === undefined) return parseText(text.toString())
-  // Nothing but space may stand around it.
+  // Only white space may surround the root value.
   const before = text.toString('utf8', 0, root.openAt)
   parseText(`${before}""${text.toString('utf8', root.closeAt + 1)}`)
   return yield* buildContainer(text, root)
@@ -247,7 +253,7 @@ export function* parseJsonSteps(
 /** Parses a short JSON text within limits. */
 export function parseShortJson(text: Buffer, limits: JsonLimits): unknown {
   requireUtf8(text)
-  // Shorter ones cannot be beyond any limit.
+  // A shorter text cannot exceed a limit.
   if (text.length > Math.min(limits.jsonDepthMax, limits.jsonValuesMax)) {
     const steps = scanJson(text, limits)
     while (!steps.next().done);
@@ -280,7 +286,8 @@ function* buildContainer(
   const members: Record<string, unknown> = {}
   let memberCount = 0
   for (const { start, end, long } of parts) {
-    // A long value is parsed on its own. An empty text takes its place: it merges with nothing around it.
+    // A long value is parsed separately. An empty string is its placeholder here, which keeps the
+    // surrounding syntax valid.
     const around =
       long === undefined
         ? text.toString('utf8', start, end)
@@ -314,15 +321,19 @@ function* buildLong(
   return pieces.join('')
 }
 
-/** Where a text can be cut: not inside of a character and not inside of an escape sequence. */
+/**
+ * Returns a position at which a string can be divided: not inside a character or an escape
+ * sequence.
+ */
 function textCut(text: Buffer, { start, end }: { start: number; end: number }): number {
   if (end - start <= SLICE_BYTES) return end
   let cut = start + SLICE_BYTES
-  // A continuation byte of UTF-8 follows at most two others.
+  // Go back to the first byte of a UTF-8 character.
   while (((text[cut] ?? 0) & 0xc0) === 0x80) cut--
   const escapeAt = text.lastIndexOf(BACKSLASH, cut - 1)
   if (escapeAt < start || cut - escapeAt >= LETTER_U_ESCAPE_BYTES) return cut
-  // The start of a text is no escape, so every second one of a run of backslashes starts one.
+  // In a run of backslashes, every second one starts an escape sequence; the string does not start
+  // inside one.
   let runStart = escapeAt
   while (runStart > start && text[runStart - 1] === BACKSLASH) runStart--
   const isStart = (escapeAt - runStart) % 2 === 0
@@ -345,7 +356,7 @@ function addMembers(
   const names = Object.keys(added)
   for (const name of names) {
     const value = long === undefined ? added[name] : long.value
-    // An assignment to this name would set the prototype.
+    // Assigning `__proto__` would set the prototype.
     if (name === '__proto__') {
       const own = { value, writable: true, enumerable: true, configurable: true }
       Object.defineProperty(members, name, own)

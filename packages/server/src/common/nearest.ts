@@ -1,7 +1,10 @@
-/** Longer names are compared with nothing, so that the cost stays small whatever is sent. */
+/** Longer names get no suggestion, so that the cost stays bounded. */
 const LENGTH_MAX = 64
 
-/** The name that was probably meant: the one with the fewest edits, if they are few for its length. */
+/**
+ * Returns the candidate with the smallest edit distance, if that is small for the length of the
+ * name.
+ */
 export function nearest(name: string, candidates: Iterable<string>): string | undefined {
   if (name.length > LENGTH_MAX) return undefined
   let best: string | undefined
@@ -17,7 +20,7 @@ export function nearest(name: string, candidates: Iterable<string>): string | un
   return best
 }
 
-/** Insertions, deletions and replacements; two neighbours that changed places count as one. */
+/** Counts insertions, deletions and replacements; a swap of two neighbours counts as one. */
 function editDistance(left: string, right: string): number {
   let [before, previous] = [[] as number[], Array.from({ length: right.length + 1 }, (_, i) => i)]
   for (let i = 1; i <= left.length; i++) {

@@ -1,20 +1,25 @@
-/** Characters that a secret chosen by somebody must have. */
+/** Minimum length of a secret from the settings. */
 export const SECRET_LENGTH_MIN = 24
-/** Bits that it must be estimated to hold. A random hexadecimal text of the least length has about 85. */
+/**
+ * Minimum estimated entropy in bits. A random hexadecimal text of the minimum length has about 85.
+ */
 export const SECRET_BITS_MIN = 64
 
-/** Whether a secret is long enough and not made of few characters, sequences or repetitions. */
+/**
+ * Returns whether a secret is long enough and does not consist of few characters, sequences or
+ * repetitions.
+ */
 export function isStrongSecret(text: string): boolean {
   return text.length >= SECRET_LENGTH_MIN && estimateBits(text) >= SECRET_BITS_MIN
 }
 
-/** As many characters make a repetition; shorter ones happen by chance. */
+/** Minimum length of a repetition; shorter ones occur by chance. */
 const REPEATED_MIN = 3
 
 /**
- * A rough upper bound of the bits in a text. A character counts as one of those that the text has, unless
- * it goes on with a sequence (`aaa`, `abc`, `321`) or repeats what came earlier; then it counts nothing.
- * Words of a language are not recognised.
+ * Estimates an upper bound of the entropy of a text in bits. Each character counts by the number of
+ * different characters in the text, but counts nothing if it continues a sequence (`aaa`, `abc`,
+ * `321`) or repeats an earlier part. Words are not recognised.
  */
 export function estimateBits(text: string): number {
   const bitsPerCharacter = Math.log2(new Set(text).size || 1)

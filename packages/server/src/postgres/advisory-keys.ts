@@ -1,6 +1,6 @@
 /*
- * Advisory locks are told apart by numbers that all users of a PostgreSQL share. Every process of Offshoot
- * must use the same ones, so none may change.
+ * Keys of advisory locks. All processes of an instance, also of different versions, must use the same
+ * keys, so a key never changes.
  */
 
 /** Held while the catalogue is migrated. */
@@ -10,7 +10,7 @@ export const STORAGE_KEY = 6_001_002
 /** Held while an instance is restored. */
 export const RESTORE_KEY = 6_001_003
 /**
- * Held, together with the id of a heap, while an index of it is made. Locks with two numbers never meet
- * those with one, so it can be equal to one of the keys above.
+ * Held, together with the id of a heap, while an index of the heap is built. Locks with two keys
+ * never conflict with locks with one, so this key may equal one of the others.
  */
 export const INDEX_KEY = 6_001_002

@@ -20,15 +20,15 @@ type Cause = 'work' | 'wait'
 /** A cancel request between two statements has no effect, so it is repeated after this time. */
 const AGAIN_MS = 100
 
-/** How long a backend that was told to stop may go on before it is given up. */
+/** How long a backend may continue after it was cancelled, before it is abandoned. */
 export const STOP_GRACE_MS = 2_000
 
-/** What has a limit is done. Nothing is stopped from here on, so that a COMMIT can follow. */
+/** Ends the limits: nothing is cancelled any more, so that a COMMIT can follow. */
 export type Unbound = () => Promise<void>
 
 /**
- * A backend did not stop when it was told to, because it is inside of a function that does not look.
- * Nobody waits for it any more; its connection is closed, and it ends when it comes to look.
+ * A backend did not react to its cancellation, because it is inside a function that does not check
+ * for interrupts. Its connection is closed, and it ends at its next check.
  */
 export class LostBackendError extends AppError {
   constructor(
@@ -40,8 +40,8 @@ export class LostBackendError extends AppError {
 }
 
 /**
- * Runs `body` on a connection and has PostgreSQL stop what it does there when the time is up or the
- * caller is gone. A backend that does not stop is given up where `canLose` says so.
+ * Runs `body` on a connection, and cancels it in PostgreSQL when the time is up or the client has
+ * disconnected. If `canLose` is set, a backend that does not react is abandoned.
  */
 export async function runBounded<Result>(
   options: {
@@ -55,7 +55,7 @@ export async function runBounded<Result>(
   const { database, client, bounds, canLose = false } = options
   if (bounds === undefined) return body(async () => undefined)
   const { timeoutMs, signal } = bounds
-  if (signal?.aborted) throw new AppError('timeout', 'the caller is gone')
+  if (signal?.aborted) throw new AppError('timeout', 'the client has disconnected')
   const { processID } = client as unknown as { processID: number }
   let giveUp: (error: LostBackendError) => void = () => undefined
   const lost = new Promise<never>((_resolve, reject) => {
@@ -169,14 +169,14 @@ export class AnswerReader implements ReadRoom {
 function tooManyAnswers(): AppError {
   return new AppError(
     'overloaded',
-    'there are more large answers than there is room for; nothing was applied, please try again',
+    'too many large answers are being read; nothing was applied, try again later',
   )
 }
 
 export function answerTooLarge(bytesMax: number): AppError {
   return new AppError(
     'query_too_costly',
-    `the answer would take more than ${bytesMax} bytes of rows: ask for fewer records at once, as by the size of a page, or for fewer columns`,
+    `the answer would take more than ${bytesMax} bytes of rows: request fewer records, for example with a smaller page, or fewer columns`,
   )
 }
 

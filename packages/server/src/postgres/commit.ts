@@ -5,25 +5,25 @@ import { sql } from './sql.js'
 import { type Call, compileStatement } from './statement.js'
 
 /*
- * How a transaction ends. A COMMIT is never cancelled: with a synchronous standby PostgreSQL waits in
- * it for the standby, and a cancellation ends the wait but not the commit, which is then reported as
- * done. So the limit of time is taken away before it, and whoever would stop the transaction has to
- * do so earlier. When the answer does not come, the outcome is reported as unknown.
+ * Committing a transaction. A COMMIT must never be cancelled: with a synchronous standby, PostgreSQL
+ * waits for the standby in it. A cancellation ends the wait but not the commit, and PostgreSQL then
+ * reports success although the standby may lack the data. So the statement timeout is removed before
+ * the COMMIT. If there is no answer, the outcome is reported as unknown.
  */
 
-/** How long a transaction that has been told to commit is waited for. */
+/** How long to wait for the answer to a COMMIT. */
 export const COMMIT_WAIT_MS = 60_000
 
 const NO_TIMEOUT = sql`set local statement_timeout = 0`
 
-/** Takes the limit of time away; the next statement is the COMMIT. */
+/** Removes the statement timeout; the next statement is the COMMIT. */
 export const BEFORE_COMMIT: Call = { statement: compileStatement(NO_TIMEOUT), values: [] }
 export const COMMIT: Call = { statement: compileStatement(sql`commit`), values: [] }
 
-/** What ends a transaction that has written. */
+/** The calls that end a transaction with writes. */
 export const COMMIT_CALLS: readonly Call[] = [BEFORE_COMMIT, COMMIT]
 
-/** Nobody can say whether the transaction was committed, at least not on all servers it has to be on. */
+/** It is unknown whether the transaction was committed, or whether a synchronous standby has it. */
 export class UnknownOutcomeError extends AppError {
   constructor(
     cause: unknown,
@@ -32,19 +32,22 @@ export class UnknownOutcomeError extends AppError {
   ) {
     super(
       'commit_unknown',
-      'the database did not say whether the changes were committed: look before you send them again',
+      'PostgreSQL did not confirm the commit: check whether the changes were applied before you send them again',
       { cause },
     )
   }
 }
 
-/** Connections on which PostgreSQL warned since the last look. */
+/** Connections on which PostgreSQL has sent a warning since the last check. */
 const warned = new WeakSet<object>()
 
 const WARNING = '01000'
 const ADMIN_SHUTDOWN = '57P01'
 
-/** The wait for a standby that somebody ended is reported by a warning, and by nothing else. */
+/**
+ * Watches for the warning that PostgreSQL sends if the wait for a standby is interrupted; it is the
+ * only sign of that.
+ */
 export function watchWarnings(client: pg.ClientBase): void {
   client.on('notice', (notice) => {
     const code = codeOf(notice)
@@ -53,8 +56,8 @@ export function watchWarnings(client: pg.ClientBase): void {
 }
 
 /**
- * Waits for what ends with a COMMIT. Failures that PostgreSQL reports mean that nothing was committed;
- * a connection that breaks, or an answer that does not come, leaves it open.
+ * Waits for a COMMIT. If PostgreSQL reports an error, nothing was committed. If the connection
+ * breaks or there is no answer, the outcome is unknown.
  */
 export async function settleCommit<Result>(
   client: pg.ClientBase,
@@ -81,13 +84,13 @@ export async function settleCommit<Result>(
   }
 }
 
-/** A failure of a statement, or of the COMMIT; the server itself goes on. */
+/** Returns whether the error is that of a statement, not of the server or the connection. */
 function isReported(error: unknown): boolean {
   const code = codeOf(error)
   return code !== undefined && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) && !/^(57P|08)/.test(code)
 }
 
-/** Gives a connection back once nothing runs on it any more. */
+/** Releases a connection when nothing runs on it any more. */
 export function releaseWhenSettled(client: pg.PoolClient, error: UnknownOutcomeError): void {
   const { pending } = error
   if (pending === undefined) {

@@ -37,12 +37,15 @@ const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
 const SIDE_POOL_MAX = 2
 const USER_POOL_MAX = 8
 
-/** A backend keeps what it has compiled, such as regular expressions. After so many uses it is replaced. */
+/**
+ * Uses after which a connection is replaced, because a backend keeps memory such as compiled
+ * regular expressions.
+ */
 const USER_CONNECTION_USES_MAX = 200
 
 export interface DatabaseOptions {
   readonly poolMax: number
-  /** Connections for SQL that callers write; 8, unless it is said. */
+  /** Connections for SQL of users; 8 by default. */
   readonly userPoolMax?: number
   /** Zero means no limit. */
   readonly statementTimeoutMs: number
@@ -123,7 +126,7 @@ export class Database implements Queryable {
     return this.#pool
   }
 
-  /** For SQL that callers write, see `UserConnections`. */
+  /** Connections for SQL of users, see `UserConnections`. */
   get userPool(): pg.Pool {
     if (this.#userPool === undefined) {
       throw new AppError('unavailable', 'the database is not connected yet')

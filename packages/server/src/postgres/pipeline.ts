@@ -155,7 +155,10 @@ class Pipeline {
     return this.#calls.map((call) => call.statement.text)
   }
 
-  /** What fails while it is sent fails this batch: `pg` has no one to tell of what is thrown here. */
+  /**
+   * Sends the batch. An error is returned, not thrown, because `pg` does not handle exceptions
+   * here.
+   */
   submit(connection: Connection): Error | undefined {
     try {
       this.#send(connection)

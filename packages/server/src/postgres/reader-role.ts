@@ -16,7 +16,7 @@ export const BECOME_SELF: Sql = sql`set local role none`
 
 const known = new WeakMap<Database, Promise<boolean>>()
 
-/** Whether the reader role exists and can be used. Creates it if our role may. */
+/** Returns whether the reader role exists and can be used. Creates it if our role may. */
 export function hasReader(database: Database): Promise<boolean> {
   let found = known.get(database)
   if (found === undefined) {

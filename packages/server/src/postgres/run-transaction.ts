@@ -72,7 +72,7 @@ async function attemptTransaction<Result>(
       `begin isolation level ${options.isolation ?? 'serializable'}${options.readOnly ? ' read only' : ''}`,
     )
     const result = await body(transactionOn(client))
-    // The limit of time does not hold for the COMMIT, see `commit.ts`.
+    // A COMMIT must not be cancelled, see `commit.ts`.
     if (!options.readOnly) await client.query('set local statement_timeout = 0')
     const committing = client.query('commit')
     await (options.readOnly ? committing : settleCommit(client, committing))

@@ -28,7 +28,7 @@ describe('superviseEmbedded', () => {
     const [postmaster = 0] = await postgresProcesses(dataDir)
     process.kill(postmaster, 'SIGKILL')
     await until(async () => connections.length === 2)
-    expect(errors).toEqual(['the embedded PostgreSQL ended by itself; starting it again'])
+    expect(errors).toEqual(['the embedded PostgreSQL ended unexpectedly; restarting it'])
     expect((await postgresProcesses(dataDir))[0]).not.toBe(postmaster)
     await supervised.stop()
     expect(await postgresProcesses(dataDir)).toEqual([])

@@ -28,13 +28,13 @@ export async function superviseEmbedded(options: {
   }
 
   const restart = async (ending: object): Promise<void> => {
-    log.error(ending, 'the embedded PostgreSQL ended by itself; starting it again')
+    log.error(ending, 'the embedded PostgreSQL ended unexpectedly; restarting it')
     while (!isStopping) {
       try {
         current = await start()
         return
       } catch (error) {
-        log.error({ err: error }, 'the embedded PostgreSQL did not start')
+        log.error({ err: error }, 'the embedded PostgreSQL did not start; trying again')
         await delay(RESTART_DELAY_MS)
       }
     }

@@ -6,24 +6,24 @@ import type { Database } from './database.js'
 import { sql } from './sql.js'
 
 /*
- * Connections for SQL that callers write. They are apart from those of records and queries, so that no
- * statement can keep those waiting, and nobody can have all of them.
+ * Connections for SQL of users. They are separate from the pool, so that a slow statement cannot block
+ * other requests, and limited per workspace, so that no workspace can take all of them.
  */
 
 export interface UserConnectionLimits {
-  /** Connections for SQL of callers. */
+  /** Connections for SQL of users. */
   readonly sqlConnectionsMax: number
-  /** Of these, for one workspace. */
+  /** Connections for one workspace. */
   readonly sqlConnectionsPerWorkspaceMax: number
-  /** Requests that wait for one; more are refused. */
+  /** Requests that wait for a connection; further ones are refused. */
   readonly sqlWaitingMax: number
-  /** Of these, for one workspace. */
+  /** Waiting requests of one workspace. */
   readonly sqlWaitingPerWorkspaceMax: number
-  /** How long a request waits for one. */
+  /** How long a request waits for a connection. */
   readonly sqlWaitMs: number
 }
 
-/** How often it is looked whether a backend that was given up has ended. */
+/** Interval at which an abandoned backend is checked for its end. */
 const LOST_CHECK_MS = 1_000
 
 export class UserConnections {
@@ -45,12 +45,15 @@ export class UserConnections {
     )
   }
 
-  /** Places that are taken, of which some may be by backends that nobody waits for any more. */
+  /** Slots in use, slots of abandoned backends, and waiting requests. */
   get state(): { held: number; lost: number; waiting: number } {
     return { held: this.#places.held, lost: this.#lost, waiting: this.#places.waiting }
   }
 
-  /** A connection for a statement in a workspace. Its place is free once its backend is. */
+  /**
+   * Returns a connection for a statement in a workspace. Its slot is freed when its backend has
+   * ended the statement.
+   */
   async connect(workspaceId: string, signal?: AbortSignal): Promise<pg.PoolClient> {
     await this.#places.enter(workspaceId, signal)
     try {
@@ -78,7 +81,10 @@ export class UserConnections {
     this.#places.leave(workspaceId)
   }
 
-  /** While PostgreSQL cannot be asked, it may. Without a database, nothing does. */
+  /**
+   * Returns whether the backend exists. If PostgreSQL does not answer, it is assumed to; if the
+   * database is closed, not.
+   */
   async #isRunning(processId: number): Promise<boolean> {
     try {
       const found = await this.#database.queryAside(
@@ -94,6 +100,6 @@ export class UserConnections {
 export function tooManyStatements(): AppError {
   return new AppError(
     'overloaded',
-    'there are more SQL statements at once than can be run; nothing was applied, please try again',
+    'too many SQL statements are running; nothing was applied, try again later',
   )
 }

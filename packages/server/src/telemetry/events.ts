@@ -7,25 +7,22 @@ import { Counter, KindCounter, Level } from './metrics.js'
 
 export const retries = new Counter(
   'offshoot_transaction_retries_total',
-  'Transactions that were run again because of what others did at the same time.',
+  'Transactions retried because of a conflict with a concurrent one.',
 )
 
-export const forks = new Counter('offshoot_forks_total', 'Branches that were made or reset.')
+export const forks = new Counter('offshoot_forks_total', 'Branches created or reset.')
 
-export const merges = new Counter(
-  'offshoot_merges_total',
-  'Branches that were merged into another one, dry runs left out.',
-)
+export const merges = new Counter('offshoot_merges_total', 'Merges, without dry runs.')
 
 export const collected = new KindCounter(
   'offshoot_collected_total',
-  'What was removed because nobody could read it any more.',
+  'Unreachable items removed by the collector, by kind.',
   ['heap', 'branch', 'version', 'blob', 'answer'],
 )
 
 export const sweepsPending = new Level(
   'offshoot_sweeps_pending',
-  'Branches that the collector has yet to look at, when it last had its turn.',
+  'Branches that the collector has not processed yet, as of its last round.',
 )
 
 export const quotaRefusals = new Counter(

@@ -1,18 +1,18 @@
 /** Comparison, merge and expiry of branches. */
 export const branching = `
 alter table offshoot.branches
-  -- The schema that the branch started with: what its own edits are told by.
+  -- The schema at the time of the fork, from which the edits of the branch itself are derived.
   add column fork_schema_id bigint references offshoot.schemas,
-  -- Grows from fork to fork: of two states that one branch comes from, it tells the later one.
+  -- Increases with every fork, so it tells which of two ancestor states is the later one.
   add column fork_stamp bigint not null default nextval('offshoot.stamps'),
   -- Refuses deletion and direct schema edits.
   add column protected boolean not null default false,
   -- When the collector may delete the branch.
   add column expires_at timestamptz,
-  -- Moves the expiry ahead with each use; null: the expiry stays where it is.
+  -- Each use extends the expiry by this time; null: the expiry is fixed.
   add column ttl_seconds integer;
--- Forks from before this: what they started with is what one of both sides still has, unless both have
--- edited it since; then it is not known.
+-- For existing forks, the schema at the fork is the one that either side still has. If both were edited
+-- since, it is unknown.
 update offshoot.branches b
 set fork_schema_id = case
   when b.last_migration_id = b.started_from ->> 'migrationID' then b.schema_id

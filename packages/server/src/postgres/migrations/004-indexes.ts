@@ -1,13 +1,13 @@
 /** Indexes on columns. */
 export const indexes = `
--- Columns of heaps whose index has to be made, or dropped, to be what the schema of the branch says.
--- What is not here is so.
+-- Columns of heaps whose index has to be created or dropped to match the schema of the branch. All other
+-- columns match it already.
 create table offshoot.index_work (
   heap_id bigint not null references offshoot.heaps on delete cascade,
   column_id bigint not null,
-  -- Changes when it is asked for again, so that whoever is at work does not take it for done.
+  -- Changes with every request, so that a builder does not mark a newer request as done.
   stamp bigint not null default nextval('offshoot.stamps'),
-  -- Why the index cannot be made; nobody tries again unless asked to.
+  -- Why the index could not be built. It is tried again only on request.
   failure text,
   primary key (heap_id, column_id)
 );

@@ -1,10 +1,10 @@
-/** Functions that statements of callers are written with, to keep their values within limits. */
+/** Functions that are added to statements of users, to limit the size of their values. */
 export const sqlWalls = `
 create schema if not exists offshoot_sql;
 grant usage on schema offshoot_sql to public;
 
--- The value itself, or a failure when it takes more bytes than it may. Some functions of PostgreSQL never
--- look whether they were cancelled, so what they are given has to be small. PL/pgSQL looks, at each call.
+-- Returns the value, or fails if it takes too many bytes. Some functions of PostgreSQL never check for
+-- interrupts, so their arguments have to be small. PL/pgSQL checks at each call.
 create or replace function offshoot_sql.within(value text, bytes_max integer) returns text
 language plpgsql immutable strict parallel safe as $$
 begin
@@ -62,7 +62,7 @@ begin
   return value;
 end $$;
 
--- The value itself. Counts what one statement keeps in memory, such as the elements of arrays it makes.
+-- Returns the value, and counts the bytes that a statement keeps in memory, such as elements of arrays.
 create or replace function offshoot_sql.collected(value anyelement, bytes_max bigint) returns anyelement
 language plpgsql volatile parallel restricted as $$
 declare
