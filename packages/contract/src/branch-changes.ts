@@ -14,8 +14,8 @@ export const DifferenceQuerySchema = Type.Object({
   against: Type.Optional(
     Type.String({
       description:
-        'What to compare with: `fork` (the source as it was when the branch was made), `source` ' +
-        '(the source as it is now), or the name of a related branch.',
+        'The state to compare the branch with: `fork` (its source at the time of the fork), ' +
+        '`source` (its source now), or the name of a related branch.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
       pattern: NAME_PATTERN,
@@ -25,13 +25,16 @@ export const DifferenceQuerySchema = Type.Object({
   table: Type.Optional(TableNameSchema),
   size: Type.Optional(
     Type.Integer({
-      description: 'Changed records to list of each table.',
+      description: 'The maximum number of changed records to list per table.',
       minimum: 0,
       maximum: LIMITS.pageSizeMax,
     }),
   ),
   after: Type.Optional(
-    Type.String({ description: 'The `cursor` of the page before; needs `table`.', minLength: 1 }),
+    Type.String({
+      description: 'The `cursor` of the previous page. Requires `table`.',
+      minLength: 1,
+    }),
   ),
 })
 
@@ -43,7 +46,7 @@ const RecordChangeSchema = Type.Object({
       {},
       {
         additionalProperties: true,
-        description: 'The columns of an inserted record, or those a deleted one had.',
+        description: 'The columns of an inserted record, or the last columns of a deleted one.',
       },
     ),
   ),
@@ -63,7 +66,7 @@ export const DifferenceSchema = Type.Object(
     branch: BranchNameSchema,
     against: Type.Object({
       branch: Type.Optional(
-        Type.String({ description: 'Missing when the API key does not reach that branch.' }),
+        Type.String({ description: 'Omitted if the scope of the API key excludes that branch.' }),
       ),
       at: Type.Enum(['fork', 'now']),
     }),
@@ -107,12 +110,12 @@ export const DifferenceSchema = Type.Object(
 
 const StrategySchema = Type.Enum(['fail', 'ours', 'theirs'], {
   description:
-    'What becomes of changes that contradict each other: refuse the merge, keep what the target ' +
-    'has, or take what the merged branch has.',
+    'How to resolve changes that contradict each other: `fail` refuses the merge, `ours` keeps the ' +
+    'state of the target, `theirs` takes the state of the merged branch.',
 })
 
 const mergeProperties = {
-  dryRun: Type.Optional(Type.Boolean({ description: 'Only say what would happen.' })),
+  dryRun: Type.Optional(Type.Boolean({ description: 'Report the result without applying it.' })),
   strategy: Type.Optional(StrategySchema),
   allowDataLoss: Type.Optional(AllowDataLossSchema),
   tables: Type.Optional(
@@ -123,13 +126,15 @@ const mergeProperties = {
           strategy: Type.Optional(StrategySchema),
           mode: Type.Optional(
             Type.Enum(['merge', 'skip', 'schema'], {
-              description: 'Take the table, keep it out, or take its schema without rows.',
+              description:
+                '`merge` merges schema and rows of the table, `skip` leaves the table out, ' +
+                '`schema` merges its schema only.',
             }),
           ),
         },
         closed,
       ),
-      { description: 'Rules for single tables, by name.' },
+      { description: 'Options for single tables, by table name.' },
     ),
   ),
 }
@@ -142,7 +147,7 @@ export const MergeRequestSchema = Type.Object(
   {
     ...closed,
     title: 'MergeRequest',
-    description: '`into` is the source of the branch unless named.',
+    description: '`into` defaults to the source of the branch.',
     examples: [{ into: 'main', dryRun: true }],
   },
 )
@@ -153,7 +158,7 @@ export const PullRequestSchema = Type.Object(
   {
     ...closed,
     title: 'PullRequest',
-    description: '`from` is the source of the branch unless named.',
+    description: '`from` defaults to the source of the branch.',
     examples: [{ strategy: 'theirs' }],
   },
 )
@@ -161,7 +166,7 @@ export type PullRequest = Static<typeof PullRequestSchema>
 
 export const MergeResultSchema = Type.Object(
   {
-    merged: Type.Boolean({ description: 'Whether the target was changed; false for a dry run.' }),
+    merged: Type.Boolean({ description: 'Whether the merge was applied; false for a dry run.' }),
     from: BranchNameSchema,
     into: BranchNameSchema,
     schema: Type.Object({ operations: OperationsSchema }),
@@ -208,7 +213,8 @@ export const BranchStatsSchema = Type.Object(
   {
     title: 'BranchStats',
     description:
-      'What the branch holds itself and what it reads of others. Inherited bytes are those of the ' +
-      'tables that hold the inherited rows, which other branches share.',
+      'Rows and bytes that the branch stores itself (`owned`), and that it inherits from other ' +
+      'branches (`inherited`). Inherited bytes are the sizes of the tables that hold the inherited ' +
+      'rows; other branches share these tables.',
   },
 )

@@ -43,17 +43,19 @@ export type StartedFrom = Static<typeof StartedFromSchema>
 
 const TtlSchema = Type.Integer({
   title: 'TTL',
-  description: 'Seconds that the branch lives on after each use.',
+  description: 'Time to live: the branch expires this many seconds after its last use.',
   minimum: 1,
   maximum: LIMITS.ttlSecondsMax,
   examples: [86_400],
 })
 
 const ProtectedSchema = Type.Boolean({
-  description: 'Refuses deletion and direct schema edits; nor does a protected branch expire.',
+  description:
+    'A protected branch does not expire. Requests to delete it or to edit its schema are refused; ' +
+    'its schema changes by merges.',
 })
 
-/** How long a branch lives, where it is shown. What is not set is left out. */
+/** Expiry and protection of a branch. Fields that are not set are omitted. */
 const lifeFields = {
   expiresAt: Type.Optional(ExpirySchema),
   ttl: Type.Optional(TtlSchema),
@@ -82,7 +84,9 @@ export const CreateBranchSchema = Type.Object(
   {
     from: Type.Optional(BranchNameSchema),
     data: Type.Optional(
-      Type.Boolean({ description: '`false` starts the branch with the schema alone.' }),
+      Type.Boolean({
+        description: '`false`: the branch gets the schema of its source, but no rows.',
+      }),
     ),
     metadata: Type.Optional(BranchMetadataSchema),
     ...lifeFields,
@@ -91,8 +95,9 @@ export const CreateBranchSchema = Type.Object(
     ...closed,
     title: 'CreateBranch',
     description:
-      'The first rule of the database that matches the name supplies what is left out. The branch ' +
-      'ends at `expiresAt`, or `ttl` seconds after its last use; both together are refused.',
+      'Fields that are left out are taken from the first rule of the database that matches the ' +
+      'name. The branch expires at `expiresAt`, or `ttl` seconds after its last use. A request with ' +
+      'both is refused.',
     examples: [{ from: 'main' }, { from: 'main', ttl: 86_400 }],
   },
 )
@@ -107,7 +112,9 @@ export const UpdateBranchSchema = Type.Object(
   {
     ...closed,
     title: 'UpdateBranch',
-    description: 'null takes the expiry away. `expiresAt` replaces `ttl`, and the reverse.',
+    description:
+      'A null removes the expiry. Setting `expiresAt` removes `ttl`, and setting `ttl` replaces ' +
+      '`expiresAt`.',
     minProperties: 1,
     examples: [{ ttl: 86_400 }, { expiresAt: null, protected: true }],
   },
@@ -120,11 +127,17 @@ export const BranchRuleSchema = Type.Object(
     from: Type.Optional(BranchNameSchema),
     ttl: Type.Optional(TtlSchema),
     data: Type.Optional(
-      Type.Boolean({ description: '`false` starts branches with the schema alone.' }),
+      Type.Boolean({
+        description: '`false`: branches get the schema of their source, but no rows.',
+      }),
     ),
     protected: Type.Optional(ProtectedSchema),
   },
-  { ...closed, title: 'BranchRule', description: 'What new branches get by their name.' },
+  {
+    ...closed,
+    title: 'BranchRule',
+    description: 'Settings for new branches whose name matches `pattern`.',
+  },
 )
 export type BranchRule = Static<typeof BranchRuleSchema>
 
@@ -133,7 +146,7 @@ export const BranchRulesSchema = Type.Object(
   {
     ...closed,
     title: 'BranchRules',
-    description: 'The first rule whose pattern matches the name of a new branch is the one used.',
+    description: 'A new branch uses the first rule whose pattern matches its name.',
     examples: [
       {
         rules: [
@@ -172,7 +185,7 @@ export const BranchListSchema = Type.Object(
 )
 
 const GitBranchSchema = Type.String({
-  description: 'Name of a git branch, with any characters git allows.',
+  description: 'Name of a git branch. It may contain any character that git allows.',
   minLength: 1,
   maxLength: LIMITS.gitBranchLengthMax,
   pattern: TEXT_PATTERN,
@@ -204,7 +217,7 @@ export const GitMappingEntrySchema = Type.Object(
   {
     ...closed,
     title: 'GitMappingEntry',
-    description: '`serviceBranch` is required; `xataBranch` is read as another name for it.',
+    description: '`serviceBranch` is required. `xataBranch` is an alias of it.',
     examples: [{ gitBranch: 'feat/login', serviceBranch: 'feat-login' }],
   },
 )
@@ -220,8 +233,8 @@ export const ResolveBranchQuerySchema = Type.Object({
   create: Type.Optional(
     Type.Boolean({
       description:
-        'Creates and maps a branch for `gitBranch` when there is none, from `fallbackBranch` when ' +
-        'that exists. Needs a key that can write.',
+        'If no branch belongs to `gitBranch`, create one and add it to the mapping. It is forked ' +
+        'from `fallbackBranch`, if that exists. Requires an API key with write access.',
     }),
   ),
 })

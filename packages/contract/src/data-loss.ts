@@ -2,34 +2,35 @@ import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
 import { ColumnNameSchema, TableNameSchema } from './names.js'
 
-/** What an edit of a schema, or a merge, removes together with values that records hold. */
+/** A table or column that a schema edit or a merge would remove together with its values. */
 export const DataLossSchema = Type.Object(
   {
     table: TableNameSchema,
     column: Type.Optional(ColumnNameSchema),
     records: Type.Integer({
-      description: 'Records of the branch that hold a value there; of a table, all records.',
+      description:
+        'For a column: the records of the branch that have a value in it. For a table: its records.',
     }),
     more: Type.Boolean({
       description:
-        'Whether the table has more records than are looked at, which are ' +
-        `${LIMITS.dataLossRecordsMax} unless the limit was changed.`,
+        'Whether the table has more records than were counted. At most ' +
+        `${LIMITS.dataLossRecordsMax} records are counted, unless the limit was changed.`,
     }),
   },
   {
     title: 'DataLoss',
-    description: 'A table, or a column without which records would lose values.',
+    description: 'A table or a column whose removal would lose values.',
     examples: [{ table: 'users', column: 'name', records: 2000, more: false }],
   },
 )
 export type DataLoss = Static<typeof DataLossSchema>
 
 export const DataLossListSchema = Type.Array(DataLossSchema, {
-  description: 'Values that would be lost. A request that loses some needs `allowDataLoss: true`.',
+  description: 'The values that would be lost. Such a request requires `allowDataLoss: true`.',
 })
 
 export const AllowDataLossSchema = Type.Boolean({
   description:
-    'Whether tables and columns may be removed together with the values that records hold. ' +
-    'Otherwise such a request is refused with `data_loss`, and nothing is changed.',
+    'Allows the removal of tables and columns that hold values. Without it, such a request is ' +
+    'refused with `data_loss`, and nothing is changed.',
 })

@@ -1,26 +1,35 @@
 import { type Static, Type } from 'typebox'
 import { DataLossListSchema } from './data-loss.js'
 
-/** Every machine-readable error code, its HTTP status, and what it means. */
+/** Every machine-readable error code, its HTTP status, and its meaning. */
 export const ERROR_CODES = {
-  invalid_request: [400, 'A part of the request is malformed; the message names it.'],
-  invalid_json: [400, 'The body is not JSON, or not UTF-8.'],
-  ambiguous_workspace: [400, 'The address does not say which workspace is meant.'],
+  invalid_request: [400, 'A part of the request is invalid; the message names it.'],
+  invalid_json: [400, 'The body is not valid JSON, or is not encoded in UTF-8.'],
+  ambiguous_workspace: [
+    400,
+    'The address names no workspace, and not exactly one workspace of the API key has the database.',
+  ],
   unknown_source_branch: [400, 'The branch to fork from does not exist.'],
-  unknown_branch: [400, 'The branch a git mapping should point to does not exist.'],
+  unknown_branch: [400, 'The branch that an entry of the git mapping names does not exist.'],
   invalid_schema: [400, 'A schema edit cannot be applied; the message says why.'],
   invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
   transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
-  invalid_sql: [400, 'A SQL statement cannot be run; the message says why.'],
-  query_too_costly: [400, 'The query takes more time, memory or answer than it may.'],
+  invalid_sql: [400, 'A SQL statement cannot be executed; the message says why.'],
+  query_too_costly: [400, 'The query exceeds a limit for its time, its memory or its answer.'],
   invalid_api_key: [401, 'The API key is missing, malformed, unknown, expired or revoked.'],
   invalid_metrics_token: [401, 'The token for `/metrics` is missing or wrong.'],
-  forbidden: [403, 'The caller may not do this.'],
-  key_scope: [403, 'The scope of the API key does not allow this.'],
+  forbidden: [
+    403,
+    'Only an owner of the workspace or the administrator can do this; the message says who.',
+  ],
+  key_scope: [403, 'The scope of the API key does not allow this operation.'],
   quota_exceeded: [403, 'The workspace has used up its storage quota; nothing was stored.'],
-  invalid_link: [403, 'The link to a file is private, changed, expired or of no file at all.'],
-  route_not_found: [404, 'There is nothing at this address.'],
-  workspace_not_found: [404, 'The workspace does not exist, or the caller is no member of it.'],
+  invalid_link: [
+    403,
+    'The link was altered or has expired, or its file is private or does not exist.',
+  ],
+  route_not_found: [404, 'No route has this address.'],
+  workspace_not_found: [404, 'The workspace does not exist, or the user is not a member of it.'],
   database_not_found: [404, 'The database does not exist in that workspace and region.'],
   branch_not_found: [404, 'The branch does not exist.'],
   table_not_found: [404, 'The table does not exist on that branch.'],
@@ -29,39 +38,45 @@ export const ERROR_CODES = {
   record_not_found: [404, 'The record does not exist.'],
   file_not_found: [404, 'The record has no such file.'],
   git_branch_not_found: [404, 'The git branch is not in the mapping.'],
-  key_not_found: [404, 'The user has no API key of that name.'],
-  member_not_found: [404, 'The user is no member of the workspace.'],
+  key_not_found: [404, 'The user has no API key with that name.'],
+  member_not_found: [404, 'The user is not a member of the workspace.'],
   invite_not_found: [404, 'The invite does not exist or can no longer be used.'],
   repository_not_found: [404, 'No repository is connected to the database.'],
-  method_not_allowed: [405, 'The address exists, but not for this method.'],
-  request_timeout: [408, 'The request did not arrive in time.'],
-  conflict: [409, 'The request contradicts the present state; the message says how.'],
+  method_not_allowed: [405, 'The address does not support this method.'],
+  request_timeout: [408, 'The request did not arrive within the time limit.'],
+  conflict: [409, 'The request conflicts with the current state; the message says how.'],
   default_branch: [409, 'The default branch of a database cannot be deleted.'],
   protected_branch: [409, 'The branch is protected against deletion and direct schema edits.'],
   only_owner: [409, 'A workspace must keep at least one owner.'],
-  data_loss: [409, 'Values would be lost; they are listed. `allowDataLoss` allows it.'],
-  merge_conflict: [409, 'Both branches changed the same; the conflicts are listed.'],
-  no_source: [409, 'The branch was not forked from another one, or that one is gone.'],
-  unrelated_branches: [409, 'The two branches have no common past.'],
-  retry_limit: [409, 'Other requests kept changing the same data; nothing was applied.'],
+  data_loss: [
+    409,
+    'The request would lose values, which are listed. Set `allowDataLoss` to allow it.',
+  ],
+  merge_conflict: [
+    409,
+    'Both branches changed the same data in different ways; the conflicts are listed.',
+  ],
+  no_source: [409, 'The branch was not forked from another branch, or that branch was deleted.'],
+  unrelated_branches: [409, 'The two branches have no common ancestor.'],
+  retry_limit: [409, 'Concurrent requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
-  link_in_use: [409, 'The upload link takes one upload, and one is under way.'],
+  link_in_use: [409, 'The upload link accepts a single upload, and one is in progress.'],
   payload_too_large: [413, 'The request is larger than the limit.'],
   unsupported_media_type: [415, 'The content type is not supported here.'],
-  range_not_satisfiable: [416, 'The file has no bytes in the range that was asked for.'],
-  already_exists: [422, 'The name is taken.'],
+  range_not_satisfiable: [416, 'The file has no bytes in the requested range.'],
+  already_exists: [422, 'The name is already in use.'],
   invite_settled: [422, 'The invite was accepted and can no longer be changed.'],
-  version_conflict: [422, 'The record is not at the expected version.'],
-  limit_reached: [422, 'A limit of the service is reached; the message names it.'],
+  version_conflict: [422, 'The record does not have the expected version.'],
+  limit_reached: [422, 'A limit of the service has been reached; the message names it.'],
   idempotency_mismatch: [422, 'The Idempotency-Key was used for a different request.'],
   headers_too_large: [431, 'The request headers are larger than the limit.'],
   rate_limited: [429, 'The API key, address or link exceeds a rate limit; nothing was executed.'],
-  internal: [500, 'Something broke on our side. The id leads to the log.'],
+  internal: [500, 'The server failed unexpectedly. Its log has the cause, under the request id.'],
   starting: [503, 'The server is starting.'],
   draining: [503, 'The server is shutting down.'],
   overloaded: [503, 'The service is overloaded; nothing was executed. Try again later.'],
   unavailable: [503, 'PostgreSQL cannot be reached or is overloaded.'],
-  storage_full: [503, 'There is no space left on a disk; nothing was applied.'],
+  storage_full: [503, 'A disk of the server is full; nothing was applied.'],
   commit_unknown: [
     503,
     'PostgreSQL did not confirm the commit. Check whether the changes were applied before you send them again.',
@@ -71,24 +86,24 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES
 
-/** One fault among several, as `errors` lists them. */
+/** One entry of the `errors` list of an error body. */
 export interface FaultEntry {
   readonly index: number
   readonly message: string
   readonly status?: number
-  /** Of a stream: the line, counted from 1. */
+  /** For a streamed bulk insert: the line number, starting at 1. */
   readonly line?: number
 }
 
 /**
- * A refusal meant for the caller. `message` is public; `cause` is for the log. Anything else that is
- * thrown ends as a plain 500.
+ * An error that is reported to the caller. `message` is public; `cause` is only logged. Every other
+ * thrown value becomes a 500 response with the code `internal`.
  */
 export class AppError extends Error {
   readonly code: ErrorCode
   readonly status: number
   readonly errors: readonly FaultEntry[] | undefined
-  /** More fields of the answer. */
+  /** Additional fields of the error body. */
   readonly details: Readonly<Record<string, unknown>> | undefined
 
   constructor(
@@ -111,10 +126,13 @@ export class AppError extends Error {
 
 export const ErrorBodySchema = Type.Object(
   {
-    id: Type.String({ description: 'The request id, also in the header `x-request-id`.' }),
+    id: Type.String({ description: 'The request id. The header `x-request-id` has it too.' }),
     message: Type.String(),
     code: Type.Optional(
-      Type.String({ description: 'A stable word for this kind of error.', examples: ['conflict'] }),
+      Type.String({
+        description: 'The machine-readable error code. Codes are stable.',
+        examples: ['conflict'],
+      }),
     ),
     errors: Type.Optional(
       Type.Array(
@@ -129,7 +147,7 @@ export const ErrorBodySchema = Type.Object(
     status: Type.Optional(Type.Integer()),
     conflicts: Type.Optional(
       Type.Array(Type.Object({}, { additionalProperties: true }), {
-        description: 'Of a merge: what both branches changed.',
+        description: 'For a merge: the changes of the two branches that contradict each other.',
       }),
     ),
     conflictCount: Type.Optional(Type.Integer()),

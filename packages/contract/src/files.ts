@@ -8,11 +8,11 @@ import {
   TableNameSchema,
 } from './names.js'
 
-/** Seconds that a signed URL works when the file does not say. */
+/** Default lifetime of a signed URL, in seconds. */
 export const SIGNED_URL_SECONDS = 60
-/** Seconds that an upload URL works when the file does not say. */
+/** Default lifetime of an upload URL, in seconds. */
 export const UPLOAD_URL_SECONDS = 24 * 60 * 60
-/** Of a file that nobody gave a type, and whose first bytes are not known either. */
+/** Media type of a file that was stored without one and whose first bytes match no known format. */
 export const DEFAULT_MEDIA_TYPE = 'application/octet-stream'
 
 export const FileParamsSchema = Type.Object({
@@ -35,7 +35,7 @@ export const FileItemParamsSchema = Type.Object({
 export const MakePrivateQuerySchema = Type.Object({ fileId: Type.Optional(FileItemIdSchema) })
 
 const Sha256Schema = Type.String({
-  description: 'The sha-256 of the content, in hexadecimal; also the `ETag` of the file.',
+  description: 'SHA-256 hash of the content, in hexadecimal. It is also the `ETag` of the file.',
   pattern: '^[0-9a-f]{64}$',
   examples: ['9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'],
 })
@@ -45,7 +45,7 @@ export const PrivateFileParamsSchema = Type.Object({
   sha256: Sha256Schema,
 })
 
-/** A content that is public on no branch. */
+/** File content that was made private: no branch serves it by public URL. */
 export const PrivateFileSchema = Type.Object(
   { sha256: Sha256Schema, createdAt: DateTimeSchema },
   { title: 'PrivateFile' },
@@ -59,7 +59,7 @@ export const PrivateFileListSchema = Type.Object(
 
 export const FileLinkParamsSchema = Type.Object({
   accessId: Type.String({
-    description: 'What a link says about where its file is.',
+    description: 'The part of a file URL that identifies the file.',
     minLength: 1,
     maxLength: 4096,
     examples: ['YmJfMAo3CnJlY18wCgprZXk'],
@@ -72,21 +72,23 @@ export const FileLinkQuerySchema = Type.Object({
   ),
 })
 
-/** What is known about a file; its content is at the address of the file. */
+/** Metadata of a file. The content is served at the URL of the file. */
 export const FileSchema = Type.Object(
   {
-    id: Type.Optional(Type.String({ description: 'Of a file in a `file[]` column.' })),
+    id: Type.Optional(Type.String({ description: 'Id of the file, only in a `file[]` column.' })),
     name: Type.String(),
     mediaType: Type.String(),
-    size: Type.Integer({ description: 'Bytes of the content.' }),
-    version: Type.Integer({ description: 'Grows with each update of the file.' }),
-    url: Type.String({ description: 'Open to everybody when `enablePublicUrl` is true.' }),
+    size: Type.Integer({ description: 'Size of the content, in bytes.' }),
+    version: Type.Integer({ description: 'Increases with each update of the file.' }),
+    url: Type.String({
+      description: 'URL of the content. It is public if `enablePublicUrl` is true.',
+    }),
     enablePublicUrl: Type.Boolean(),
-    signedUrlTimeout: Type.Integer({ description: 'Seconds that a signed URL works.' }),
-    uploadUrlTimeout: Type.Integer({ description: 'Seconds that an upload URL works.' }),
+    signedUrlTimeout: Type.Integer({ description: 'Lifetime of signed URLs, in seconds.' }),
+    uploadUrlTimeout: Type.Integer({ description: 'Lifetime of upload URLs, in seconds.' }),
     attributes: Type.Object(
       { width: Type.Optional(Type.Integer()), height: Type.Optional(Type.Integer()) },
-      { description: 'Of an image: its width and height.' },
+      { description: 'For an image: its width and height, in pixels.' },
     ),
   },
   {
@@ -111,7 +113,7 @@ export type File = Static<typeof FileSchema>
 export const RotateLinkKeySchema = Type.Object(
   {
     endLinks: Type.Optional(
-      Type.Boolean({ description: 'Ends every link that an earlier key has signed.' }),
+      Type.Boolean({ description: 'Invalidates every link that was signed with an earlier key.' }),
     ),
   },
   { additionalProperties: false, title: 'RotateLinkKey', examples: [{ endLinks: true }] },
@@ -121,7 +123,7 @@ export type RotateLinkKey = Static<typeof RotateLinkKeySchema>
 export const RotatedLinkKeySchema = Type.Object(
   {
     createdAt: DateTimeSchema,
-    endedKeys: Type.Integer({ description: 'Earlier keys that verify no link any more.' }),
+    endedKeys: Type.Integer({ description: 'Number of earlier keys whose links became invalid.' }),
   },
   { title: 'RotatedLinkKey' },
 )

@@ -2,10 +2,10 @@ import { type Static, Type } from 'typebox'
 import { ColumnPathSchema } from './schema-edits.js'
 
 const state = Type.Enum(['building', 'ready', 'failed'], {
-  description: 'An index is made in the background; until it is ready nothing uses it.',
+  description: 'An index is built in the background. Queries use it once it is `ready`.',
 })
 const message = Type.Optional(
-  Type.String({ description: 'Why it failed, or which rows it does not help to find.' }),
+  Type.String({ description: 'Why the index failed, or which rows it does not cover.' }),
 )
 
 export const IndexSchema = Type.Object(
@@ -13,7 +13,8 @@ export const IndexSchema = Type.Object(
     column: ColumnPathSchema,
     origin: Type.Enum(['asked', 'link', 'unique'], {
       description:
-        'Why there is an index: it was asked for, the column is a link, or its values are unique.',
+        'Why the index exists: it was requested (`asked`), the column is a link, or the column is ' +
+        'unique.',
     }),
     state,
     message,
@@ -45,7 +46,8 @@ export type Indexes = Static<typeof IndexesSchema>
 export const SearchIndexSchema = Type.Object(
   {
     columns: Type.Array(ColumnPathSchema, {
-      description: 'The columns whose words it has: all of the table that have words.',
+      description:
+        'The columns that the index covers: all columns of the table that contain words.',
     }),
     state,
     message,

@@ -1,14 +1,17 @@
-/** Every limit of the service, by name. Each can be changed at start (`OFFSHOOT_LIMIT_...`). */
+/**
+ * Every limit of the service, by name. Most can be configured (`OFFSHOOT_LIMIT_...`); those that the
+ * schemas of the interface state are fixed.
+ */
 export const LIMITS = {
   /** Characters of a database, branch, table or column name, and of a record id. */
   nameLengthMax: 255,
   /** Characters of a git branch name in the mapping. */
   gitBranchLengthMax: 1024,
-  /** Characters of a free text in a control-plane body: names, colours, labels, image addresses. */
+  /** Characters of a free text in a control-plane body: a name, colour, label or image URL. */
   labelLengthMax: 2048,
-  /** Labels in a branch's metadata. */
+  /** Labels in the metadata of a branch. */
   labelsMax: 100,
-  /** Seconds that a branch lives on after each use: ten years. */
+  /** Seconds after its last use that a branch with a `ttl` can live: ten years. */
   ttlSecondsMax: 10 * 365 * 24 * 60 * 60,
   /** Rules for new branches of one database. */
   branchRulesMax: 100,
@@ -17,13 +20,13 @@ export const LIMITS = {
   databasesPerWorkspaceMax: 10_000,
   tablesPerBranchMax: 1000,
   columnsPerTableMax: 256,
-  /** Columns of all tables of a branch: its schema is read, compared and sent as a whole. */
+  /** Columns of all tables of a branch. Its schema is read, compared and sent as a whole. */
   columnsPerBranchMax: 20_000,
-  /** Columns of one table that an index can be asked for. */
+  /** Indexes of one table that users request. Indexes of links and unique columns do not count. */
   indexesPerTableMax: 32,
   /** Schema edit operations in one migration. */
   schemaOperationsMax: 10_000,
-  /** Depth of `columns` inside `object` columns. */
+  /** Nesting depth of `object` columns. */
   objectDepthMax: 8,
   vectorDimensionMin: 2,
   vectorDimensionMax: 10_000,
@@ -36,86 +39,86 @@ export const LIMITS = {
   fileNameLengthMax: 1024,
   mediaTypeLengthMin: 3,
   mediaTypeLengthMax: 255,
-  /** Seconds that a signed or upload URL of a file works: 24 hours. */
+  /** Lifetime of a signed or upload URL of a file, in seconds: 24 hours. */
   urlSecondsMax: 24 * 60 * 60,
-  /** Bytes of one file: 5 GiB, the most that S3 takes in one piece. */
+  /** Bytes of one file: 5 GiB, the maximum of a single S3 upload. */
   fileBytesMax: 5 * 1024 * 1024 * 1024,
   bulkRecordsMax: 10_000,
-  /** Records of a table that are looked at to tell what its removal, or that of columns, would lose. */
+  /** Records of a table that are counted to report the data loss of removing it or its columns. */
   dataLossRecordsMax: 10_000,
   transactionOperationsMax: 1000,
   pageSizeMax: 1000,
-  /** Bytes of rows that PostgreSQL sends for the answer to one request: 64 MiB. */
+  /** Bytes of rows that PostgreSQL returns for one request: 64 MiB. */
   answerBytesMax: 64 * 1024 * 1024,
   /** Bytes of a request body that is not a stream. */
   requestBytesMax: 64 * 1024 * 1024,
-  /** Of these, for a transaction, or for SQL with its parameters. */
+  /** Bytes of the body of a transaction, or of a SQL request with its parameters. */
   transactionBytesMax: 16 * 1024 * 1024,
-  /** Of these, for a query, a calculation or a search: a cursor, and what else there is. */
+  /** Bytes of the body of a query, an aggregation or a search, including its cursor. */
   queryBytesMax: 8 * 1024 * 1024,
-  /** Of these, where there are no records: settings, schemas and their edits. */
+  /** Bytes of a body without records: settings, schemas and schema edits. */
   controlBytesMax: 1024 * 1024,
-  /** Objects and lists inside each other in a JSON body. */
+  /** Nesting depth of objects and lists in a JSON body. */
   jsonDepthMax: 128,
-  /** Values in a JSON body, with objects and lists; of a bulk insert, in one record. */
+  /** Values in a JSON body, including objects and lists. For a bulk insert: in one record. */
   jsonValuesMax: 3_000_000,
-  /** Bytes of one text in a JSON body: the longest file in base64, and a fifth for escapes. */
+  /** Bytes of one string in a JSON body: the longest file in base64, plus a fifth for escapes. */
   jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
-  /** Connections of clients that are open at once; one more is closed at once. */
+  /** Concurrent connections of clients. A connection beyond the limit is closed immediately. */
   connectionsMax: 5000,
-  /** Connections from one address that are open at once; those of trusted proxies do not count. */
+  /** Concurrent connections from one address. Connections of trusted proxies do not count. */
   connectionsPerAddressMax: 2000,
-  /** Requests per second without a valid API key from one address, or one /64 of IPv6. */
+  /** Requests per second without a valid API key from one IPv4 address or one IPv6 /64 network. */
   addressRequestsPerSecondMax: 1000,
-  /** Requests that are worked on at once; more wait for their turn. */
+  /** Requests that run concurrently. Further requests wait in a queue. */
   requestsAtOnceMax: 100,
-  /** Requests that wait for their turn; more are refused. */
+  /** Requests in the queue. Further requests are refused. */
   requestsWaitingMax: 1000,
-  /** How long a request waits for its turn; a tenth of that in a queue that does not go away. */
+  /** Time that a request may wait in the queue. A tenth of it while the queue does not drain. */
   requestWaitMs: 5000,
-  /** Streams of records at once, each of which may hold a connection to PostgreSQL. */
+  /** Concurrent streamed bulk inserts. Each of them may hold a connection to PostgreSQL. */
   importsAtOnceMax: 8,
-  /** Files that are sent or received at once. */
+  /** Concurrent transfers of files, in both directions. */
   filesAtOnceMax: 256,
-  /** Of those, for one link. */
+  /** Concurrent transfers of files for one link. */
   filesPerLinkMax: 64,
-  /** Of those, for one address that sends no valid key. */
+  /** Concurrent transfers of files for one client address without a valid API key. */
   filesPerAddressMax: 64,
-  /** Of those, for one API key. */
+  /** Concurrent transfers of files for one API key. */
   filesPerKeyMax: 128,
-  /** Bytes of request bodies and large answers in memory; at more, requests are refused. */
+  /** Bytes of request bodies and large answers in memory. Above it, requests are refused. */
   bufferedBytesMax: 256 * 1024 * 1024,
   /** Bytes of the request line and all headers. */
   headersBytesMax: 16 * 1024,
   headersTimeoutMs: 10_000,
-  /** How long a client may keep the server waiting for the next bytes, or let it wait with them. */
+  /** Time without progress after which the transfer of a body or an answer is aborted. */
   stallTimeoutMs: 10_000,
-  /** What a body or an answer has to move at the least, on the average of such a time. */
+  /** Minimum transfer rate of a body or an answer, on average over `stallTimeoutMs`. */
   transferBytesPerSecondMin: 1024,
-  /** Milliseconds that a query, a calculation or the statements of one SQL request may run. */
+  /** Time that a query, an aggregation or the statements of one SQL request may run. */
   queryTimeoutMs: 20_000,
   /** Characters of SQL in one request. */
   sqlLengthMax: 50_000,
-  /** Connections to PostgreSQL for SQL of callers, beside those for everything else. */
+  /** Connections to PostgreSQL for SQL requests. They are separate from the main pool. */
   sqlConnectionsMax: 8,
-  /** Of these, for one workspace. */
+  /** Connections to PostgreSQL for SQL requests in one workspace. */
   sqlConnectionsPerWorkspaceMax: 4,
-  /** SQL requests that wait for such a connection; more are refused. */
+  /** SQL requests that wait for a connection. Further requests are refused. */
   sqlWaitingMax: 32,
-  /** Of these, for one workspace. */
+  /** SQL requests in one workspace that wait for a connection. */
   sqlWaitingPerWorkspaceMax: 16,
-  /** How long a SQL request waits for such a connection. */
+  /** Time that a SQL request may wait for a connection. */
   sqlWaitMs: 5000,
   /** Statements in one batch of SQL. */
   sqlStatementsMax: 100,
   /** Parameters of one SQL statement. */
   sqlParametersMax: 10_000,
-  /** Rows that one SQL statement answers with. */
+  /** Rows that one SQL statement returns. */
   sqlRowsMax: 1000,
-  /** Bytes of JSON that the statements of one SQL request answer with: 16 MiB. */
+  /** Bytes of JSON that the statements of one SQL request return: 16 MiB. */
   sqlResultBytesMax: 16 * 1024 * 1024,
-  /** How long an invite can be accepted. */
+  /** Days within which an invite can be accepted. */
   inviteDaysMax: 30,
 } as const
 
@@ -123,35 +126,38 @@ export type LimitName = keyof typeof LIMITS
 export type Limits = Readonly<Record<LimitName, number>>
 
 /**
- * Limits of what one query may ask for, so that planning it stays short here and in PostgreSQL. They
- * are fixed: behind them are PostgreSQL's own limits.
+ * Limits on the size of one query. They bound the time for planning it, here and in PostgreSQL. They
+ * cannot be configured, because they follow from limits of PostgreSQL.
  */
 export const QUERY_LIMITS = {
   /** Characters of a query as JSON: its filter, sort, columns and aggregations. */
   queryLengthMax: 512 * 1024,
-  /** Characters of a cursor, and bytes of what it holds. */
+  /** Characters of a cursor, and bytes of its decoded content. */
   cursorLengthMax: 4 * 1024 * 1024,
-  /** Characters of a path: the name of a column, through links and objects, or into a JSON document. */
+  /** Characters of a column path, including its steps through links, objects and JSON documents. */
   pathLengthMax: 8192,
-  /** Names in the columns of one request, those of its reverse links included. */
+  /** Names in the `columns` of one request, including those of its reverse links. */
   columnsMax: 1000,
-  /** Values of a record, and of those its links lead to. PostgreSQL selects at most 1664. */
+  /** Values of a record and its linked records. A select list of PostgreSQL has at most 1664. */
   valuesMax: 1500,
-  /** Records that are looked up for one record: one for each link in `columns`, and for each reverse link. */
+  /** Links and reverse links in `columns`. Each of them needs a lookup per record. */
   relationsMax: 64,
-  /** Links that filter, sort, groups and aggregations go through. PostgreSQL plans all orders of them. */
+  /** Links that filter, sort, groups and aggregations use. PostgreSQL plans every join order. */
   joinsMax: 10,
-  /** Values that a filter compares with, and what combines them. */
+  /** Conditions of a filter: compared values, and the operators that combine them. */
   conditionsMax: 20_000,
-  /** Comparisons in a statement. A list of values is one; each table that rows come from has its own. */
+  /**
+   * Comparisons in a statement. A list of values counts as one. Comparisons are repeated for each
+   * physical table that rows are read from.
+   */
   comparisonsMax: 2000,
   /**
-   * Tables of PostgreSQL that a statement names. On a fork, a table is made of the rows of each branch
-   * before it, and each of these must look into the nearer ones.
+   * Tables of PostgreSQL that a statement names. On a fork, each table consists of a table per
+   * ancestor branch, and each of these is checked against the tables of nearer branches.
    */
   scannedTablesMax: 1500,
-  /** Conditions inside of each other. */
+  /** Nesting depth of conditions. */
   conditionDepthMax: 50,
-  /** Names in the different lists of columns of one transaction. */
+  /** Names in the distinct `columns` lists of one transaction. */
   transactionColumnsMax: 10_000,
 } as const

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
 
-/** Letters, digits and `_ - ~`: databases, branches, tables and columns. */
+/** Names of databases, branches, tables and columns: letters, digits and `_ - ~`. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_\\-~]+$'
 
-/** Keys under which a record has its metadata: `xata` for the Xata client, `service` for all others. */
+/** The key of a record's metadata: `xata` for the Xata client, `service` for all other clients. */
 export const METADATA_KEYS = ['service', 'xata'] as const
 export type MetadataKey = (typeof METADATA_KEYS)[number]
 
@@ -12,19 +12,19 @@ export function isMetadataKey(name: string | undefined): name is MetadataKey {
   return METADATA_KEYS.some((key) => key === name)
 }
 
-/** Names that no column can have, because records have them already. */
+/** Names that columns cannot have, because every record has fields with these names. */
 export const RESERVED_COLUMN_NAMES: ReadonlySet<string> = new Set(['id', ...METADATA_KEYS])
 
 /**
- * Record ids and their kin are specified as `[a-zA-Z0-9_-~:]+`, which reads as a literal hyphen or as
- * the range from `_` to `~`; what either reading allows is accepted.
+ * The specification of record ids (and file ids) is `[a-zA-Z0-9_-~:]+`, in which `_-~` can be read as
+ * three characters or as the range from `_` to `~`. This pattern accepts both readings.
  */
 export const RECORD_ID_PATTERN = '^[a-zA-Z0-9_\\-~:`{|}]+$'
 
-/** Any text that can be stored and given back as it was: no NUL, no half of a surrogate pair. */
+/** Any text that PostgreSQL can store unchanged: no NUL and no lone surrogate. */
 export const TEXT_PATTERN = '^[^\\u0000\\ud800-\\udfff]*$'
 
-/** The address pattern that browsers use for `<input type=email>`. */
+/** The pattern that the HTML standard defines for `<input type=email>`. */
 export const EMAIL_PATTERN =
   "^[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$"
 
@@ -45,14 +45,14 @@ export const ColumnNameSchema = name('ColumnName', 'Name of a column.', 'email')
 
 export const BranchPatternSchema = Type.String({
   title: 'BranchPattern',
-  description: 'A branch name; `*` stands for any run of characters.',
+  description: 'A branch name, in which `*` matches any sequence of characters.',
   minLength: 1,
   maxLength: LIMITS.nameLengthMax,
   pattern: '^[a-zA-Z0-9_\\-~*]+$',
   examples: ['preview-*'],
 })
 
-/** `{database}:{branch}`, both of them names. */
+/** `{database}:{branch}`. Both parts match `NAME_PATTERN`. */
 export const DATABASE_BRANCH_PATTERN = '^[a-zA-Z0-9_\\-~]{1,255}:[a-zA-Z0-9_\\-~]{1,255}$'
 
 export const DatabaseBranchNameSchema = Type.String({
@@ -78,7 +78,8 @@ export const MEDIA_TYPE_PATTERN = '^\\w+/[-+.\\w]+$'
 
 export const FileItemIdSchema = Type.String({
   title: 'FileItemID',
-  description: 'Id of a file in a `file[]` column. Empty: a new file, with a generated id.',
+  description:
+    'Id of a file in a `file[]` column. An empty id adds a new file with a generated id.',
   maxLength: LIMITS.nameLengthMax,
   pattern: RECORD_ID_PATTERN.replace('+$', '*$'),
   examples: ['file_d2m4o9k8v3q1t7h5n6c0'],
@@ -104,19 +105,18 @@ export const EmailSchema = Type.String({
 export const DateTimeSchema = Type.String({
   title: 'DateTime',
   format: 'date-time',
-  description: 'A moment, as RFC 3339 says.',
+  description: 'A timestamp in the format of RFC 3339.',
   examples: ['2026-01-31T09:30:00.000Z'],
 })
 
-/** A moment to come. */
 export const ExpirySchema = Type.String({
   title: 'Expiry',
   format: 'date-time',
-  description: 'A moment in the future, as RFC 3339 says.',
+  description: 'A timestamp in the future, in the format of RFC 3339.',
   examples: ['2099-12-31T23:59:59.000Z'],
 })
 
-/** A short text a person typed. */
+/** A short free text: a name, a colour, a label. */
 export const LabelSchema = Type.String({
   minLength: 1,
   maxLength: LIMITS.labelLengthMax,
@@ -127,5 +127,5 @@ export type BranchName = Static<typeof BranchNameSchema>
 
 export const MigrationStatusSchema = Type.Enum(['completed', 'pending', 'failed'], {
   title: 'MigrationStatus',
-  description: 'How far an operation has come.',
+  description: 'The progress of an operation.',
 })

@@ -3,7 +3,7 @@ import { RecordSchema } from './records.js'
 
 const closed = { additionalProperties: false } as const
 
-/** Null is no cursor: the first page of a loop has none yet. */
+/** Null means no cursor, so that a loop can send the same request for its first page. */
 const CursorSchema = Type.Union([Type.String({ minLength: 1 }), Type.Null()])
 
 export const QueryRequestSchema = Type.Object(

@@ -4,11 +4,11 @@ import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './nam
 
 const closed = { additionalProperties: false } as const
 
-/** `columns=a,b` and `columns=a&columns=b` alike. */
+/** `columns=a,b` and `columns=a&columns=b` are equivalent. */
 export const ColumnsQuerySchema = Type.Object({
   columns: Type.Optional(
     Type.Union([Type.Array(Type.String()), Type.String()], {
-      description: 'Columns to answer with, separated by commas or repeated.',
+      description: 'Columns to return, separated by commas or as repeated parameters.',
       examples: ['name,owner.name'],
     }),
   ),
@@ -18,7 +18,7 @@ const IfVersionSchema = Type.Optional(
   Type.Integer({
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
-    description: 'The version that the record must have.',
+    description: 'The write is refused unless the record has this version.',
   }),
 )
 
@@ -30,7 +30,7 @@ export const RecordParamsSchema = Type.Object({
 
 export const WriteRecordQuerySchema = Type.Object({
   ...ColumnsQuerySchema.properties,
-  createOnly: Type.Optional(Type.Boolean({ description: 'Refuse an id that exists.' })),
+  createOnly: Type.Optional(Type.Boolean({ description: 'Refuse the request if the id exists.' })),
   ifVersion: IfVersionSchema,
 })
 
@@ -39,7 +39,7 @@ export const UpdateRecordQuerySchema = Type.Object({
   ifVersion: IfVersionSchema,
 })
 
-/** Column names and their values. What they may be, the schema of the branch says. */
+/** Column names and their values. They are validated against the schema of the branch. */
 export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
   Type.Object(
     {},
@@ -92,18 +92,22 @@ export const BulkInsertedSchema = Type.Object(
     recordIDs: Type.Optional(Type.Array(RecordIdSchema)),
     records: Type.Optional(Type.Array(RecordSchema)),
     inserted: Type.Optional(
-      Type.Integer({ description: 'Of a stream: how many records were inserted.' }),
+      Type.Integer({ description: 'For a stream: the number of inserted records.' }),
     ),
-    failed: Type.Optional(Type.Integer({ description: 'Of a stream: how many were refused.' })),
+    failed: Type.Optional(
+      Type.Integer({ description: 'For a stream: the number of refused records.' }),
+    ),
     errors: Type.Optional(
       Type.Array(Type.Object({ line: Type.Integer(), message: Type.String() }), {
-        description: 'Of a stream: the first of the refused lines, counted from 1.',
+        description: 'For a stream: the first refused lines. Line numbers start at 1.',
       }),
     ),
   },
   {
     title: 'BulkInserted',
-    description: '`recordIDs`, or `records` when columns were asked for; counts for a stream.',
+    description:
+      '`recordIDs`, or `records` if columns were requested. For a stream, the numbers of inserted ' +
+      'and refused records.',
     examples: [{ recordIDs: ['rec_d2m4o9k8v3q1t7h5n6c0'] }],
   },
 )
@@ -112,7 +116,8 @@ export const StreamQuerySchema = Type.Object({
   ...ColumnsQuerySchema.properties,
   mode: Type.Optional(
     Type.Enum(['atomic', 'partial'], {
-      description: 'Of a stream: all or nothing, or every line that is valid.',
+      description:
+        'For a stream: `atomic` inserts all records or none, `partial` inserts every valid record.',
     }),
   ),
 })
@@ -120,8 +125,8 @@ export const StreamQuerySchema = Type.Object({
 const ColumnListSchema = Type.Optional(Type.Array(Type.String()))
 
 /**
- * One operation of a transaction, with exactly one of the keys. It is checked against the branch,
- * operation by operation, so that all faults can be reported with their index.
+ * One operation of a transaction: an object with exactly one key. Operations are validated against
+ * the branch one by one, so that all faults can be reported with their index.
  */
 export const OperationSchema = Type.Object(
   {
@@ -171,7 +176,7 @@ export const OperationSchema = Type.Object(
   {
     ...closed,
     title: 'TransactionOperation',
-    description: 'One operation, with exactly one key.',
+    description: 'One operation: an object with exactly one key.',
     minProperties: 1,
     maxProperties: 1,
   },

@@ -15,14 +15,14 @@ import { type Column, ColumnSchema, type Schema } from './schema.js'
 
 const closed = { additionalProperties: false } as const
 
-// A reference has no static type of its own, so each one is given the type it stands for.
+// `Type.Ref` has no static type, so each reference is given the type that it refers to.
 const ColumnReference = Type.Unsafe<Column>(Type.Ref('Column'))
 const SchemaReference = Type.Unsafe<Schema>(Type.Ref('Schema'))
 
-/** A column, or with dots a column inside an `object` column. */
+/** Name of a column, or a dotted path to a column inside an `object` column. */
 export const ColumnPathSchema = Type.String({
   title: 'ColumnPath',
-  description: 'Name of a column; dots lead into an `object` column.',
+  description: 'Name of a column. A dotted path names a column inside an `object` column.',
   minLength: 1,
   pattern: '^[a-zA-Z0-9_\\-~]+(\\.[a-zA-Z0-9_\\-~]+)*$',
   examples: ['address.city'],
@@ -39,7 +39,7 @@ export const MigrationIdSchema = Type.String({
 
 export const ChecksumSchema = Type.String({
   title: 'Checksum',
-  description: 'Checksum over the operations of a migration.',
+  description: 'Checksum of the operations of a migration.',
   pattern: '^1:[0-9a-f]{64}$',
   examples: ['1:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945'],
 })
@@ -76,8 +76,8 @@ const RenameColumnOperationSchema = Type.Object(
 )
 
 /**
- * One edit of a schema. It is an object with exactly one key rather than a union, because a
- * validator can then name the field that is wrong instead of saying that no member fits.
+ * One edit of a schema. It is declared as an object with exactly one key and not as a union, so that
+ * a validator can name the invalid field instead of reporting that no member of the union matches.
  */
 export const SchemaOperationSchema = Type.Object(
   {
@@ -92,7 +92,7 @@ export const SchemaOperationSchema = Type.Object(
     ...closed,
     $id: 'SchemaOperation',
     title: 'SchemaOperation',
-    description: 'One edit of a schema, with exactly one key.',
+    description: 'One edit of a schema: an object with exactly one key.',
     minProperties: 1,
     maxProperties: 1,
     examples: [
@@ -119,7 +119,7 @@ export type SchemaOperation =
 const OperationReference = Type.Unsafe<SchemaOperation>(Type.Ref('SchemaOperation'))
 const OperationsSchema = Type.Array(OperationReference)
 
-/** The answer to a schema edit. */
+/** The response to a schema edit. */
 export const SchemaUpdateSchema = Type.Object(
   {
     migrationID: Type.String(),
@@ -186,7 +186,8 @@ export const ReplaceColumnsSchema = Type.Object(
     ...closed,
     title: 'ReplaceColumns',
     description:
-      'The columns that the table should have. Others are removed; one that differs from that of the same name is removed and added anew, and its values are lost.',
+      'The columns that the table should have. All other columns are removed. A column that exists ' +
+      'with a different definition is removed and added again, which loses its values.',
     examples: [columnsExample],
   },
 )
@@ -195,7 +196,7 @@ export const FlatColumnsSchema = Type.Object(
   { columns: Type.Array(Type.Object({ ...ColumnSchema.properties, name: ColumnPathSchema })) },
   {
     title: 'FlatColumns',
-    description: 'The columns of a table; those of `object` columns have dotted names.',
+    description: 'The columns of a table. Columns inside `object` columns have dotted names.',
     examples: [
       {
         columns: [
@@ -213,7 +214,7 @@ export const RenameColumnSchema = Type.Object(
 )
 export type RenameColumn = Static<typeof RenameColumnSchema>
 
-/** What comparing answers and applying takes. */
+/** Schema edits, as a comparison returns them and as applying them takes them. */
 export const SchemaEditsSchema = Type.Object(
   {
     sourceMigrationID: Type.Optional(MigrationIdSchema),
@@ -238,7 +239,8 @@ export const CompareSchemaSchema = Type.Object(
     ...closed,
     title: 'CompareSchema',
     description:
-      'The schema the branch should get. The operations are applied to their side before comparing.',
+      'The schema to compare the branch with. Before the comparison, `branchOperations` are applied ' +
+      'to the schema of the branch, and `schemaOperations` to the given schema.',
     examples: [
       { schema: { tables: [{ name: 'users', columns: [{ name: 'name', type: 'string' }] }] } },
     ],
@@ -254,7 +256,9 @@ export const CompareBranchSchema = Type.Object(
   {
     ...closed,
     title: 'CompareBranch',
-    description: 'Operations that are applied to their side before comparing.',
+    description:
+      'Operations that are applied to the schema of the source branch and of the target branch ' +
+      'before the comparison.',
     examples: [{}, { sourceBranchOperations: [{ removeTable: { table: 'drafts' } }] }],
   },
 )
@@ -299,7 +303,7 @@ export const PreviewSchema = Type.Object(
   },
   {
     title: 'Preview',
-    description: 'The schema of the branch as it is, and as the edits would leave it.',
+    description: 'The schema of the branch before and after the edits.',
     examples: [
       {
         original: { tables: [], tablesOrder: [] },
@@ -329,7 +333,7 @@ export const UpdateSchemaSchema = Type.Object(
   {
     ...closed,
     title: 'UpdateSchema',
-    description: 'Edits of the schema; `parentID`, when given, must be the head of the branch.',
+    description: 'Schema edits. `parentID`, if given, must be the last migration of the branch.',
     examples: [{ operations: [{ addTable: { table: 'users' } }] }],
   },
 )
@@ -357,7 +361,8 @@ export const HistoryRequestSchema = Type.Object(
     ...closed,
     title: 'HistoryRequest',
     description:
-      'A page of the migrations of a branch; `since` leaves out that one and older ones.',
+      'Selects a page of the migrations of a branch. With `since`, only migrations that are newer ' +
+      'than the given one are returned.',
     examples: [{ page: { size: 200 } }],
   },
 )
@@ -379,7 +384,7 @@ const migrationExample = {
   operations: [{ addTable: { table: 'users' } }],
 }
 
-/** A migration as a client keeps it and pushes it. */
+/** A migration in the form in which clients store and push it. */
 export const MigrationSchema = Type.Object(migrationProperties, {
   ...closed,
   title: 'Migration',
@@ -416,7 +421,8 @@ export const PushMigrationsSchema = Type.Object(
   {
     ...closed,
     title: 'PushMigrations',
-    description: 'Migrations, oldest first, that contain the head of the branch or follow it.',
+    description:
+      'Migrations, oldest first. They must contain the last migration of the branch, or follow it.',
     examples: [{ migrations: [migrationExample] }],
   },
 )

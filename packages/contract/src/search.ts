@@ -3,15 +3,16 @@ import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema, TEXT_PATTERN
 
 const closed = { additionalProperties: false } as const
 
-/** Limits of searches; those of hosted Xata Lite where it had one. */
+/** Limits of searches. Where hosted Xata Lite had a limit, the value is the same. */
 export const SEARCH_LIMITS = {
   queryLengthMax: 2048,
   fuzzinessMax: 2,
   weightMax: 10,
   boostersMax: 50,
   targetsMax: 1000,
-  /** Tables, and columns of all of them, that are looked in at once. */
+  /** Tables that one request searches. */
   tablesMax: 100,
+  /** Columns that one request searches, in all its tables together. */
   columnsMax: 1000,
   pageSize: 25,
   pageSizeMax: 200,
@@ -22,16 +23,16 @@ export const SEARCH_LIMITS = {
 
 const ColumnSchema = Type.String({ minLength: 1 })
 const FilterSchema = Type.Optional(
-  Type.Unknown({ description: 'Only records that meet it are looked at; as in a query.' }),
+  Type.Unknown({ description: 'Only records that match this filter are searched. See queries.' }),
 )
 const ConditionSchema = Type.Optional(
-  Type.Unknown({ description: 'The booster is for records that meet this filter.' }),
+  Type.Unknown({ description: 'The booster applies to records that match this filter.' }),
 )
 const ModifierSchema = Type.Optional(
   Type.Enum(['none', 'log', 'log1p', 'ln', 'ln1p', 'square', 'sqrt', 'reciprocal']),
 )
 
-/** An object with exactly one key, so that the field that is wrong can be named. */
+/** An object with exactly one key, not a union, so that errors can name the invalid field. */
 const BoosterSchema = Type.Object(
   {
     valueBooster: Type.Optional(
@@ -45,7 +46,7 @@ const BoosterSchema = Type.Object(
           modifier: ModifierSchema,
           ifMatchesFilter: ConditionSchema,
         },
-        { ...closed, description: 'Adds `factor` where the column has the value.' },
+        { ...closed, description: 'Adds `factor` to the score if the column has the value.' },
       ),
     ),
     numericBooster: Type.Optional(
@@ -56,20 +57,25 @@ const BoosterSchema = Type.Object(
           modifier: ModifierSchema,
           ifMatchesFilter: ConditionSchema,
         },
-        { ...closed, description: 'Adds `modifier(factor * value)`.' },
+        { ...closed, description: 'Adds `modifier(factor * value)` to the score.' },
       ),
     ),
     dateBooster: Type.Optional(
       Type.Object(
         {
           column: ColumnSchema,
-          origin: Type.Optional(Type.String({ description: 'A time; `now` without it.' })),
+          origin: Type.Optional(Type.String({ description: 'A timestamp. Defaults to `now`.' })),
           scale: Type.String({ examples: ['30d'] }),
           decay: Type.Number(),
           factor: Type.Optional(Type.Number({ minimum: 0 })),
           ifMatchesFilter: ConditionSchema,
         },
-        { ...closed, description: 'Adds `factor`, and `decay` times as much at each `scale`.' },
+        {
+          ...closed,
+          description:
+            'Adds `factor` to the score at `origin`. The amount is multiplied by `decay` for each ' +
+            '`scale` of distance from it.',
+        },
       ),
     ),
   },
@@ -79,7 +85,10 @@ const BoostersSchema = Type.Optional(
   Type.Array(BoosterSchema, { maxItems: SEARCH_LIMITS.boostersMax }),
 )
 
-/** A name or an object; described as both, checked by hand to name what is wrong. */
+/**
+ * A column name or an object. The schema describes both in one, and the search validates the value
+ * itself, so that errors can name the invalid field.
+ */
 const TargetSchema = Type.Optional(
   Type.Array(
     Type.Unsafe<string | { readonly column: string; readonly weight?: number }>({
@@ -94,7 +103,8 @@ const TargetSchema = Type.Optional(
     }),
     {
       maxItems: SEARCH_LIMITS.targetsMax,
-      description: 'Columns to look in, and how much a word in them counts; `*` is all of them.',
+      description:
+        'Columns to search, with the weight of a match in each of them. `*` stands for all columns.',
     },
   ),
 )
@@ -113,7 +123,7 @@ const QuerySchema = Type.String({
   minLength: 1,
   maxLength: SEARCH_LIMITS.queryLengthMax,
   pattern: TEXT_PATTERN,
-  description: 'Words; records that have one of them are found.',
+  description: 'Words to search for. A record matches if it contains one of them.',
 })
 
 const options = {
@@ -121,12 +131,12 @@ const options = {
     Type.Integer({
       minimum: 0,
       maximum: SEARCH_LIMITS.fuzzinessMax,
-      description: 'Typing errors in a word that are overlooked; 1 by default.',
+      description: 'Number of typing errors per word that are tolerated. Defaults to 1.',
     }),
   ),
   prefix: Type.Optional(
     Type.Enum(['phrase', 'disabled'], {
-      description: '`phrase`: the last word of the query is the beginning of one.',
+      description: '`phrase`: the last word of the query also matches words that begin with it.',
     }),
   ),
   highlight: Type.Optional(
@@ -134,7 +144,9 @@ const options = {
       { enabled: Type.Optional(Type.Boolean()), encodeHTML: Type.Optional(Type.Boolean()) },
       {
         ...closed,
-        description: 'Whether to show what was found, and as text for HTML; both true.',
+        description:
+          '`enabled`: return the parts of the text that matched. `encodeHTML`: escape them for ' +
+          'HTML. Both default to true.',
       },
     ),
   ),
@@ -161,7 +173,7 @@ export const BranchSearchSchema = Type.Object(
           type: ['string', 'object'],
           minLength: 1,
         }),
-        { description: 'Tables to look in; all of them without it.' },
+        { description: 'Tables to search. Defaults to all tables.' },
       ),
     ),
     ...options,
@@ -229,13 +241,14 @@ const metadata = Type.Object({
   createdAt: Type.String(),
   updatedAt: Type.String(),
   table: TableNameSchema,
-  score: Type.Number({ description: 'How well the record fits.' }),
+  score: Type.Number({ description: 'Relevance of the record; higher is better.' }),
   highlight: Type.Optional(
     Type.Object(
       {},
       {
         additionalProperties: true,
-        description: 'By column, parts of its text with what was found between `<em>` and `</em>`.',
+        description:
+          'For each column with a match: parts of its text, with matches between `<em>` and `</em>`.',
       },
     ),
   ),
@@ -243,7 +256,7 @@ const metadata = Type.Object({
 
 export const SearchResultSchema = Type.Object(
   {
-    totalCount: Type.Integer({ description: 'Of all records that were found.' }),
+    totalCount: Type.Integer({ description: 'Number of all matching records.' }),
     records: Type.Array(
       Type.Object(
         { id: RecordIdSchema, service: Type.Optional(metadata), xata: Type.Optional(metadata) },

@@ -5,11 +5,11 @@ const closed = { additionalProperties: false } as const
 const statement = {
   statement: Type.String({
     minLength: 1,
-    description: 'One SELECT, INSERT, UPDATE or DELETE of PostgreSQL.',
+    description: 'One SELECT, INSERT, UPDATE or DELETE statement in the SQL of PostgreSQL.',
   }),
   params: Type.Optional(
     Type.Union([Type.Array(Type.Unknown()), Type.Null()], {
-      description: 'What `$1`, `$2` and so on stand for.',
+      description: 'Values of the parameters `$1`, `$2` and so on.',
     }),
   ),
 }
@@ -17,13 +17,13 @@ const statement = {
 const options = {
   consistency: Type.Optional(
     Type.Enum(['strong', 'eventual'], {
-      description: 'Taken and ignored: reads are always strong.',
+      description: 'Accepted and ignored: reads are always strongly consistent.',
     }),
   ),
   responseType: Type.Optional(
     Type.Enum(['json', 'array'], {
       default: 'json',
-      description: 'Rows as objects, `records`, or as arrays, `rows`.',
+      description: '`json` returns rows as objects in `records`, `array` as arrays in `rows`.',
     }),
   ),
 }
@@ -64,10 +64,10 @@ export const SqlResultSchema = Type.Object(
     columns: Type.Array(
       Type.Object({
         name: Type.String(),
-        type: Type.String({ description: 'The name PostgreSQL has for the type, such as `int8`.' }),
+        type: Type.String({ description: 'Name of the PostgreSQL type, such as `int8`.' }),
       }),
     ),
-    total: Type.Integer({ description: 'Rows in the answer, or records that were written.' }),
+    total: Type.Integer({ description: 'Number of rows returned or of records written.' }),
     warning: Type.Optional(Type.String()),
   },
   {

@@ -48,7 +48,7 @@ export const CreatedUserSchema = Type.Object(
     email: EmailSchema,
     fullname: Type.String(),
     image: Type.String(),
-    key: Type.String({ description: 'A first API key. It is shown this once.' }),
+    key: Type.String({ description: 'The first API key of the user. It cannot be shown again.' }),
   },
   { title: 'CreatedUser' },
 )
@@ -65,7 +65,9 @@ export const KeyScopeSchema = Type.Object(
   {
     ...closed,
     title: 'KeyScope',
-    description: 'What a key reaches, and how much of it. What is left out is not limited.',
+    description:
+      'Restricts what an API key can access, and its request rate. Fields that are left out do not ' +
+      'restrict it.',
     examples: [{ databases: ['shop'], branches: ['preview-*'], access: 'write' }],
   },
 )
@@ -76,7 +78,7 @@ export const KeyNameParamsSchema = Type.Object({
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
     pattern: TEXT_PATTERN,
-    description: 'Name of an API key, unique among those of its user.',
+    description: 'Name of an API key. It is unique among the keys of the user.',
     examples: ['ci'],
   }),
 })
@@ -100,6 +102,9 @@ export const KeyListSchema = Type.Object(
 )
 
 export const CreatedKeySchema = Type.Object(
-  { ...keyFields, key: Type.String({ description: 'The secret. It is shown this once.' }) },
+  {
+    ...keyFields,
+    key: Type.String({ description: 'The API key itself. It cannot be shown again.' }),
+  },
   { title: 'CreatedKey' },
 )

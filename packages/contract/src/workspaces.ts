@@ -21,7 +21,7 @@ export const WorkspaceSchema = Type.Object(
     name: Type.String(),
     slug: Type.String(),
     memberCount: Type.Integer(),
-    plan: Type.String({ description: 'Always `free`: there is nothing to buy.' }),
+    plan: Type.String({ description: 'Always `free`. The field exists for compatibility.' }),
   },
   { $id: 'Workspace', title: 'Workspace' },
 )
@@ -78,7 +78,7 @@ export const CreatedInviteSchema = Type.Object(
   {
     ...inviteFields,
     key: Type.String({
-      description: 'What the invited user accepts with. It is shown this once.',
+      description: 'The key with which the user accepts the invite. It cannot be shown again.',
       examples: ['ik_9aZ'],
     }),
   },
@@ -119,7 +119,7 @@ export const InviteParamsSchema = Type.Object({
     minLength: 1,
     maxLength: LIMITS.nameLengthMax,
     pattern: '^[a-zA-Z0-9_]+$',
-    description: 'Id of an invite; to accept it, its key.',
+    description: 'Id of the invite. To accept an invite: its key.',
     examples: ['inv_d2m4o9k8v3q1t7h5n6c0'],
   }),
 })
