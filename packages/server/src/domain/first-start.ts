@@ -8,7 +8,7 @@ import { findFirstUser, insertUser } from './users/queries.js'
 import { insertMember, insertWorkspace, listWorkspaces } from './workspaces/queries.js'
 
 export interface FirstStart {
-  /** The new key, when this start created it; it can be shown now and never again. */
+  /** The key, if this start created it. Only its hash is stored, so it cannot be shown later. */
   readonly newKey: string | undefined
   /** The first workspace of the first user, for the start message. */
   readonly workspaceId: string | undefined
@@ -17,14 +17,14 @@ export interface FirstStart {
 const FIRST_WORKSPACE = { name: 'Home', slug: 'home' }
 
 /**
- * An instance without users gets its administrator, a workspace and a key. A key from the settings
- * is the administrator's first key from then on, also when an earlier start had another one.
+ * Creates the administrator, a workspace and an API key if the instance has no users. If the settings
+ * have an API key, it becomes the first key of the administrator and replaces an earlier one.
  */
 export async function prepareFirstStart(
   database: Database,
   options: { apiKey: string | null },
 ): Promise<FirstStart> {
-  // Serializable: of several processes that start at once on an empty catalogue, one creates.
+  // Serializable: if several processes start at once on an empty catalogue, only one creates.
   return runTransaction(database, async (transaction) => {
     const { apiKey } = options
     const user = await findFirstUser(transaction)
@@ -50,13 +50,16 @@ export async function prepareFirstStart(
   })
 }
 
-/** A secret that the user has under any name is left there: no two keys can share one. */
+/**
+ * Makes the configured secret the first key of the user. If the user already has a key with this
+ * secret, under any name, nothing is changed, because two keys cannot have the same secret.
+ */
 async function takeKey(transaction: Queryable, userId: string, apiKey: string): Promise<void> {
   const hash = hashSecret(apiKey)
   const holder = await findKeyUserId(transaction, hash)
   if (holder === undefined) {
     await updateKeySecret(transaction, { userId, name: FIRST_KEY_NAME, hash })
   } else if (holder !== userId) {
-    throw new Error('OFFSHOOT_API_KEY: is the key of another user; choose another one')
+    throw new Error('OFFSHOOT_API_KEY: is already the key of another user; choose another key')
   }
 }

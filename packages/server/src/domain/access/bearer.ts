@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 
-/** The API key of an `Authorization` header, or why there is none. */
+/** The API key of an `Authorization` header, or the reason why it has none. */
 export type Bearer =
   | { readonly key: string; readonly fault: undefined }
   | { readonly key: ''; readonly fault: string }
@@ -9,8 +9,8 @@ const SCHEME = /^bearer(?: (.*))?$/is
 const KEY = /^[A-Za-z0-9_]{1,255}$/
 
 /**
- * Reads an `Authorization` header. Everyone who wants to know the key of a request asks here: two
- * readers that differ would let a request be counted for one key and let in by another.
+ * Parses an `Authorization` header. This is the only parser: if rate limiting and authentication
+ * parsed differently, a request could be counted for one key and authenticated by another.
  */
 export function readBearer(authorization: string | undefined): Bearer {
   if (authorization === undefined || authorization === '') {
@@ -35,7 +35,7 @@ export function readBearer(authorization: string | undefined): Bearer {
   return { key, fault: undefined }
 }
 
-/** The API key that a request must carry. */
+/** Returns the API key of a request, or throws `invalid_api_key`. */
 export function requireBearer(bearer: Bearer): string {
   if (bearer.fault !== undefined) throw new AppError('invalid_api_key', bearer.fault)
   return bearer.key

@@ -6,11 +6,11 @@ export interface BranchGate {
   readonly id: string
   readonly name: string
   readonly gate: number
-  /** Each use moves its expiry. */
+  /** Whether the branch has a `ttl`, so that each use postpones its expiry. */
   readonly isSliding: boolean
 }
 
-/** What is needed to lock a branch; the gate of a branch never changes. */
+/** Finds the gate of a branch, by which the branch is locked. The gate of a branch never changes. */
 export async function findGate(
   database: Queryable,
   branch: { databaseId: string; id?: string; name?: string },

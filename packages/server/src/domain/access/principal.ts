@@ -4,20 +4,20 @@ import { hashSecret } from '../../common/secrets.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-/** Who makes a request, and what the key allows. Only `authenticate` makes one. */
+/** The user who makes a request, and the rights of the API key. Only `authenticate` creates one. */
 export interface Principal {
   readonly userId: string
   readonly administrator: boolean
   readonly keyId: string
-  /** Changes with whatever the key may reach. */
+  /** Version number that changes whenever the rights of the key may have changed. */
   readonly keyStamp: string
   readonly expiresAt: Date | null
   readonly scope: KeyScope
 }
 
 /**
- * Finds the user of an API key. Unknown, expired and revoked keys take the same way through the same
- * statement, so neither the answer nor its time tells them apart.
+ * Finds the user of an API key. Unknown, expired and deleted keys execute the same statement, so that
+ * neither the response nor its timing distinguishes them.
  */
 export async function authenticate(database: Queryable, key: string): Promise<Principal> {
   const [row] = await database.query<{

@@ -15,8 +15,9 @@ import {
 declare const resolved: unique symbol
 
 /**
- * Proof that a principal may act on a workspace, a database, a branch. Operations take these and not
- * names, and only the functions below make them, so none can run on what was not checked.
+ * Proof that a principal has access to a workspace, a database or a branch. Operations take these
+ * values instead of names. Only the functions below create them, so no operation can run without an
+ * access check.
  */
 export interface WorkspaceAccess {
   readonly [resolved]: true
@@ -37,16 +38,16 @@ export interface BranchAccess extends DatabaseAccess {
   readonly branchName: string
 }
 
-/** When a branch ends, by the clock of this process. */
+/** The expiry of a branch, in the time of this process. */
 export interface BranchExpiry {
   readonly atMs: number
-  /** Each use moves the expiry this far ahead; undefined: it stays where it is. */
+  /** Each use postpones the expiry to this time from then. Undefined if the expiry is fixed. */
   readonly ttlMs: number | undefined
 }
 
-/** A branch as it was found by its name. */
+/** A branch that was resolved by its name. */
 export interface FoundBranch extends BranchAccess {
-  /** undefined: it does not end by itself. */
+  /** Undefined if the branch does not expire. */
   readonly expiry: BranchExpiry | undefined
 }
 
@@ -57,7 +58,7 @@ interface FoundRow {
   readonly ttlSeconds: number | null
 }
 
-/** How a data-plane address names its workspace; undefined when it does not. */
+/** The workspace and region in a data-plane address. */
 export interface WorkspaceAddress {
   readonly workspaceId: string
   readonly region: string
@@ -118,7 +119,10 @@ export async function resolveDatabase(
   return { principal, ...row } as unknown as DatabaseAccess
 }
 
-/** A database by a data-plane address. Without a workspace in it, the key must leave one choice. */
+/**
+ * Resolves the database of a data-plane address. If the address names no workspace, exactly one
+ * workspace in the scope of the key must have a database with that name.
+ */
 export async function resolveAddressedDatabase(
   database: Queryable,
   principal: Principal,
@@ -160,7 +164,7 @@ export async function resolveBranch(
 function toExpiry({ isProtected, remainingMs, ttlSeconds }: FoundRow): BranchExpiry | undefined {
   if (remainingMs === null) return undefined
   return {
-    // Protection suspends the expiry, but a use still moves it.
+    // Protection suspends the expiry, but each use still postpones it.
     atMs: isProtected ? Number.POSITIVE_INFINITY : Date.now() + remainingMs,
     ttlMs: ttlSeconds === null ? undefined : ttlSeconds * 1000,
   }
@@ -176,7 +180,7 @@ async function findOnlyWorkspace(
     from offshoot.members m
     join offshoot.databases d on d.workspace_id = m.workspace_id and d.name = ${databaseName}
     where m.user_id = ${principal.userId}`)
-  // A database that the key does not reach is in none of its workspaces, be it in several.
+  // Databases outside the scope of the key are treated as if they did not exist.
   const reached = rows.filter(
     (row) =>
       scopeReachesWorkspace(principal.scope, row.workspaceId) &&
@@ -187,13 +191,16 @@ async function findOnlyWorkspace(
     const found = reached.length > 1 ? 'more than one workspace' : 'no workspace'
     throw new AppError(
       'ambiguous_workspace',
-      `database [${databaseName}]: ${found} of this API key has it`,
+      `database [${databaseName}]: ${found} of this API key has a database with this name`,
     )
   }
   return only.workspaceId
 }
 
-/** The same for a workspace that does not exist and one the caller may not know of. */
+/**
+ * Does not distinguish workspaces that do not exist from those that the caller has no access to, so
+ * that the existence of a workspace stays private.
+ */
 function workspaceNotFound(workspaceId: string): AppError {
   return new AppError('workspace_not_found', `workspace [${workspaceId}] not found`)
 }

@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { KeyScope } from '@offshoot/contract/users'
 
-/** What an operation does to what it touches, as far as key scopes care. */
+/** The access that an operation requires of the scope of an API key. */
 export type Need = 'read' | 'write'
 
 export function scopeReachesWorkspace(scope: KeyScope, workspaceId: string): boolean {
@@ -22,25 +22,28 @@ export function requireAccess(scope: KeyScope, need: Need): void {
   }
 }
 
-/** Whether a key can do less than its user. */
+/** Returns whether the scope restricts the key to less than its user can do. */
 export function isLimited(scope: KeyScope): boolean {
   const isPart = scope.access === 'read' || scope.workspaces || scope.databases || scope.branches
   return Boolean(isPart || scope.requestsPerSecond || scope.requestsAtOnce)
 }
 
-/** For what concerns the user itself: a key for a part must not reach beyond it by making new keys. */
+/**
+ * Refuses restricted keys. Operations on the user and its keys call it, because a restricted key could
+ * otherwise create an unrestricted one.
+ */
 export function requireUnlimited(scope: KeyScope): void {
   if (isLimited(scope)) {
     throw new AppError('key_scope', 'this API key is limited by its scope and cannot do this')
   }
 }
 
-/** Whether a key reaches all databases and branches of its workspaces. */
+/** Returns whether the scope includes all databases and branches of its workspaces. */
 export function reachesWholeWorkspace(scope: KeyScope): boolean {
   return !scope.databases && !scope.branches
 }
 
-/** For what concerns a whole workspace: changes, and who its members are. */
+/** Refuses keys that are restricted to a part of the workspace. */
 export function requireWholeWorkspace(scope: KeyScope, need: Need = 'write'): void {
   requireAccess(scope, need)
   if (!reachesWholeWorkspace(scope)) {
@@ -48,7 +51,7 @@ export function requireWholeWorkspace(scope: KeyScope, need: Need = 'write'): vo
   }
 }
 
-/** For what concerns all branches of a database. */
+/** Refuses keys that are restricted to some branches of the database. */
 export function requireWholeDatabase(scope: KeyScope, need: Need = 'write'): void {
   requireAccess(scope, need)
   if (scope.branches) {
@@ -56,7 +59,10 @@ export function requireWholeDatabase(scope: KeyScope, need: Need = 'write'): voi
   }
 }
 
-/** `*` stands for any run of characters. Walks both texts once, so no pattern can take long. */
+/**
+ * Returns whether the text matches the pattern, in which `*` matches any sequence of characters. Only
+ * the last `*` is retried, so the time is bounded by the product of both lengths.
+ */
 export function matchesPattern(text: string, pattern: string): boolean {
   let at = 0
   let star = -1

@@ -2,25 +2,25 @@ import type { CreateBranch, UpdateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { BranchLife } from './queries.js'
 
-/** Later moments cannot be written as RFC 3339 says. */
+/** RFC 3339 has years of four digits, so it cannot express later times. */
 const END_OF_TIME_MS = Date.UTC(10_000)
 
 type LifeWishes = Pick<CreateBranch, 'expiresAt' | 'ttl' | 'protected'>
 
-/** The life of a new branch. */
+/** Returns expiry and protection of a new branch. */
 export function planLife(wishes: LifeWishes): BranchLife {
   return changeLife({ expiresAt: null, ttlSeconds: null, protected: false }, wishes)
 }
 
-/** What a request makes of the life of a branch. */
+/** Returns expiry and protection of a branch after a request has changed them. */
 export function changeLife(life: BranchLife, wishes: UpdateBranch): BranchLife {
   const { expiresAt, ttl } = wishes
   const isProtected = wishes.protected ?? life.protected
   if (typeof expiresAt === 'string' && typeof ttl === 'number') {
     throw new AppError(
       'invalid_request',
-      'body: fields [expiresAt] and [ttl]: a branch ends at a moment or some time after its last ' +
-        'use, not both',
+      'body: fields [expiresAt] and [ttl]: give one of them, not both; a branch expires at a fixed ' +
+        'time or some time after its last use',
     )
   }
   if (typeof ttl === 'number') {
@@ -29,7 +29,7 @@ export function changeLife(life: BranchLife, wishes: UpdateBranch): BranchLife {
   if (typeof expiresAt === 'string') {
     return { expiresAt: readMoment(expiresAt), ttlSeconds: null, protected: isProtected }
   }
-  // Without its ttl, a sliding expiry has no meaning; one that stays does not depend on a ttl.
+  // A null `ttl` removes a sliding expiry, but not a fixed one, which does not depend on a ttl.
   const isTakenAway = expiresAt === null || (ttl === null && life.ttlSeconds !== null)
   if (isTakenAway) return { expiresAt: null, ttlSeconds: null, protected: isProtected }
   if (!isProtected && life.ttlSeconds === null) requireTimeLeft(life.expiresAt)
@@ -39,24 +39,24 @@ export function changeLife(life: BranchLife, wishes: UpdateBranch): BranchLife {
 function readMoment(text: string): Date {
   const moment = new Date(text)
   const ms = moment.getTime()
-  // A leap second is a valid time of day, but not a moment a clock here ever shows.
+  // RFC 3339 allows leap seconds, which `Date` parses as NaN; the comparison refuses them.
   if (!(ms > Date.now() && ms < END_OF_TIME_MS)) {
     throw new AppError('invalid_request', 'body: field [expiresAt]: must be in the future')
   }
   return moment
 }
 
-/** A branch whose expiry passed under protection would be gone with it. */
+/** Refuses to remove the protection of a branch whose expiry has passed: it would expire at once. */
 function requireTimeLeft(expiresAt: Date | null): void {
   if (expiresAt === null || expiresAt.getTime() > Date.now()) return
   throw new AppError(
     'invalid_request',
-    `body: field [protected]: the branch would end at once, because its expiry [${expiresAt.toISOString()}] ` +
-      'has passed; give a new [expiresAt] or [ttl], or null',
+    `body: field [protected]: the branch would expire immediately, because its expiry [${expiresAt.toISOString()}] ` +
+      'has passed; set a new [expiresAt] or [ttl], or set [expiresAt] to null',
   )
 }
 
-/** As branches show it: what is not set is left out. */
+/** Expiry and protection as fields of a response. Fields that are not set are omitted. */
 export function toPublicLife({ expiresAt, ttlSeconds, protected: isProtected }: BranchLife) {
   return {
     ...(expiresAt === null ? {} : { expiresAt: expiresAt.toISOString() }),

@@ -16,22 +16,22 @@ export async function readBranchRules(
   return { rules: rules.flatMap((rule) => showRule(scope, rule) ?? []) }
 }
 
-/** Of any name at all, so it names no branch. */
+/** Pattern that matches every name. It reveals no branch name, so every key may see it. */
 const ANY_NAME = '*'
 
 /**
- * A rule as a key may see it. Patterns name branches: one that stands for a name which the key does not
- * reach is not shown, and neither is the source when it is such a branch.
+ * Returns the rule as a key may see it. Patterns and sources reveal branch names. A rule is hidden if
+ * its pattern matches a name outside the scope of the key, and its source is omitted if it is one.
  */
 export function showRule(scope: KeyScope, rule: BranchRule): BranchRule | undefined {
-  // A `*` of the rule can only be matched by a `*` of the scope. So if the text of the pattern is
-  // reached, then so is every name that it stands for.
+  // The scope is matched against the pattern as text. A `*` in that text can only be matched by a `*`
+  // of the scope. So if the text matches, every name that the pattern stands for matches too.
   if (rule.pattern !== ANY_NAME && !scopeReachesBranch(scope, rule.pattern)) return undefined
   const { from, ...rest } = rule
   return from === undefined || scopeReachesBranch(scope, from) ? rule : rest
 }
 
-/** Replaces all rules of a database; their order decides which one is used. */
+/** Replaces all rules of a database. The first rule that matches a name is used. */
 export async function writeBranchRules(
   database: Database,
   access: DatabaseAccess,
@@ -46,12 +46,12 @@ export async function writeBranchRules(
       await insertBranchRules(transaction, access.databaseId, rules)
       return { rules: await listBranchRules(transaction, access.databaseId) }
     },
-    // The lock orders this against others that do the same.
+    // The lock serializes concurrent replacements.
     { isolation: 'read committed' },
   )
 }
 
-/** The rule for a new branch. */
+/** Finds the rule for a new branch: the first one whose pattern matches its name. */
 export async function findBranchRule(
   database: Queryable,
   branch: { databaseId: string; name: string },

@@ -9,7 +9,7 @@ import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
-/** A branch at one moment: its schema, and where its rows are. */
+/** The state of a branch at one point in time: its schema and the location of its rows. */
 export interface BranchState {
   readonly rows: BranchRows
   readonly schema: StoredSchema
@@ -48,19 +48,22 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
   return row
 }
 
-/** The state that a fork started with, also if the fork is hidden. */
+/** Returns the state that a fork started with. The fork may be hidden. */
 export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
   const rows = await findStartRows(database, branchId)
   const origin = await findOrigin(database, branchId)
-  if (rows === undefined || origin === undefined) throw new Error('a fork must be there')
-  // The first version of the catalogue did not keep it.
+  if (rows === undefined || origin === undefined) throw new Error('a fork must exist')
+  // The first version of the catalogue did not store the schema at the fork.
   if (origin.forkSchema === null) {
-    throw new AppError('no_source', 'it is not known what the branch had when it was forked')
+    throw new AppError('no_source', 'the schema that the branch had when it was forked is unknown')
   }
   return { rows, schema: origin.forkSchema }
 }
 
-/** The source of a branch as it was when the branch was made; its name, if the key reaches it. */
+/**
+ * Returns the state of the source at the time of the fork. The name of the source is undefined if it
+ * is outside the scope of the key.
+ */
 export async function getForkState(
   database: Queryable,
   access: BranchAccess,
@@ -76,7 +79,7 @@ export async function getForkState(
   }
 }
 
-/** The branch that a branch was made from, if it is still there and the key reaches it. */
+/** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
   const origin = await findOrigin(database, access.branchId)
   const sourceId = origin?.startedFrom?.dbBranchID
@@ -96,6 +99,6 @@ export async function getSource(database: Queryable, access: BranchAccess): Prom
 function noSource({ branchName }: BranchAccess): AppError {
   return new AppError(
     'no_source',
-    `branch [${branchName}]: was not forked from another branch, or that branch is gone`,
+    `branch [${branchName}]: was not forked from another branch, or that branch no longer exists`,
   )
 }

@@ -5,7 +5,7 @@ import { type Amounts, measureTable } from '../../rows/branches.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { getState } from './branch-state.js'
 
-/** Rows and bytes that a branch holds itself, and those it reads of others. */
+/** Returns the rows and bytes that a branch stores itself and those that it inherits. */
 export async function readBranchStats(
   database: Database,
   access: BranchAccess,

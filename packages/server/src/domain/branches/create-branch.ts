@@ -23,13 +23,13 @@ import {
 
 export interface NewBranch {
   readonly name: string
-  /** What is asked for; the rule for the name supplies what is left out. */
+  /** The fields of the request. The rule for the name supplies missing ones. */
   readonly wishes: CreateBranch
-  /** Whether the branch inherits rows when neither says. */
+  /** Whether the branch inherits rows if neither the request nor the rule says. */
   readonly dataDefault: boolean
 }
 
-/** The branch a database starts with: an empty schema, from a first migration that does nothing. */
+/** Inserts the first branch of a database, with an empty schema and an empty first migration. */
 export async function insertFirstBranch(
   transaction: Queryable,
   options: { databaseId: string; branchId: string; name: string; metadata: BranchMetadata },
@@ -56,7 +56,7 @@ export async function insertFirstBranch(
   })
 }
 
-/** Forks a branch: schema and rows as they are now, or the schema alone. */
+/** Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. */
 export async function createBranch(
   database: Database,
   access: DatabaseAccess,
@@ -78,7 +78,7 @@ export async function createBranch(
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
 
-/** A fork about to be made: everything is decided, nothing is locked. */
+/** A fork that is planned completely, but not executed. Nothing is locked yet. */
 export interface PlannedFork {
   readonly databaseId: string
   readonly name: string
@@ -88,10 +88,13 @@ export interface PlannedFork {
   readonly life: BranchLife
 }
 
-/** The gate orders forks against writers; each statement must see what the gate let through. */
+/**
+ * The gate serializes forks with writers. After waiting for it, each statement must see the writes
+ * that were committed meanwhile, which a snapshot of the whole transaction would miss.
+ */
 export const FORK_ISOLATION = { isolation: 'read committed' } as const
 
-/** Checks what is asked for and completes it by the rule for the name. */
+/** Validates a request for a branch, and completes it with the rule for its name. */
 export async function planFork(
   database: Queryable,
   access: DatabaseAccess,
@@ -118,7 +121,7 @@ export function cannotCreate(name: string): AppError {
   return new AppError('key_scope', `this API key cannot create branch [${name}]`)
 }
 
-/** A request that says when the branch ends has said all about it. */
+/** Completes a request with a rule. The `ttl` of the rule is ignored if the request has an expiry. */
 function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBranch {
   const ttl = wishes.expiresAt === undefined ? (wishes.ttl ?? rule?.ttl) : wishes.ttl
   const isProtected = wishes.protected ?? rule?.protected
@@ -129,7 +132,7 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
   }
 }
 
-/** Makes the fork, and says its id; undefined: the name is taken. */
+/** Executes a planned fork. Returns the id of the new branch, or undefined if its name is in use. */
 export async function forkBranch(
   transaction: Queryable,
   fork: PlannedFork,
@@ -155,13 +158,13 @@ export async function forkBranch(
     life,
   }
   if (await insertBranch(transaction, branch)) return branch.id
-  // An expired branch is gone for everyone; it must not hold on to its name until it is collected.
+  // An expired branch that has not been deleted yet must not keep its name in use.
   const expired = await findExpiredBranch(transaction, { databaseId, name })
   if (expired !== undefined) await deleteBranchUnchecked(transaction, expired)
   return (await insertBranch(transaction, branch)) ? branch.id : undefined
 }
 
-/** The branch to fork: the one that is asked for, that of the rule, or the default one. */
+/** Finds the source of a fork: the requested branch, that of the rule, or the default branch. */
 async function findSource(
   database: Queryable,
   access: DatabaseAccess,
@@ -175,7 +178,7 @@ async function findSource(
   })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
   if (options.from !== undefined) throw unknownSource(options.from)
-  // Neither the source of a rule nor the default branch was named by the caller.
+  // The caller did not name the source, so its name is shown only if the key may see it.
   const shown = options.rule && showRule(principal.scope, options.rule)
   if (shown?.from !== undefined) {
     throw unknownSource(shown.from, `branch rule [${shown.pattern}]: `)
@@ -184,7 +187,7 @@ async function findSource(
     ? new AppError('database_not_found', `database [${databaseName}] not found`)
     : new AppError(
         'key_scope',
-        'this API key does not reach the branch that new ones are forked from; name another one in [from]',
+        'the scope of this API key does not include the branch that new branches are forked from; name another branch in [from]',
       )
 }
 

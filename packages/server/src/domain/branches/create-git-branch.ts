@@ -12,12 +12,12 @@ import { findBranchId, findGitBranch, insertGitBranch, lockGitBranch } from './q
 
 export interface GitBranchRequest {
   readonly gitBranch: string
-  /** What a new branch is forked from, when it exists. */
+  /** The source of a new branch, if it exists. */
   readonly fallbackBranch: string | undefined
   readonly dataDefault: boolean
 }
 
-/** The branch that belongs to a git branch, made and mapped when there is none yet. */
+/** Resolves the branch of a git branch. Creates the branch and maps it if there is none. */
 export async function resolveOrCreate(
   database: Database,
   access: DatabaseAccess,
@@ -31,11 +31,12 @@ export async function resolveOrCreate(
   const resolved = await runTransaction(
     database,
     async (transaction) => {
-      // Whoever asks for the same git branch at the same time waits here, and then finds the branch.
+      // Concurrent requests for the same git branch wait here, and then find the new branch.
       await lockGitBranch(transaction, { databaseId, gitBranch })
       const made = await findForGitBranch(transaction, access, gitBranch)
       if (made !== undefined) return made
-      // The same as for a name out of reach: what a git branch is mapped to is not told.
+      // The git branch is mapped to a branch outside the scope of the key. The error is the one for a
+      // name outside the scope, so that it does not reveal the mapping.
       if ((await findGitBranch(transaction, { databaseId, gitBranch })) !== undefined) {
         throw cannotCreate(branchNamesFor(gitBranch)[0] ?? gitBranch)
       }
@@ -61,7 +62,7 @@ async function createGitBranch(
     if ((await findBranchId(transaction, { databaseId, name })) !== undefined) continue
     const branchId = await forkBranch(transaction, fork)
     if (branchId === undefined) {
-      // Someone has just made a branch of this name; if it is the git branch's own, it is the one.
+      // A concurrent request has created a branch with this name. Use it if it belongs to the git branch.
       const made = await findForGitBranch(transaction, access, gitBranch)
       if (made !== undefined) return made
       continue
@@ -73,13 +74,14 @@ async function createGitBranch(
   throw new AppError('already_exists', `no branch name is free for git branch [${gitBranch}]`)
 }
 
-/** Shorter than a name may be, so that a hash can follow. */
+/** Characters of the plain name. It leaves room for a hash within the maximum name length. */
 const NAME_LENGTH_MAX = 200
 const HASH_LENGTHS = [6, 32]
 
 /**
- * Names for the branch of a git branch, always the same ones, the first that is free to be used. Many
- * git branches share a plain name (`a/b` and `a-b`); the hash tells them apart.
+ * Returns candidate names for the branch of a git branch, in order of preference. They are
+ * deterministic. Different git branches can have the same plain name (`a/b` and `a-b`), so the other
+ * candidates end in a hash of the git branch.
  */
 export function branchNamesFor(gitBranch: string): string[] {
   const hash = createHash('sha256').update(gitBranch).digest('hex')

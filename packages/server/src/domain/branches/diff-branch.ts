@@ -40,7 +40,10 @@ export interface DifferenceOptions {
   readonly after: string | undefined
 }
 
-/** The difference of a branch as JSON text: schema edits, counts, and a page of changed records. */
+/**
+ * Returns the difference of a branch as JSON text: schema edits, and for each table the numbers of
+ * changes and a page of changed records.
+ */
 export async function readDifference(
   database: Database,
   access: BranchAccess,
@@ -49,7 +52,7 @@ export async function readDifference(
   if (options.after !== undefined && options.tableName === undefined) {
     throw new AppError('invalid_request', 'query: parameter [after]: needs the parameter [table]')
   }
-  // One snapshot for all of it, so that counts and records agree.
+  // All statements use one snapshot, so that counts and records agree.
   return runTransaction(
     database,
     async (transaction) => {
@@ -73,7 +76,7 @@ export async function readDifference(
   )
 }
 
-/** The bytes that one answer may still take. */
+/** Budget for the bytes of one response. */
 class AnswerRoom {
   #bytesLeft: number
 
@@ -105,7 +108,7 @@ async function resolveAgainst(
   if (!areRelated(state.rows, after.rows)) {
     throw new AppError(
       'unrelated_branches',
-      `branches [${access.branchName}] and [${other.branchName}] have no rows of a common past`,
+      `branches [${access.branchName}] and [${other.branchName}] have no common ancestor that they inherit rows from`,
     )
   }
   return { ...state, name: other.branchName, at: 'now' }
@@ -121,7 +124,10 @@ function tablesToShow(
   return [table]
 }
 
-/** All columns but those that the other side has removed: the values that its rows still hold do not count. */
+/**
+ * Returns the indexes of the columns to compare. Columns that the other side has removed are left out,
+ * because its rows may still store values of them.
+ */
 function comparedColumns(codec: TableCodec, before: StoredSchema): ReadonlySet<number> {
   const removed = new Set(before.removedIds)
   return new Set(codec.physical.flatMap(({ id }, index) => (removed.has(id) ? [] : [index])))
@@ -156,7 +162,7 @@ async function describeTable(
     for (const row of rows) {
       const change = describeChange(codec, columns, row)
       if (change === undefined) continue
-      // One more than asked for tells that there is more.
+      // A change beyond the page size means that there are more.
       more = changes.length === size
       if (more) break
       changes.push(change)
@@ -189,14 +195,14 @@ function describeChange(
   const changed = new Set(columns)
   const described = columns.flatMap((index) => {
     const objects = enclosingObjects(codec, index)
-    // Once an object has come or gone, it is shown as a whole.
+    // An object that was set or cleared is described as a whole, so its members are skipped.
     if (objects.some((object) => changed.has(object))) return []
     return [describeColumn(codec, index, { before, after })]
   })
   return `{"change":"updated","id":"${id}","columns":{${described.join(',')}}}`
 }
 
-/** `"age":{"from":36,"to":37}` */
+/** Writes a changed column, such as `"age":{"from":36,"to":37}`. */
 function describeColumn(
   codec: TableCodec,
   index: number,

@@ -4,10 +4,10 @@ import { collected } from '../../telemetry/events.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
 import { listExpiredBranches } from './queries.js'
 
-/** Few enough that the locks of one transaction are short. */
+/** Branches per transaction. A small number keeps the locks of a transaction short. */
 const BATCH = 10
 
-/** Deletes the branches whose time is over, and says how many. Any number of processes may. */
+/** Deletes expired branches and returns their number. Processes can run it concurrently. */
 export async function deleteExpiredBranches(database: Database): Promise<number> {
   let total = 0
   for (;;) {
@@ -18,7 +18,7 @@ export async function deleteExpiredBranches(database: Database): Promise<number>
         for (const branch of branches) await deleteBranchUnchecked(transaction, branch)
         return branches.length
       },
-      // A lock may be had a moment after someone changed the row; what counts is how it is then.
+      // After waiting for a row lock, PostgreSQL must evaluate the expiry on the newest row version.
       { isolation: 'read committed' },
     )
     collected.add('branch', count)

@@ -21,7 +21,7 @@ export async function readGitMapping(
   return rows.filter((row) => scopeReachesBranch(access.principal.scope, row.branchName))
 }
 
-/** Adds or overwrites an entry; the warning is there when it overwrote one. */
+/** Adds or overwrites an entry of the mapping. Returns a warning if it overwrote one. */
 export async function writeGitBranch(
   database: Database,
   access: DatabaseAccess,
@@ -77,7 +77,10 @@ export async function deleteGitBranch(
   }
 }
 
-/** The branch that belongs to a git branch: mapped, of the same name, the fallback, the default. */
+/**
+ * Resolves the branch of a git branch: the mapped one, or else the one with the same name, the
+ * fallback, or the default branch.
+ */
 export async function resolveGitBranch(
   database: Database,
   access: DatabaseAccess,
@@ -97,12 +100,12 @@ export async function resolveGitBranch(
     throw new AppError('database_not_found', `database [${access.databaseName}] not found`)
   }
   if (!scopeReachesBranch(access.principal.scope, main.name)) {
-    throw new AppError('branch_not_found', 'this API key reaches no branch that was asked for')
+    throw new AppError('branch_not_found', 'no requested branch is in the scope of this API key')
   }
   return reason(main.name, 'DEFAULT_BRANCH', 'Default branch for this database')
 }
 
-/** The branch that is mapped to a git branch, or that has its name. */
+/** Finds the branch that a git branch is mapped to, or else the branch that has its name. */
 export async function findForGitBranch(
   database: Queryable,
   access: DatabaseAccess,
@@ -116,7 +119,7 @@ export async function findForGitBranch(
   return reason(gitBranch, 'BRANCH_EXISTS', `Branch [${gitBranch}] has the name of the git branch`)
 }
 
-/** A branch outside the scope of the key is passed over like one that does not exist. */
+/** Returns whether the branch exists and is in the scope of the key. */
 export async function reachesBranch(
   database: Queryable,
   { databaseId, principal }: DatabaseAccess,

@@ -6,7 +6,7 @@ import { findGate } from '../access/find-gate.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 
-/** The gates of some branches, in one order for everyone: nobody waits for one who waits for him. */
+/** Lists the gates of branches in ascending order. A common lock order prevents deadlocks. */
 export async function listGates(
   database: Database,
   branches: readonly BranchAccess[],
@@ -20,7 +20,7 @@ export async function listGates(
   return [...gates].sort((left, right) => left - right)
 }
 
-/** Has the branches alone: nothing writes to them, nor deletes them, until the transaction ends. */
+/** Locks the branches until the transaction ends: no one else can write to them or delete them. */
 export async function lockBranches(
   transaction: Queryable,
   branches: readonly BranchAccess[],

@@ -17,15 +17,15 @@ import type { BranchState } from './branch-state.js'
 import { describeConflicts, type MergeConflict } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 
-/** The effect of a merge, or the conflicts because of which it has none. */
+/** The effect of a merge, or the conflicts that prevent it. */
 export interface MergeOutcome {
   readonly tables: readonly { readonly name: string; readonly tally: MergeTally }[]
   readonly conflicts: readonly MergeConflict[]
-  /** More than are listed. */
+  /** Number of all conflicts. `conflicts` lists only the first ones of each table. */
   readonly conflictCount: number
 }
 
-/** Applies a merge without conflicts in the schemas: first the schema of the target, then its rows. */
+/** Applies a merge whose schemas have no conflicts: first the schema of the target, then its rows. */
 export async function applyMerge(transaction: Transaction, plan: MergePlan): Promise<MergeOutcome> {
   const tables: { name: string; tally: MergeTally }[] = []
   const conflicts: MergeConflict[] = []
@@ -40,7 +40,7 @@ export async function applyMerge(transaction: Transaction, plan: MergePlan): Pro
       conflictCount += merged.tally.conflictCount
     }
   } catch (error) {
-    // PostgreSQL may have aborted the transaction, so further conflicts cannot be looked for.
+    // PostgreSQL may have aborted the transaction, so the search for conflicts ends here.
     if (!(error instanceof RefusedMerge)) throw error
     conflicts.push(error.conflict)
     conflictCount++
@@ -48,7 +48,10 @@ export async function applyMerge(transaction: Transaction, plan: MergePlan): Pro
   return { tables, conflicts, conflictCount }
 }
 
-/** Gives the target its new schema, with a migration for it. Ids stay those of the merged branch. */
+/**
+ * Updates the schema of the target and adds a migration to its history. New tables and columns keep
+ * the ids that they have on the merged branch.
+ */
 async function applySchema(transaction: Transaction, plan: MergePlan): Promise<void> {
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
@@ -83,7 +86,7 @@ async function applySchema(transaction: Transaction, plan: MergePlan): Promise<v
   await deleteUnusedSchema(transaction, head.schemaId)
 }
 
-/** Merges the rows of a table; undefined: theirs cannot have changed any. */
+/** Merges the rows of a table. Returns undefined if the merged branch cannot have changed any. */
 async function applyTable(
   transaction: Transaction,
   plan: MergePlan,
@@ -122,7 +125,7 @@ function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | un
   return schema.tables.find((table) => table.id === id)
 }
 
-/** A merge that is impossible with any strategy. */
+/** Thrown when a merge is impossible with any strategy. */
 class RefusedMerge extends Error {
   constructor(
     readonly conflict: MergeConflict,
@@ -132,7 +135,7 @@ class RefusedMerge extends Error {
   }
 }
 
-/** Turns the refusal of a row into a conflict. */
+/** Converts the refusal of a row, here or by PostgreSQL, into a conflict. */
 async function refusing<Result>(codec: TableCodec, body: () => Promise<Result>): Promise<Result> {
   try {
     return await body()

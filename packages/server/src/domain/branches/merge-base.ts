@@ -25,27 +25,27 @@ interface Sides {
   readonly into: Pick<BranchAccess, 'branchId' | 'branchName'>
 }
 
-/** The epoch of a branch as it is now. */
+/** An epoch later than all others. It stands for the current state of a branch. */
 const NOW = 2_147_483_647
 
-/** The base of a merge: one state, or what several states come to when they are merged. */
+/** The base of a merge: one state, or the virtual merge of several states. */
 export interface Base {
   readonly states: readonly BranchState[]
   readonly schema: StoredSchema
-  /** The row of the base, from the rows that its states have. */
+  /** Computes the row of the base from the rows of its states, which are given in the same order. */
   rowOf(rows: readonly Row[]): Row
 }
 
 export interface Bases {
-  /** For the schema, and for every table without a base of its own. */
+  /** The base of the schema, and of every table that is not in `ofTables`. */
   readonly general: Base
-  /** By id, the tables that an earlier merge has left out. */
+  /** The bases of tables that an earlier merge has left out, by table id. */
   readonly ofTables: ReadonlyMap<number, Base>
   /** Whether the target contains the merged branch as of its last closed epoch. */
   readonly isUpToDate: boolean
 }
 
-/** Finds what both sides of a merge come from. The states stay until the transaction ends. */
+/** Finds the bases of a merge. Their states are locked until the transaction ends. */
 export async function findBases(transaction: Queryable, sides: Sides): Promise<Bases> {
   const { from, into } = sides
   const history = await findHistory(transaction, [from.branchId, into.branchId])
@@ -71,12 +71,12 @@ function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase {
     if (!(error instanceof TooManyBasesError)) throw error
     throw new AppError(
       'conflict',
-      `branches [${from.branchName}] and [${into.branchName}] have too many common states; merge one of them into a third branch first`,
+      `branches [${from.branchName}] and [${into.branchName}] have too many common ancestors; merge one of them into a third branch first`,
     )
   }
   throw new AppError(
     'unrelated_branches',
-    `branches [${from.branchName}] and [${into.branchName}] have no rows of a common past`,
+    `branches [${from.branchName}] and [${into.branchName}] have no common ancestor that they inherit rows from`,
   )
 }
 
@@ -91,8 +91,8 @@ function toBase(base: MergeBase, states: ReadonlyMap<string, BranchState>): Base
 }
 
 /**
- * Whether the target contains everything of the merged branch but what it wrote since its last epoch
- * was closed. A merge into that branch since then would bring states that the target does not contain.
+ * Returns whether the target contains the merged branch as of its last closed epoch, and nothing has
+ * been merged into that branch since then. Such a merge would bring states that the target lacks.
  */
 function isUpToDate(history: StoredHistory, { from, into }: Sides): boolean {
   const { branchId } = from
@@ -101,14 +101,14 @@ function isUpToDate(history: StoredHistory, { from, into }: Sides): boolean {
   const isMergedSince = history.merges.some(
     (merge) => merge.into.branchId === branchId && merge.into.epoch === open,
   )
-  // A branch that has closed no epoch has nothing but what it was forked from.
+  // A branch without a closed epoch contains only the state that it was forked from.
   const parent = history.forks.find((fork) => fork.branchId === branchId)?.parent
   const last = open > 1 ? { branchId, epoch: open - 1 } : parent
   const now = { branchId: into.branchId, epoch: NOW }
   return last !== undefined && !isMergedSince && new HistoryGraph(history).contains(now, last)
 }
 
-/** Reads states through their forks: every state that is a base has one. */
+/** Reads states by way of their forks. Every state that can be a base has a fork. */
 class StateReader {
   readonly #transaction: Queryable
   readonly #known = new Map<string, BranchState>()
@@ -136,7 +136,7 @@ class StateReader {
     if (fork === undefined) {
       throw new AppError(
         'retry_limit',
-        'the history of the branches changed while it was read; nothing was merged; try again',
+        'the history of the branches changed during the merge; nothing was merged, please try again',
       )
     }
     const found = await getStartOf(this.#transaction, fork.id)
@@ -146,15 +146,15 @@ class StateReader {
 }
 
 /**
- * Records that a branch, as it is now, has been merged, except for some tables. A hidden fork keeps
- * that state readable. Like a fork, this does not depend on what the branch holds.
+ * Records that the current state of a branch has been merged, except for the tables in `leftOut`. A
+ * hidden fork keeps that state readable. Like a fork, this takes constant time.
  */
 export async function insertMerge(
   transaction: Queryable,
   { from, into, leftOut }: Sides & { leftOut: readonly number[] },
 ): Promise<void> {
   const source = await closeEpoch(transaction, from.branchId)
-  if (source === undefined) throw new Error('a locked branch must be there')
+  if (source === undefined) throw new Error('a locked branch must exist')
   const baseId = newBranchId()
   await transaction.query(sql`
     insert into offshoot.branches
@@ -171,7 +171,7 @@ export async function insertMerge(
   await insertCompaction(transaction, from.databaseId)
 }
 
-/** Gives all that a branch has merged, and others of it, to another one in its place. */
+/** Replaces a branch by another one in all recorded merges, as the source and as the target. */
 export async function updateMergesOf(
   transaction: Queryable,
   options: { branchId: string; newBranchId: string },

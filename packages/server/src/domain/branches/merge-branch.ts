@@ -11,7 +11,7 @@ import { applyMerge, type MergeOutcome } from './merge-apply.js'
 import { insertMerge } from './merge-base.js'
 import { type MergeOptions, type MergePlan, planMerge } from './merge-plan.js'
 
-/** Ends a dry run, so that the transaction is rolled back. */
+/** Thrown at the end of a dry run, so that the transaction is rolled back. */
 class DryRun extends Error {
   constructor(readonly result: MergeResult) {
     super('dry run')
@@ -48,7 +48,7 @@ export async function mergeBranches(
         if (options.dryRun) throw new DryRun(result)
         return result
       },
-      // The gates keep writers out; each statement must see what was committed before.
+      // The gates exclude writers. Each statement must see what was committed before they were locked.
       { isolation: 'read committed' },
     )
     merges.add()
@@ -61,7 +61,7 @@ export async function mergeBranches(
   }
 }
 
-/** A merge, step by step: plan, compare and apply, record. */
+/** Merges locked branches: plans the merge, compares and applies, then records it. */
 async function mergeLocked(transaction: Transaction, options: MergeOptions): Promise<MergeResult> {
   const plan = await planMerge(transaction, options)
   const { from, into, dryRun, conflicts, dataLoss, leftOut } = plan
@@ -78,8 +78,9 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
 }
 
 /**
- * Whether the target already contains everything of the merged branch. Changes without an effect, because
- * both sides made them or the strategy rejected them, are new: the next base has to contain them.
+ * Returns whether the target already contains the whole merged branch. Changes without an effect,
+ * because both sides made them or the strategy rejected them, count as new: the merge must be recorded
+ * so that the base of the next merge contains them.
  */
 function hasNothingNew(plan: MergePlan, outcome: MergeOutcome): boolean {
   const { theirs, bases, schema, leftOut } = plan

@@ -9,10 +9,10 @@ import {
 } from '../../rows/merge.js'
 import { UNDECIDED } from './history/virtual-row.js'
 
-/** A conflict in the form that answers have. */
+/** A conflict in the form of responses. */
 export type MergeConflict = Readonly<Record<string, unknown>>
 
-/** Describes conflicts of rows by the values of all three sides. */
+/** Describes conflicts of rows with the values of the base and of both sides. */
 export async function describeConflicts(
   transaction: Queryable,
   options: { codec: TableCodec; sides: MergeSides; conflicts: readonly RowConflict[] },
@@ -44,7 +44,7 @@ export async function describeConflicts(
   })
 }
 
-/** A value on which the states of the base disagree is shown as null. */
+/** Replaces values on which the states of the base disagree by null. */
 function shownBase(row: RowTexts): RowTexts {
   return row?.map((text) => (text === UNDECIDED ? null : text))
 }
@@ -74,7 +74,7 @@ function describeConflict(codec: TableCodec, conflict: RowConflict, sides: Sides
   }
 }
 
-/** Leaves out paths inside of objects that are listed themselves. */
+/** Removes paths inside objects whose own path is in the list. */
 function outermost(paths: readonly (readonly string[])[]): (readonly string[])[] {
   const isInside = (path: readonly string[], other: readonly string[]) =>
     other.length < path.length && other.every((name, index) => path[index] === name)

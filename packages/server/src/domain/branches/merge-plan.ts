@@ -18,26 +18,27 @@ export interface MergeOptions {
   readonly dryRun: boolean
   readonly strategy: MergeStrategy
   readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
-  /** Whether the target may lose tables and columns that its records hold values in. */
+  /** Whether the merge may remove tables and columns of the target that hold values. */
   readonly allowDataLoss: boolean
   readonly limits: Limits
 }
 
-/** A merge of which everything is known that can be known without comparing rows. */
+/** A planned merge: all that can be decided without comparing rows. */
 export interface MergePlan extends MergeOptions {
   readonly theirs: BranchState
   readonly ours: BranchState
-  /** The states that both branches come from. */
+  /** The common ancestors of both branches. */
   readonly bases: Bases
   ruleOf(tableId: number): TableRule
-  /** The merged schema, and the edits that lead to it from the target's. */
+  /** The merged schema. */
   readonly schema: StoredSchema
+  /** The edits that turn the schema of the target into the merged one. */
   readonly operations: MergeResult['schema']['operations']
-  /** The values that the target loses with its tables and columns. */
+  /** The values that the target would lose with removed tables and columns. */
   readonly dataLoss: readonly DataLoss[]
-  /** Conflicts of the schemas. With any, there is nothing to apply. */
+  /** Conflicts of the schemas. If there are any, nothing is applied. */
   readonly conflicts: readonly MergeConflict[]
-  /** Ids of the tables that are not merged. */
+  /** Ids of the tables whose rows are not merged. */
   readonly leftOut: readonly number[]
 }
 
@@ -77,7 +78,7 @@ interface Sides {
   readonly ours: BranchState
 }
 
-/** Ids of the tables that either side has. */
+/** Lists the ids of the tables of both sides. */
 function listTables({ theirs, ours }: Sides): number[] {
   return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
 }
@@ -97,7 +98,7 @@ function requireKnownTables(
   }
 }
 
-/** Rules by table id. A request can name a table as either side does. */
+/** Returns the rules by table id. A request can use the table name of either side. */
 function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: number) => TableRule {
   const rules = new Map(Object.entries(options.tables))
   const byId = new Map<number, TableRule>()
@@ -110,7 +111,7 @@ function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: numb
   return (tableId) => byId.get(tableId) ?? rest
 }
 
-/** The schema of the base, with the tables that an earlier merge left out as their own bases have them. */
+/** Returns the schema of the base. Tables that an earlier merge left out are taken from their own base. */
 function baseSchema({ general, ofTables }: Bases): StoredSchema {
   const tableIn = ({ schema }: Base, tableId: number) =>
     schema.tables.filter((table) => table.id === tableId)

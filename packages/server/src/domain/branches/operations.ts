@@ -51,7 +51,7 @@ export async function readBranch(database: Database, access: BranchAccess) {
   }
 }
 
-/** The source of a branch, if it has one and the key reaches branches of that name. */
+/** Returns the source of a branch, if it has one and its name is in the scope of the key. */
 function shownSource(
   { principal }: DatabaseAccess,
   { startedFrom }: Pick<BranchRow, 'startedFrom'>,
@@ -76,7 +76,7 @@ export async function deleteBranch(
     if (life?.protected) {
       throw new AppError(
         'protected_branch',
-        `branch [${access.branchName}]: is protected and cannot be deleted; take the protection off first`,
+        `branch [${access.branchName}]: is protected and cannot be deleted; remove the protection first`,
       )
     }
     if (!(await deleteBranchUnchecked(transaction, access))) throw branchNotFound(access)
@@ -84,7 +84,7 @@ export async function deleteBranch(
   return { status: 'completed' }
 }
 
-/** Changes when a branch ends and whether it is protected. */
+/** Changes expiry and protection of a branch. */
 export async function updateBranch(database: Database, access: BranchAccess, wishes: UpdateBranch) {
   requireAccess(access.principal.scope, 'write')
   const { branchId } = access
@@ -102,7 +102,7 @@ export async function updateBranch(database: Database, access: BranchAccess, wis
       if (life === undefined) throw branchNotFound(access)
       await updateBranchLife(transaction, { branchId, life: changeLife(life, wishes) })
     },
-    // The row is locked while it is changed.
+    // `findBranchLife` locks the row.
     { isolation: 'read committed' },
   )
   return readBranch(database, access)
@@ -124,7 +124,7 @@ export async function writeMetadata(
   await updateBranchMetadata(database, { branchId: access.branchId, metadata })
 }
 
-/** A branch may be deleted between being resolved and being read. */
+/** Reads a branch, which may have been deleted since it was resolved. */
 async function getBranch(database: Database, access: BranchAccess): Promise<BranchRow> {
   const row = await findBranch(database, access.branchId)
   if (row === undefined) throw branchNotFound(access)

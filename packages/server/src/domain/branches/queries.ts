@@ -5,10 +5,10 @@ import { FORK_COLUMNS, type ForkPoint, forkValues } from '../../rows/branches.js
 import type { StoredSchema } from '../../rows/columns.js'
 import { isExpired, isLive } from '../access/is-live.js'
 
-/** How long a branch lives. */
+/** Expiry and protection of a branch. */
 export interface BranchLife {
   readonly expiresAt: Date | null
-  /** Each use moves the expiry this far ahead; null: it stays where it is. */
+  /** Each use postpones the expiry to this time from then. Null if the expiry is fixed. */
   readonly ttlSeconds: number | null
   readonly protected: boolean
 }
@@ -79,7 +79,7 @@ export async function insertBranch(
     lastMigrationId: string
     metadata: BranchMetadata
     startedFrom: StartedFrom | null
-    /** The state whose rows it inherits. */
+    /** The state whose rows the branch inherits. */
     inherits: ForkPoint | null
     life?: BranchLife
   },
@@ -99,14 +99,14 @@ export async function insertBranch(
   return rows.length > 0
 }
 
-/** A ttl counts from now, by the clock that decides about it. */
+/** The time of expiry. A ttl counts from now, by the clock of PostgreSQL, which also checks it. */
 function expiryOf(life: BranchLife | undefined): Sql {
   return sql`coalesce(
     now() + make_interval(secs => ${life?.ttlSeconds ?? null}::integer),
     ${life?.expiresAt ?? null}::timestamptz)`
 }
 
-/** For changing it: nothing else does until the transaction ends. */
+/** Finds expiry and protection of a branch, and locks its row until the transaction ends. */
 export async function findBranchLife(
   transaction: Queryable,
   branchId: string,
@@ -134,9 +134,9 @@ export async function updateBranchLife(
 }
 
 /**
- * Moves the expiry of branches with a ttl ahead; says which ones. A branch that someone is changing
- * is passed over: nobody waits for this. The stamp stays, because an expiry that is later than what
- * a process remembers does no harm.
+ * Postpones the expiry of branches with a ttl, and returns the ids of those it updated. Branches that
+ * are locked are skipped, so that requests do not wait. The stamp does not change: a process that has
+ * cached an earlier expiry only reads the branch again too early.
  */
 export async function updateBranchExpiries(
   database: Queryable,
@@ -155,7 +155,7 @@ export async function updateBranchExpiries(
   return rows.map((row) => row.id)
 }
 
-/** Some branches whose time is over, locked; others that look at the same time find others. */
+/** Lists and locks expired branches. Concurrent calls get different branches. */
 export async function listExpiredBranches(
   transaction: Queryable,
   options: { limit: number },
@@ -170,7 +170,7 @@ export async function listExpiredBranches(
     for update skip locked`)
 }
 
-/** The expired branch that still has a name, locked. */
+/** Finds and locks the expired branch that has a name and has not been deleted yet. */
 export async function findExpiredBranch(
   transaction: Queryable,
   branch: { databaseId: string; name: string },
@@ -193,7 +193,7 @@ export async function updateBranchMetadata(
     where id = ${branch.branchId}`)
 }
 
-/** Makes every process look again at the branches of a database. */
+/** Invalidates the sessions of all branches of a database in every process. */
 export async function updateBranchStamps(database: Queryable, databaseId: string): Promise<void> {
   await database.query(sql`
     update offshoot.branches
@@ -201,7 +201,7 @@ export async function updateBranchStamps(database: Queryable, databaseId: string
     where database_id = ${databaseId}`)
 }
 
-/** Takes the branch out of sight; what others inherit from it stays. Says whether it was there. */
+/** Hides a branch; rows that others inherit from it stay. Returns whether the branch existed. */
 export async function updateBranchDeleted(database: Queryable, branchId: string): Promise<boolean> {
   const rows = await database.query(sql`
     update offshoot.branches
@@ -240,7 +240,7 @@ export async function findGitBranch(
   return row?.branchName
 }
 
-/** Says whether an entry of that name was there before. */
+/** Adds or overwrites an entry of the git mapping. Returns whether it overwrote one. */
 export async function insertGitBranch(
   database: Queryable,
   entry: { databaseId: string; gitBranch: string; branchId: string },
@@ -258,7 +258,7 @@ export async function insertGitBranch(
   return { overwritten: row?.overwritten ?? false }
 }
 
-/** Held until the transaction ends by whoever makes the branch of a git branch. */
+/** Locks a git branch until the transaction ends, so that only one request creates its branch. */
 export async function lockGitBranch(
   transaction: Queryable,
   entry: { databaseId: string; gitBranch: string },

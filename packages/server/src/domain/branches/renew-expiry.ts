@@ -2,7 +2,7 @@ import type { Database } from '../../postgres/database.js'
 import type { BranchExpiry, FoundBranch } from '../access/resolve.js'
 import { updateBranchExpiries } from './queries.js'
 
-/** Moves the expiry of a branch ahead that is being used, if it has one that moves. */
+/** Postpones the expiry of a branch with a ttl, because it is being used. Returns the new expiry. */
 export async function renewExpiry(
   database: Database,
   branch: FoundBranch,
@@ -10,7 +10,7 @@ export async function renewExpiry(
   const { expiry, branchId } = branch
   if (expiry?.ttlMs === undefined) return expiry
   const [renewed] = await updateBranchExpiries(database, [branchId])
-  // One that could not be renewed just now still has the time it had.
+  // The row was locked, so the expiry is unchanged.
   if (renewed === undefined) return expiry
   return { ...expiry, atMs: Math.max(expiry.atMs, Date.now() + expiry.ttlMs) }
 }

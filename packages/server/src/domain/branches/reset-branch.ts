@@ -22,9 +22,9 @@ import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 
 /**
- * Returns a branch to the present state of its source: it is forked anew under its old name and id.
- * What it held goes to a hidden branch, which its own forks go on reading, if there are any. Constant
- * time, whatever was written.
+ * Resets a branch to the current state of its source. The branch is forked again, and keeps its name
+ * and id. Its previous state moves to a hidden branch, from which its own forks continue to read. This
+ * takes constant time.
  */
 export async function resetBranch(
   database: Database,
@@ -44,11 +44,11 @@ export async function resetBranch(
       if (head?.isProtected) {
         throw new AppError(
           'protected_branch',
-          `branch [${branchName}]: is protected and cannot be reset; take the protection off first`,
+          `branch [${branchName}]: is protected and cannot be reset; remove the protection first`,
         )
       }
       const forked = await closeEpoch(transaction, source.branchId)
-      if (forked === undefined) throw new Error('a locked branch must be there')
+      if (forked === undefined) throw new Error('a locked branch must exist')
       const hiddenId = await hideState(transaction, branchId)
       await startOver(transaction, branchId, forked)
       await deleteHiddenBranch(transaction, {
@@ -62,7 +62,7 @@ export async function resetBranch(
   return { databaseName: access.databaseName, branchName, status: 'completed' }
 }
 
-/** Gives the rows of the branch, and the forks that read them, to a new hidden branch. Returns its id. */
+/** Moves the rows of a branch, and the forks that read them, to a new hidden branch. Returns its id. */
 async function hideState(transaction: Queryable, branchId: string): Promise<string> {
   const hiddenId = newBranchId()
   const rows = await transaction.query(sql`
@@ -74,7 +74,7 @@ async function hideState(transaction: Queryable, branchId: string): Promise<stri
     from offshoot.branches
     where id = ${branchId} and deleted_at is null
     returning id`)
-  if (rows.length === 0) throw new Error('a locked branch must be there')
+  if (rows.length === 0) throw new Error('a locked branch must exist')
   await moveRows(transaction, { from: branchId, to: hiddenId })
   await updateMergesOf(transaction, { branchId, newBranchId: hiddenId })
   return hiddenId

@@ -6,8 +6,9 @@ import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 
 /**
- * Looks at one branch that may have lost a reader, and does one step of what follows from it. Says
- * whether there may be more to do. Any number of processes may.
+ * Takes one branch from the queue of branches that may have lost a reader, and executes one step of
+ * its garbage collection: drops a heap, or deletes versions that no one reads. Returns whether there
+ * may be more to do. Processes can run it concurrently.
  */
 export async function sweepBranch(database: Database): Promise<boolean> {
   const step = await runTransaction(
@@ -21,7 +22,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
         for update skip locked`)
       if (sweep === undefined) return undefined
       const { branchId } = sweep
-      // What is asked for from here on may come too late for this look, and gets one of its own.
+      // Requests that arrive after this statement are kept: this run may not see their cause.
       const seen = await transaction.query<{ id: string }>(sql`
         select id from offshoot.sweeps where branch_id = ${branchId}`)
       await deleteUnusedBranches(transaction, [branchId])
@@ -32,7 +33,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
         delete from offshoot.sweeps where id = any(${seen.map(({ id }) => id)}::bigint[])`)
       return { heap: 0, version: 0 }
     },
-    // Each statement must see what others have committed while this one waited for them.
+    // After waiting for a lock, each statement must see what was committed meanwhile.
     { isolation: 'read committed' },
   )
   if (step === undefined) return false

@@ -5,14 +5,14 @@ import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertCompaction } from './history/queries.js'
 
 /*
- * A deleted branch is hidden at first. Its row stays as long as another branch inherits from it, or a
- * merge of it is part of the history of another branch: then a hidden fork, the base of that merge,
- * keeps the merged state.
+ * Deleting a branch only hides it at first. Its row stays while another branch inherits from it, or
+ * while a recorded merge refers to it: each merge has a base, a hidden fork of the merged branch, that
+ * keeps the merged state readable.
  */
 
 /**
- * Removes a branch that was just hidden, if nothing reads it. Otherwise compaction finds out whether
- * its history is still needed, and the collector takes what only the branch itself could read.
+ * Deletes the row of a branch that was just hidden, if no other branch reads it. Otherwise, compaction
+ * decides whether its history is still needed, and the sweep deletes versions that only it could read.
  */
 export async function deleteHiddenBranch(
   transaction: Queryable,
@@ -23,7 +23,10 @@ export async function deleteHiddenBranch(
   await insertCompaction(transaction, databaseId)
 }
 
-/** Removes hidden branches that nothing reads any more, and then those that they were the last readers of. */
+/**
+ * Deletes the rows of hidden branches that no other branch reads, and then of the hidden branches that
+ * lost their last reader by it.
+ */
 export async function deleteUnusedBranches(
   transaction: Queryable,
   branchIds: readonly string[],
@@ -40,16 +43,17 @@ interface HiddenBranch {
   readonly forkSchemaId: string | null
 }
 
-/** Returns the branches to look at next. */
+/** Deletes the row of one branch, if it is unused. Returns the branches that lost a reader. */
 async function deleteUnusedBranch(transaction: Queryable, branchId: string): Promise<string[]> {
-  // Of two that remove the last readers of a branch, the second one sees what the first one did.
+  // The row lock serializes transactions that delete the last readers of the same branch, so that the
+  // second one sees the effect of the first.
   const [branch] = await transaction.query<HiddenBranch>(sql`
     select parent_id as "parentId", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
     from offshoot.branches
     where id = ${branchId} and deleted_at is not null
     for update`)
   if (branch === undefined || (await isUsed(transaction, branchId))) return []
-  // Nothing reaches what was merged into it any more.
+  // Merges into this branch are no longer part of the history of any branch.
   const merged = await transaction.query<{ baseId: string }>(sql`
     delete from offshoot.merges
     where into_branch_id = ${branchId}

@@ -1,9 +1,9 @@
-/** Branches with a sliding expiry that this process has used and not yet told PostgreSQL about. */
+/** Branches with a sliding expiry whose uses in this process are not written to PostgreSQL yet. */
 export class BranchUses {
   readonly #used = new Set<string>()
   readonly #running = new Map<string, number>()
 
-  /** A use that lasts until the returned function is called; a long one counts all the while. */
+  /** Starts a use. It lasts, and keeps the branch from expiring, until the returned function is called. */
   start(branchId: string): () => void {
     this.#used.add(branchId)
     this.#running.set(branchId, (this.#running.get(branchId) ?? 0) + 1)
@@ -15,14 +15,14 @@ export class BranchUses {
     }
   }
 
-  /** Hands out what was used since the last time, and what is in use now. */
+  /** Returns the branches that were used since the last call, and those in use now. */
   take(): string[] {
     const ids = new Set([...this.#used, ...this.#running.keys()])
     this.#used.clear()
     return [...ids]
   }
 
-  /** Takes back what could not be written. */
+  /** Puts back branches whose use could not be written. */
   restore(branchIds: readonly string[]): void {
     for (const id of branchIds) this.#used.add(id)
   }

@@ -8,7 +8,10 @@ import type { Principal } from '../access/principal.js'
 import { isLimited, requireUnlimited } from '../access/scope.js'
 import { deleteKeyRow, insertKey, type KeyRow, listKeys } from './queries.js'
 
-/** A limited key sees itself alone: the names and scopes of the others tell what else there is. */
+/**
+ * Lists the keys of the user. A restricted key sees only itself, because the scopes of other keys
+ * name workspaces, databases and branches outside its own scope.
+ */
 export async function readKeys(database: Database, principal: Principal) {
   const keys = await listKeys(database, principal.userId)
   const isShown = ({ id }: KeyRow) => !isLimited(principal.scope) || id === principal.keyId
@@ -23,7 +26,7 @@ export async function createKey(
   const { name, fields, limits } = options
   requireUnlimited(principal.scope)
   const expiresAt = fields.expiresAt === undefined ? undefined : new Date(fields.expiresAt)
-  // A leap second is a valid time of day, but not a moment a clock here ever shows.
+  // RFC 3339 allows leap seconds, which `Date` parses as NaN; the comparison refuses them.
   if (expiresAt !== undefined && !(expiresAt.getTime() > Date.now())) {
     throw new AppError('invalid_request', 'body: field [expiresAt]: must be in the future')
   }

@@ -48,7 +48,7 @@ export async function findKeyUserId(
   return row?.userId
 }
 
-/** Makes the named key of the user hold this secret, whatever it held before. */
+/** Sets the secret of the named key of the user, and inserts the key if it does not exist. */
 export async function updateKeySecret(
   database: Queryable,
   key: { userId: string; name: string; hash: Buffer },
@@ -72,7 +72,7 @@ export async function deleteKeyRow(
   return rows.length > 0
 }
 
-/** Makes every process look again at what the user's keys may reach. */
+/** Invalidates the sessions of the user's keys in every process. */
 export async function updateKeyStamps(database: Queryable, userId: string): Promise<void> {
   await database.query(sql`
     update offshoot.api_keys
@@ -81,8 +81,8 @@ export async function updateKeyStamps(database: Queryable, userId: string): Prom
 }
 
 /**
- * The same for everyone in a workspace: an address without a workspace may mean another database now
- * that there is one more of that name.
+ * Invalidates the sessions of the keys of all members of a workspace, in every process. A new or
+ * renamed database can change the database that an address without a workspace resolves to.
  */
 export async function updateMemberKeyStamps(
   database: Queryable,

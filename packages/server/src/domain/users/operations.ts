@@ -17,7 +17,7 @@ import {
   updateUser,
 } from './queries.js'
 
-/** The name of the key a user starts with. */
+/** Name of the API key that is created together with a user. */
 export const FIRST_KEY_NAME = 'first'
 
 export async function readCurrentUser(database: Database, principal: Principal): Promise<User> {
@@ -25,8 +25,8 @@ export async function readCurrentUser(database: Database, principal: Principal):
 }
 
 /**
- * Takes any address: nobody proves theirs, nothing is decided by it, and a refusal would tell whose
- * address has an account here.
+ * Updates the user. The e-mail address is not verified, need not be unique, and grants no rights.
+ * Refusing an address that another user has would reveal that the user exists.
  */
 export async function updateCurrentUser(
   database: Database,
@@ -79,7 +79,7 @@ export async function createUser(
   return { ...user, key }
 }
 
-/** A user who vanished between authentication and now has no valid key any more. */
+/** Handles a user who was deleted after authentication: the key is no longer valid. */
 function present(user: User | undefined): User {
   if (user === undefined) throw new AppError('invalid_api_key', 'Invalid API key')
   return user

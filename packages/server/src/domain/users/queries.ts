@@ -10,7 +10,10 @@ export async function findUser(database: Queryable, userId: string): Promise<Use
   return user
 }
 
-/** No other user can be created with the same address; showing it is everybody's own choice. */
+/**
+ * Inserts a user. `assigned_email` is unique and never changes, so no two users can be created with
+ * the same address. `email`, which is shown, can be changed by the user to any address.
+ */
 export async function insertUser(
   database: Queryable,
   user: User & { administrator: boolean },
@@ -34,7 +37,7 @@ export async function deleteUserRow(database: Queryable, userId: string): Promis
   await database.query(sql`delete from offshoot.users where id = ${userId}`)
 }
 
-/** Workspaces that would be left without an owner if the user went. */
+/** Lists the workspaces whose only owner is the user. */
 export async function listWorkspacesOwnedAlone(
   database: Queryable,
   userId: string,
@@ -53,7 +56,7 @@ export async function listWorkspacesOwnedAlone(
   return rows.map((row) => row.workspaceId)
 }
 
-/** An instance always has an administrator while it has users: the one who is longest with it. */
+/** Makes the oldest user the administrator if the instance has none. */
 export async function updateAdministrator(database: Queryable): Promise<void> {
   await database.query(sql`
     update offshoot.users

@@ -44,7 +44,7 @@ export async function changeRole(
     const members = await listMembers(transaction, access.workspaceId)
     const member = requireMember(members, userId)
     if (member.role === role) return
-    requireOwner(access, 'grant or take the role [owner]')
+    requireOwner(access, 'grant or revoke the role [owner]')
     if (member.role === 'owner') requireAnotherOwner(members, userId)
     await updateMember(transaction, { workspaceId: access.workspaceId, userId, role })
     await updateKeyStamps(transaction, userId)
@@ -79,12 +79,12 @@ export async function createInvite(
   requireWholeWorkspace(access.principal.scope)
   if (role === 'owner') requireOwner(access, 'grant the role [owner]')
   const key = newInviteKey()
-  const duplicate = new AppError('conflict', `email [${email}]: is invited already`)
+  const duplicate = new AppError('conflict', `email [${email}]: is already invited`)
   try {
     const invite = await runTransaction(database, async (transaction) => {
       const members = await listMembers(transaction, access.workspaceId)
       if (members.some((member) => member.email.toLowerCase() === email.toLowerCase())) {
-        throw new AppError('conflict', `email [${email}]: is a member already`)
+        throw new AppError('conflict', `email [${email}]: is already a member`)
       }
       await deleteExpiredInvites(transaction, access.workspaceId)
       return insertInvite(transaction, {
@@ -128,7 +128,7 @@ export async function cancelInvite(
   })
 }
 
-/** Nothing is sent by mail; the invite can be accepted for the full time once more. */
+/** Extends the expiry of an invite to the full period. No mail is sent. */
 export async function renewInvite(
   database: Database,
   access: WorkspaceAccess,
@@ -144,7 +144,10 @@ export async function renewInvite(
   })
 }
 
-/** The key of the invite is what lets its holder in; who that is, the API key says. */
+/**
+ * Makes the user of the API key a member. The key of the invite grants this to any user, whatever
+ * e-mail address the invite names.
+ */
 export async function acceptInvite(
   database: Database,
   principal: Principal,
@@ -186,7 +189,7 @@ function openInvite(invite: InviteRow | undefined, options: { inviteId: string }
     throw new AppError('invite_not_found', `invite [${options.inviteId}] not found`)
   }
   if (invite.accepted) {
-    throw new AppError('invite_settled', `invite [${options.inviteId}]: was accepted already`)
+    throw new AppError('invite_settled', `invite [${options.inviteId}]: was already accepted`)
   }
   return invite
 }

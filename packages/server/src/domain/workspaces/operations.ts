@@ -61,7 +61,7 @@ export async function readWorkspace(
   return getWorkspace(database, access.workspaceId)
 }
 
-/** Renames; the id stays, because addresses contain it. */
+/** Renames a workspace. Its id does not change, because addresses contain it. */
 export async function renameWorkspace(
   database: Database,
   access: WorkspaceAccess,
@@ -91,7 +91,7 @@ export async function deleteWorkspace(database: Database, access: WorkspaceAcces
 
 const SLUG_LENGTH_MAX = 50
 
-/** Part of a host name, so only what is allowed there. */
+/** Derives a slug from a name. A slug is part of host names, so it has only `a-z`, `0-9` and `-`. */
 export function slugOf(name: string): string {
   const slug = name
     .normalize('NFKD')

@@ -74,7 +74,7 @@ export async function listMembers(database: Queryable, workspaceId: string): Pro
     order by m.created_at, u.id`)
 }
 
-/** Adds a member; someone who is one already keeps the role. */
+/** Inserts a member. A user who is already a member keeps the role. */
 export async function insertMember(
   database: Queryable,
   member: { workspaceId: string; userId: string; role: Role },
@@ -185,7 +185,6 @@ export async function updateInvite(
     where id = ${invite.inviteId}`)
 }
 
-/** Cancelled, or expired and in the way of a new one. */
 export async function deleteInviteRow(database: Queryable, inviteId: string): Promise<void> {
   await database.query(sql`delete from offshoot.invites where id = ${inviteId}`)
 }

@@ -8,12 +8,12 @@ import { compactHistory } from './compact-history.js'
 import type { Merge } from './history.js'
 import { findDatabaseHistory, type StoredMerge } from './queries.js'
 
-/** First key of the advisory locks on the history of a database; the second one is its id. */
+/** First key of the advisory locks on the history of a database. The second key is the database id. */
 const HISTORY_LOCK = 6_001_005
 
 /**
- * Keeps compaction away until the transaction ends: a reset gives the history of a branch to another
- * one, and a compaction that has read it before would add merges to the wrong branch.
+ * Excludes compaction until the transaction ends. A reset moves the history of a branch to another
+ * branch. A compaction that has read the history before would add merges to the wrong branch.
  */
 export async function lockHistory(transaction: Queryable, databaseId: string): Promise<void> {
   await transaction.query(sql`
@@ -21,23 +21,24 @@ export async function lockHistory(transaction: Queryable, databaseId: string): P
 }
 
 /**
- * Compacts the history of one database that has changed. Says whether there was one. Forks, merges and
- * deletions may go on meanwhile: none of them makes a pair of branches need what no pair needs now.
+ * Compacts the history of one database that has changed. Returns whether there was one. Forks, merges
+ * and deletions may run concurrently: a state that no pair of branches needs now is not needed by any
+ * pair after them either.
  */
 export async function compactDatabase(database: Database): Promise<boolean> {
   try {
     return await runTransaction(database, compactNext, {
-      // Each statement must see what others have committed while this one waited for them.
+      // After waiting for a lock, each statement must see what was committed meanwhile.
       isolation: 'read committed',
     })
   } catch (error) {
-    // The request is still there, and the next compaction reads the history anew.
+    // The rollback keeps the request, and the next compaction reads the history again.
     if (error instanceof HistoryChangedError) return true
     throw error
   }
 }
 
-/** A fork was deleted while the history was compacted. */
+/** Thrown when a fork was deleted while the history was compacted. */
 class HistoryChangedError extends Error {}
 
 async function compactNext(transaction: Queryable): Promise<boolean> {
@@ -50,7 +51,7 @@ async function compactNext(transaction: Queryable): Promise<boolean> {
   if (request === undefined) return false
   const { databaseId } = request
   await lockHistory(transaction, databaseId)
-  // Whatever is asked for from here on gets a compaction of its own.
+  // Requests that arrive after this statement are kept for another compaction.
   await transaction.query(sql`
         delete from offshoot.compactions
         where id = any(array(
@@ -77,7 +78,7 @@ async function compact(transaction: Queryable, databaseId: string): Promise<void
   )
 }
 
-/** A merge of a state that has a fork: its schema is known by that. */
+/** Inserts a merge of a state. The state must have a fork, from which its schema is copied. */
 async function insertReplacement(transaction: Queryable, merge: Merge): Promise<void> {
   const { into, from, leftOut } = merge
   const baseId = newBranchId()
@@ -93,7 +94,7 @@ async function insertReplacement(transaction: Queryable, merge: Merge): Promise<
     limit 1
     for key share
     returning id`)
-  if (inserted.length === 0) throw new HistoryChangedError('a fork is gone')
+  if (inserted.length === 0) throw new HistoryChangedError('a fork was deleted')
   await transaction.query(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)

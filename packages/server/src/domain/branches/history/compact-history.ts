@@ -13,15 +13,15 @@ export interface Compaction {
   readonly added: readonly Merge[]
 }
 
-/** Observers looked at before others get their turn. */
+/** Observers that are processed before the event loop runs other work. */
 const OBSERVERS_PER_TURN = 50
 
 /**
- * Finds the merges that no pair of living branches can need for a base any more, now or later, and
- * those that take their place. States observed by the same living branches are alike to every pair,
- * so only the latest of them can become a base. A base of several states needs their bases in turn:
- * states that are needed count as observers too. A table that merges have left out has a history of
- * its own; what any of these histories needs stays.
+ * Finds the merges that no pair of live branches can need to find a base, now or later, and the merges
+ * that replace them. A branch observes the states that it contains. All states with the same observers
+ * are equivalent for every pair, so only the latest of them can become a base. A base of several states
+ * needs the bases of these states too, so needed states are also observers. A table that merges have
+ * left out has its own history; a merge stays if any of these histories needs it.
  */
 export async function compactHistory(
   history: History,
@@ -30,7 +30,7 @@ export async function compactHistory(
 ): Promise<Compaction> {
   let merges = history.merges
   for (;;) {
-    // A branch that was reached through a merge alone may not be reached any more.
+    // A branch that was reachable only through a removed merge is no longer reachable.
     const forks = reachedForks({ forks: history.forks, merges }, heads)
     const kept = await compact({ forks, merges }, heads, takeTurns)
     if (kept.length === merges.length && kept.every((merge) => merges.includes(merge))) break
@@ -50,7 +50,7 @@ function reachedForks(history: History, heads: readonly State[]): Fork[] {
   return history.forks.filter(({ branchId }) => reached.has(branchId))
 }
 
-/** The merges that stay, and those that take the place of others. */
+/** Returns the merges that stay, and those that replace others. */
 async function compact(
   history: History,
   heads: readonly State[],
@@ -63,7 +63,7 @@ async function compact(
   for (const graph of graphs) {
     needed.push(...(await neededStates(graph, { candidates, heads, takeTurns })))
   }
-  // Inherited states are contained whatever is merged, so what contains them must be known too.
+  // A fork contains its parent state without any merge, so which states contain it must stay known.
   const targets = epochsByBranch([...needed, ...history.forks.map(({ parent }) => parent)])
   const known = new Map(history.merges.map((merge) => [mergeKey(merge), merge]))
   const kept = new Map<string, Merge>()
@@ -85,7 +85,7 @@ async function compact(
   )
 }
 
-/** Only at these epochs does it change who observes a branch. */
+/** Lists the states to classify: the observers of a branch change only at these epochs. */
 function candidatesOf({ forks, merges }: History, heads: readonly State[]): State[] {
   const states = [...heads, ...forks.map(({ parent }) => parent), ...merges.map(({ from }) => from)]
   return [...new Map(states.map((state) => [stateKey(state), state])).values()]
@@ -121,7 +121,7 @@ async function neededStates(
   return [...needed.values()]
 }
 
-/** Groups states by who observes them. States that nobody observes are in none of the groups. */
+/** Groups states by their observers. States without an observer are in no group. */
 class ObserverClasses {
   readonly #states: readonly State[]
   readonly #classOf: Int32Array
@@ -132,7 +132,7 @@ class ObserverClasses {
     this.#classOf = new Int32Array(states.length)
   }
 
-  /** Class 0 is nobody's. */
+  /** Splits each class into observed and other states. Class 0 has the states without an observer. */
   split(isObserved: (state: State) => boolean): void {
     const next = new Map<number, number>()
     this.#states.forEach((state, index) => {
@@ -182,7 +182,7 @@ function epochsByBranch(states: readonly State[]): Epochs {
   return epochs
 }
 
-/** Every merge, of the latest targets within the merged state instead of that state itself. */
+/** Replaces the merged state of every merge by the latest targets that it contains. */
 function* replacements(
   graph: HistoryGraph,
   merges: readonly Merge[],
@@ -198,7 +198,10 @@ function* replacements(
   }
 }
 
-/** Leaves out merges that nothing needed reaches, and those of states that are there without them. */
+/**
+ * Removes merges that are reachable from no needed state, and merges of states that the target
+ * contains without them.
+ */
 function withoutRedundant({ forks, merges }: History, needed: readonly State[]): Merge[] {
   const distinct = [...new Map(merges.map((merge) => [mergeKey(merge), merge])).values()]
   const all = new HistoryGraph({ forks, merges: distinct })

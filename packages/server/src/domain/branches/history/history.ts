@@ -1,7 +1,7 @@
 /**
- * The history of a database: a graph of states. A state is a branch as of an epoch. It contains the
- * earlier states of its branch, the state the branch was forked from, everything merged into it until
- * then, and whatever those contain in turn.
+ * The history of a database is a graph of states. A state is a branch as of an epoch. It contains the
+ * earlier states of its branch, the state that the branch was forked from, all states merged into it
+ * until then, and all states that these contain.
  */
 export interface State {
   readonly branchId: string
@@ -17,7 +17,7 @@ export interface Merge {
   /** The first state that contains the merged one. */
   readonly into: State
   readonly from: State
-  /** Ids of tables that the merge did not bring. */
+  /** Ids of the tables that were not merged. */
   readonly leftOut: readonly number[]
 }
 
@@ -26,12 +26,12 @@ export interface History {
   readonly merges: readonly Merge[]
 }
 
-/** The latest epoch per branch: a state contains every earlier epoch of a branch as well. */
+/** A set of states, as the latest epoch of each branch. All earlier epochs are in the set too. */
 export type Contained = ReadonlyMap<string, number>
 
 /**
- * A history, indexed for walks from a state to those it contains: for all tables together, or for one
- * table, which some merges may have left out.
+ * A history, indexed for walks from a state to the states that it contains. With a table id, merges
+ * that left out the table are ignored.
  */
 export class HistoryGraph {
   readonly #parents = new Map<string, State>()
@@ -49,7 +49,7 @@ export class HistoryGraph {
     }
   }
 
-  /** The states that a state contains, itself included. */
+  /** Returns the states that a state contains, including itself. */
   containedIn(state: State): Contained {
     const key = stateKey(state)
     const known = this.#contained.get(key)
@@ -63,7 +63,7 @@ export class HistoryGraph {
     return (this.containedIn(state).get(other.branchId) ?? -1) >= other.epoch
   }
 
-  /** The common states of two sets that no other common state contains. */
+  /** Returns the lowest common ancestors: the common states that no other common state contains. */
   lowestCommon(left: Contained, right: Contained): State[] {
     const common: State[] = []
     for (const [branchId, epoch] of left) {
@@ -73,23 +73,26 @@ export class HistoryGraph {
     return this.latest(common)
   }
 
-  /** Those of some states, at most one of each branch, that no other of them contains. */
+  /** Returns the states that no other given state contains. At most one state per branch is given. */
   latest(states: readonly State[]): State[] {
-    // One walk from the direct predecessors of all: no state leads back to itself.
+    // One walk from the direct predecessors of all states is enough, because the graph has no cycles.
     const reached = this.#walk(states.flatMap((state) => this.#predecessors(state)))
     return states
       .filter(({ branchId, epoch }) => (reached.get(branchId) ?? -1) < epoch)
       .sort(compareStates)
   }
 
-  /** Whether a state contains what was merged into it without that merge as well. */
+  /** Returns whether the target of a merge would contain the merged state without that merge. */
   isRedundant({ into, from }: Merge): boolean {
     if (from.branchId === into.branchId) return true
     const others = this.#predecessors(into).filter((state) => state !== from)
     return (this.#walk(others).get(from.branchId) ?? -1) >= from.epoch
   }
 
-  /** The states of other branches that a state was directly made from, now or at an earlier epoch. */
+  /**
+   * Returns the states of other branches that a state contains directly: its parent, and the states
+   * merged after epoch `after`.
+   */
   #predecessors({ branchId, epoch }: State, after = -1): State[] {
     const parent = this.#parents.get(branchId)
     const merged = (this.#merges.get(branchId) ?? [])
@@ -121,17 +124,17 @@ export type MergeBase =
       readonly kind: 'virtual'
       readonly left: MergeBase
       readonly right: MergeBase
-      /** Undefined where the two have nothing in common. */
+      /** Undefined if the two have no common ancestor. */
       readonly base: MergeBase | undefined
     }
 
-/** States a virtual base may be built from. Criss-cross merges seldom need more than four. */
+/** States that a virtual base may consist of. Criss-cross merges seldom need more than four. */
 export const BASE_STATES_MAX = 64
 
 /** Thrown when a virtual base would need more than `BASE_STATES_MAX` states. */
 export class TooManyBasesError extends Error {}
 
-/** Finds the base of two states; undefined when they have nothing in common. */
+/** Finds the merge base of two states. Returns undefined if they have no common ancestor. */
 export function findMergeBase(
   graph: HistoryGraph,
   states: { readonly ours: State; readonly theirs: State },
@@ -141,7 +144,7 @@ export function findMergeBase(
     const [first, ...others] = graph.lowestCommon(ours, theirs)
     if (first === undefined) return undefined
     left -= 1 + others.length
-    if (left < 0) throw new TooManyBasesError('the branches have too many common states')
+    if (left < 0) throw new TooManyBasesError('the branches have too many common ancestors')
     let base: MergeBase = { kind: 'state', state: first }
     let contained = graph.containedIn(first)
     for (const state of others) {
@@ -159,7 +162,7 @@ export function findMergeBase(
   return baseOf(graph.containedIn(states.ours), graph.containedIn(states.theirs))
 }
 
-/** The different states that a base is made of. */
+/** Lists the distinct states that a base consists of. */
 export function statesOf(base: MergeBase | undefined): State[] {
   const states = new Map<string, State>()
   const waiting = [base]
@@ -189,7 +192,7 @@ function union(left: Contained, right: Contained): Contained {
   return all
 }
 
-/** The tables that some merge has left out. */
+/** Lists the ids of the tables that a merge has left out. */
 export function tablesLeftOut({ merges }: Pick<History, 'merges'>): number[] {
   return [...new Set(merges.flatMap(({ leftOut }) => leftOut))]
 }

@@ -2,21 +2,22 @@ import type { Queryable } from '../../../postgres/database.js'
 import { type Sql, sql } from '../../../postgres/sql.js'
 import type { History, Merge, State } from './history.js'
 
-/** A merge, with its row in the catalogue. */
+/** A merge in the catalogue. */
 export interface StoredMerge extends Merge {
   readonly id: string
+  /** The hidden fork that keeps the merged state readable. */
   readonly baseId: string
 }
 
 export interface StoredHistory extends History {
   readonly merges: readonly StoredMerge[]
-  /** By branch, the epoch that is not closed yet. */
+  /** The open epoch of each branch. */
   readonly openEpochs: ReadonlyMap<string, number>
-  /** The branches that are not deleted, as they are. */
+  /** The current states of the branches that are not deleted. */
   readonly heads: readonly State[]
 }
 
-/** The history of some branches: everything that they contain. */
+/** Reads the history of branches: all states that they contain. */
 export function findHistory(
   transaction: Queryable,
   branchIds: readonly string[],
@@ -37,7 +38,7 @@ export function findHistory(
   )
 }
 
-/** The history of all branches of a database, deleted ones included. */
+/** Reads the history of all branches of a database, including deleted ones. */
 export function findDatabaseHistory(
   transaction: Queryable,
   databaseId: string,
@@ -67,7 +68,7 @@ interface HistoryRow {
   ][]
 }
 
-/** One statement, because compaction may replace merges between two. */
+/** Reads in a single statement, because compaction could replace merges between two statements. */
 async function readHistory(transaction: Queryable, reached: Sql): Promise<StoredHistory> {
   const [row] = await transaction.query<HistoryRow>(sql`
     with recursive reached (id) as (${reached})
@@ -101,7 +102,7 @@ async function readHistory(transaction: Queryable, reached: Sql): Promise<Stored
   }
 }
 
-/** Asks for a compaction. Only adds a row, so that requests do not wait for each other. */
+/** Requests a compaction. It only inserts a row, so concurrent requests do not block each other. */
 export async function insertCompaction(transaction: Queryable, databaseId: string): Promise<void> {
   await transaction.query(sql`
     insert into offshoot.compactions (database_id) values (${databaseId})`)

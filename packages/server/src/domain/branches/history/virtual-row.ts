@@ -1,15 +1,16 @@
 import type { MergeBase, State } from './history.js'
 
-/** A row as the texts of its columns; undefined where the state has no such row. */
+/** A row as the texts of its columns. Undefined if the state does not have the row. */
 export type Row = readonly (string | null)[] | undefined
 
 /**
- * Stands for a value on which the states of a virtual base disagree. No stored text contains NUL, so
- * it equals nothing that either side of a merge can hold, and a change of both sides is a conflict.
+ * Placeholder for a value on which the states of a virtual base disagree. Stored texts cannot contain
+ * NUL, so it differs from the values of both sides. Both sides therefore count as changed, which is a
+ * conflict unless they agree.
  */
 export const UNDECIDED = '\u0000'
 
-/** The row that a virtual base holds: the three-way merge of the rows of its states. */
+/** Computes the row of a virtual base: the three-way merge of the rows of its states. */
 export function virtualRow(base: MergeBase | undefined, rowIn: (state: State) => Row): Row {
   if (base === undefined) return undefined
   if (base.kind === 'state') return rowIn(base.state)
@@ -28,8 +29,8 @@ export function virtualRow(base: MergeBase | undefined, rowIn: (state: State) =>
 }
 
 /**
- * One of the states has no such row. If the other still has the row as it was, it was deleted; if the
- * row is new, it was inserted; if it was changed meanwhile, all of it is undecided.
+ * Merges a row that at most one of the two states has. If their base does not have the row, it was
+ * inserted. If it is unchanged since the base, it was deleted. Otherwise all its values are undecided.
  */
 function presence({ left, right, origin }: { left: Row; right: Row; origin: Row }): Row {
   const kept = left ?? right

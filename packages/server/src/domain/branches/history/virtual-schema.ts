@@ -5,8 +5,9 @@ import type { MergeBase, State } from './history.js'
 import { UNDECIDED } from './virtual-row.js'
 
 /**
- * The schema that a virtual base has: the three-way merge of the schemas of its states. A name on which
- * they disagree is none that either side of a merge can have, so both sides count as changed.
+ * Computes the schema of a virtual base: the three-way merge of the schemas of its states. A name on
+ * which they disagree is replaced by `UNDECIDED`, which no table or column can have, so that both
+ * sides of the merge count as changed.
  */
 export function virtualSchema(
   base: MergeBase | undefined,
