@@ -133,8 +133,12 @@ describe('an address without a workspace', () => {
   )
 
   it.each([
-    ['more than one workspace', 'in-both', 'more than one workspace of this API key has it'],
-    ['no workspace', 'nowhere', 'no workspace of this API key has it'],
+    [
+      'more than one workspace',
+      'in-both',
+      'more than one workspace of this API key has a database with this name',
+    ],
+    ['no workspace', 'nowhere', 'no workspace of this API key has a database with this name'],
   ])('is refused with 400 when %s has the database', async (_name, database, reason) => {
     const answer = await get(`/db/${database}:main`)
     expect(answer.status).toBe(400)

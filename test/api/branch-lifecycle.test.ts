@@ -244,7 +244,7 @@ describe('a protected branch', () => {
     expect(answer.status).toBe(409)
     expect(answer.body).toEqual({
       id: answer.headers['x-request-id'],
-      message: 'branch [kept]: is protected and cannot be deleted; take the protection off first',
+      message: 'branch [kept]: is protected and cannot be deleted; remove the protection first',
       code: 'protected_branch',
     })
     expect((await read('kept')).status).toBe(200)
@@ -281,7 +281,7 @@ describe('a protected branch', () => {
         code: 'protected_branch',
         message:
           'branch [safe]: is protected and its schema cannot be edited directly; merge a branch ' +
-          'into it, or take the protection off first',
+          'into it, or remove the protection first',
       },
     })
     expect((await read('safe')).body).toEqual(before)
@@ -416,7 +416,7 @@ describe('a branch that has expired', () => {
     expect((await readRecord('suspended')).status).toBe(200)
     const answer = await patch('suspended', { protected: false })
     expect(answer.status).toBe(400)
-    expect(answer.body.message).toContain('[protected]: the branch would end at once')
+    expect(answer.body.message).toContain('[protected]: the branch would expire immediately')
     const given = await patch('suspended', { protected: false, expiresAt: null })
     expect(given.status).toBe(200)
   })
@@ -997,7 +997,9 @@ describe('resolveBranch with create', () => {
     expect(await ask('bot/2')).toMatchObject({
       status: 403,
       body: {
-        message: expect.stringContaining('does not reach the branch that new ones are forked from'),
+        message: expect.stringContaining(
+          'does not include the branch that new branches are forked from',
+        ),
       },
     })
     // The same as for a git branch that is not mapped; what it is mapped to is not told.

@@ -476,7 +476,9 @@ describe('keys with a scope of branches', () => {
     expect(await call('PUT', 'preview-2')).toMatchObject({
       status: 403,
       body: {
-        message: expect.stringContaining('does not reach the branch that new ones are forked from'),
+        message: expect.stringContaining(
+          'does not include the branch that new branches are forked from',
+        ),
       },
     })
     expect((await read('preview-2')).status).toBe(404)

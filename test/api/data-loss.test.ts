@@ -77,7 +77,7 @@ async function expectRefused(
   const before = await stateOf(branch)
   const answer = await call()
   expect(answer).toMatchObject({ status: 409, body: { code: 'data_loss', dataLoss } })
-  expect(answer.body.message).toContain('[allowDataLoss]: true')
+  expect(answer.body.message).toContain('[allowDataLoss] to true')
   expect(await stateOf(branch)).toEqual(before)
   return answer.body.message
 }
@@ -291,7 +291,7 @@ describe('a table with many records', () => {
     const removed = () => putSchema('main', { columns: without('unused') })
     const loss = { table: 'people', column: 'unused', records: 0, more: true }
     const message = await expectRefused(removed, [loss])
-    expect(message).toContain('[unused]: perhaps; it has more records')
+    expect(message).toContain('[unused]: possibly; it has more records')
     await expectRefused(
       () => post('main/schema/update', { operations: [{ removeTable: { table: 'people' } }] }),
       [{ table: 'people', records: LIMIT, more: true }],

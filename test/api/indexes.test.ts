@@ -137,7 +137,9 @@ describe('an index', () => {
     expect(await put(branches, 'email')).toEqual(UNIQUE)
     expect(await branches.call('main', 'DELETE', at('email'))).toMatchObject({
       status: 400,
-      body: { message: 'table [people]: column [email]: is unique and keeps its index' },
+      body: {
+        message: 'table [people]: column [email]: is unique, so its index cannot be deleted',
+      },
     })
   })
 
@@ -171,7 +173,7 @@ describe('an index', () => {
       status: 422,
       body: {
         code: 'limit_reached',
-        message: 'table [people]: an index cannot be asked for on more than 1 columns',
+        message: 'table [people]: cannot have more than 1 requested indexes; delete one first',
       },
     })
     await remove(branches, 'age')

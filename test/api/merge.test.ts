@@ -683,7 +683,7 @@ describe('schemas', () => {
         table: 'items',
         column: 'mine',
         kind: 'schema',
-        message: 'was renamed to [yours] there and [mine] here',
+        message: 'was renamed to [yours] on the merged branch and to [mine] on the target',
       },
     ])
     await branches.merge('dev', { strategy })
@@ -698,7 +698,7 @@ describe('schemas', () => {
       renameColumn: { table: 'notes', oldName: 'text', newName: 'body' },
     })
     expect(conflictsOf(await branches.merging('dev'))).toMatchObject([
-      { table: 'notes', message: 'was removed there and changed here' },
+      { table: 'notes', message: 'was removed on the merged branch and changed on the target' },
     ])
     await branches.fork('theirs')
     await branches.merge('dev', { into: 'theirs', strategy: 'theirs', allowDataLoss: true })
@@ -732,7 +732,8 @@ describe('schemas', () => {
       addColumn: { table: 'notes', column: { name: 'by', type: 'string' } },
     })
     for (const strategy of ['fail', 'theirs']) {
-      const message = 'was removed here and changed there; a merge cannot bring it back'
+      const message =
+        'was removed on the target and changed on the merged branch; a merge cannot restore it'
       expect(conflictsOf(await branches.merging('dev', { strategy }))).toEqual([
         { table: 'items', column: 'title', kind: 'schema', message },
         { table: 'notes', kind: 'schema', message },
@@ -777,7 +778,7 @@ describe('schemas', () => {
         table: 'items',
         column: 'note',
         kind: 'schema',
-        message: 'links to a table that would not be there after the merge',
+        message: 'links to a table that would not exist after the merge',
       },
     ])
   })

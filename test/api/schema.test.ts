@@ -982,7 +982,7 @@ describe('POST schema/update', () => {
       call,
       () => update(call, [{ addTable: { table: 'c' } }], lastMigrationID),
       409,
-      `migration [${lastMigrationID}]: is not the newest of the branch; that is [${head}]`,
+      `migration [${lastMigrationID}]: is not the last migration of the branch, which is [${head}]`,
     )
   })
 
@@ -1430,7 +1430,7 @@ describe('POST schema/push', () => {
       call,
       () => push(call, [migration('mig_same', [{ addTable: { table: 'c' } }])]),
       409,
-      'migration [mig_same]: is a different one on another branch of this database',
+      'migration [mig_same]: another branch of this database has a different migration with this id',
     )
   })
 
@@ -1467,7 +1467,7 @@ describe('POST schema/push', () => {
       'the head with other operations',
       (head) => [migration(head, [{ addTable: { table: 'z' } }])],
       400,
-      /is on the branch with other operations/,
+      /the branch has this migration with different operations/,
     ],
     [
       'a broken chain',

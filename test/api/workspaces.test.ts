@@ -445,12 +445,12 @@ describe('invites', () => {
     const again = await invite({ email: 'DUP@example.com', role: 'owner' })
     expect(again).toMatchObject({
       status: 409,
-      body: { message: 'email [DUP@example.com]: is invited already', code: 'conflict' },
+      body: { message: 'email [DUP@example.com]: is already invited', code: 'conflict' },
     })
     const member = await invite({ email: 'Admin@offshoot.local', role: 'maintainer' })
     expect(member).toMatchObject({
       status: 409,
-      body: { message: 'email [Admin@offshoot.local]: is a member already' },
+      body: { message: 'email [Admin@offshoot.local]: is already a member' },
     })
   })
 
@@ -470,7 +470,7 @@ describe('invites', () => {
     ]) {
       expect(answer).toMatchObject({
         status: 422,
-        body: { message: `invite [${body.inviteId}]: was accepted already` },
+        body: { message: `invite [${body.inviteId}]: was already accepted` },
       })
     }
   })

@@ -20,7 +20,7 @@ function examplesOf(schema: object): Record<string, object>[] {
 
 describe('examples', () => {
   const shapes = Object.entries(edits).filter((entry) => typeof entry[1] === 'object')
-  test.each(shapes)('those of %s fit it', (_name, shape) => {
+  test.each(shapes)('of %s are valid', (_name, shape) => {
     for (const example of examplesOf(shape as TSchema)) {
       expect(check(shape as TSchema, example)).toBe(true)
     }
@@ -38,7 +38,7 @@ describe('operations', () => {
 
   for (const operation of good) {
     for (const [key, body] of Object.entries(operation)) {
-      test(`${key} takes no unknown field and misses none`, () => {
+      test(`${key} refuses unknown and missing fields`, () => {
         const withMore = { [key]: { ...body, more: 1 } }
         expect(check(edits.SchemaOperationSchema, withMore)).toBe(false)
         for (const field of Object.keys(body)) {
@@ -49,7 +49,7 @@ describe('operations', () => {
     }
   }
 
-  test('take a column as it is, nested columns included', () => {
+  test('accept a column with nested columns', () => {
     const column = (nested: unknown) => ({
       addColumn: { table: 't', column: { name: 'o', type: 'object', columns: [nested] } },
     })
@@ -60,7 +60,7 @@ describe('operations', () => {
 })
 
 describe('bodies', () => {
-  test('a sent schema may carry what reading a branch returns', () => {
+  test('a sent schema may have all fields that reading a branch returns', () => {
     const schema = {
       tables: [
         { id: 'tbl_1', name: 'users', columns: [], revLinks: [{ table: 'teams', column: 'lead' }] },
@@ -71,14 +71,14 @@ describe('bodies', () => {
     expect(check(edits.CompareSchemaSchema, { schema: { ...schema, more: 1 } })).toBe(false)
   })
 
-  test('applying takes the edits of a comparison unchanged', () => {
+  test('applying accepts the edits of a comparison unchanged', () => {
     const compared = { sourceMigrationID: 'mig_1', targetMigrationID: 'mig_2', operations: [] }
     expect(check(edits.ApplyEditsSchema, { edits: compared })).toBe(true)
     expect(check(edits.ApplyEditsSchema, {})).toBe(false)
     expect(check(edits.PreviewEditsSchema, {})).toBe(true)
   })
 
-  test('a rename needs a name', () => {
+  test('a rename requires a name', () => {
     expect(check(edits.RenameColumnSchema, {})).toBe(false)
     expect(check(edits.RenameTableSchema, {})).toBe(false)
   })
@@ -92,12 +92,12 @@ describe('bodies', () => {
     expect(check(edits.HistoryRequestSchema, { page: { size } })).toBe(fits)
   })
 
-  test('a checksum has the form of one', () => {
+  test('a malformed checksum is refused', () => {
     const [example] = examplesOf(edits.MigrationSchema)
     expect(check(edits.MigrationSchema, { ...example, checksum: '1:abc' })).toBe(false)
   })
 
-  test('a column in an address may be a dotted one', () => {
+  test('a column in an address may be a dotted path', () => {
     const params = (columnName: string) => ({
       databaseBranch: 'shop:main',
       tableName: 'users',

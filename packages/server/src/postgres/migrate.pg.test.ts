@@ -141,7 +141,7 @@ describe('prepareFirstStart', () => {
       insert into offshoot.users (id, email, fullname, image) values ('usr_x', 'x', 'x', '')`)
     await fresh.pool.query(`update offshoot.api_keys set user_id = 'usr_x'`)
     await expect(prepareFirstStart(database, { apiKey: 'off_one_one' })).rejects.toThrow(
-      'OFFSHOOT_API_KEY: is the key of another user; choose another one',
+      'OFFSHOOT_API_KEY: is already the key of another user; choose another key',
     )
     await database.close()
     await fresh.close()

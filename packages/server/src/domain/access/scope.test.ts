@@ -42,7 +42,7 @@ describe('matchesPattern', () => {
     expect(matchesPattern(text, pattern)).toBe(expected)
   })
 
-  it('agrees with the regular expression that says the same', () => {
+  it('agrees with an equivalent regular expression', () => {
     const texts = fc.string({ unit: fc.constantFrom('a', 'b', '-'), maxLength: 12 })
     const patterns = fc.string({ unit: fc.constantFrom('a', 'b', '-', '*'), maxLength: 8 })
     fc.assert(
@@ -54,7 +54,7 @@ describe('matchesPattern', () => {
     )
   })
 
-  it('takes no time to speak of for any pattern', () => {
+  it('is fast for adversarial patterns', () => {
     const cpuMs = cpuMsOf(() => {
       expect(matchesPattern('a'.repeat(255), `${'*a'.repeat(127)}b`)).toBe(false)
     })
@@ -63,13 +63,13 @@ describe('matchesPattern', () => {
 })
 
 describe('scopes', () => {
-  it('reach everything that they do not name', () => {
+  it('do not restrict what they leave out', () => {
     expect(scopeReachesWorkspace({}, 'w')).toBe(true)
     expect(scopeReachesDatabase({ branches: ['x'] }, 'd')).toBe(true)
     expect(scopeReachesBranch({ databases: ['x'] }, 'b')).toBe(true)
   })
 
-  it('reach what they name and nothing else', () => {
+  it('allow what they name and nothing else', () => {
     expect(scopeReachesWorkspace({ workspaces: ['a', 'b'] }, 'b')).toBe(true)
     expect(scopeReachesWorkspace({ workspaces: ['a', 'b'] }, 'c')).toBe(false)
     expect(scopeReachesDatabase({ databases: ['shop'] }, 'shop2')).toBe(false)

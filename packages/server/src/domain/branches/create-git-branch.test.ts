@@ -21,7 +21,7 @@ describe('branchNamesFor', () => {
     expect(branchNamesFor(gitBranch)[0]).toBe(expected)
   })
 
-  it('adds six characters of a hash when the plain name is taken, then more', () => {
+  it('adds six characters of a hash if the plain name is in use, then more', () => {
     const [plain, short = '', long = ''] = branchNamesFor('feat/login')
     expect(plain).toBe('feat-login')
     expect(short).toMatch(/^feat-login-[0-9a-f]{6}$/)
@@ -29,12 +29,12 @@ describe('branchNamesFor', () => {
     expect(long.startsWith(short)).toBe(true)
   })
 
-  it('needs the hash at once for a name without any character that a branch can have', () => {
+  it('uses a hash for a git branch without any character that a branch name can have', () => {
     expect(branchNamesFor('🌿')[0]).toMatch(/^git-[0-9a-f]{6}$/)
     expect(branchNamesFor('🌿')[0]).not.toBe(branchNamesFor('🍎')[0])
   })
 
-  it('always gives the same names, and none that a branch cannot have', () => {
+  it('always returns the same names, and only valid ones', () => {
     const pattern = new RegExp(NAME_PATTERN)
     fc.assert(
       fc.property(fc.string({ unit: 'binary', minLength: 1, maxLength: 400 }), (gitBranch) => {

@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { BranchUses } from './uses.js'
 
 describe('BranchUses', () => {
-  it('hands out each branch once for any number of uses', () => {
+  it('returns each branch once for any number of uses', () => {
     const uses = new BranchUses()
     for (const branch of ['a', 'b', 'a']) uses.start(branch)()
     expect(uses.take().sort()).toEqual(['a', 'b'])
     expect(uses.take()).toEqual([])
   })
 
-  it('hands out a branch again and again while a use of it lasts, and once more after', () => {
+  it('returns a branch on every call while a use of it lasts, and once more after', () => {
     const uses = new BranchUses()
     const ends = [uses.start('a'), uses.start('a')]
     expect(uses.take()).toEqual(['a'])
@@ -22,7 +22,7 @@ describe('BranchUses', () => {
     expect(uses.take()).toEqual([])
   })
 
-  it('takes back what could not be written', () => {
+  it('returns restored branches again', () => {
     const uses = new BranchUses()
     uses.start('a')()
     uses.restore(uses.take())

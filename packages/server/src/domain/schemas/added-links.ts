@@ -3,8 +3,9 @@ import type { StoredTable } from '../../rows/columns.js'
 export type LinkTarget = { readonly tableId: number } | { readonly missing: string }
 
 /**
- * The links that a migration adds. A link means the table that has the name when the column is
- * added, whatever that table is called later; if there is none, the next table that gets the name.
+ * The links that a migration adds. A link refers to the table that has the name when the column is
+ * added, even if that table is renamed later. If no table has the name yet, the link refers to the
+ * next table that gets it.
  */
 export class AddedLinks {
   readonly #bound = new Map<number, number[]>()
@@ -29,7 +30,7 @@ export class AddedLinks {
     append(this.#waiting, table.name, bound)
   }
 
-  /** Where each added link leads, by column id. */
+  /** Returns the target of each added link, by column id. */
   targets(): Map<number, LinkTarget> {
     const targets = new Map<number, LinkTarget>()
     for (const [tableId, columnIds] of this.#bound) {

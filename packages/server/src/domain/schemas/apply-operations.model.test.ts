@@ -10,8 +10,8 @@ import { toPublicSchema } from './public-schema.js'
 import type { EditOptions } from './schema-draft.js'
 
 /**
- * The naive model: plain lists that are searched from end to end, where a link is a pointer to the
- * table itself, or the name it waits for.
+ * A naive model of schemas: plain lists with linear search. A link is a reference to the table object,
+ * or the name of a table that does not exist yet.
  */
 interface ModelColumn {
   name: string
@@ -55,7 +55,7 @@ function linksOf(column: Column, path: string[] = []): { path: string[]; table: 
   return (column.columns ?? []).flatMap((nested) => linksOf(nested, [...path, nested.name]))
 }
 
-/** A migration on the model: its steps one by one, then what must hold in the end. */
+/** Applies a migration to the model: its operations one by one, then the checks of the result. */
 class ModelRun {
   readonly tables: ModelTable[]
   readonly #tablesMax: number
@@ -166,7 +166,7 @@ function showModel(tables: readonly ModelTable[]) {
   }))
 }
 
-/** The changes that the ids before and after tell of, as a set of words. */
+/** Derives the changes from the ids before and after, as a set of words. */
 function differenceOf(before: StoredSchema, after: StoredSchema): Set<string> {
   const words = new Set<string>()
   const visit = (one: StoredSchema, other: StoredSchema, verb: string) => {
@@ -187,8 +187,8 @@ const TABLE_NAMES = ['a', 'A', 'b', 'c', 'd'] as const
 const COLUMN_NAMES = ['x', 'X', 'y', 'z', 'id'] as const
 
 /**
- * What an operation is about, before it is known what there is: numbers that pick a table and a
- * column among those of the moment. A wild one picks among all names, so that it mostly fails.
+ * A random operation, generated before the schema is known: its numbers pick a table and a column
+ * among those that exist when it is applied. A wild one picks among all names, so that it mostly fails.
  */
 interface Intent {
   readonly kind:
@@ -246,7 +246,7 @@ function toOperation(intent: Intent, tables: readonly ModelTable[]): SchemaOpera
     case 'moveColumn':
       return { renameColumn: { table, oldName: column, newName: newColumn } }
     case 'addColumn': {
-      // One in three may point forward, to a table that is not there yet.
+      // One link in three may point to a table that does not exist yet.
       const targets = intent.target % 3 === 0 ? TABLE_NAMES : present(TABLE_NAMES, tables)
       const link = { type: 'link', link: { table: pick(targets, intent.target) } } as const
       if (intent.shape === 'int')
@@ -259,7 +259,7 @@ function toOperation(intent: Intent, tables: readonly ModelTable[]): SchemaOpera
   }
 }
 
-/** The operations of the intents, and what the model makes of them, if it takes them. */
+/** Returns the operations of the intents, and the resulting model if it accepts them. */
 function runModel(before: readonly ModelTable[], intents: readonly Intent[]) {
   const run = new ModelRun(before)
   const operations: SchemaOperation[] = []
@@ -283,7 +283,7 @@ function attempt<Value>(run: () => Value): Value | undefined {
   }
 }
 
-test('any sequence of migrations does what the naive model does', () => {
+test('any sequence of migrations has the result of the naive model', () => {
   const counts = { accepted: 0, refused: 0, changes: 0 }
   const migration = fc.array(intent, { minLength: 1, maxLength: 5, size: 'max' })
   fc.assert(
@@ -323,7 +323,7 @@ test('any sequence of migrations does what the naive model does', () => {
     }),
     { numRuns: 400 },
   )
-  // A test in which nearly everything is refused, or nothing is, would prove little.
+  // The test is only meaningful if some migrations are refused and some are accepted.
   expect(counts.accepted).toBeGreaterThan(1000)
   expect(counts.refused).toBeGreaterThan(1000)
   expect(counts.changes).toBeGreaterThan(1000)

@@ -123,7 +123,7 @@ describe('tables', () => {
     ])
   })
 
-  test('that are added and removed in one migration leave nothing', () => {
+  test('that are added and removed in one migration leave no trace', () => {
     const { schema, changes } = apply(
       shop,
       addTable('a'),
@@ -170,7 +170,7 @@ describe('tables', () => {
 })
 
 describe('columns', () => {
-  test('are added to a table that was there', () => {
+  test('are added to an existing table', () => {
     const { schema, changes } = apply(shop, addColumn('orders', int('total')))
     const column = { id: 101, name: 'total', type: 'int' }
     const table = { id: 4, name: 'orders', columns: [...(shop.tables[1]?.columns ?? []), column] }
@@ -178,13 +178,13 @@ describe('columns', () => {
     expect(changes).toEqual([{ kind: 'columnAdded', table, column }])
   })
 
-  test('that are not touched stay the same objects', () => {
+  test('that are not edited stay the same objects', () => {
     const { schema } = apply(shop, addColumn('orders', int('total')))
     expect(schema.tables[0]).toBe(shop.tables[0])
     expect(schema.tables[1]?.columns[0]).toBe(shop.tables[1]?.columns[0])
   })
 
-  test('are stored with what was set', () => {
+  test('are stored with the fields that are set', () => {
     const columns: Column[] = [
       { name: 'a', type: 'string', unique: true, notNull: true },
       { name: 'b', type: 'text', unique: false, notNull: false, defaultValue: '' },
@@ -249,7 +249,7 @@ describe('columns', () => {
     ])
   })
 
-  test('that are added, renamed and removed in one migration leave nothing', () => {
+  test('that are added, renamed and removed in one migration leave no trace', () => {
     const { schema, changes } = apply(
       shop,
       addColumn('users', int('age')),
@@ -337,21 +337,21 @@ describe('columns', () => {
   })
 })
 
-describe('filling the rows that are there', () => {
+describe('filling existing rows', () => {
   const filled = (column: Partial<Column>) =>
     apply(shop, addColumn('orders', { ...int('a'), ...column })).schema.tables[1]?.columns[1]
 
-  test('takes the default of a notNull column', () => {
+  test('uses the default of a notNull column', () => {
     expect(filled({ notNull: true, defaultValue: '1' })).toMatchObject({ fill: '<1>' })
   })
 
-  test('is not for a column that may be null, has no default, or whose type gives no text', () => {
+  test('is not done for a column that may be null, has no default, or whose type gives no text', () => {
     expect(filled({ defaultValue: '1' })).not.toHaveProperty('fill')
     expect(filled({ notNull: true })).not.toHaveProperty('fill')
     expect(filled({ notNull: true, defaultValue: 'now' })).not.toHaveProperty('fill')
   })
 
-  test('is not for a table that the same migration adds', () => {
+  test('is not done for a table that the same migration adds', () => {
     const { schema } = apply(
       shop,
       addTable('a'),
@@ -360,7 +360,7 @@ describe('filling the rows that are there', () => {
     expect(schema.tables[2]?.columns[0]).not.toHaveProperty('fill')
   })
 
-  test('outlives a rename', () => {
+  test('survives a rename', () => {
     const { schema } = apply(
       shop,
       addColumn('orders', { ...int('a'), notNull: true, defaultValue: '1' }),
@@ -400,7 +400,7 @@ describe('links', () => {
     expect(targetOf(schema, 'orders', 'buyer')).toBe('people')
   })
 
-  test('follow the table they were made for', () => {
+  test('follow their table when it is renamed', () => {
     const { schema } = apply(
       shop,
       addColumn('orders', link('buyer', 'users')),
@@ -410,7 +410,7 @@ describe('links', () => {
     expect(targetOf(schema, 'orders', 'buyer')).toBe('people')
   })
 
-  test('take the table that replaces the one they were made for', () => {
+  test('refer to the table that replaces their removed table', () => {
     const { schema } = apply(
       EMPTY_SCHEMA,
       addTable('a'),
@@ -422,7 +422,7 @@ describe('links', () => {
     expect(targetOf(schema, 'a', 'l')).toBe('b')
   })
 
-  test('that lead nowhere are refused, also nested ones', () => {
+  test('without a target are refused, including nested ones', () => {
     expect(refusal(() => apply(shop, addColumn('users', link('l', 'Users'))))).toEqual({
       code: 'invalid_schema',
       message: 'table [users]: column [l]: linked table [Users] not found',
@@ -434,7 +434,7 @@ describe('links', () => {
     })
   })
 
-  test('that lead nowhere do no harm when their column is removed', () => {
+  test('without a target are accepted when their column is removed', () => {
     const { schema } = apply(
       shop,
       addColumn('users', link('l', 'gone')),
@@ -446,7 +446,7 @@ describe('links', () => {
   const message =
     'table [users]: is linked from [orders.owner]; remove that column first or in the same edit'
 
-  test('keep the table they lead to', () => {
+  test('prevent the removal of their target table', () => {
     expect(refusal(() => apply(shop, removeTable('users')))).toEqual({
       code: 'invalid_schema',
       message,
@@ -457,7 +457,7 @@ describe('links', () => {
     })
   })
 
-  test('keep it under the name it had, and under the name the column has now', () => {
+  test('are named in the refusal with the old table name and the current column name', () => {
     expect(
       refusal(() =>
         apply(
@@ -470,7 +470,7 @@ describe('links', () => {
     ).toContain('table [users]: is linked from [orders.buyer];')
   })
 
-  test('inside an object keep it too', () => {
+  test('inside an object prevent the removal of their target table too', () => {
     const { schema } = apply(
       shop,
       removeColumn('orders', 'owner'),
@@ -481,7 +481,7 @@ describe('links', () => {
     )
   })
 
-  test('let it go when they go in the same edit, in any order', () => {
+  test('allow the removal of their target table in the same edit, in any order', () => {
     const [users, orders] = shop.tables
     const removals = [removeTable('users'), removeColumn('orders', 'owner')]
     for (const operations of [removals, removals.toReversed()]) {
@@ -499,7 +499,7 @@ describe('the order of tables', () => {
     expect(apply(shop, addTable('a')).schema).not.toHaveProperty('tablesOrder')
   })
 
-  test('is kept up through edits', () => {
+  test('is updated by edits', () => {
     const ordered = { ...shop, tablesOrder: ['orders', 'users'] }
     expect(apply(ordered, addTable('a')).schema.tablesOrder).toEqual(['orders', 'users', 'a'])
     expect(apply(ordered, removeTable('orders')).schema.tablesOrder).toEqual(['users'])
@@ -513,7 +513,7 @@ describe('the order of tables', () => {
     ).toEqual(['b', 'users'])
   })
 
-  test('is completed when tables were missing in it', () => {
+  test('is completed if tables are missing in it', () => {
     expect(apply({ ...shop, tablesOrder: ['orders'] }).schema.tablesOrder).toEqual([
       'orders',
       'users',
@@ -535,7 +535,7 @@ describe('limits', () => {
     })
   })
 
-  test('tables of a branch, counted when the migration is over', () => {
+  test('tables of a branch, counted at the end of the migration', () => {
     const limits = { tablesPerBranchMax: 3 }
     expect(within(limits, addTable('a')).schema.tables).toHaveLength(3)
     expect(within(limits, addTable('a'), addTable('b'), removeTable('a')).changes).toHaveLength(1)
@@ -545,7 +545,7 @@ describe('limits', () => {
     })
   })
 
-  test('columns of a table, nested ones and their object included', () => {
+  test('columns of a table, including nested columns and their object', () => {
     const limits = { columnsPerTableMax: 3 }
     const object: Column = { name: 'o', type: 'object', columns: [int('a')] }
     expect(within(limits, addColumn('orders', object)).changes).toHaveLength(1)
@@ -558,7 +558,7 @@ describe('limits', () => {
     })
   })
 
-  test('the limits of the service at their edge', () => {
+  test('the limits of the service, at and above each limit', () => {
     const columns = (count: number) =>
       Array.from({ length: count }, (_, index) => addColumn('a', int(`c${index}`)))
     const tables = (count: number) =>
@@ -570,7 +570,7 @@ describe('limits', () => {
     expect(() => apply(EMPTY_SCHEMA, ...tables(10_001))).toThrow('10000 operations')
   })
 
-  test('a schema beyond a lowered limit may shrink and be renamed, not grow', () => {
+  test('a schema above a lowered limit may shrink and have renames, but not grow', () => {
     const limits = { tablesPerBranchMax: 1, columnsPerTableMax: 1 }
     expect(within(limits, removeTable('orders')).changes).toHaveLength(1)
     expect(within(limits, renameTable('users', 'a')).changes).toEqual([])

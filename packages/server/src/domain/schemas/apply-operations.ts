@@ -4,7 +4,7 @@ import type { StoredSchema } from '../../rows/columns.js'
 import type { SchemaChange } from '../../rows/tables.js'
 import { type EditOptions, SchemaDraft } from './schema-draft.js'
 
-/** The schema after a migration, and what the migration changes in the storage. */
+/** Applies a migration to a schema. Returns the new schema and the changes for the storage. */
 export function applyOperations(
   schema: StoredSchema,
   operations: readonly SchemaOperation[],

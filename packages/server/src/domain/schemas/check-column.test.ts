@@ -8,7 +8,7 @@ const checks: ColumnChecks = {
   checkDefault: (_column, text) => (text === 'bad' ? 'is bad' : undefined),
 }
 
-/** A column of the type with all that the type requires. */
+/** Builds a column of the type, with all fields that the type requires. */
 function columnOf(type: ColumnType, rest: Partial<Column> = {}): Column {
   return {
     name: 'c',
@@ -51,7 +51,7 @@ describe('names', () => {
 })
 
 describe('types', () => {
-  test.each(COLUMN_TYPES)('accepts %s with what it requires', (type) => {
+  test.each(COLUMN_TYPES)('accepts %s with its required fields', (type) => {
     expect(checkColumn(columnOf(type), checks)).toBeUndefined()
   })
 
@@ -128,17 +128,17 @@ describe('constraints', () => {
     )
   })
 
-  test.each(COLUMN_TYPES)('constraints that are false say nothing about %s', (type) => {
+  test.each(COLUMN_TYPES)('constraints that are false are accepted for %s', (type) => {
     expect(checkColumn(columnOf(type, { unique: false, notNull: false }), checks)).toBeUndefined()
   })
 
-  test('the column type judges the default value', () => {
+  test('the column type validates the default value', () => {
     expect(checkColumn(columnOf('int', { defaultValue: 'bad' }), checks)).toBe(
       'column [c]: default value: is bad',
     )
   })
 
-  test('unique goes with notNull and not with a default value', () => {
+  test('unique can be combined with notNull, but not with a default value', () => {
     expect(checkColumn(columnOf('string', { unique: true, notNull: true }), checks)).toBeUndefined()
     expect(checkColumn(columnOf('string', { unique: true, defaultValue: 'x' }), checks)).toBe(
       'column [c]: a unique column cannot have a default value',
@@ -178,7 +178,7 @@ describe('nested columns', () => {
     ).toBe('column [o]: column [A]: name is taken')
   })
 
-  test('the rules for names and types hold inside', () => {
+  test('the rules for names and types apply inside objects', () => {
     expect(checkColumn(objectOf([{ name: 'Id', type: 'int' }]), checks)).toBe(
       'column [o]: column [Id]: name is reserved',
     )
@@ -192,13 +192,13 @@ describe('nested columns', () => {
     expect(checkColumn(nest(9), checks)).toMatch(/objects are nested more than 8 deep$/)
   })
 
-  test('nesting beyond all reason is refused without being walked', () => {
+  test('extreme nesting is refused without a stack overflow', () => {
     let column: Column = { name: 'leaf', type: 'int' }
     for (let depth = 0; depth < 100_000; depth += 1) column = objectOf([column])
     expect(checkColumn(column, checks)).toMatch(/objects are nested more than 8 deep$/)
   })
 
-  test('an object counts with all that is in it', () => {
+  test('an object and the columns in it are all counted', () => {
     expect(countColumns(nest(0))).toBe(1)
     expect(countColumns(nest(3))).toBe(4)
   })

@@ -6,11 +6,11 @@ import { checkName } from './check-name.js'
 
 export interface ColumnChecks {
   readonly limits: Limits
-  /** What is wrong with a default value, if anything; the column types know. */
+  /** Validates a default value by the type of its column. Returns the fault, if there is one. */
   checkDefault(column: Column, text: string): string | undefined
 }
 
-/** Which type each field that describes a type belongs to. */
+/** Fields that only one column type can have, with that type. */
 const TYPE_FIELDS = [
   ['link', 'link'],
   ['vector', 'vector'],
@@ -20,8 +20,8 @@ const TYPE_FIELDS = [
 ] as const satisfies readonly (readonly [keyof Column, ColumnType])[]
 
 /**
- * What is wrong with the definition of a column, if anything. Whether its name is free and whether
- * the table it links to exists are questions to the schema, not to the column.
+ * Validates the definition of a column. Returns the fault, if there is one. Checks that depend on the
+ * schema are made elsewhere: whether the name is free and whether the linked table exists.
  */
 export function checkColumn(column: Column, checks: ColumnChecks): string | undefined {
   return named(
@@ -32,7 +32,7 @@ export function checkColumn(column: Column, checks: ColumnChecks): string | unde
   )
 }
 
-/** What is wrong with the name of a column, if anything. */
+/** Validates the name of a column. Returns the fault, if there is one. */
 export function checkColumnName(name: string, limits: Limits): string | undefined {
   const isReserved = RESERVED_COLUMN_NAMES.has(name.toLowerCase())
   return checkName(name, limits) ?? (isReserved ? 'name is reserved' : undefined)
@@ -42,7 +42,7 @@ interface Nesting {
   readonly columns?: readonly Nesting[]
 }
 
-/** How many columns of a table a column takes: itself and those nested in it. */
+/** Counts a column and the columns nested in it. */
 export function countColumns(column: Nesting): number {
   return (column.columns ?? []).reduce((count, nested) => count + countColumns(nested), 1)
 }
@@ -78,7 +78,7 @@ function checkConstraints(column: Column, checks: ColumnChecks): string | undefi
   if (column.notNull && !allows.notNull) return mismatch(column, 'notNull')
   if (column.defaultValue === undefined) return undefined
   if (!allows.defaultValue) return mismatch(column, 'defaultValue')
-  // A second row that takes the default could never be stored.
+  // The second row with the default value would violate the unique constraint.
   if (column.unique) return 'a unique column cannot have a default value'
   const fault = checks.checkDefault(column, column.defaultValue)
   return fault === undefined ? undefined : `default value: ${fault}`

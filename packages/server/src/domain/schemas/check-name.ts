@@ -3,7 +3,7 @@ import { NAME_PATTERN } from '@offshoot/contract/names'
 
 const pattern = new RegExp(NAME_PATTERN)
 
-/** What is wrong with the name of a table or column, if anything. */
+/** Validates the name of a table or column. Returns the fault, if there is one. */
 export function checkName(name: string, limits: Limits): string | undefined {
   if (name === '') return 'name is empty'
   if (name.length > limits.nameLengthMax) {

@@ -11,7 +11,7 @@ const operations: SchemaOperation[] = [
   { addColumn: { table: 'users', column: { name: 'age', type: 'int', notNull: true } } },
 ]
 
-test('has the form that clients know', () => {
+test('has the form that clients expect', () => {
   expect(checksumOf([])).toBe('1:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945')
   expect(checksumOf(operations)).toMatch(/^1:[0-9a-f]{64}$/)
 })
@@ -40,7 +40,7 @@ test('depends on every value and on the order of operations', () => {
   ).not.toBe(checksumOf(operations))
 })
 
-test('the example in the contract is a true one', () => {
+test('matches the example in the contract', () => {
   const { examples } = MigrationSchema as unknown as { examples: Migration[] }
   for (const example of examples) expect(example.checksum).toBe(checksumOf(example.operations))
   expect(examples).toHaveLength(1)

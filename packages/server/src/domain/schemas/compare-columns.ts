@@ -6,8 +6,9 @@ export interface ColumnDifference {
 }
 
 /**
- * The columns to remove and to add so that one list becomes the other, whatever their order. A
- * column that changed is in both. One that is listed twice is added twice, which is then refused.
+ * Compares two lists of columns by name and ignores their order. Returns the columns to remove and to
+ * add to turn one list into the other. A changed column is in both results. A column that the target
+ * lists twice is added twice, which applying the edits refuses.
  */
 export function compareColumns(
   source: readonly Column[],

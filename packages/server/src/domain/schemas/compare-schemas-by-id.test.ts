@@ -21,12 +21,12 @@ const table = (id: number, name: string, ...columns: StoredColumn[]): StoredTabl
 const schema = (...tables: StoredTable[]): StoredSchema => ({ tables })
 
 describe('compareSchemasById', () => {
-  test('of equal schemas is nothing', () => {
+  test('returns no edits for equal schemas', () => {
     const one = schema(table(1, 'users', column(2, 'name')))
     expect(compareSchemasById(one, one)).toEqual([])
   })
 
-  test('tells a rename from a removal and an addition', () => {
+  test('distinguishes a rename from a removal and an addition', () => {
     const before = schema(table(1, 'users', column(2, 'name'), column(3, 'age')))
     const after = schema(table(1, 'people', column(2, 'fullName'), column(4, 'age')))
     expect(compareSchemasById(before, after)).toEqual([
@@ -37,7 +37,7 @@ describe('compareSchemasById', () => {
     ])
   })
 
-  test('tells a table from another one of the same name', () => {
+  test('distinguishes different tables with the same name', () => {
     const before = schema(table(1, 'users', column(2, 'name')))
     const after = schema(table(3, 'users', column(4, 'name')))
     expect(compareSchemasById(before, after)).toEqual([
@@ -47,7 +47,7 @@ describe('compareSchemasById', () => {
     ])
   })
 
-  test('has tables before the columns that link to them, under their new names', () => {
+  test('adds and renames tables before it adds the columns that link to them', () => {
     const before = schema(table(1, 'users'))
     const after = schema(
       table(2, 'orders', column(3, 'by', { type: 'link', link: { tableId: 1 } })),
@@ -76,7 +76,7 @@ describe('compareSchemasById', () => {
     ])
   })
 
-  test('goes by way of another name when two exchange theirs', () => {
+  test('uses a temporary name when two tables exchange their names', () => {
     const before = schema(table(1, 't', column(2, 'renamed_1'), column(3, 'b')))
     const after = schema(table(1, 't', column(2, 'b'), column(3, 'renamed_1')))
     expect(compareSchemasById(before, after)).toEqual([
@@ -95,7 +95,7 @@ describe('compareSchemasById', () => {
     ])
   })
 
-  test('can always be applied, and leads to the schema that was meant', () => {
+  test('returns edits that can be applied and result in the other schema', () => {
     const names = fc.shuffledSubarray(['a', 'b', 'c', 'd', 'e', 'renamed_1'])
     const columns = (tableId: number) =>
       fc
@@ -130,7 +130,7 @@ describe('compareSchemasById', () => {
   })
 })
 
-/** Names alone, in no order. */
+/** Reduces a schema to its names, without an order. */
 function comparable(stored: StoredSchema): Record<string, string[]> {
   return Object.fromEntries(
     toPublicSchema(stored).tables.map(({ name, columns }) => [
@@ -141,7 +141,7 @@ function comparable(stored: StoredSchema): Record<string, string[]> {
 }
 
 describe('storageChanges', () => {
-  test('are what was added and removed; renames are none', () => {
+  test('contain additions and removals, but not renames', () => {
     const before = schema(table(1, 'users', column(2, 'name'), column(3, 'age')), table(4, 'old'))
     const after = schema(
       table(1, 'people', column(2, 'fullName'), column(5, 'mail')),
@@ -160,7 +160,7 @@ describe('storageChanges', () => {
     ])
   })
 
-  test('are indexes too, which are no operations', () => {
+  test('contain indexes, for which there are no operations', () => {
     const before = schema(
       table(1, 'users', column(2, 'name'), column(3, 'team', { type: 'link', index: false })),
     )
@@ -173,13 +173,13 @@ describe('storageChanges', () => {
       [3, 'indexChanged'],
     ])
     expect(compareSchemasById(before, after)).toEqual([])
-    // The index of a unique column is the same, whatever was asked.
+    // A unique column has the same index, whether one was requested or not.
     const unique = (index: boolean) =>
       schema(table(1, 'users', column(2, 'name', { unique: true, index })))
     expect(storageChanges(unique(true), unique(false))).toEqual([])
   })
 
-  test('of equal schemas are none, as of the operations', () => {
+  test('are empty for equal schemas, like the operations', () => {
     const one = schema(table(1, 'users', column(2, 'name')))
     const operations: SchemaOperation[] = compareSchemasById(one, one)
     expect([storageChanges(one, one), operations]).toEqual([[], []])

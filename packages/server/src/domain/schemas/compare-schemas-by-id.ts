@@ -11,9 +11,9 @@ interface Named {
 }
 
 /**
- * The edits between two schemas that have a common past, in an order in which they can be made. Ids
- * tell a rename from a removal, which names alone cannot. All tables are there before any column, as
- * links may point forward.
+ * Compares two schemas with a common ancestor by the ids of tables and columns, so that renames are
+ * recognised. Returns the edits that turn one into the other, in an order in which they can be
+ * applied. All tables are added before any column, because columns can link to them.
  */
 export function compareSchemasById(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
   const { removed, renamed, added } = compareNames(before.tables, after.tables)
@@ -70,8 +70,9 @@ function compareNames<Item extends Named>(
 }
 
 /**
- * Puts renames in an order in which each finds its name free; things that exchange their names need
- * one more. Takes all that stay, also those whose names do.
+ * Orders renames so that each new name is free when it is needed. Items that exchange their names need
+ * an additional rename to a temporary name. `items` has all items that stay, including those that are
+ * not renamed, because their names are in use.
  */
 function orderRenames(items: readonly Rename[]): Rename[] {
   const names = new Set(items.map(({ oldName }) => oldName.toLowerCase()))
@@ -99,7 +100,7 @@ function orderRenames(items: readonly Rename[]): Rename[] {
   }
 }
 
-/** A name that nothing has, before or after. */
+/** Returns a name that no item has, before or after the renames. */
 function freeName(items: readonly Rename[], names: ReadonlySet<string>): string {
   const wanted = new Set(items.map(({ newName }) => newName.toLowerCase()))
   for (let number = 1; ; number++) {
@@ -113,7 +114,7 @@ function publicColumns(schema: StoredSchema, table: StoredTable): readonly Colum
   return found?.columns ?? []
 }
 
-/** What the same edits mean for the storage. */
+/** Compares two schemas by id, and returns the changes for the storage. */
 export function storageChanges(before: StoredSchema, after: StoredSchema): SchemaChange[] {
   const old = new Map(before.tables.map((table) => [table.id, table]))
   const kept = new Set(after.tables.map((table) => table.id))
@@ -138,7 +139,7 @@ export function storageChanges(before: StoredSchema, after: StoredSchema): Schem
   ]
 }
 
-/** Indexes are no part of migrations; only what is stored tells that they differ. */
+/** Lists the columns whose indexes differ. Migrations do not contain indexes; stored schemas do. */
 function changedIndexes(before: StoredTable, table: StoredTable): SchemaChange[] {
   const old = new Map(listAllColumns(before.columns).map((column) => [column.id, column]))
   return listAllColumns(table.columns).flatMap((column): SchemaChange[] => {

@@ -45,7 +45,7 @@ describe('compareSchemasByName', () => {
     ])
   })
 
-  test('a linked table goes with the column that links to it', () => {
+  test('a linked table is removed together with the column that links to it', () => {
     expect(
       compareSchemasByName(
         { tables: [users, orders] },
@@ -57,7 +57,7 @@ describe('compareSchemasByName', () => {
     ])
   })
 
-  test('a link to another table is another column', () => {
+  test('a link with a different target table is a different column', () => {
     const target: Schema = {
       tables: [
         users,
@@ -75,7 +75,7 @@ describe('compareSchemasByName', () => {
     ])
   })
 
-  test('a name in another case takes the place of the old one', () => {
+  test('a name in another case replaces the old one', () => {
     const source = readSchema({ tables: [users, orders] }, editOptions())
     const target: Schema = {
       tables: [
@@ -127,7 +127,7 @@ describe('readSchema', () => {
     expect(() => readSchema(schema, editOptions())).toThrow(message)
   })
 
-  test('takes more tables and columns than a migration takes operations', () => {
+  test('accepts more tables and columns than a migration may have operations', () => {
     const options = editOptions()
     const limits = { ...LIMITS, schemaOperationsMax: 1 }
     expect(readSchema({ tables: [users, orders] }, { ...options, limits }).tables).toHaveLength(2)
@@ -140,7 +140,7 @@ const columnNames = ['x', 'X', 'y', 'z', 'constructor']
 const uniqueByName = <Item extends { name: string }>(item: fc.Arbitrary<Item>, maxLength: number) =>
   fc.uniqueArray(item, { maxLength, selector: ({ name }) => name.toLowerCase() })
 
-/** A schema that is valid, with links among its own tables, also nested ones. */
+/** Generates a valid schema with links among its tables, some of them nested. */
 const validSchema: fc.Arbitrary<Schema> = fc
   .uniqueArray(fc.constantFrom(...tableNames), {
     selector: (name) => name.toLowerCase(),
@@ -191,7 +191,7 @@ function columns(tables: readonly string[]): fc.Arbitrary<Column[]> {
   return uniqueByName(column, 4)
 }
 
-/** A schema without what comparing ignores. */
+/** Removes from a schema what comparisons ignore. */
 function essence(schema: Schema) {
   const sort = (list: readonly Column[]): unknown[] =>
     [...list]
@@ -221,7 +221,7 @@ describe('for any two schemas', () => {
     )
   })
 
-  test('nothing is edited when they are equal, and something when they are not', () => {
+  test('there are edits if and only if they differ', () => {
     fc.assert(
       fc.property(validSchema, validSchema, (source, target) => {
         expect(compareSchemasByName(source, source)).toEqual([])
@@ -234,7 +234,7 @@ describe('for any two schemas', () => {
     )
   })
 
-  test('reading what is shown gives the same schema', () => {
+  test('reading the public form returns the same schema', () => {
     fc.assert(
       fc.property(validSchema, (schema) => {
         const shown = toPublicSchema(readSchema(schema, editOptions()))

@@ -4,9 +4,9 @@ import type { StoredSchema } from '../../rows/columns.js'
 import { compareColumns } from './compare-columns.js'
 
 /**
- * The edits that turn one schema into another; tables and columns are the same when their names
- * are. Names become free before they are used again, and every table is there before the columns
- * that may link to it.
+ * Compares two schemas by the names of tables and columns. Returns the edits that turn one into the
+ * other. Removals come first, so that names are free before they are used again. Tables are added
+ * before columns, because columns can link to them.
  */
 export function compareSchemasByName(source: Schema, target: Schema): SchemaOperation[] {
   const sourceTables = new Map(source.tables.map((table) => [table.name, table]))
@@ -15,7 +15,7 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   const addColumns: SchemaOperation[] = []
   for (const { name: table, columns } of target.tables) {
     const old = sourceTables.get(table)
-    // Deleting it here makes a table that is listed twice an added one, which is then refused.
+    // A table that the target lists twice is added the second time, which applying the edits refuses.
     if (!sourceTables.delete(table)) addTables.push({ addTable: { table } })
     const { removed, added } = compareColumns(old?.columns ?? [], columns)
     for (const column of removed) removeColumns.push({ removeColumn: { table, column } })
@@ -25,7 +25,7 @@ export function compareSchemasByName(source: Schema, target: Schema): SchemaOper
   return [...removeColumns, ...removeTables, ...addTables, ...addColumns]
 }
 
-/** The source of a comparison without the tables and columns that its edits remove. */
+/** Returns the source of a comparison without the tables and columns that the edits remove. */
 export function withoutRemoved(
   source: StoredSchema,
   edits: readonly SchemaOperation[],
@@ -34,7 +34,7 @@ export function withoutRemoved(
   const columns = new Set<string>()
   for (const edit of edits) {
     if ('removeTable' in edit) tables.add(edit.removeTable.table)
-    // No name has a dot in it.
+    // Names cannot contain dots, so the key is unambiguous.
     if ('removeColumn' in edit)
       columns.add(`${edit.removeColumn.table}.${edit.removeColumn.column}`)
   }

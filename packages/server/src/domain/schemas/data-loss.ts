@@ -7,19 +7,19 @@ import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns
 import { countValues } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
 
-/** Losses that a refusal names in its message. */
+/** Losses that the error message names. */
 const MESSAGE_LOSSES_MAX = 5
-/** Losses that a refusal or an answer lists. */
+/** Losses that the error body lists. */
 const LOSSES_LISTED_MAX = 100
 
-/** A table that goes, or the columns that it would lose. */
+/** A table that is removed, or the removed columns of a table. */
 export interface Removal {
   readonly table: StoredTable
-  /** undefined: the whole table. */
+  /** Undefined if the whole table is removed. */
   readonly columns: readonly StoredColumn[] | undefined
 }
 
-/** What one schema has and a later one has not. Ids tell it, so a rename removes nothing. */
+/** Lists the tables and columns that the later schema lacks. They are compared by id, not by name. */
 export function listRemovals(before: StoredSchema, after: StoredSchema): Removal[] {
   const kept = new Map(after.tables.map((table) => [table.id, table]))
   return before.tables.flatMap((table): Removal[] => {
@@ -36,9 +36,9 @@ export function removesAnything(operations: readonly SchemaOperation[]): boolean
 }
 
 /**
- * Counts the records that would lose something, as the branch sees them. At most
- * `dataLossRecordsMax` records of a table are looked at, so the cost does not grow with the table; where there are more, a
- * removal counts as a loss even if none of them holds a value.
+ * Counts the records of the branch that would lose values. At most `dataLossRecordsMax` records of a
+ * table are read, so the cost does not grow with the table. If the table has more, each removal counts
+ * as a loss, even if no record that was read has a value.
  */
 export async function measureLoss(
   database: Queryable,
@@ -64,7 +64,7 @@ async function measureRemoval(
     table,
     columns,
     limits,
-    // One more than may be counted tells that there are more.
+    // One row beyond the limit shows that there are more.
     rowsMax: dataLossRecordsMax + 1,
   })
   const more = counted.rows > dataLossRecordsMax
@@ -77,22 +77,22 @@ async function measureRemoval(
   return columns.flatMap(({ name }, index) => toLoss(counted.values[index], name))
 }
 
-/** The refusal of a request that would lose data and does not say that it may. */
+/** The error for a request that would lose data and does not set `allowDataLoss`. */
 export function dataLossError(losses: readonly DataLoss[]): AppError {
   const shown = losses.slice(0, MESSAGE_LOSSES_MAX).map(describeLoss)
   const rest = losses.length - shown.length
   if (rest > 0) shown.push(`and ${rest} more`)
   return new AppError(
     'data_loss',
-    `data would be lost: ${shown.join('; ')}. Nothing was changed. Send [allowDataLoss]: true to ` +
-      'lose it, or rename instead of removing and adding',
+    `data would be lost: ${shown.join('; ')}. Nothing was changed. Set [allowDataLoss] to true to ` +
+      'allow the loss, or rename instead of removing and adding',
     { details: { dataLoss: losses.slice(0, LOSSES_LISTED_MAX) } },
   )
 }
 
 function describeLoss({ table, column, records, more }: DataLoss): string {
   const place = column === undefined ? `table [${table}]` : `table [${table}]: column [${column}]`
-  if (records === 0) return `${place}: perhaps; it has more records than were looked at`
+  if (records === 0) return `${place}: possibly; it has more records than were counted`
   const count = `${more ? 'at least ' : ''}${records} ${records === 1 ? 'record' : 'records'}`
   return column === undefined ? `${place}: ${count}` : `${place}: ${count} with a value`
 }

@@ -2,7 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import { COLUMN_TYPE_ENTRIES, Fault, NOW } from '../../rows/columns.js'
 import type { EditOptions } from './schema-draft.js'
 
-/** How schema edits ask the column types about defaults. */
+/** Options of schema edits, with validation of default values by column type. */
 export function editOptions(options: { limits: Limits; nextId(): number }): EditOptions {
   const { limits, nextId } = options
   const codec = { limits, jsonAsText: false }
@@ -24,7 +24,7 @@ export function editOptions(options: { limits: Limits; nextId(): number }): Edit
   }
 }
 
-/** For dry runs: ids that nobody will see, above those in use. */
+/** Options of a dry run. Its ids are above all ids in use, and are never stored. */
 export function dryRunOptions(limits: Limits): EditOptions {
   let id = Number.MAX_SAFE_INTEGER / 2
   return editOptions({ limits, nextId: () => ++id })

@@ -27,10 +27,10 @@ import {
 } from './queries.js'
 import { rememberRemoved } from './removed-ids.js'
 
-/** One migration to be: what it does, and what it is called when a client brings it along. */
+/** A migration to apply. It has an id and a checksum if a client pushed it. */
 export type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
 
-/** Decides on the edits once nothing else can change the branch. */
+/** Plans the edits after the branch has been locked. */
 export type PlanEdits = (
   head: BranchHead,
   transaction: Queryable,
@@ -39,9 +39,9 @@ export type PlanEdits = (
 const LOCK_TIMEOUT_MS = 10_000
 
 /**
- * Edits the schema of a branch: the new schema, its migrations and the tables behind it, all or
- * nothing. Writers of the branch wait meanwhile; requests that were planned on the old schema find
- * its stamp changed and start over.
+ * Edits the schema of a branch: updates the schema, its migrations and the physical tables in one
+ * transaction. Writers of the branch wait until it ends. Requests that were planned on the old schema
+ * find that the stamp of the branch has changed, and are planned again.
  */
 export function editSchema(
   database: Database,
@@ -56,7 +56,7 @@ export function editSchema(
   })
 }
 
-/** Looks at the outcome of all edits before the first one is made, which may drop a heap. */
+/** Measures the loss of all edits together before the first one is applied, which may drop a heap. */
 async function requireNoLoss(
   transaction: Queryable,
   options: { head: BranchHead; edits: readonly PlannedEdit[]; limits: Limits },
@@ -70,12 +70,12 @@ async function requireNoLoss(
   )
   const removals = listRemovals(head.schema, after)
   const rows = await findRows(transaction, head.branchId)
-  if (rows === undefined) throw new Error('a locked branch must be there')
+  if (rows === undefined) throw new Error('a locked branch must exist')
   const losses = await measureLoss(transaction, rows, { removals, limits })
   if (losses.length > 0) throw dataLossError(losses)
 }
 
-/** Runs a transaction that is alone on the branch, and sees its newest schema. */
+/** Runs a transaction that holds the branch exclusively and sees its current schema. */
 export async function withHead<Result>(
   database: Database,
   access: BranchAccess,
@@ -96,7 +96,7 @@ export async function withHead<Result>(
       if (head === undefined) throw gone
       return body(transaction, head)
     },
-    // The gate keeps everyone else out; what it let in before must be seen.
+    // After waiting for the gate, each statement must see what was committed meanwhile.
     { isolation: 'read committed' },
   )
 }
@@ -148,9 +148,9 @@ async function applyEdit(
   }
   const edited = applyOperations(head.schema, edit.operations, editOptions({ limits, nextId }))
   const schema = rememberRemoved(head.schema, edited.schema)
-  // Looked up for each edit of a push, because the one before it may have made tables.
+  // Read for each edit, because the previous edit of a push may have created tables.
   const rows = await findRows(transaction, head.branchId)
-  if (rows === undefined) throw new Error('a locked branch must be there')
+  if (rows === undefined) throw new Error('a locked branch must exist')
   const before = new Map(head.schema.tables.map((table) => [table.id, table]))
   await applySchemaChanges(transaction, rows, { before, changes: edited.changes, limits })
   const id = edit.id ?? newMigrationId()
@@ -163,7 +163,7 @@ async function applyEdit(
   if (stored?.parentId !== parentId || stored.checksum !== checksum) {
     throw new AppError(
       'conflict',
-      `migration [${id}]: is a different one on another branch of this database`,
+      `migration [${id}]: another branch of this database has a different migration with this id`,
     )
   }
   return { ...head, schema, lastMigrationId: id, parentMigrationId: parentId }

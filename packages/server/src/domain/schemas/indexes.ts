@@ -29,12 +29,12 @@ import {
 import { type BranchHead, deleteUnusedSchema, insertSchema, updateHead } from './queries.js'
 
 /*
- * An index is part of the schema of a branch, so that forks have it and merges carry it, but not of
- * migrations: it changes how records are found and not what they are, and clients that keep
- * migrations in files know nothing of it.
+ * An index is part of the schema of a branch, so that forks inherit it and merges transfer it. It is
+ * not part of migrations: it does not change the data, and clients that store migrations in files have
+ * no operation for it.
  */
 
-/** A column of a table by its dotted path. */
+/** A table, and the dotted path of one of its columns. */
 interface Target {
   readonly tableName: string
   readonly columnName: string
@@ -69,13 +69,13 @@ export async function readIndex(
   return index
 }
 
-/** Asks for an index. One that failed is tried again; one that is there stays as it is. */
+/** Requests an index. If it has failed, it is built again; otherwise an existing index is kept. */
 export async function addIndex(
   database: Database,
   { access, limits }: EditContext,
   target: Target,
 ): Promise<Index> {
-  // Vectors need it; creating it is no part of an edit.
+  // Vector indexes need the extension. It is created here, outside the transaction of the edit.
   await findExtension(database, 'vector')
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
@@ -106,7 +106,7 @@ export async function deleteIndex(
     if (found.column.unique) {
       throw new AppError(
         'invalid_schema',
-        `table [${target.tableName}]: column [${found.path}]: is unique and keeps its index`,
+        `table [${target.tableName}]: column [${found.path}]: is unique, so its index cannot be deleted`,
       )
     }
     if (!wantsIndex(found.column)) throw indexNotFound(target)
@@ -116,7 +116,7 @@ export async function deleteIndex(
   })
 }
 
-/** The same schema with another form of one table, where the indexes of these columns differ. */
+/** Replaces a table of the schema by a version in which the indexes of the given columns differ. */
 export async function setTable(
   transaction: Queryable,
   change: {
@@ -157,7 +157,7 @@ function replaceColumn(columns: readonly StoredColumn[], column: StoredColumn): 
   })
 }
 
-/** The indexes of those columns of a table that have one. */
+/** Lists the indexes of the given columns of a table. Columns without an index are skipped. */
 async function findIndexes(
   database: Queryable,
   rows: BranchRows,
@@ -221,7 +221,7 @@ function requireRoom({ table, column }: FoundColumn, { indexesPerTableMax }: Lim
   if (others.length < indexesPerTableMax) return
   throw new AppError(
     'limit_reached',
-    `table [${table.name}]: an index cannot be asked for on more than ${indexesPerTableMax} columns`,
+    `table [${table.name}]: cannot have more than ${indexesPerTableMax} requested indexes; delete one first`,
   )
 }
 

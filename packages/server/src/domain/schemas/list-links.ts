@@ -1,13 +1,13 @@
 import type { StoredColumn } from '../../rows/columns.js'
 
 export interface StoredLink {
-  /** The name of the column, with dots when it is nested. */
+  /** The name of the column, or its dotted path if it is nested. */
   readonly path: string
   readonly columnId: number
   readonly tableId: number
 }
 
-/** The links among columns and the columns nested in them. */
+/** Lists the links among columns, including nested columns. */
 export function listLinks(columns: readonly StoredColumn[], prefix = ''): StoredLink[] {
   return columns.flatMap((column) => {
     const path = `${prefix}${column.name}`

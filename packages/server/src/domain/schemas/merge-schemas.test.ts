@@ -31,7 +31,7 @@ function merge(sides: Sides, rule: Partial<TableRule> & { of?: number } = {}, li
   })
 }
 
-/** Tables with the names of their columns. */
+/** Builds a schema from tables with the names of their columns. */
 function namesOf({ tables }: StoredSchema): Record<string, string[]> {
   return Object.fromEntries(
     tables.map(({ name, columns }) => [name, columns.map((own) => own.name)]),
@@ -48,7 +48,7 @@ describe('one side', () => {
     table(5, 'new'),
   )
 
-  test('that changed alone decides', () => {
+  test('that changed something alone is followed', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: changed })).toEqual({
       schema: { ...changed, removedIds: [3] },
       conflicts: [],
@@ -59,7 +59,7 @@ describe('one side', () => {
     })
   })
 
-  test('that removed a table removes it', () => {
+  test('that removed a table removes it from the result', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: schema() })).toEqual({
       schema: { tables: [], removedIds: [1] },
       conflicts: [],
@@ -72,13 +72,13 @@ describe('one side', () => {
 })
 
 describe('both sides', () => {
-  test('that did the same agree', () => {
+  test('that made the same change have no conflict', () => {
     const both = renamed('fullName')
     expect(merge({ base: BASE, ours: both, theirs: both })).toEqual({ schema: both, conflicts: [] })
     expect(merge({ base: BASE, ours: schema(), theirs: schema() }).conflicts).toEqual([])
   })
 
-  test('that did different things have them all', () => {
+  test('that made different changes have all of them merged', () => {
     const ours = schema(table(1, 'people', column(2, 'name'), column(3, 'age'), column(4, 'here')))
     const theirs = schema(
       table(1, 'users', column(2, 'fullName'), column(5, 'there')),
@@ -89,7 +89,7 @@ describe('both sides', () => {
     expect(namesOf(merged.schema)).toEqual({ people: ['fullName', 'here', 'there'], new: [] })
   })
 
-  test('that have a table from somewhere else have its columns together', () => {
+  test('that have a table which the base lacks have its columns merged', () => {
     const ours = schema(table(1, 'users', column(2, 'name'), column(4, 'here')))
     const theirs = schema(table(1, 'users', column(2, 'name'), column(5, 'there')))
     const merged = merge({ base: schema(), ours, theirs })
@@ -144,7 +144,7 @@ describe('both sides', () => {
   test.each<[MergeStrategy, number]>([
     ['fail', 1],
     ['ours', 0],
-    // What is gone here cannot be had back by a merge.
+    // A merge cannot restore what the target has removed.
     ['theirs', 1],
   ])('where ours removed what theirs changed stay without it, by %s', (strategy, conflicts) => {
     const tables = merge({ base: BASE, ours: schema(), theirs: renamed('there') }, { strategy })
@@ -180,7 +180,7 @@ describe('names', () => {
     },
   )
 
-  test('that became free on one side can be used by the other', () => {
+  test('that one side gave up can be used by the other side', () => {
     const ours = schema(table(1, 'people', column(2, 'name'), column(3, 'age')))
     const theirs = schema(USERS, table(4, 'people'))
     expect(merge({ base: BASE, ours, theirs }).conflicts).toHaveLength(1)
@@ -192,8 +192,8 @@ describe('names', () => {
   })
 })
 
-describe('what was removed once', () => {
-  test('does not come back from a side that has it from somewhere else', () => {
+describe('a removed table or column', () => {
+  test('is not restored by a side that has it while the base lacks it', () => {
     const ours: StoredSchema = { ...BASE, removedIds: [4, 5] }
     const theirs = schema(
       { ...USERS, columns: [...USERS.columns, column(4, 'old')] },
@@ -202,7 +202,7 @@ describe('what was removed once', () => {
     expect(merge({ base: BASE, ours, theirs })).toEqual({ schema: ours, conflicts: [] })
   })
 
-  test('is remembered when a merge removes it', () => {
+  test('is recorded when a merge removes it', () => {
     const theirs = schema(table(1, 'users', column(2, 'name')))
     expect(merge({ base: BASE, ours: BASE, theirs }).schema.removedIds).toEqual([3])
   })
@@ -211,18 +211,18 @@ describe('what was removed once', () => {
 describe('links', () => {
   const link = column(4, 'by', { type: 'link', link: { tableId: 1 } })
 
-  test('must lead somewhere after the merge', () => {
+  test('must have a target after the merge', () => {
     const ours = schema(USERS, table(5, 'orders', link))
     expect(merge({ base: BASE, ours, theirs: schema() }).conflicts).toEqual([
       {
         table: 'orders',
         column: 'by',
-        message: 'links to a table that would not be there after the merge',
+        message: 'links to a table that would not exist after the merge',
       },
     ])
   })
 
-  test('inside objects do too', () => {
+  test('inside objects must have a target after the merge too', () => {
     const object = column(6, 'place', { type: 'object', columns: [link] })
     const theirs = schema(USERS, table(5, 'orders', object))
     const merged = merge({ base: schema(), ours: schema(), theirs }, { mode: 'skip', of: 1 })
@@ -242,7 +242,7 @@ describe('rules', () => {
     expect(Object.keys(namesOf(merged.schema))).toEqual(names)
   })
 
-  test('keep a new table out, and one from being removed', () => {
+  test('can leave out a new table and the removal of a table', () => {
     expect(
       merge({ base: BASE, ours: BASE, theirs }, { mode: 'skip', of: 4 }).schema.tables,
     ).toHaveLength(1)
@@ -251,7 +251,7 @@ describe('rules', () => {
     )
   })
 
-  test('settle one table and not the other', () => {
+  test('resolve conflicts of one table and not of another', () => {
     const other = table(7, 'other', column(8, 'x'))
     const both = (name: string) =>
       schema(table(1, 'users', column(2, name), column(3, 'age')), {
@@ -268,7 +268,7 @@ describe('rules', () => {
 })
 
 describe('the order of tables', () => {
-  test('stays through renames, with new ones last', () => {
+  test('survives renames, with new tables last', () => {
     const first = table(1, 'first')
     const second = table(2, 'second')
     const base = schema(first, second)
@@ -278,7 +278,7 @@ describe('the order of tables', () => {
     expect(merge({ base, ours, theirs: schema(first) }).schema.tablesOrder).toEqual(['first'])
   })
 
-  test('is none where ours has none', () => {
+  test('is not set if the target has none', () => {
     const theirs = { ...schema(USERS), tablesOrder: ['users'] }
     expect(merge({ base: BASE, ours: BASE, theirs }).schema).not.toHaveProperty('tablesOrder')
   })
@@ -288,7 +288,7 @@ describe('limits', () => {
   const wide = (from: number, count: number) =>
     Array.from({ length: count }, (_, index) => column(from + index, `c${from + index}`))
 
-  test('hold for what both sides add together', () => {
+  test('apply to the sum of what both sides add', () => {
     const ours = schema({ ...USERS, columns: [...USERS.columns, ...wide(100, 3)] })
     const theirs = schema({ ...USERS, columns: [...USERS.columns, ...wide(200, 3)] })
     const at = (columnsPerTableMax: number) =>
@@ -300,7 +300,7 @@ describe('limits', () => {
     expect(merge(tables, {}, { tablesPerBranchMax: 1 }).conflicts).toHaveLength(1)
   })
 
-  test('do not stop a merge into what is over them already', () => {
+  test('do not prevent a merge into a schema that already exceeds them', () => {
     const base = schema(table(1, 'users', ...wide(100, 5)))
     const theirs = schema(table(1, 'people', ...wide(100, 5)))
     expect(merge({ base, ours: base, theirs }, {}, { columnsPerTableMax: 3 }).conflicts).toEqual([])
@@ -340,7 +340,7 @@ describe('indexes', () => {
     expect(conflicts).toEqual([])
   })
 
-  test('are no change that a removal on the other side could meet', () => {
+  test('do not conflict with a removal on the other side', () => {
     const sides = { base: indexed(undefined), ours: indexed(true), theirs: schema() }
     expect(merge(sides)).toMatchObject({ schema: { tables: [] }, conflicts: [] })
   })

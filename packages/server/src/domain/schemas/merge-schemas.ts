@@ -7,10 +7,10 @@ import { rememberRemoved } from './removed-ids.js'
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
-/** How one table takes part in a merge. */
+/** The options of a merge for one table. */
 export interface TableRule {
   readonly strategy: MergeStrategy
-  /** `skip` keeps the table out; `schema` takes its schema and not its rows. */
+  /** `skip` leaves out the table; `schema` merges its schema, but not its rows. */
   readonly mode: 'merge' | 'skip' | 'schema'
 }
 
@@ -37,8 +37,9 @@ interface Named {
 }
 
 /**
- * Ours, with what theirs has changed since the base. Tables and columns are known by id, so renames on
- * one side and edits on the other come together. What ours has removed stays removed.
+ * Applies to `ours` the changes of `theirs` since the base. Tables and columns are matched by id, so a
+ * rename on one side and an edit on the other are combined. Tables and columns that `ours` has removed
+ * stay removed.
  */
 export function mergeSchemas(
   sides: MergeSides,
@@ -63,7 +64,10 @@ export function mergeSchemas(
     if (before === undefined) return [table]
     if (sameTable(before, table) || rule.strategy === 'theirs') return []
     if (rule.strategy === 'fail') {
-      conflicts.push({ table: table.name, message: 'was removed there and changed here' })
+      conflicts.push({
+        table: table.name,
+        message: 'was removed on the merged branch and changed on the target',
+      })
     }
     return [table]
   })
@@ -74,7 +78,7 @@ export function mergeSchemas(
     const before = inBase.get(table.id)
     if (before === undefined && !isRemoved.has(table.id)) added.push(table)
     else if (before !== undefined && !sameTable(before, table) && rule.strategy !== 'ours') {
-      conflicts.push({ table: table.name, message: REMOVED_HERE })
+      conflicts.push({ table: table.name, message: REMOVED_ON_TARGET })
     }
   }
   const tables = [...kept, ...added]
@@ -86,10 +90,11 @@ export function mergeSchemas(
   return { schema: rememberRemoved(ours, withOrder(ours, tables)), conflicts }
 }
 
-/** No strategy brings back what the target has removed: what was in it there is gone. */
-const REMOVED_HERE = 'was removed here and changed there; a merge cannot bring it back'
+/** No strategy restores what the target has removed, because its values there are lost. */
+const REMOVED_ON_TARGET =
+  'was removed on the target and changed on the merged branch; a merge cannot restore it'
 
-/** A table that both sides have, wherever they have it from. */
+/** Merges a table that both sides have, with or without a base. */
 function mergeTable(
   sides: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
   context: { rule: TableRule; isRemoved: ReadonlySet<number>; conflicts: SchemaConflict[] },
@@ -113,7 +118,8 @@ function mergeTable(
     }
     if (previous === undefined) return [column]
     if (previous.name === column.name || rule.strategy === 'theirs') return []
-    if (rule.strategy === 'fail') conflictHere('was removed there and renamed here')
+    if (rule.strategy === 'fail')
+      conflictHere('was removed on the merged branch and renamed on the target')
     return [column]
   })
   const added: StoredColumn[] = []
@@ -122,7 +128,7 @@ function mergeTable(
     const previous = old.get(column.id)
     if (previous === undefined && !isRemoved.has(column.id)) added.push(column)
     else if (previous !== undefined && previous.name !== column.name && rule.strategy !== 'ours') {
-      conflict(REMOVED_HERE, column.name)
+      conflict(REMOVED_ON_TARGET, column.name)
     }
   }
   const columns = [...kept, ...added]
@@ -132,7 +138,7 @@ function mergeTable(
   return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
 }
 
-/** Like the indexes of columns: what theirs has asked for, or away, since the base. */
+/** Applies the search index that `theirs` has requested or deleted since the base. */
 function mergeSearchIndex(sides: {
   before: StoredTable | undefined
   ours: StoredTable
@@ -144,7 +150,7 @@ function mergeSearchIndex(sides: {
     : { ...ours, searchIndex: theirs.searchIndex ?? false }
 }
 
-/** A name that one side changed; both sides differently is a conflict. */
+/** Merges a name. It is a conflict if both sides have changed it, and not to the same name. */
 function mergeName(
   { before, ours, theirs }: { before: Named | undefined; ours: Named; theirs: Named },
   rule: TableRule,
@@ -153,11 +159,13 @@ function mergeName(
   if (theirs.name === before?.name || theirs.name === ours.name) return ours.name
   if (ours.name === before?.name || rule.strategy === 'theirs') return theirs.name
   if (rule.strategy === 'fail')
-    conflict(`was renamed to [${theirs.name}] there and [${ours.name}] here`)
+    conflict(
+      `was renamed to [${theirs.name}] on the merged branch and to [${ours.name}] on the target`,
+    )
   return ours.name
 }
 
-/** Ours, with the indexes that theirs has asked for, or away, since the base. Nobody conflicts. */
+/** Applies the indexes that `theirs` has requested or deleted since the base. This never conflicts. */
 function mergeIndexes(sides: {
   before: StoredColumn | undefined
   ours: StoredColumn
@@ -184,7 +192,7 @@ function mergeIndexes(sides: {
   }
 }
 
-/** The order that ours shows its tables in, if it has one, and new ones after it. */
+/** Keeps the table order of `ours`, if it has one, and puts new tables at the end. */
 function withOrder(ours: StoredSchema, tables: readonly StoredTable[]): StoredSchema {
   if (ours.tablesOrder === undefined) return { tables }
   const names = new Map(tables.map((table) => [table.id, table.name]))
@@ -207,12 +215,15 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
       .map((link) => ({
         table: table.name,
         column: link.path,
-        message: 'links to a table that would not be there after the merge',
+        message: 'links to a table that would not exist after the merge',
       })),
   )
 }
 
-/** Like an edit, a merge may not take a schema over a limit, but one that is over it may stay. */
+/**
+ * Finds limits that the merge would exceed. A schema that is over a limit already, because the limit
+ * was lowered, may stay as large as it is. Edits follow the same rule.
+ */
 function limitConflicts(
   before: readonly StoredTable[],
   after: readonly StoredTable[],
@@ -266,7 +277,7 @@ function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
   return new Set(ids)
 }
 
-/** An index changes nothing about what is in a table. */
+/** Returns whether two versions of a table are equal, apart from their indexes. */
 function sameTable(left: StoredTable, right: StoredTable): boolean {
   const [one, other] = [left, right].map((table) =>
     JSON.stringify(table, (key, value: unknown) => (key === 'index' ? undefined : value)),

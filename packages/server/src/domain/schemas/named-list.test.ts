@@ -31,7 +31,7 @@ test('keeps a name whose case changes', () => {
   expect(items.find('B')).toEqual({ id: 1, name: 'B' })
 })
 
-test('forgets what is deleted', () => {
+test('does not find deleted items', () => {
   const items = list()
   items.delete(1)
   items.delete(7)

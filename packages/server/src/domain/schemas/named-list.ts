@@ -3,7 +3,7 @@ interface Named {
   readonly name: string
 }
 
-/** Things with ids and names, in the order they were added. Names differ by more than case. */
+/** Items with ids and names, in the order they were added. Names are unique regardless of case. */
 export class NamedList<Item extends Named> {
   readonly #byId = new Map<number, Item>()
   readonly #byName = new Map<string, Item>()
@@ -12,7 +12,7 @@ export class NamedList<Item extends Named> {
     for (const item of items) this.set(item)
   }
 
-  /** Adds an item, or puts another one of the same id in its place. */
+  /** Adds an item, or replaces the item with the same id. */
   set(item: Item): void {
     this.#forgetName(item.id)
     this.#byId.set(item.id, item)

@@ -33,7 +33,7 @@ import { type BranchHead, findHead, listMigrations, type MigrationRow } from './
 import { readSchema } from './read-schema.js'
 import { setColumns } from './set-columns.js'
 
-/** More migrations than any branch will have; a bound all the same. */
+/** Migrations of a branch that are read. No branch is expected to have more. */
 const HISTORY_MAX = 100_000
 
 export interface EditContext {
@@ -41,7 +41,7 @@ export interface EditContext {
   readonly limits: Limits
 }
 
-/** An edit of which it is known whether it may lose values that records hold. */
+/** The context of an edit that is applied, and may lose values if `allowDataLoss` is set. */
 export interface WriteContext extends EditContext {
   readonly allowDataLoss: boolean
 }
@@ -64,7 +64,7 @@ export function updateSchema(
     if (parentID !== undefined && parentID !== head.lastMigrationId) {
       throw new AppError(
         'conflict',
-        `migration [${parentID}]: is not the newest of the branch; that is [${head.lastMigrationId}]`,
+        `migration [${parentID}]: is not the last migration of the branch, which is [${head.lastMigrationId}]`,
       )
     }
     return [{ operations }]
@@ -97,7 +97,7 @@ export function pushMigrations(
   })
 }
 
-/** Edits that a request asks for itself. What comes by a merge is free to enter a protected branch. */
+/** Applies schema edits of a request. A protected branch refuses them; it accepts merges. */
 function editDirectly(
   database: Database,
   { access, limits, allowDataLoss }: WriteContext,
@@ -118,7 +118,7 @@ export function requireUnprotected({ branchName }: BranchAccess, head: BranchHea
   throw new AppError(
     'protected_branch',
     `branch [${branchName}]: is protected and its schema cannot be edited directly; ` +
-      'merge a branch into it, or take the protection off first',
+      'merge a branch into it, or remove the protection first',
   )
 }
 
@@ -151,13 +151,13 @@ export async function readColumn(
   return column
 }
 
-/** A look at what edits would do. */
+/** The context of a comparison or preview, which applies nothing. */
 export interface LookContext extends EditContext {
-  /** Whether the answer says what would be lost. */
+  /** Whether the response lists the values that would be lost. */
   readonly showsLoss: boolean
 }
 
-/** The edits that turn the schema of the branch into the given one. */
+/** Returns the edits that turn the schema of the branch into the given schema. */
 export function compareWithSchema(
   database: Database,
   context: LookContext,
@@ -179,7 +179,7 @@ export function compareWithSchema(
   })
 }
 
-/** The edits that turn the schema of the branch into that of another one. */
+/** Returns the edits that turn the schema of the branch into the schema of another branch. */
 export function compareWithBranch(
   database: Database,
   context: LookContext,
@@ -241,7 +241,10 @@ async function lossOf(
   return { dataLoss: await measureLoss(transaction, rows, { removals, limits }) }
 }
 
-/** Migrations of the branch, newest first. The cursor of a page is the id of its last one. */
+/**
+ * Returns a page of the migrations of the branch, newest first. The cursor of a page is the id of its
+ * last migration.
+ */
 export async function readHistory(
   database: Database,
   { access }: EditContext,

@@ -1,6 +1,6 @@
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 
-/** The tables in the order they are shown: that of `tablesOrder`, then that of their creation. */
+/** Returns the tables in display order: those in `tablesOrder`, then the others by creation. */
 export function orderTables(schema: StoredSchema): readonly StoredTable[] {
   if (!schema.tablesOrder) return schema.tables
   const rest = new Map(schema.tables.map((table) => [table.name, table]))

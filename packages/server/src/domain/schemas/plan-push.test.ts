@@ -40,7 +40,7 @@ test('migrations that follow the head are new', () => {
   ])
 })
 
-test('what the branch has already is left out', () => {
+test('migrations that the branch already has are left out', () => {
   expect(idsOf([root, a, b, c, d])).toEqual([
     ['c', 'b'],
     ['d', 'c'],
@@ -54,14 +54,14 @@ test('a push without anything new is accepted', () => {
   expect(idsOf([])).toEqual([])
 })
 
-test('a migration without a parent follows the one before, the first one the head', () => {
+test('a migration without a parent follows the previous one, or the head if it is the first', () => {
   expect(idsOf([migration('x'), migration('y')])).toEqual([
     ['x', 'b'],
     ['y', 'x'],
   ])
 })
 
-test('all else that a migration carries is kept', () => {
+test('other fields of a migration are kept', () => {
   const noted = { ...c, title: 'a title', message: 'a message' }
   expect(planPush({ ...branch, migrations: [noted] })).toEqual([{ ...noted, parentID: 'b' }])
 })
@@ -96,11 +96,11 @@ test('refuses a migration that is listed twice', () => {
   expect(error.message).toBe('migration [c]: is listed twice')
 })
 
-test('refuses a migration of the branch that was changed since', () => {
+test('refuses a migration of the branch whose operations have changed', () => {
   const history = [{ id: 'b', checksum: b.checksum }]
   const changed = { ...migration('x'), id: 'b' }
   expect(planPush({ head: 'b', history, migrations: [b] })).toEqual([])
   expect(() => planPush({ head: 'b', history, migrations: [changed] })).toThrow(
-    'migration [b]: is on the branch with other operations',
+    'migration [b]: the branch has this migration with different operations',
   )
 })

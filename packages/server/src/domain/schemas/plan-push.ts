@@ -14,8 +14,9 @@ export interface PushInput {
 export type PlannedMigration = Migration & { readonly parentID: string }
 
 /**
- * The pushed migrations that the branch does not have yet, in the order to apply them. The push must
- * contain the head of the branch or follow it; a migration without a parent follows the one before.
+ * Returns the pushed migrations that the branch does not have yet, in the order to apply them. The
+ * push must contain the head of the branch or follow it. A migration without a parent follows the
+ * previous one.
  */
 export function planPush({ head, history, migrations }: PushInput): PlannedMigration[] {
   const known = new Map(history.map(({ id, checksum }) => [id, checksum]))
@@ -46,7 +47,7 @@ function checkMigrations(
       throw invalid(id, 'checksum does not match the operations')
     }
     if ((known.get(id) ?? checksum) !== checksum) {
-      throw invalid(id, 'is on the branch with other operations')
+      throw invalid(id, 'the branch has this migration with different operations')
     }
   }
 }

@@ -43,7 +43,7 @@ const stored: StoredSchema = {
 }
 
 describe('toPublicSchema', () => {
-  test('shows names and what was set, and nothing that is internal', () => {
+  test('shows names and fields that are set, and no internal fields', () => {
     expect(toPublicSchema(stored)).toEqual({
       tables: [
         {

@@ -3,7 +3,7 @@ import type { StoredColumn, StoredSchema } from '../../rows/columns.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 
-/** The schema as clients read it. */
+/** Converts a stored schema into the form that clients read. */
 export function toPublicSchema(schema: StoredSchema): Schema {
   const names = new Map(schema.tables.map((table) => [table.id, table.name]))
   const revLinks = listRevLinks(schema)
@@ -21,12 +21,12 @@ export function toPublicSchema(schema: StoredSchema): Schema {
   }
 }
 
-/** The columns of a table, with those inside `object` columns under dotted names. */
+/** Lists the columns of a table. Columns inside `object` columns get dotted names. */
 export function flattenColumns(table: { readonly columns: readonly Column[] }): Column[] {
   return flatten(table.columns, '')
 }
 
-/** A column by its name, or by its dotted name when it is inside an `object` column. */
+/** Finds a column by its name, or by its dotted path if it is inside an `object` column. */
 export function findColumn(
   table: { readonly columns: readonly Column[] },
   path: string,
@@ -76,6 +76,7 @@ function toPublicColumn(column: StoredColumn, tableNames: ReadonlyMap<number, st
 
 function linkedTable(id: number, tableNames: ReadonlyMap<number, string>): string {
   const name = tableNames.get(id)
-  if (name === undefined) throw new Error(`a link leads to table ${id}, which is not in the schema`)
+  if (name === undefined)
+    throw new Error(`a link refers to table ${id}, which is not in the schema`)
   return name
 }

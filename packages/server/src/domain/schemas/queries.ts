@@ -67,7 +67,7 @@ export async function insertSchema(
   return row.id
 }
 
-/** Branches share the migrations they have in common; one that is there stays as it is. */
+/** Inserts a migration. Branches share migrations, so an existing one with the same id is kept. */
 export async function insertMigration(
   database: Queryable,
   migration: {
@@ -99,7 +99,7 @@ export interface MigrationRow {
   readonly createdAt: Date
 }
 
-/** The migrations of a branch from the given one back, newest first. */
+/** Lists a migration and its ancestors, newest first. */
 export async function listMigrations(
   database: Queryable,
   options: { databaseId: string; fromId: string; limit: number },
@@ -121,7 +121,7 @@ export async function listMigrations(
     order by position`)
 }
 
-/** What decides whether two migrations of one id are the same. */
+/** Finds the parent and checksum of a migration. Two migrations are the same if both are equal. */
 export async function findMigration(
   database: Queryable,
   migration: { databaseId: string; id: string },

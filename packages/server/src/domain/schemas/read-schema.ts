@@ -5,7 +5,7 @@ import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName } from './compare-schemas-by-name.js'
 import type { EditOptions } from './schema-draft.js'
 
-/** A schema that a client sent, checked by all the rules for edits. */
+/** Converts a schema that a client sent, and validates it by the rules for schema edits. */
 export function readSchema(sent: Schema, options: EditOptions): StoredSchema {
   const { tablesPerBranchMax } = options.limits
   if (sent.tables.length > tablesPerBranchMax) {
@@ -16,7 +16,7 @@ export function readSchema(sent: Schema, options: EditOptions): StoredSchema {
   }
   const { schema } = applyOperations(EMPTY_SCHEMA, compareSchemasByName({ tables: [] }, sent), {
     ...options,
-    // The limit is one of migrations; what bounds a schema are its tables and columns.
+    // This limit is for migrations. A schema is bounded by the limits for tables and columns.
     limits: { ...options.limits, schemaOperationsMax: Number.POSITIVE_INFINITY },
   })
   return sent.tablesOrder ? { ...schema, tablesOrder: sent.tablesOrder } : schema

@@ -10,19 +10,19 @@ const schema: StoredSchema = {
 }
 const [a, b] = schema.tables
 
-test('a schema that has lost nothing has nothing to remember', () => {
+test('a schema without removals has no removed ids', () => {
   expect(rememberRemoved(schema, schema)).toEqual(schema)
   expect(rememberRemoved({ tables: [] }, schema)).toEqual(schema)
 })
 
-test('tables are remembered, and columns of those that stay', () => {
+test('the ids of removed tables, and of removed columns of remaining tables, are recorded', () => {
   const after = {
     tables: [{ id: 3, name: 'c', columns: [{ id: 5, name: 'x', type: 'int' as const }] }],
   }
   expect(rememberRemoved(schema, after).removedIds).toEqual([1, 4])
 })
 
-test('what was remembered before is not forgotten', () => {
+test('ids that were recorded before are kept', () => {
   const once = rememberRemoved(schema, { tables: a === undefined ? [] : [a] })
   const twice = rememberRemoved(once, { tables: [] })
   expect(twice).toEqual({ tables: [], removedIds: [3, 1] })

@@ -1,6 +1,9 @@
 import type { StoredSchema } from '../../rows/columns.js'
 
-/** The later of two schemas of a branch, with a memory of what it has lost. */
+/**
+ * Returns the later of two schemas of a branch, with the ids of the tables and columns that have been
+ * removed from the branch so far.
+ */
 export function rememberRemoved(before: StoredSchema, after: StoredSchema): StoredSchema {
   const tables = new Map(after.tables.map((table) => [table.id, table]))
   const lost = before.tables.flatMap(({ id, columns }) => {

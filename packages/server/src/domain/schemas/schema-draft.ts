@@ -10,9 +10,9 @@ import { NamedList } from './named-list.js'
 import { orderTables } from './order-tables.js'
 
 export interface EditOptions extends ColumnChecks {
-  /** An id that no table or column ever had. */
+  /** Returns an id that no table or column has ever had. */
   nextId(): number
-  /** The default of a `notNull` column in PostgreSQL's text form, for the rows already there. */
+  /** Returns the default of a `notNull` column in PostgreSQL's text form, for existing rows. */
   defaultFill(column: StoredColumn): string | undefined
 }
 
@@ -21,20 +21,20 @@ interface Rename {
   readonly newName: string
 }
 
-/** A step of the migration that may reach the storage, unless a later step undoes it. */
+/** A step of the migration. It changes the storage, unless a later step undoes it. */
 type Step =
   | { readonly kind: 'tableAdded' | 'tableRemoved'; readonly tableId: number }
   | { readonly kind: 'columnAdded'; readonly tableId: number; readonly columnId: number }
   | { readonly kind: 'columnRemoved'; readonly tableId: number; readonly column: StoredColumn }
 
 /**
- * A schema while a migration edits it. Each edit checks what must hold at once; what must hold when
- * the migration is over, such as where links lead and the limits, is checked by `finish`.
+ * A schema that a migration is editing. Each edit is validated immediately. Conditions that only the
+ * final schema must meet, such as the targets of links and the limits, are checked by `finish`.
  */
 export class SchemaDraft {
   readonly #options: EditOptions
   readonly #original: NamedList<StoredTable>
-  /** Once a table is touched, its columns are in `#columns`. */
+  /** The tables. The columns of an edited table are in `#columns`. */
   readonly #tables: NamedList<StoredTable>
   readonly #columns = new Map<number, NamedList<StoredColumn>>()
   readonly #addedColumns = new Set<number>()
@@ -189,7 +189,7 @@ export class SchemaDraft {
     }
   }
 
-  /** A schema that is over a limit, because the limit was lowered, may still shrink. */
+  /** Checks the limits. A schema that is over a limit, because the limit was lowered, may shrink. */
   #checkLimits(tables: NamedList<StoredTable>): void {
     const { tablesPerBranchMax, columnsPerTableMax, columnsPerBranchMax } = this.#options.limits
     const count = tables.items().length

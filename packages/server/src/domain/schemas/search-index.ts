@@ -10,8 +10,8 @@ import { getRows, getTable, listColumns, setTable } from './indexes.js'
 import { type EditContext, getHead, requireUnprotected } from './operations.js'
 
 /*
- * The search index of a table is one index of trigrams on each of its columns that has words. It is
- * part of the schema in the way that the indexes of columns are.
+ * The search index of a table consists of a trigram index on each of its columns that contain words.
+ * Like the indexes of columns, it is part of the schema, but not of migrations.
  */
 
 export async function readSearchIndex(
@@ -25,13 +25,13 @@ export async function readSearchIndex(
   return describe(database, await getRows(database, access), table)
 }
 
-/** Asks for the index. One that failed is tried again; one that is there stays as it is. */
+/** Requests the index. If it has failed, it is built again; otherwise an existing index is kept. */
 export async function addSearchIndex(
   database: Database,
   { access, limits }: EditContext,
   tableName: string,
 ): Promise<SearchIndex> {
-  // Creating the extension is no part of an edit.
+  // The extension is created here, outside the transaction of the edit.
   const extension = await findExtension(database, 'pg_trgm')
   return withHead(database, access, async (transaction, head) => {
     requireUnprotected(access, head)
@@ -73,7 +73,7 @@ export async function deleteSearchIndex(
 const searchedColumns = (table: StoredTable) =>
   listColumns(table).filter(({ column }) => wantsSearchIndex(table, column))
 
-/** Together they are as far as the one that is behind. */
+/** Describes the search index. Its state is the least advanced state of the indexes of its columns. */
 async function describe(
   database: Queryable,
   rows: BranchRows,

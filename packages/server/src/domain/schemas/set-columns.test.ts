@@ -21,7 +21,7 @@ test('the same columns in any order need no edit', () => {
   ).toEqual([])
 })
 
-test('columns that are not listed go, new ones come', () => {
+test('columns that are not listed are removed, and new ones are added', () => {
   const email: Column = { name: 'email', type: 'email' }
   expect(setColumns(table, [name, address, email])).toEqual([
     { removeColumn: { table: 'users', column: 'age' } },
@@ -60,7 +60,7 @@ test('a nested column that is listed twice is a change', () => {
   expect(setColumns(table, [name, age, changed])).toHaveLength(2)
 })
 
-test('a column that is listed twice is added, to be refused', () => {
+test('a column that is listed twice is added, which applying the edits refuses', () => {
   expect(setColumns(table, [name, name, age, address])).toEqual([
     { addColumn: { table: 'users', column: name } },
   ])

@@ -2,7 +2,7 @@ import type { Column, Table } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { compareColumns } from './compare-columns.js'
 
-/** The edits that give a table exactly these columns. */
+/** Returns the edits after which a table has exactly these columns. */
 export function setColumns(table: Table, columns: readonly Column[]): SchemaOperation[] {
   const { removed, added } = compareColumns(table.columns, columns)
   return [

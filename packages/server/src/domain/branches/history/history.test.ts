@@ -12,7 +12,7 @@ import {
 } from './history.js'
 import { type Row, UNDECIDED, virtualRow } from './virtual-row.js'
 
-/** A database whose every state is remembered with the set of all states it contains. */
+/** A model of a database that records for every state the set of all states that it contains. */
 class Model {
   readonly forks: Fork[] = []
   merges: Merge[] = []
@@ -30,7 +30,7 @@ class Model {
     return this.contained.get(stateKey(state)) ?? new Set()
   }
 
-  /** The branch as it is gets an epoch of its own; later writes belong to the next one. */
+  /** Closes the epoch of a branch; later writes belong to the next epoch. */
   close(branchId: string): State {
     const state = this.head(branchId)
     this.advance(branchId, [])
@@ -60,7 +60,7 @@ class Model {
     this.merges.push({ into: this.head(intoId), from, leftOut })
   }
 
-  /** From the definition: common states that are in no other common state. */
+  /** Computes the bases by definition: the common states that no other common state contains. */
   lowestCommon(left: string, right: string): string[] {
     const theirs = this.setOf(this.head(right))
     const common = [...this.setOf(this.head(left))].filter((key) => theirs.has(key))
@@ -177,7 +177,7 @@ describe('the row of a virtual base', () => {
   const merged = (origin: Row, left: Row, right: Row) =>
     virtualRow(base, ({ branchId }) => ({ origin, left, right })[branchId])
 
-  test('has what either state changed', () => {
+  test('has the changes of both states', () => {
     expect(merged(['a', 'b'], ['c', 'b'], ['a', 'd'])).toEqual(['c', 'd'])
     expect(merged(['a'], undefined, ['a'])).toBeUndefined()
     expect(merged(undefined, ['a'], undefined)).toEqual(['a'])
