@@ -325,7 +325,7 @@ describe('aggregate', () => {
       'aggs: [a]: [numericHistogram]: [interval] must be a number above 0',
     ],
     [{ a: { count: 'name' } }, 'aggs: [a]: [count]: expected [*] or a filter'],
-    [{ a: { median: { column: 'index' } } }, 'aggs: [a]: [median] is no aggregation'],
+    [{ a: { median: { column: 'index' } } }, 'aggs: [a]: [median] is not an aggregation'],
     [{ a: { sum: { column: 'index', aggs: {} } } }, 'aggs: [a]: [sum]: [aggs] is not known'],
     [{ a: {} }, 'aggs: [a]: expected one aggregation'],
     [{ $a: { count: '*' } }, 'aggs: [$a]: is not a name'],

@@ -110,7 +110,7 @@ describe('a cursor', () => {
     expect(await query({ filter: filter(QUERY_LIMITS.queryLengthMax + 1) })).toMatchObject({
       status: 400,
       body: {
-        message: `the query is too long: it must not have more than ${QUERY_LIMITS.queryLengthMax} characters`,
+        message: `the query is too long: it can have at most ${QUERY_LIMITS.queryLengthMax} characters`,
       },
     })
   })

@@ -228,7 +228,7 @@ describe('a fork', () => {
       path('held'),
       { age: { $divide: 2 } },
       400,
-      'invalid record: the arithmetic has no result that can be stored exactly',
+      'invalid record: the result of the arithmetic cannot be stored exactly',
     ],
   ])('refuses %s and changes nothing', async (_name, method, where, body, status, message) => {
     await put(main, 'held', { email: 'held@refused.test', age: 1 })

@@ -297,7 +297,7 @@ const REFUSALS: readonly (readonly [body: object, message: string])[] = [
   [{ filter: { 'name->a': 1 } }, 'column [name->a]: only a json column has paths inside'],
   [
     { filter: { 'settings->a\u0000': 1 } },
-    'column [settings->a\u0000]: the path inside has a key that no document has',
+    'column [settings->a\u0000]: the path has a key that a document cannot contain',
   ],
   [{ filter: [] }, 'filter: expected an object'],
   [{ filter: 'name' }, 'filter: expected an object'],
@@ -328,7 +328,7 @@ const REFUSALS: readonly (readonly [body: object, message: string])[] = [
   [{ filter: { tags: 1 } }, 'filter: column [tags]: expected a string'],
   [
     { filter: { name: { $includes: 'a' } } },
-    'filter: column [name]: only a multiple column includes values',
+    'filter: column [name]: $includes needs a column of type [multiple]',
   ],
   [
     { filter: { name: { $gt: null } } },

@@ -884,12 +884,12 @@ describe('arithmetic', () => {
   })
 
   it.each<[string, number | null, object, string]>([
-    ['whole', 5, { $divide: 2 }, 'the arithmetic has no result that can be stored exactly'],
-    ['whole', 5, { $multiply: 0.1 }, 'the arithmetic has no result that can be stored exactly'],
-    ['whole', MAX, { $increment: 1 }, 'the arithmetic has no result that can be stored exactly'],
-    ['whole', -MAX, { $decrement: 1 }, 'the arithmetic has no result that can be stored exactly'],
-    ['whole', MAX, { $multiply: MAX }, 'the arithmetic has no result that can be stored exactly'],
-    ['whole', 1, { $divide: 5e-324 }, 'the arithmetic has no result that can be stored exactly'],
+    ['whole', 5, { $divide: 2 }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', 5, { $multiply: 0.1 }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', MAX, { $increment: 1 }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', -MAX, { $decrement: 1 }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', MAX, { $multiply: MAX }, 'the result of the arithmetic cannot be stored exactly'],
+    ['whole', 1, { $divide: 5e-324 }, 'the result of the arithmetic cannot be stored exactly'],
     [
       'whole',
       5,

@@ -172,8 +172,8 @@ describe('a reverse link that is refused', () => {
     [{ as: 'x' }, 'columns: reverse link: [name] must be of the form <-table.linkColumn'],
     [5, 'columns: expected names, or objects that ask for reverse links'],
     [{ name: '<-nope.author' }, 'columns: [<-nope.author]: table [nope] not found'],
-    [{ name: '<-Posts.nope' }, 'columns: [<-Posts.nope]: column [nope]: is no link'],
-    [{ name: '<-Posts.title' }, 'columns: [<-Posts.title]: column [title]: is no link'],
+    [{ name: '<-Posts.nope' }, 'columns: [<-Posts.nope]: column [nope]: is not a link'],
+    [{ name: '<-Posts.title' }, 'columns: [<-Posts.title]: column [title]: is not a link'],
     [
       { name: '<-Posts.author', as: 'name' },
       'columns: [<-Posts.author]: [as]: the name [name] is taken',

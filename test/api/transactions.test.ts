@@ -310,19 +310,19 @@ describe('update', () => {
       'a fraction in an int',
       { age: 5 },
       { age: { $divide: 2 } },
-      'record [sum]: the arithmetic has no result that can be stored exactly',
+      'record [sum]: the result of the arithmetic cannot be stored exactly',
     ],
     [
       'arithmetic on nothing',
       { age: null },
       { age: { $increment: 1 } },
-      'record [sum]: the arithmetic has no result that can be stored exactly',
+      'record [sum]: the result of the arithmetic cannot be stored exactly',
     ],
     [
       'an int too large',
       { age: 2 ** 53 - 1 },
       { age: { $increment: 1 } },
-      'record [sum]: the arithmetic has no result that can be stored exactly',
+      'record [sum]: the result of the arithmetic cannot be stored exactly',
     ],
     [
       'a float too large',

@@ -247,7 +247,7 @@ class ModelRun {
       const old = present.values[column]
       if (typeof old !== 'number') {
         throw new Refused(
-          `table [${name}]: record [${key}]: the arithmetic has no result that can be stored exactly`,
+          `table [${name}]: record [${key}]: the result of the arithmetic cannot be stored exactly`,
         )
       }
       values[column] = old + entry.$increment

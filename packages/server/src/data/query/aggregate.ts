@@ -10,7 +10,7 @@ import { requireQuerySize } from './query-size.js'
 
 const DEFAULT = { count: { count: '*' } }
 
-/** Counts, sums and the like of the records that meet a filter, as JSON text. */
+/** Aggregates the records that meet a filter. Returns JSON text. */
 export async function aggregateRecords(
   context: QueryContext,
   request: AggregateRequest,
@@ -36,7 +36,7 @@ export async function aggregateRecords(
   }
   const [root] = nodes
   const whole = buckets[0]?.[0]
-  if (root === undefined || whole === undefined) throw new Error('the whole is always counted')
+  if (root === undefined || whole === undefined) throw new Error('the root must have a result')
   return `{"aggs":{${new Writer(buckets).members(root, whole).join(',')}}}`
 }
 
@@ -55,9 +55,9 @@ function readBucket({ keys }: AggregationNode, text: string | null | undefined):
   }
 }
 
-/** Puts the buckets of each node into those they belong to. */
+/** Writes buckets as JSON, nested in their enclosing buckets. */
 class Writer {
-  /** By node, and by the keys of the buckets around. */
+  /** Buckets by node and by the keys of the enclosing buckets. */
   readonly #inside: readonly ReadonlyMap<string, Bucket[]>[]
 
   constructor(buckets: readonly (readonly Bucket[])[]) {

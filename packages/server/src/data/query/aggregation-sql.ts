@@ -6,24 +6,24 @@ import type { BaseRows } from './base-rows.js'
 import type { FieldType } from './field.js'
 import { Parameters } from './parameters.js'
 
-/** Buckets of one aggregation, those inside other buckets counted together. */
+/** Maximum number of buckets of one aggregation, in all enclosing buckets together. */
 export const BUCKETS_MAX = 10_000
 
 /**
- * One list of buckets, or the whole. All buckets at one place of the request are one relation, whose
- * keys are those of the buckets around and their own.
+ * One aggregation with buckets, or the root of the request. All its buckets form one relation, whose keys are
+ * those of the enclosing buckets and its own.
  */
 export interface AggregationNode {
   readonly index: number
   readonly buckets: Buckets | undefined
   readonly parent: AggregationNode | undefined
-  /** Types of the keys, from the outside in. */
+  /** Types of the keys, outermost first. */
   readonly keys: readonly FieldType[]
   readonly measures: readonly { readonly name: string; readonly measure: Measure }[]
   readonly children: readonly { readonly name: string; readonly node: AggregationNode }[]
 }
 
-/** The nodes of a request, the whole first, each before those inside it. */
+/** Lists the nodes of a request. The root is first, and a node precedes those nested in it. */
 export function listNodes(aggregations: Aggregations): AggregationNode[] {
   const nodes: AggregationNode[] = []
 
@@ -69,8 +69,8 @@ const outerName = (depth: number): Sql => ident(`outer_${depth}`)
 const measureName = (index: number): Sql => ident(`measure_${index}`)
 
 /**
- * One statement, so that everything is of the same moment. Each of its rows is a bucket: the number
- * of its node, then a JSON array of the texts of its keys, its count and its measures.
+ * Compiles the aggregations to one statement, so that all results come from one snapshot. Each row is a
+ * bucket: the number of its node, and a JSON array with its keys, its count and its measures as texts.
  */
 export function aggregationSql(nodes: readonly AggregationNode[], base: BaseRows): Call {
   const parameters = new Parameters()
@@ -111,7 +111,7 @@ function nodeSql(node: AggregationNode, context: NodeContext): Sql {
   }
   const own = keySql(buckets.bucketing, context)
   const outer = parent.keys.map((_type, depth) => keyName(depth))
-  // What is in the buckets around, which are fewer than all when they are the top ones.
+  // Only rows of the enclosing buckets: `topValues` leaves some buckets out.
   const around =
     outer.length === 0
       ? sql`from base`
@@ -157,13 +157,13 @@ function nodeSql(node: AggregationNode, context: NodeContext): Sql {
     limit ${raw(String(BUCKETS_MAX + 1))}`
 }
 
-/** How the buckets around are made, from the outside in. */
+/** Returns the definitions of the enclosing buckets, outermost first. */
 function ancestors({ parent }: AggregationNode): Bucketing[] {
   if (parent?.buckets === undefined) return []
   return [...ancestors(parent), parent.buckets.bucketing]
 }
 
-/** The count and the measures, those that take a second step finished. */
+/** Selects the count and the measures. Some measures are calculated here, in a second step. */
 function finish({ measures }: AggregationNode, { parameters }: NodeContext, from: Sql): Sql {
   const finished = measures.map(({ measure }, index) => {
     const name = measureName(index)
@@ -196,7 +196,7 @@ function measureSql(measure: Measure, base: BaseRows): Sql {
   }
 }
 
-/** Between the two values next to the position p/100 * n - 0.5, which is kept inside the list. */
+/** Interpolates between the two values next to position p/100 * n - 0.5, which is limited to the list. */
 function percentilesSql(sorted: Sql, percents: readonly number[], parameters: Parameters): Sql {
   const list = parameters.share(arrayLiteral(percents.map(String)))
   const below = sql`${sorted}[floor(p.position)::integer + 1]`
@@ -212,7 +212,7 @@ function percentilesSql(sorted: Sql, percents: readonly number[], parameters: Pa
   ))`
 }
 
-/** The bucket that a row is in, by its key. */
+/** Returns the key of the bucket that a row belongs to. */
 function keySql(bucketing: Bucketing, { base, parameters }: NodeContext): Sql {
   const value = base.value(bucketing.field)
   switch (bucketing.kind) {

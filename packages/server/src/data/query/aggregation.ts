@@ -2,19 +2,19 @@ import { type Field, type FieldResolver, type FieldType, SQL_TYPES } from './fie
 import { type Filter, parseFilter } from './filter.js'
 import { queryFault } from './query-fault.js'
 
-/** One number, or several, of the rows that it is asked of. */
+/** An aggregation that results in one number, or in a list of percentiles. */
 export type Measure =
   | { readonly kind: 'count'; readonly filter: Filter | undefined }
   | { readonly kind: 'sum' | 'max' | 'min' | 'average' | 'uniqueCount'; readonly field: Field }
   | { readonly kind: 'percentiles'; readonly field: Field; readonly percents: readonly number[] }
 
-/** How rows are put into buckets. */
+/** An aggregation that distributes rows to buckets. */
 export type Bucketing =
   | { readonly kind: 'topValues'; readonly field: Field; readonly size: number }
   | {
       readonly kind: 'dateHistogram'
       readonly field: Field
-      /** A unit of the calendar, or a fixed length. */
+      /** A calendar unit, or a fixed duration. */
       readonly interval: CalendarUnit | { readonly ms: number }
       readonly offsetMinutes: number
     }
@@ -58,13 +58,13 @@ const SINGLE: ReadonlySet<FieldType> = new Set(Object.keys(SQL_TYPES) as FieldTy
 
 type Shape = Readonly<Record<string, unknown>>
 
-/** How the fields of a table are found, and which of them are links. */
+/** Resolves the fields of a table, and tells which of them are links. */
 export interface AggregationContext {
   readonly resolve: FieldResolver
   isLink(field: Field): boolean
 }
 
-/** Reads `aggs`: by name, what is asked for. */
+/** Parses `aggs`, an object of aggregations by name. */
 export function parseAggregations(context: AggregationContext, given: unknown): Aggregations {
   let count = 0
 
@@ -81,7 +81,7 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
   }
 
   function aggregation(value: unknown, at: string, depth: number): Aggregation {
-    // What is wanted of each bucket may stand beside the bucketing as well as in it.
+    // Nested aggregations may be given inside the bucket aggregation or beside it.
     const { aggs: beside, ...types }: Shape = isObject(value) ? value : {}
     const entries = Object.entries(types)
     const [entry] = entries
@@ -93,7 +93,7 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
       throw queryFault(`${at}: expected one aggregation`)
     }
     if (type === 'count') return countOf(options, at)
-    if (read === undefined) throw queryFault(`${at}: [${type}] is no aggregation`)
+    if (read === undefined) throw queryFault(`${at}: [${type}] is not an aggregation`)
     if (!isObject(options)) throw queryFault(`${at}: [${type}]: expected an object`)
     const unknown = Object.keys(options).find((key) => !read.known.includes(key))
     if (unknown !== undefined) throw queryFault(`${at}: [${type}]: [${unknown}] is not known`)
@@ -151,7 +151,7 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
   [
     'uniqueCount',
     {
-      // The count is exact whatever the threshold.
+      // The threshold is accepted for compatibility; the count is always exact.
       known: ['column', 'precisionThreshold'],
       types: SINGLE,
       read: (_options, field) => ({ kind: 'uniqueCount', field }),

@@ -24,7 +24,7 @@ const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
   other: sql`text`,
 }
 
-/** The rows that are counted and added up: of those that meet a filter, the values it takes. */
+/** The relation that is aggregated: rows that meet a filter, with the needed values. */
 export class BaseRows {
   readonly #lookup: TableLookup
   readonly #codec: TableCodec
@@ -38,7 +38,7 @@ export class BaseRows {
     this.#filter = filter
   }
 
-  /** The name under which the relation has the field. */
+  /** Returns the name of a field in the relation. */
   value(field: Field): Sql {
     const known = this.#fields.get(field.path)
     if (known !== undefined) return known.name
@@ -47,13 +47,13 @@ export class BaseRows {
     return name
   }
 
-  /** The name under which the relation says whether a further filter is met. */
+  /** Returns the name of a boolean column that tells whether a row meets a further filter. */
   condition(filter: Filter): Sql {
     this.#conditions.push(filter)
     return ident(`is_met_${this.#conditions.length - 1}`)
   }
 
-  /** To be asked for when all values are named. */
+  /** Returns the relation. Must be called after all values and conditions are added. */
   relation(parameters: Parameters): Sql {
     const source = { lookup: this.#lookup, codec: this.#codec, filter: this.#filter, parameters }
     const selects = selectRows(source, ({ fields }) => ({
@@ -66,7 +66,7 @@ export class BaseRows {
     return join(selects, ' union all ')
   }
 
-  /** A branch on which nothing was ever written to the table. */
+  /** Returns an empty relation, for a table that was never written to. */
   #nothing(): Sql {
     const values = this.#list(
       (field) => sql`null::${VALUE_TYPES[field.type]}`,
@@ -88,7 +88,7 @@ export class BaseRows {
 
 const OUT_OF_RANGE = '22003'
 
-/** Runs a statement that calculates: a sum can be larger than any number there is. */
+/** Runs a statement whose result may be out of range, such as a sum. */
 export async function runCalculation(
   context: { database: Database; session: Session; bounds?: Bounds },
   call: Call,
@@ -103,12 +103,12 @@ export async function runCalculation(
   }
 }
 
-/** SQL for the text that `writeValue` reads. */
+/** Returns SQL for the text that `writeValue` reads. */
 export function textOfValue(type: FieldType, value: Sql): Sql {
   return type === 'list' ? sql`to_json(${value})::text` : sql`${value}::text`
 }
 
-/** The JSON text of a value. */
+/** Returns a value as JSON text. */
 export function writeValue(
   type: FieldType,
   text: string | null | undefined,

@@ -6,10 +6,9 @@ import type { QueryPlan } from './query-plan.js'
 import { type KeyExpression, type Part, ROOT } from './sort-sql.js'
 
 /*
- * Nulls come last in either direction, which no index gives in descending order; and "after this value,
- * or null" is no range of an index. So where an index could serve, the rows that have a value of the
- * first key and those that have none are asked for apart, each in an order and with a range that an
- * index has.
+ * Nulls come last in both directions. An index cannot provide this for descending order, and the condition
+ * "after this value, or null" is not a range of an index. So if an index could be used, rows with a value of
+ * the first key and rows without are selected separately, each in an order and range that an index has.
  */
 
 export function listParts({ sort, after, before, isBackward }: QueryPlan): Part[] {
@@ -19,7 +18,7 @@ export function listParts({ sort, after, before, isBackward }: QueryPlan): Part[
   if (field.isNeverNull) return ['values']
   if (field.index === undefined) return ['all']
   const isWhole = direction === 'asc' && after === undefined && before === undefined
-  // Going backward starts with the nulls, which must come in the order of ids.
+  // A backward page starts with the nulls, which must be in the order of ids.
   if (isWhole && (field.index === 'valuesAndIds' || !isBackward)) return ['all']
   const parts: readonly Part[] = ['values', 'nulls']
   return parts.filter(
@@ -29,7 +28,7 @@ export function listParts({ sort, after, before, isBackward }: QueryPlan): Part[
   )
 }
 
-/** Whether the whole part is on the other side of a position. */
+/** Returns whether the whole part is on the other side of a position. */
 function isBeyond(
   part: Part,
   { at, isAfter }: { at: Position | undefined; isAfter: boolean },
@@ -39,14 +38,16 @@ function isBeyond(
   return isAfter ? isNull && part === 'values' : !isNull && part === 'nulls'
 }
 
-/** The condition that makes a part. */
+/** Returns the condition for rows of a part. */
 export function partSql(part: Part, [first]: readonly KeyExpression[]): Sql[] {
   if (part === 'all' || first === undefined || !first.isNullable) return []
   const { expression } = first
   return [part === 'values' ? sql`${expression} is not null` : sql`${expression} is null`]
 }
 
-/** Rows that come after, or before, a position: by the first key that differs, nulls being last. */
+/**
+ * Returns the condition for rows after or before a position, by the first key that differs. Nulls are last.
+ */
 export function beyondSql(
   keys: readonly KeyExpression[],
   context: { at: Position; isAfter: boolean; part: Part; parameters: Parameters },
@@ -81,7 +82,7 @@ export function beyondSql(
   return [...rangeSql(keys, context), sql`(${join(alternatives, ' or ')})`]
 }
 
-/** What the alternatives have in common, as a range that an index can start from. */
+/** Returns a range condition that all alternatives share, so that an index can be used. */
 function rangeSql(
   [first]: readonly KeyExpression[],
   context: { at: Position; isAfter: boolean; part: Part; parameters: Parameters },
@@ -92,7 +93,7 @@ function rangeSql(
   return [sql`${first.expression} ${sign}= ${valueSql(first, text, context)}`]
 }
 
-/** Value and id in the order of an index of both. */
+/** Compares value and id as a pair, for an index on both. */
 function beyondPair(
   key: KeyExpression,
   context: { at: Position; isAfter: boolean; parameters: Parameters },

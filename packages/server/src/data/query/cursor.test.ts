@@ -73,7 +73,7 @@ describe('a cursor', () => {
     const largest = { ...CURSOR, filter: 'a'.repeat(room) }
     expect(readCursor(SCOPE, writeCursor(SCOPE, largest))).toEqual(largest)
     const larger = { ...CURSOR, filter: 'a'.repeat(room + 1) }
-    expect(() => writeCursor(SCOPE, larger)).toThrow('are too long to go on from in a cursor')
+    expect(() => writeCursor(SCOPE, larger)).toThrow('are too long for a cursor')
   })
 })
 

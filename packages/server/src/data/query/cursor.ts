@@ -3,47 +3,47 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { queryFault } from './query-fault.js'
 
-/** A boundary in the order of a query, next to a record. */
+/** A boundary in the order of a query: just before or after a record. */
 export interface Position {
-  /** What the record is sorted by, as PostgreSQL writes it. */
+  /** The sort keys of the record, as texts of PostgreSQL. */
   readonly keys: readonly (string | null)[]
   readonly id: string
-  /** The record itself is on the side that is asked for. */
+  /** Whether the record itself is included. */
   readonly isInclusive?: boolean
 }
 
-/** A query and a place in it. Whoever holds the cursor can go on from there, and back. */
+/** A query and a position in its result, from which paging can continue in both directions. */
 export interface Cursor {
   readonly filter: unknown
   readonly sort: unknown
   readonly columns: unknown
   readonly size: number
-  /** Keeps an order by chance the same from page to page. */
+  /** Keeps a random order stable from page to page. */
   readonly seed: number
-  /** What comes before the page that the cursor came with ends here; undefined: nowhere. */
+  /** The start of the page, where the previous page ends. undefined: there is no previous page. */
   readonly first?: Position
-  /** What comes after it starts here; undefined: from the beginning. */
+  /** The end of the page, where the next page starts. undefined: the next page starts at the beginning. */
   readonly last?: Position
 }
 
-/** Where a cursor is of use, and the secret that tells it from one that somebody else has made. */
+/** The branch and table that a cursor is valid for, and the secret that authenticates it. */
 export interface CursorScope {
   readonly secret: Buffer
   readonly branchId: string
   readonly tableId: number
 }
 
-/** Compressing takes longer than most queries, so only what would be long is compressed. */
+/** Compression takes longer than most queries, so only longer cursors are compressed. */
 const PLAIN_LENGTH_MAX = 1024
 
-/** The first character tells how the content is written. */
+/** The first character of a cursor tells its encoding. */
 const PLAIN = 'p'
 const COMPRESSED = 'c'
-/** 24 characters of base64url leave no bit unused, so that no two texts stand for the same code. */
+/** 18 bytes fill 24 characters of base64url exactly, so that each code has a single encoding. */
 const CODE_BYTES = 18
 const CODE_LENGTH = 24
 
-/** The form, the authentication code, and the content. */
+/** Returns a cursor: encoding, authentication code and content. */
 export function writeCursor(scope: CursorScope, cursor: Cursor): string {
   const json = Buffer.from(JSON.stringify(cursor))
   if (json.length > QUERY_LIMITS.cursorLengthMax) throw tooLong()
@@ -54,7 +54,7 @@ export function writeCursor(scope: CursorScope, cursor: Cursor): string {
   return `${form}${codeOf(scope, form, content)}${content}`
 }
 
-/** Cursors come from clients. Nothing of one is decoded before it is known to be from here. */
+/** Parses a cursor. Cursors are untrusted input, so the authentication code is verified before decoding. */
 export function readCursor(scope: CursorScope, text: string): Cursor {
   if (text.length > QUERY_LIMITS.cursorLengthMax) {
     throw queryFault(
@@ -79,16 +79,16 @@ function codeOf({ secret, branchId, tableId }: CursorScope, form: string, conten
   return code.update(content).digest().subarray(0, CODE_BYTES).toString('base64url')
 }
 
-/** The query itself is bounded, so it must be the values. */
+/** The length of the query is limited, so only the sort values can make a cursor too long. */
 function tooLong() {
-  return queryFault('sort: the values of these records are too long to go on from in a cursor')
+  return queryFault('sort: the values of these records are too long for a cursor')
 }
 
 export function invalidCursor() {
   return queryFault('page: invalid cursor')
 }
 
-/** The same boundary, seen from its other side. */
+/** Returns the same boundary for the opposite direction. */
 export function otherSide({ keys, id, isInclusive = false }: Position): Position {
   return { keys, id, isInclusive: !isInclusive }
 }

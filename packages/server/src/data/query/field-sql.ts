@@ -17,10 +17,12 @@ const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
   bool: sql`::boolean`,
 }
 
-/** PostgreSQL plans a join in several orders, so its tables take longer than those of a union. */
+/**
+ * PostgreSQL considers several join orders, so planning a joined table takes longer than an arm of a union.
+ */
 const JOINED_WEIGHT = 2
 
-/** Turns fields into expressions; the links on the way become joins, each of them once. */
+/** Converts fields to expressions. Each link on their paths becomes one join. */
 export class FieldExpressions {
   readonly #lookup: TableLookup
   readonly #root: PlanRoot
@@ -33,7 +35,7 @@ export class FieldExpressions {
     this.#parameters = parameters
   }
 
-  /** The joins that the expressions so far need; to be asked for when all are made. */
+  /** The joins that the expressions need. Must be read after all expressions are created. */
   get joins(): Sql {
     const joins = [...this.#joined.values()].map(({ id, record, target, columns }) =>
       joinRecord(this.#lookup, target, { id, alias: record.alias, outer: true, columns }),
@@ -54,7 +56,7 @@ export class FieldExpressions {
       case 'json': {
         const keys = this.#parameters.share(arrayLiteral(source.keys))
         const document = record.column(source.index)
-        // In a document there is a null of its own, which is as good as nothing.
+        // JSON null counts as a missing value.
         return sql`nullif(${document} #> ${keys}::text[], 'null'::jsonb)`
       }
       case 'file': {
@@ -78,7 +80,7 @@ export class FieldExpressions {
   #join(path: string, id: Sql, target: TableCodec): Joined {
     if (this.#joined.size === QUERY_LIMITS.joinsMax) {
       throw queryFault(
-        `the query goes through more than ${QUERY_LIMITS.joinsMax} links to filter, sort or group`,
+        `the query follows more than ${QUERY_LIMITS.joinsMax} links to filter, sort or group`,
       )
     }
     this.#parameters.countTables(JOINED_WEIGHT * countArms(this.#lookup.rows, target.table.id))
@@ -98,7 +100,7 @@ export class FieldExpressions {
   }
 }
 
-/** A record that a link leads to, and the columns of it that expressions use. */
+/** A linked record, and the columns of it that expressions use. */
 interface Joined {
   readonly id: Sql
   readonly record: PlanRoot

@@ -7,10 +7,10 @@ import { wantsIndex } from '../../rows/indexes.js'
 import type { TableLookup } from '../../rows/read.js'
 import { queryFault } from './query-fault.js'
 
-/** How values of a field compare. */
+/** The type by which values of a field are compared. */
 export type FieldType = 'text' | 'int' | 'float' | 'bool' | 'datetime' | 'list' | 'json' | 'other'
 
-/** Of the types whose values have an order. */
+/** The PostgreSQL types of field types that have an order. */
 export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
   text: sql`text`,
   int: sql`bigint`,
@@ -19,30 +19,30 @@ export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
   datetime: sql`timestamptz`,
 }
 
-/** Where the value of a field is, in the record that its links lead to. */
+/** The location of a value in the record that the links lead to. */
 export type FieldSource =
   | { readonly kind: 'id' }
   | { readonly kind: 'metadata'; readonly column: 'version' | 'created_at' | 'updated_at' }
   | { readonly kind: 'column'; readonly index: number }
   /** A value inside a JSON document. */
   | { readonly kind: 'json'; readonly index: number; readonly keys: readonly string[] }
-  /** What a file says about itself. */
+  /** A metadata field of a file. */
   | { readonly kind: 'file'; readonly index: number; readonly key: string }
 
 /** A path of a query, resolved against the schema of the branch. */
 export interface Field {
   readonly path: string
-  /** The links on the way: in each table, the index of the link column. */
+  /** The links on the path. */
   readonly links: readonly LinkStep[]
   readonly source: FieldSource
   readonly type: FieldType
   /** Every record has a value. */
   readonly isNeverNull?: boolean
-  /** An index has the records in the order of the field: of its values alone, or of them and the id. */
+  /** The field has an index: of its values only, or of values and ids. */
   readonly index?: 'values' | 'valuesAndIds' | undefined
 }
 
-/** Finds the field of a path, or refuses it by name. */
+/** Resolves a path to a field. Throws an error with the path if there is none. */
 export type FieldResolver = (path: string) => Field
 
 export interface LinkStep {
@@ -51,7 +51,7 @@ export interface LinkStep {
   readonly target: TableCodec
 }
 
-// Maps, because names come from requests and every object has a `constructor`.
+// A Map, because names come from requests, and `constructor` would be found in a plain object.
 const METADATA: ReadonlyMap<
   string,
   { column: 'version' | 'created_at' | 'updated_at'; type: FieldType }
@@ -78,7 +78,7 @@ const TYPES: Readonly<Record<ColumnType, FieldType>> = {
   'file[]': 'other',
 }
 
-/** What of a file can be compared; addresses and content cannot. */
+/** The fields of a file that can be compared. Links and content cannot. */
 const FILE_FIELDS: ReadonlyMap<string, FieldType> = new Map([
   ['name', 'text'],
   ['mediaType', 'text'],
@@ -90,7 +90,7 @@ const FILE_FIELDS: ReadonlyMap<string, FieldType> = new Map([
 
 const LINK_DEPTH_MAX = 10
 
-/** Finds a field by its path: own columns, through links, into objects, JSON, files and metadata. */
+/** Resolves a path, which may lead through links, and into objects, JSON documents, files and metadata. */
 export function resolveField(lookup: TableLookup, codec: TableCodec, path: string): Field {
   if (path.length > QUERY_LIMITS.pathLengthMax) {
     throw queryFault(
@@ -167,7 +167,7 @@ function ownField(options: {
   if (column.type !== 'json')
     throw queryFault(`column [${path}]: only a json column has paths inside`)
   if (keys.some((key) => key === '' || checkText(key) !== undefined)) {
-    throw queryFault(`column [${path}]: the path inside has a key that no document has`)
+    throw queryFault(`column [${path}]: the path has a key that a document cannot contain`)
   }
   return { path, links, source: { kind: 'json', index, keys }, type: 'json' }
 }

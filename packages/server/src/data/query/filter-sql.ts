@@ -11,12 +11,14 @@ import type { Filter, Operator, Predicate } from './filter.js'
 import type { Parameters } from './parameters.js'
 import { queryFault } from './query-fault.js'
 
-/** What fields are in a statement. */
+/** Converts fields to expressions of a statement. */
 export interface Expressions {
   expression(field: Field): Sql
 }
 
-/** SQL of a filter. Null is unknown throughout, so a negation does not match what has no value. */
+/**
+ * Converts a filter to SQL. Comparisons with null are unknown, so a negation does not match missing values.
+ */
 export function filterSql(filter: Filter, fields: Expressions, parameters: Parameters): Sql {
   switch (filter.kind) {
     case 'field': {
@@ -41,7 +43,7 @@ export function filterSql(filter: Filter, fields: Expressions, parameters: Param
   }
 }
 
-/** Nothing to meet is met by all; nothing to choose from is met by none. */
+/** An empty conjunction is true, and an empty disjunction is false. */
 function combine(kind: 'and' | 'or', items: readonly Sql[]): Sql {
   if (items.length === 0) return kind === 'and' ? sql`true` : sql`false`
   return sql`(${join(items, kind === 'and' ? ' and ' : ' or ')})`
@@ -51,7 +53,7 @@ interface Value {
   readonly expression: Sql
   readonly type: FieldType
   readonly path: string
-  /** A whole JSON document, not a value inside one. */
+  /** The value is a whole JSON document, not a value inside one. */
   readonly isDocument: boolean
 }
 
@@ -75,7 +77,7 @@ function predicateSql(predicate: Predicate, value: Value, parameters: Parameters
   }
 }
 
-/** Being one of many values is one comparison, not thousands. */
+/** Converts a list of alternatives to a single comparison with an array. */
 function listSql(items: readonly Predicate[], { value, parameters }: Comparison): Sql | undefined {
   const type = SQL_TYPES[value.type]
   const list = listOfValues(items, value)
@@ -88,7 +90,10 @@ function listSql(items: readonly Predicate[], { value, parameters }: Comparison)
     : undefined
 }
 
-/** The same for values inside of JSON documents, when all are numbers or all are plain texts. */
+/**
+ * Converts a list of alternatives for values inside JSON documents, if all are numbers or all are plain
+ * texts.
+ */
 function listInDocument(
   items: readonly Predicate[],
   { value, parameters }: Comparison,
@@ -119,7 +124,7 @@ function listOfValues(items: readonly Predicate[], value: Value): string[] | und
   for (const item of items) {
     if (item.kind !== 'compare' || item.operator !== '$is' || item.value === null) return undefined
     const { type } = value
-    // A fraction is compared as such, even with a column of whole numbers.
+    // Fractions are compared separately, without conversion to an integer.
     if (type === 'int' && !Number.isSafeInteger(item.value)) return undefined
     if (type !== 'text' && type !== 'int' && type !== 'float' && type !== 'datetime') {
       return undefined
@@ -135,7 +140,7 @@ function includesSql(
   parameters: Parameters,
 ): Sql {
   if (value.type !== 'list') {
-    throw queryFault(`filter: column [${value.path}]: only a multiple column includes values`)
+    throw queryFault(`filter: column [${value.path}]: $includes needs a column of type [multiple]`)
   }
   const inner: Value = {
     expression: sql`(e.value collate "C")`,
@@ -151,11 +156,11 @@ function includesSql(
       : mode === 'none'
         ? sql`not exists (${elements} where ${matches})`
         : sql`not exists (${elements} where not (${matches}))`
-  // Of a list that is not there, nothing is known.
+  // For a missing list, the result is unknown.
   return sql`case when ${value.expression} is not null then ${outcome} end`
 }
 
-/** No document that is stored can be larger. */
+/** No stored document can be larger. */
 const DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 
 const SIGNS: Readonly<Partial<Record<Operator, Sql>>> = {
@@ -207,7 +212,7 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
     case 'json':
       return compareJson(operator, given, context)
     case 'list': {
-      // A list compares by its elements: some are so, and to be different none may be.
+      // A list matches if one of its elements does; for `$isNot`, none may be equal.
       const isNegated = operator === '$isNot'
       const element = {
         kind: 'compare' as const,
@@ -222,7 +227,7 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
   }
 }
 
-/** The text form of a value to compare with, or a refusal of one that is of another type. */
+/** Returns the text form of a value to compare with. Throws if it has the wrong type. */
 function operandText(given: unknown, value: Value): string {
   switch (value.type) {
     case 'int':
@@ -243,7 +248,7 @@ function operandText(given: unknown, value: Value): string {
   }
 }
 
-/** A value inside a JSON document has the type it has there; of another type it does not match. */
+/** Compares a value inside a JSON document. It does not match values of another type. */
 function compareJson(operator: Operator, given: unknown, context: Comparison): Sql {
   const { value, parameters } = context
   const { expression } = value
@@ -264,7 +269,7 @@ function compareJson(operator: Operator, given: unknown, context: Comparison): S
   const text = textOf(given, value)
   const inner = { ...value, type: 'text' as const, expression: sql`(${expression} #>> '{}')` }
   if (sign === undefined) {
-    // A list or an object is searched as the JSON text that it is.
+    // Lists and objects are matched as JSON text.
     const matches = matchSql(operator, text, { value: inner, parameters })
     return sql`case when jsonb_typeof(${expression}) in ('string', 'array', 'object') then ${matches} end`
   }
@@ -287,7 +292,7 @@ function isListOrObject(text: string): boolean {
   }
 }
 
-/** A whole document is given as JSON text, or as the document itself. */
+/** Returns the JSON text of a document to compare with, which may be given as text or as JSON. */
 function documentOf(given: unknown, value: Value): string {
   const text = typeof given === 'string' ? given : JSON.stringify(given)
   try {
@@ -321,12 +326,12 @@ function matchSql(operator: Operator, text: string, { value, parameters }: Compa
   }
 }
 
-/** Columns are ordered by code points, and that order knows the case of ASCII letters only. */
+/** Columns have collation "C", which folds the case of ASCII letters only. */
 function inLocale(expression: Sql): Sql {
   return sql`(${expression} collate "default")`
 }
 
-/** `*` is any run, `?` one character, a backslash takes the meaning away. */
+/** Converts a pattern to LIKE: `*` matches any text, `?` one character, and a backslash escapes. */
 export function likePattern(pattern: string): string {
   let like = ''
   for (let at = 0; at < pattern.length; at++) {

@@ -3,7 +3,7 @@ import { nearest } from '../../common/nearest.js'
 import type { Field, FieldResolver } from './field.js'
 import { queryFault } from './query-fault.js'
 
-/** What a value is compared by. */
+/** A comparison operator. */
 export type Operator =
   | '$is'
   | '$isNot'
@@ -51,7 +51,7 @@ const COMPARISONS: ReadonlySet<string> = new Set<Operator>([
   '$iPattern',
 ])
 
-// Maps, because keys come from requests and every object has a `constructor`.
+// A Map, because keys come from requests, and `constructor` would be found in a plain object.
 const INCLUDES: ReadonlyMap<string, 'any' | 'all' | 'none'> = new Map([
   ['$includes', 'any'],
   ['$includesAny', 'any'],
@@ -59,7 +59,7 @@ const INCLUDES: ReadonlyMap<string, 'any' | 'all' | 'none'> = new Map([
   ['$includesNone', 'none'],
 ])
 
-/** Whether the operator is negated. */
+/** Maps the operator to whether it is negated. */
 const EXISTS: ReadonlyMap<string, boolean> = new Map([
   ['$exists', false],
   ['$notExists', true],
@@ -70,7 +70,7 @@ const CONTROLS: ReadonlySet<string> = new Set(['$all', '$any', '$not', '$none'])
 
 const { conditionDepthMax: DEPTH_MAX, conditionsMax: CONDITIONS_MAX } = QUERY_LIMITS
 
-/** Operators of other query languages, and what they are called here. */
+/** Operators of other query languages, and their names here, for error messages. */
 const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
   ['$eq', '$is'],
   ['$ne', '$isNot'],
@@ -97,7 +97,7 @@ function unknownOperator(key: string): string {
 
 type Shape = Readonly<Record<string, unknown>>
 
-/** Reads a filter; what it names is looked up on the way. */
+/** Parses a filter and resolves its paths. */
 export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   let conditions = 0
 
@@ -108,7 +108,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     }
   }
 
-  /** Every key of the object is a condition. */
+  /** Parses an object of which every key is a condition. */
   function conditionsOf(value: unknown, prefix: string, depth: number): Filter[] {
     if (!isObject(value)) throw queryFault('filter: expected an object')
     return Object.entries(value).map(([key, inner]) => condition(key, inner, prefix, depth))
@@ -132,7 +132,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     return onPath(`${prefix}${key}`, value, depth + 1)
   }
 
-  /** An object, whose keys are conditions, or a list of such objects. */
+  /** Parses an object of conditions, or a list of such objects. */
   function list(value: unknown, prefix: string, depth: number): Filter[] {
     if (!Array.isArray(value)) return conditionsOf(value, prefix, depth)
     return value.map((item) => {
@@ -152,7 +152,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     return { kind: 'exists', field: resolve(`${prefix}${value}`), isNegated }
   }
 
-  /** Keys that lead on along the path are conditions there; the others are about what is here. */
+  /** Parses the conditions of a path. Some keys continue the path, the others are operators on its value. */
   function onPath(path: string, value: unknown, depth: number): Filter {
     if (!isObject(value)) return fieldFilter(path, value, depth)
     const items: Filter[] = []
@@ -207,14 +207,17 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     const operator = key as Operator
     if (!Array.isArray(value)) return { kind: 'compare', operator, value }
     const each = value.map((item) => ({ kind: 'compare' as const, operator, value: item }))
-    // Being none of several is being different from each.
+    // `$isNot` of a list means different from each of its values.
     return { kind: operator === '$isNot' ? 'and' : 'or', items: each }
   }
 
   return { kind: 'and', items: conditionsOf(filter, '', 0) }
 }
 
-/** Conditions that a column is one of several values become one, which costs the same for any number. */
+/**
+ * Merges alternatives on the same column into one condition, which PostgreSQL evaluates as one array
+ * comparison.
+ */
 function anyOf(items: readonly Filter[]): Filter {
   const others: Filter[] = []
   const byPath = new Map<string, { field: Field; values: Predicate[] }>()
@@ -246,7 +249,7 @@ function isOneValue(predicate: Predicate): boolean {
   return predicate.kind === 'compare' && predicate.operator === '$is' && predicate.value !== null
 }
 
-/** A name leads on, and so does what combines conditions that name something. */
+/** Returns whether a key continues the path: it is a name, or combines conditions that contain a name. */
 function leadsOn(key: string, value: unknown, depth: number): boolean {
   if (!key.startsWith('$') || EXISTS.has(key)) return true
   if (!CONTROLS.has(key) || depth > DEPTH_MAX) return false

@@ -4,7 +4,7 @@ import { type Cursor, type CursorScope, type Position, readCursor } from './curs
 import { queryFault } from './query-fault.js'
 import { requireQuerySize } from './query-size.js'
 
-/** Which part of the result is asked for. */
+/** The requested part of the result. */
 export interface Page {
   readonly filter: unknown
   readonly sort: unknown
@@ -12,19 +12,19 @@ export interface Page {
   readonly size: number
   readonly offset: number
   readonly seed: number
-  /** Only what comes after, or before, a position. */
+  /** Returns only records after, or before, a position. */
   readonly after: Position | undefined
   readonly before: Position | undefined
-  /** Read from the end towards the beginning; the answer is turned around again. */
+  /** Records are read from the end; the response reverses them again. */
   readonly isBackward: boolean
-  /** Nothing yet: only a cursor to wait for what will come after the last record. */
+  /** The page is empty. Its cursor is at the end of the result, to read records that are added later. */
   readonly isTail: boolean
 }
 
 export const PAGE_SIZE = 20
 export const OFFSET_MAX = 49_000
 
-/** In the place of a cursor: the end of the result. */
+/** Stands for the end of the result, in place of a cursor. */
 const END = 'end'
 const SEED_MAX = 2 ** 47
 
@@ -42,7 +42,7 @@ export interface QueryRequest {
   }
 }
 
-/** Brings together what the request says and what its cursor remembers. */
+/** Combines the request with the query in its cursor. */
 export function readPage(
   request: QueryRequest,
   { limits, scope }: { limits: Limits; scope: CursorScope },
@@ -88,7 +88,7 @@ export function readPage(
 
 function isSameQuery(one: Cursor, other: Cursor): boolean {
   const texts = [one, other].map(({ filter, sort, seed }) => {
-    // Without chance in the order, its seed is of no account.
+    // The seed matters only for a random order.
     const text = JSON.stringify([filter ?? {}, sort ?? []])
     return text.includes('"random"') ? `${text}${seed}` : text
   })

@@ -5,7 +5,7 @@ import type { Filter } from './filter.js'
 import type { ReverseLink } from './reverse-link.js'
 import type { Sort } from './sort.js'
 
-/** A query whose names are resolved and whose values are checked. */
+/** A query with resolved names and validated values. */
 export interface QueryPlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec

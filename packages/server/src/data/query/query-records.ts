@@ -36,7 +36,7 @@ export interface QueryContext {
   readonly bounds?: Bounds
 }
 
-/** A page of the records that meet a filter, as JSON text. */
+/** Returns a page of the records that meet a filter, as JSON text. */
 export async function queryRecords(context: QueryContext, request: QueryRequest): Promise<string> {
   const { session, limits } = context
   const scope = cursorScope(session, session.table(context.tableName).codec.table.id)
@@ -94,18 +94,18 @@ export function planQuery(context: QueryContext, page: Page): QueryPlan {
     after: page.after,
     before: page.before,
     isBackward: page.isBackward || page.isTail,
-    // One more than asked for tells whether there is more.
+    // One additional record tells whether there are more.
     limit: page.isTail ? 1 : page.size + 1,
     offset: page.isTail ? 0 : page.offset,
   }
 }
 
-/** A cursor is of use on the branch and table that it came from. */
+/** A cursor is valid only for the branch and table that it was created for. */
 export function cursorScope({ cursorSecret, guard }: Session, tableId: number): CursorScope {
   return { secret: cursorSecret, branchId: guard.rows.branchId, tableId }
 }
 
-/** How paths of a query find their way in the schema of the branch. */
+/** Returns the tables of the branch, to resolve paths of a query. */
 export function lookupOf({ tables }: Session): TableLookup {
   return tables
 }
@@ -114,7 +114,7 @@ function planRecord(table: BranchTable, names: readonly string[]): ReadPlan {
   return planColumns(table, names).plan
 }
 
-/** Names of columns, and what asks for reverse links. */
+/** Separates names of columns from reverse links. */
 function splitColumns(columns: unknown): { names: string[]; others: unknown[] } {
   if (columns === undefined) return { names: ['*'], others: [] }
   if (!Array.isArray(columns)) throw queryFault('columns: expected a list')
@@ -139,7 +139,7 @@ function countNames(reverseLink: unknown): number {
   return Array.isArray(columns) ? columns.length : 0
 }
 
-/** A record takes one for each link that is followed, and one for each reverse link. */
+/** Checks the number of relations: each followed link and each reverse link counts as one. */
 function requireRelations([read, ...reverse]: readonly ReadPlan[]): void {
   const links = [read, ...reverse].reduce(
     (count, plan) => count + (plan === undefined ? 0 : linkedTables(plan).length),
@@ -150,7 +150,9 @@ function requireRelations([read, ...reverse]: readonly ReadPlan[]): void {
 
 function tooManyRelations() {
   const { relationsMax } = QUERY_LIMITS
-  return queryFault(`columns: more than ${relationsMax} links and reverse links at once`)
+  return queryFault(
+    `columns: a query cannot follow more than ${relationsMax} links and reverse links`,
+  )
 }
 
 /** `{name: "owner", columns: ["name"]}` is another way to write `owner.name`. */
@@ -176,7 +178,7 @@ async function run(context: QueryContext, plan: QueryPlan): Promise<TextRow[]> {
   return [...rows]
 }
 
-/** An empty page stands at the end of what it looked through, so that it can be gone on from. */
+/** Returns the positions of an empty page: the end of the searched records, so that paging can continue. */
 async function endsOfEmpty(
   context: QueryContext,
   options: { page: Page; plan: QueryPlan; tail: TextRow | undefined },
@@ -202,7 +204,7 @@ function positionOf({ read, sort }: QueryPlan, row: TextRow = []): Position {
   return { keys: row.slice(start, end), id: row[end] ?? '' }
 }
 
-/** Contents of files are not in the rows. */
+/** Loads the requested contents of files, which are not in the rows. */
 async function loadFound(
   plan: QueryPlan,
   rows: readonly TextRow[],
@@ -216,7 +218,7 @@ async function loadFound(
   }
 }
 
-/** The records of a reverse link to a record that was found. */
+/** Returns the records of a reverse link to a found record. */
 function linkingRows(plan: QueryPlan, row: TextRow, index: number): TextRow[] {
   const start = countTexts(plan.read) + sortTypes(plan.sort).length + 1
   return JSON.parse(row[start + index] ?? '[]') as TextRow[]
@@ -232,7 +234,7 @@ function writeFound(plan: QueryPlan, row: TextRow, { metadata }: Session): strin
   return `${record.slice(0, -1)}${members.join('')}}`
 }
 
-/** A column may be of another type by now; PostgreSQL must be able to read the values all the same. */
+/** The type of a column may have changed since a cursor was created, so its values are checked again. */
 const IS_KEY: Readonly<Partial<Record<FieldType, (text: string) => boolean>>> = {
   text: (text) => checkText(text) === undefined,
   int: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(64, BigInt(text)) === BigInt(text),

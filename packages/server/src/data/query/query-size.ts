@@ -1,10 +1,10 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { queryFault } from './query-fault.js'
 
-/** Values inside of each other; more than any query that is accepted has. */
+/** Maximum nesting of values. No valid query is nested as deeply. */
 const DEPTH_MAX = 200
 
-/** Refuses a query that is larger than one may be, without looking at more of it than that. */
+/** Throws if a query exceeds the size limit. Stops reading it at the limit. */
 export function requireQuerySize(...parts: readonly unknown[]): void {
   const max = QUERY_LIMITS.queryLengthMax
   let length = 0
@@ -12,7 +12,7 @@ export function requireQuerySize(...parts: readonly unknown[]): void {
   function add(characters: number): void {
     length += characters
     if (length > max) {
-      throw queryFault(`the query is too long: it must not have more than ${max} characters`)
+      throw queryFault(`the query is too long: it can have at most ${max} characters`)
     }
   }
 

@@ -9,9 +9,9 @@ import { selectRows } from './select-rows.js'
 import { KEY_ID, keyName, orderSql, type Part, ROOT, sortKeys, sortTypes } from './sort-sql.js'
 
 /**
- * One statement. Each table that rows of the branch come from is asked on its own, with filter, order
- * and limit, so that each can use its indexes; their few rows are then put in order together. A row
- * is the texts of the record, those it is sorted by, its id, and one of each reverse link.
+ * Compiles a query to one statement. Each physical table that rows come from is selected separately, with
+ * filter, order and limit, so that it can use its indexes. The results are then merged and sorted. A row has
+ * the texts of the record, its sort keys, its id, and one text for each reverse link.
  */
 export function querySql(plan: QueryPlan): Call {
   const parameters = new Parameters()
@@ -37,14 +37,14 @@ export function querySql(plan: QueryPlan): Call {
           order by ${order} limit ${limit}${offset}`
   const text = isWhole(plan) ? page : withLinked(plan, { page, order, parameters })
   const call = { statement: compileSharing(text), values: parameters.values }
-  // The offset is part of the text, and there are too many of them to keep each prepared.
+  // Unnamed, because the offset is part of the text: prepared statements for each would be too many.
   return plan.offset === 0 ? call : { ...call, isUnnamed: true }
 }
 
-/** Values of a record itself, in a page that more is added to. */
+/** Names for the values of a record itself, in a page that is joined with more. */
 const valueName = (position: number): Sql => ident(`value_${position}`)
 
-/** What links lead to is looked up for the records of the page only, reverse links for all of them together. */
+/** Follows links for the records of the page only. Reverse links are read for all of them at once. */
 function withLinked(
   { lookup, read, reverseLinks, sort, seed }: QueryPlan,
   { page, order, parameters }: { page: Sql; order: Sql; parameters: Parameters },
@@ -77,17 +77,17 @@ function withLinked(
     order by ${order}`
 }
 
-/** Everything that is asked for is in the rows of the table itself. */
+/** Returns whether the query reads no other table, by links or reverse links. */
 function isWhole({ read, reverseLinks }: QueryPlan): boolean {
   return read.links.length === 0 && reverseLinks.length === 0
 }
 
-/** The first rows of the whole can all come from one arm. */
+/** The limit for each arm. All rows up to the end of the page may come from one arm. */
 function armLimit({ limit, offset }: QueryPlan): Sql {
   return raw(String(limit + offset))
 }
 
-/** Selects the rows that are in one part of the order, in order. */
+/** Selects the rows of one part, in order. */
 function partSelects(plan: QueryPlan, part: Part, parameters: Parameters): Sql[] {
   const { after, before, sort, isBackward } = plan
   return selectRows({ ...plan, parameters }, ({ record, fields }) => {

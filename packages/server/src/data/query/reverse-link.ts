@@ -17,12 +17,12 @@ import { selectRows } from './select-rows.js'
 import { parseSort, type Sort } from './sort.js'
 import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
 
-/** Records of another table that link to those that are found. */
+/** A request for records of another table that link to the found records. */
 export interface ReverseLink {
-  /** Where they are in the answer. */
+  /** The key of the records in the response. */
   readonly key: string
   readonly codec: TableCodec
-  /** Index of the column that links. */
+  /** Index of the link column. */
   readonly column: number
   readonly read: ReadPlan
   readonly sort: Sort
@@ -30,10 +30,10 @@ export interface ReverseLink {
   readonly offset: number
 }
 
-/** How reverse links find their way in the schema. */
+/** The schema that reverse links are resolved in. */
 export interface ReverseLinkContext {
   readonly lookup: TableLookup
-  /** The table that is queried. */
+  /** The queried table. */
   readonly codec: TableCodec
   readonly pageSizeMax: number
   tableByName(name: string): TableCodec | undefined
@@ -53,7 +53,7 @@ const ARROW = '<-'
 
 export const isReverseLink = (name: string): boolean => name.startsWith(ARROW)
 
-/** `{name: "<-table.linkColumn", as?, columns?, sort?, limit?, offset?}`. */
+/** Parses `{name: "<-table.linkColumn", as?, columns?, sort?, limit?, offset?}`. */
 export function parseReverseLink(context: ReverseLinkContext, given: unknown): ReverseLink {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw queryFault('columns: expected names, or objects that ask for reverse links')
@@ -74,7 +74,7 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
   if (codec === undefined) throw fault(`table [${tableName}] not found`)
   const column = codec.indexes.get(path) ?? -1
   const target = codec.physical[column]?.column.link?.tableId
-  if (target === undefined) throw fault(`column [${path}]: is no link`)
+  if (target === undefined) throw fault(`column [${path}]: is not a link`)
   if (target !== context.codec.table.id) {
     throw fault(`column [${path}]: does not link to table [${context.codec.table.name}]`)
   }
@@ -112,7 +112,7 @@ function columnNames(columns: unknown, fault: FaultOf): string[] {
 
 const METADATA_NAMES: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
 
-/** An older form of sort: `[{column, order}]`, in which metadata goes without its prefix. */
+/** Converts an older form of sort, `[{column, order}]`, in which metadata columns have no prefix. */
 function orderAsSort(order: unknown, codec: TableCodec, fault: FaultOf): unknown {
   if (order === undefined) return undefined
   if (!Array.isArray(order)) throw fault('[order] must be a list')
@@ -136,13 +136,12 @@ function whole(
   throw fault(`[${name}] must be a whole number from ${min} to ${max}`)
 }
 
-/** Values of a linking record, until they are put together as one text. */
+/** Names for the values of a linking record, before they are combined to one text. */
 const valueName = (index: number): Sql => ident(`value_${index}`)
 
 /**
- * For each record of `page`, those that link to it: `target`, and `records` as a JSON array of arrays
- * of texts. One pass over the table, whatever the number of records; a row number for each target
- * takes the place of a limit.
+ * Selects the linking records of each record of `page`: `target`, and `records` as a JSON array of arrays of
+ * texts. Reads the table once for all records of the page; `row_number` by target replaces a limit.
  */
 export function reverseLinkSql(
   lookup: TableLookup,

@@ -7,7 +7,7 @@ import { filterSql } from './filter-sql.js'
 import type { Parameters } from './parameters.js'
 import { ROOT } from './sort-sql.js'
 
-/** The rows that a select is of. */
+/** The rows to select from. */
 export interface RowSource {
   readonly lookup: TableLookup
   readonly codec: TableCodec
@@ -16,7 +16,7 @@ export interface RowSource {
   readonly parameters: Parameters
 }
 
-/** A row in the making: its columns, and the fields that links lead to. */
+/** A row of the select: its columns, and fields that are reached through links. */
 export interface SourceRow {
   readonly record: PlanRoot
   readonly fields: FieldExpressions
@@ -35,9 +35,9 @@ export interface RowSelect {
 }
 
 /**
- * One select for each table of PostgreSQL that rows come from on the branch, so that each can use its
- * indexes. Together they have every row that meets the filter once. There are none if nothing was ever
- * written to the table.
+ * Returns one select for each physical table that rows come from, so that each can use its indexes. Together
+ * they return every row that meets the filter once. The list is empty if nothing was ever written to the
+ * table.
  */
 export function selectRows(
   { lookup, codec, filter, parameters }: RowSource,

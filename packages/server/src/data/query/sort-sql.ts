@@ -4,14 +4,14 @@ import type { FieldExpressions } from './field-sql.js'
 import type { Parameters } from './parameters.js'
 import type { Direction, Sort, SortKey } from './sort.js'
 
-/** The records that are looked for; a name that no joined part uses inside. */
+/** The alias of the queried records. Joined parts do not use this name. */
 export const ROOT = ident('found')
 
-/** Columns of the result by which it is ordered, after those of the records. */
+/** Names of the sort keys in the result, which follow the columns of the records. */
 export const keyName = (index: number): Sql => ident(`key_${index}`)
 export const KEY_ID = ident('key_id')
 
-/** Which rows of the order: all, those with a value of the first key, or those without. */
+/** A part of the rows: all, those with a value of the first sort key, or those without. */
 export type Part = 'all' | 'values' | 'nulls'
 
 export interface KeyExpression {
@@ -21,7 +21,7 @@ export interface KeyExpression {
   readonly isNullable: boolean
 }
 
-/** Chance is a number made of id and seed, so that the pages of one query share one order. */
+/** Returns the sort keys. A random order uses a hash of id and seed, so that it is stable across pages. */
 export function sortKeys(
   { sort, seed }: { sort: Sort; seed: number },
   { fields, parameters }: { fields: FieldExpressions; parameters: Parameters },
@@ -35,12 +35,12 @@ export function sortKeys(
   return [...keys, { expression: chance, type: 'int', direction: 'asc', isNullable: false }]
 }
 
-/** The types of what `sortKeys` selects. */
+/** Returns the types of the sort keys. */
 export function sortTypes({ keys, isRandom }: Sort): FieldType[] {
   return [...keys.map(({ field }) => field.type), ...(isRandom ? ['int' as const] : [])]
 }
 
-/** By the names of the key columns. */
+/** Returns the ORDER BY list, by the names of the sort keys. */
 export function orderSql({ keys, isRandom }: Sort, isBackward: boolean, part: Part = 'all'): Sql {
   const direction = isBackward ? sql`desc` : sql`asc`
   const parts = keys.flatMap((key, index) => orderByKey(key, { index, isBackward, part }))
@@ -58,11 +58,11 @@ function orderByKey(
   ]
   const isAscending = (direction === 'asc') !== isBackward
   const isFirst = index === 0
-  // Among nulls only the id decides; but an index of values and ids must be named as a whole.
+  // All keys are null, so only the id matters. An index of values and ids still needs both columns.
   if (isFirst && part === 'nulls') {
     return field.index === 'valuesAndIds' ? ordered(!isBackward, !isBackward) : []
   }
-  // Where there are no nulls, their place is where an index has it.
+  // Without nulls, their position is chosen to match the index.
   const hasNulls = !field.isNeverNull && !(isFirst && part === 'values')
   return ordered(isAscending, hasNulls ? !isBackward : isAscending)
 }

@@ -8,7 +8,7 @@ export interface SortKey {
   readonly direction: Direction
 }
 
-/** Chance comes last: what follows it would never decide. */
+/** A random order is always last, because keys after it would have no effect. */
 export interface Sort {
   readonly keys: readonly SortKey[]
   readonly isRandom: boolean
@@ -36,7 +36,7 @@ export function parseSort(resolve: FieldResolver, sort: unknown): Sort {
   return { keys, isRandom: false }
 }
 
-/** `{a: "asc"}`, a list of such objects, or a list of names. */
+/** Parses a sort: `{a: "asc"}`, a list of such objects, or a list of names. */
 export function listSort(sort: unknown): { path: string; direction: Direction | 'random' }[] {
   const entries = listEntries(sort)
   if (entries.length > KEYS_MAX) throw queryFault(`sort: takes at most ${KEYS_MAX} columns`)

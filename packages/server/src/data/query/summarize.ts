@@ -20,18 +20,18 @@ type Operation = 'count' | 'min' | 'max' | 'sum' | 'average'
 interface Summary {
   readonly name: string
   readonly operation: Operation
-  /** undefined: the rows themselves are counted. */
+  /** undefined: counts rows. */
   readonly field: Field | undefined
   readonly type: FieldType
 }
 
 interface Group {
-  /** The keys under which the value is in a row of the answer. */
+  /** The path of the value in a row of the response. */
   readonly path: readonly string[]
   readonly field: Field
 }
 
-/** A request whose names are resolved. */
+/** A request with resolved names. */
 interface SummarizePlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec
@@ -55,7 +55,7 @@ const GROUPABLE: ReadonlySet<FieldType> = new Set([
 const NUMBERS: ReadonlySet<FieldType> = new Set(['int', 'float'])
 const ORDERED: ReadonlySet<FieldType> = new Set(['int', 'float', 'datetime', 'text'])
 
-/** What each operation takes. */
+/** The field types that each operation accepts. */
 const OPERATIONS: ReadonlyMap<string, ReadonlySet<FieldType>> = new Map([
   ['count', new Set([...GROUPABLE, 'other'] as const)],
   ['min', ORDERED],
@@ -68,7 +68,7 @@ const NAME = /^[a-zA-Z0-9_\-~]+$/
 const GROUPS_MAX = 100
 const SUMMARIES_MAX = 100
 
-/** Groups of records with what they add up to, as JSON text. */
+/** Summarizes groups of records. Returns JSON text. */
 export async function summarizeRecords(
   context: QueryContext,
   request: SummarizeRequest,
@@ -128,13 +128,13 @@ function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly st
     if (!GROUPABLE.has(field.type) || field.source.kind === 'json') {
       throw queryFault(`columns: column [${path}]: cannot be grouped by`)
     }
-    // A link is an object with the id it holds, as it is in records.
+    // A link is written as an object with an id, as in records.
     const at = isLink(codec, field) ? `${path}.id` : path
     groups.set(at, { path: at.split('.'), field })
   }
 }
 
-/** `*`, `object.*` and `link.*` stand for the columns that can be grouped by; a link for its id besides. */
+/** Expands `*`, `object.*` and `link.*` to the columns that can be grouped by. A link also has its id. */
 function expand(lookup: TableLookup, codec: TableCodec, column: string): string[] {
   if (column !== '*' && !column.endsWith('.*')) {
     const isExpanded = isLink(codec, resolveField(lookup, codec, column))
@@ -150,7 +150,7 @@ function expand(lookup: TableLookup, codec: TableCodec, column: string): string[
     .filter((path) => GROUPABLE.has(resolveField(lookup, codec, path).type))
 }
 
-/** The table that a link leads to. */
+/** Returns the linked table. */
 function targetOf(lookup: TableLookup, codec: TableCodec, field: Field): TableCodec | undefined {
   const column = columnOf(codec, field)
   return column?.link === undefined ? undefined : lookup.tableById(column.link.tableId)
@@ -192,7 +192,7 @@ function planSummary(resolve: (path: string) => Field, name: string, given: unkn
   return { name, operation: operation as Operation, field, type }
 }
 
-/** Filter and sort of the result know its columns by position. */
+/** Resolves the columns of the result, by position, for its filter and sort. */
 function resultResolver(groups: readonly Group[], summaries: readonly Summary[]) {
   const types = new Map<string, { index: number; type: FieldType }>()
   for (const [index, { field }] of groups.entries()) {
@@ -209,10 +209,10 @@ function resultResolver(groups: readonly Group[], summaries: readonly Summary[])
 }
 
 const resultName = (index: number): Sql => ident(`result_${index}`)
-/** What comes out is text under the same name, whose order is another. */
+/** Qualified, because the select has texts of the same names, which would sort differently. */
 const resultValue = (index: number): Sql => sql`result.${resultName(index)}`
 
-/** Position of a column of the result. */
+/** Returns the position of a column in the result. */
 function indexOf({ source, path }: Field): number {
   if (source.kind === 'column') return source.index
   throw new Error(`the result has no ${path}`)
@@ -267,7 +267,7 @@ function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {
   }
 }
 
-/** Members are values as JSON text, or objects of them. */
+/** An object whose members are values as JSON text, or nested objects. */
 type Tree = Map<string, string | Tree>
 
 function writeSummary(

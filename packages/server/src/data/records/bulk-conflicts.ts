@@ -11,8 +11,8 @@ import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 
 /**
- * Finds the records of a refused bulk insert whose id or unique value is taken, in the table or by an
- * earlier record.
+ * Finds the records of a rejected bulk insert whose id or unique value is taken, in the table or by an earlier
+ * record of the request.
  */
 export async function findConflicts(
   context: RecordContext,
@@ -38,12 +38,12 @@ export async function findConflicts(
   for (const [index, list] of [...messages].sort(([left], [right]) => left - right)) {
     addFault(batch, index, `invalid record: ${list.join('; ')}`)
   }
-  // The row that was in the way may be gone by now.
+  // The conflicting row may have been deleted since.
   if (batch.faultCount === 0) addFault(batch, 0, `invalid record: ${options.refusal}`)
   return batch
 }
 
-/** The rows whose id is taken, by another record or by a row before. */
+/** Finds the rows whose id is taken, by a record or by an earlier row. */
 async function findTakenIds(
   context: RecordContext,
   table: BranchTable,
@@ -61,7 +61,7 @@ async function findTakenIds(
   })
 }
 
-/** The rows whose value of a unique column is taken. PostgreSQL decides which values are equal. */
+/** Finds the rows whose value of a unique column is taken, as PostgreSQL compares values. */
 async function findTakenValues(
   { database, session }: RecordContext,
   { writer }: WritableTable,

@@ -15,8 +15,8 @@ import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
 
 /**
- * Inserts all records or none. They go to PostgreSQL while the rest of the body is still being checked.
- * After the first fault nothing more is sent, and the rest is only checked for further faults.
+ * Inserts all records or none. Records are sent to PostgreSQL while the rest of the body is being validated.
+ * After the first fault nothing more is sent, and the rest is only validated.
  */
 export async function bulkInsert(
   context: RecordContext & { readonly limits: Limits },
@@ -67,7 +67,7 @@ async function insertBody(
         await storeFiles(context, files)
         await sink.add(rows)
       }
-      // Others get their turn between slices.
+      // Lets other requests run between slices.
       await yieldToOthers()
     }
     if (batch.faultCount > 0) throw bulkFailed(batch)
@@ -86,7 +86,7 @@ async function writeAnswer(
 ): Promise<string> {
   const { ids } = options
   if (context.columns === undefined) {
-    // Nothing that an id may hold needs escaping.
+    // Characters of a record id never need escaping.
     return ids.length === 0 ? '{"recordIDs":[]}' : `{"recordIDs":["${ids.join('","')}"]}`
   }
   const read = planColumns(table, context.columns)

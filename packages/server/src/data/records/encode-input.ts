@@ -4,17 +4,19 @@ import { type InputRecord, isFaults, type TableCodec } from '../../rows/columns.
 import type { RowInput } from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
 
-/** The number of faults that one answer lists. Its message says how many there are. */
+/** Maximum number of faults that a response lists. Its message has the total number. */
 export const FAULTS_LISTED_MAX = 1000
 
-/** The records of a bulk insert so far: the id of each, and the faults. */
+/** The ids and the faults of the records of a bulk insert so far. */
 export interface Batch {
   readonly ids: string[]
   readonly faults: FaultEntry[]
   faultCount: number
 }
 
-/** Checks records and gives each its id. Invalid ones are added to the faults and left out. */
+/**
+ * Validates and encodes records, and assigns ids. Adds the faults of invalid records, and leaves these out.
+ */
 export function encodeSlice(
   codec: TableCodec,
   records: readonly unknown[],
@@ -36,7 +38,7 @@ export function encodeSlice(
   return rows
 }
 
-/** The row for a record, with an id, or a description of its faults. */
+/** Returns the row of a record, with an id, or a description of its faults. */
 export function encodeInput(
   codec: TableCodec,
   record: unknown,
@@ -53,7 +55,7 @@ export function encodeInput(
   if (idFault === undefined && !isFaults(values)) {
     return { id: given === undefined ? newRecordId() : (given as string), values }
   }
-  // Nothing of a refused record is kept.
+  // File contents of an invalid record are not stored.
   if (pending !== undefined) files?.pending.splice(pending)
   const faults = [...(idFault === undefined ? [] : [idFault]), ...(isFaults(values) ? values : [])]
   return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
@@ -64,7 +66,7 @@ export function addFault(batch: Batch, index: number, message: string): void {
   if (batch.faults.length < FAULTS_LISTED_MAX) batch.faults.push({ index, status: 400, message })
 }
 
-/** The refusal of a bulk insert. */
+/** Returns the error of a rejected bulk insert. */
 export function bulkFailed({ faults, faultCount }: Pick<Batch, 'faults' | 'faultCount'>): AppError {
   const count = faultCount === 1 ? '1 record is' : `${faultCount} records are`
   return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {

@@ -8,12 +8,12 @@ import { type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
 import { collected } from '../../telemetry/events.js'
 import type { Session } from '../session/session.js'
 
-/** How long the answer to a request is kept for a repetition of it. */
+/** The time for which the response to a request is kept. */
 const IDEMPOTENCY_HOURS = 24
 
-/** A request that may be repeated: which one it is, and what exactly it asked for. */
+/** A request that the client may repeat: its idempotency key and its content. */
 export interface IdempotentRequest {
-  /** undefined: the client did not ask for it. */
+  /** undefined: the request has no idempotency key. */
   readonly key: string | undefined
   /** The SHA-256 of the address and body of the request, in hex. */
   contentHash(): Promise<string>
@@ -49,7 +49,7 @@ function* hashSteps(parts: Iterable<string | Buffer>): Generator<undefined, stri
   return hash.digest('hex')
 }
 
-/** Whose requests they are. */
+/** The session that requests belong to. */
 export interface IdempotencyContext {
   readonly database: Database
   readonly session: Session
@@ -62,7 +62,7 @@ const FIND = compileStatement(sql`
   from offshoot.idempotency_keys
   where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`)
 
-/** Gives no row when the key is taken; one that has had its time is used again. */
+/** Inserts a key, or replaces an expired one. Returns no row if the key is taken. */
 const INSERT = compileStatement(sql`
   insert into offshoot.idempotency_keys as k (hash, request_hash, status, body)
   values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), 200, ${slot(2)}::text)
@@ -77,14 +77,14 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
   return hash.digest('hex')
 }
 
-/** Keys of one user and branch do not meet those of another. */
+/** The hash includes user and branch, so that keys of different users or branches never conflict. */
 function keyHash(session: Session, key: string): string {
   return sha256(session.principal.userId, session.access.branchId, key)
 }
 
 /**
- * Answers a request, or repeats the answer it already got. `execute` must keep its answer in the
- * transaction it belongs to.
+ * Executes a request, or returns the stored response if it was executed before. `execute` must store its
+ * response in its own transaction, with `keepAnswer`.
  */
 export async function answerOnce(
   context: IdempotencyContext,
@@ -98,14 +98,14 @@ export async function answerOnce(
     return await execute()
   } catch (error) {
     if (error instanceof StaleError) throw error
-    // What was in the way may be the very same request, which was faster.
+    // The failure may be caused by the same request, sent twice and completed first.
     const answer = await findAnswer(context, request)
     if (answer !== undefined) return answer
     throw error
   }
 }
 
-/** The answer to an earlier request with the same key, if it was the same request. */
+/** Finds the response to an earlier request with the same key. Throws if that request was a different one. */
 export async function findAnswer(
   context: IdempotencyContext,
   request: IdempotentRequest,
@@ -121,7 +121,7 @@ export async function findAnswer(
   return kept.body
 }
 
-/** Whether an answer is kept under a key, whatever the request was. */
+/** Returns whether a response is stored under a key, for any request. */
 export async function isKeyUsed(
   context: IdempotencyContext,
   key: string | undefined,
@@ -140,7 +140,7 @@ async function findKept(
   return row && { requestHash: row[0] ?? '', body: row[1] ?? '' }
 }
 
-/** Keeps an answer in the transaction it belongs to. Fails when a repetition was faster. */
+/** Stores a response in the transaction of its request. Throws if a repetition has completed first. */
 export async function keepAnswer(
   transaction: OpenTransaction,
   session: Session,
@@ -157,10 +157,10 @@ export async function keepAnswer(
   }
 }
 
-/** Answers that one step deletes. */
+/** Maximum number of responses deleted by one step. */
 const STEP_ANSWERS = 1000
 
-/** Deletes some answers that are too old to be repeated. Says whether there may be more. */
+/** Deletes some expired responses. Returns whether there may be more. */
 export async function collectAnswers(database: Database): Promise<boolean> {
   const deleted = await database.query(sql`
     delete from offshoot.idempotency_keys

@@ -16,19 +16,19 @@ interface FileAccess {
   readonly files: Files
 }
 
-/** The files that a record has, and the version of the record that they belong to. */
+/** The current files of a record, and the version of the record. */
 interface PresentFiles {
   readonly version: number
   readonly files: ReadonlyMap<number, readonly StoredFile[]>
 }
 
-/** No record has this version: an update that expects it only ever creates. */
+/** No record has this version, so an upsert that expects it can only create a record. */
 const NO_VERSION = Number.MAX_SAFE_INTEGER
 const FILE_ATTEMPTS_MAX = 20
 
 /**
- * Runs a write that depends on the files that a record has, and again if those change meanwhile. A write
- * without files runs once, and nothing is looked up for it.
+ * Runs a write that depends on the current files of a record. Repeats it if the record changes meanwhile. A
+ * write without files runs once and reads nothing first.
  */
 export async function onPresentFiles<Result>(
   context: FileAccess,
@@ -54,7 +54,9 @@ export async function onPresentFiles<Result>(
   }
 }
 
-/** Reads the files that a record has in the given fields. undefined: the fields hold no file. */
+/**
+ * Reads the current files of a record in the given fields. Returns undefined if the fields contain no files.
+ */
 export async function findPresentFiles(
   { database, session }: FileAccess,
   table: BranchTable,
@@ -76,7 +78,7 @@ export async function findPresentFiles(
   return { version: Number(row[1]), files: new Map(files) }
 }
 
-/** undefined for tables without file columns, so that they pay nothing for files. */
+/** Returns undefined for tables without file columns, which avoids any cost for them. */
 export function fileWriter(
   { session, files }: Pick<FileAccess, 'session' | 'files'>,
   table: BranchTable,
@@ -88,7 +90,7 @@ export function fileWriter(
   return files.writer({ merges, isXataClient, ...(present === undefined ? {} : { present }) })
 }
 
-/** Content is durable before the row that mentions it. */
+/** Stores contents before the row that refers to them is written. */
 export async function storeFiles(
   { files, session }: FileAccess,
   writer: FileWriter | undefined,
@@ -96,7 +98,7 @@ export async function storeFiles(
   if (writer !== undefined) await files.store(writer.pending, session.growth.workspaceId)
 }
 
-/** Reads the contents that were asked for, before rows are written as JSON: rows do not hold them. */
+/** Reads the requested contents, which are not in the rows, before rows are written as JSON. */
 export async function loadContents(
   { session, files }: Pick<FileAccess, 'session' | 'files'>,
   { hasContents, plan }: CompiledRead,

@@ -11,18 +11,18 @@ import {
 } from '../../common/json-text.js'
 
 /*
- * A bulk body can be 64 MiB. Parsed in one go it would stop every other request for as long, and
- * nothing would reach PostgreSQL before all of it is parsed. So the body is cut between records, and
- * each slice is parsed on its own while the one before it is on its way.
+ * A bulk body can have 64 MiB. Parsing it at once would block all other requests, and PostgreSQL would be idle
+ * until it is done. So the body is cut between records, and each slice is parsed while PostgreSQL processes
+ * the one before.
  */
 
-/** Steps of a parser between two pauses. */
+/** The number of parser steps between two pauses. */
 const STEPS_PER_PAUSE = 8
-/** How much is looked at between two pauses. */
+/** The number of bytes scanned between two pauses. */
 const SCAN_BYTES = 8 * SLICE_BYTES
-/** Escaped quotes that are looked at between two pauses. */
+/** The number of escaped quotes scanned between two pauses. */
 const SCAN_QUOTES = 16 * 1024
-/** The object and its list, which the records are in. */
+/** The depth of records: inside the list, which is inside the object. */
 const OUTER_DEPTH = 2
 
 const QUOTE = 0x22
@@ -35,9 +35,9 @@ const COMMA = 0x2c
 const COLON = 0x3a
 
 /**
- * The records of `{"records": [...]}`, slice by slice, in order. What is wrong further back is found
- * when it is reached; until then nothing that was given out may be final. Slices without records are
- * pauses, in which others can have their turn.
+ * Yields the records of `{"records": [...]}` slice by slice, in order. An error further back is found only when
+ * it is reached, so the caller must not commit before the end. An empty slice is a pause, in which the caller
+ * lets other requests run.
  */
 export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unknown[]> {
   if (body.length <= SLICE_BYTES) {
@@ -47,7 +47,7 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
   requireUtf8(body)
   const listStart = findListStart(body)
   if (listStart === undefined) {
-    // Malformed, or not in the usual form: parsing all of it finds out.
+    // The body is malformed, or not in the usual form. Parse it as a whole.
     yield recordsOf(yield* pausing(parseJsonSteps(body, limits)))
     return
   }
@@ -59,7 +59,7 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
         ? (parseText(`[${body.toString('utf8', start, end)}]`) as unknown[])
         : yield* parseLongSlice(body.subarray(start, end), limits)
     const isLast = body[end] !== COMMA
-    // Only a list without records has a slice without; elsewhere a comma stands for nothing.
+    // Only an empty list may have an empty slice. Elsewhere it means a superfluous comma.
     if (slice.length === 0 && !(isLast && start === listStart)) {
       throw new AppError('invalid_json', 'body: is not valid JSON: a comma stands alone')
     }
@@ -70,7 +70,7 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
   }
 }
 
-/** A slice with a record that is much longer than slices are. */
+/** Parses a slice with a record that is much longer than a usual slice, with pauses. */
 function* parseLongSlice(slice: Buffer, limits: JsonLimits): Generator<unknown[], unknown[]> {
   const list = Buffer.concat([Buffer.from('['), slice, Buffer.from(']')])
   return (yield* pausing(parseJsonSteps(list, limits))) as unknown[]
@@ -84,7 +84,7 @@ function* pausing<Result>(steps: Generator<unknown, Result>): Generator<unknown[
   }
 }
 
-/** What follows the list must be the rest of a valid body. */
+/** Checks that the text after the list is the rest of a valid body. */
 function requireEnd(body: Buffer, listEnd: number): void {
   if (body.length - listEnd > SLICE_BYTES) {
     throw new AppError('invalid_request', 'body: too much follows the list of records')
@@ -114,8 +114,8 @@ function recordsOf(body: unknown): unknown[] {
 }
 
 /**
- * The position of a comma between records, when the slice is large enough, or of what ends the list.
- * Looks only at the structure; whether the parts are valid is left to the parser.
+ * Finds the position of the comma that ends a slice of sufficient size, or the end of the list. Only scans the
+ * structure; the parser validates the parts.
  */
 function* findSliceEnd(
   body: Buffer,
@@ -154,7 +154,7 @@ function* findSliceEnd(
 
 const LIST_NAME = '"records"'
 
-/** The position after the bracket that opens the list, when it is where it is expected. */
+/** Returns the position after the bracket that opens the list, or undefined if it is not where expected. */
 function findListStart(body: Buffer): number | undefined {
   let at = skipSpace(body, 0)
   if (body[at] !== OPEN_BRACE) return undefined
@@ -174,7 +174,7 @@ function skipSpace(body: Buffer, from: number): number {
   return at
 }
 
-/** The position of the quote that ends a text. An escaped quote costs more than other bytes. */
+/** Returns the position of the quote that ends a string. An escaped quote takes longer than other bytes. */
 function* findTextEnd(body: Buffer, start: number, bytesMax: number): Generator<unknown[], number> {
   let at = start
   for (let quotes = 1; ; quotes++) {

@@ -40,8 +40,8 @@ import {
 } from './record-files.js'
 
 /*
- * Operations on one record. Each is one transaction, and nearly always one round trip. Answers are JSON
- * text: the values come from PostgreSQL as texts and never become objects.
+ * Operations on one record. Each is one transaction, and nearly always one round trip. Responses are JSON text:
+ * values come from PostgreSQL as texts and are never parsed to objects.
  */
 
 export interface RecordContext {
@@ -50,7 +50,7 @@ export interface RecordContext {
   readonly session: Session
   readonly files: Files
   readonly tableName: string
-  /** undefined: answer with id and metadata alone. */
+  /** undefined: the response has only id and metadata. */
   readonly columns: readonly string[] | undefined
 }
 
@@ -83,7 +83,7 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, values }
-  // A generated id is new everywhere. A given one must be compared with all rows of the branch.
+  // A generated id is always new. A given one must be compared with all rows of the branch.
   const isGuarded = given === undefined || writer.takesCopies
   const { written, answer } = await write(context, table, {
     isNew: given === undefined && writer.uniqueColumns.length === 0,
@@ -96,7 +96,7 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   return answer
 }
 
-/** Puts a whole record under an id. Says whether it is new. */
+/** Inserts or replaces a whole record. Returns whether it is new. */
 export async function replaceRecord(
   context: RecordContext,
   options: { id: string; record: InputRecord; createOnly: boolean; ifVersion: number | undefined },
@@ -152,7 +152,7 @@ export async function updateRecord(
   })
 }
 
-/** Changes the given fields, or creates the record when there is none. */
+/** Changes the given fields, or creates the record if it does not exist. */
 export async function upsertRecord(
   context: RecordContext,
   options: { id: string; fields: InputRecord; ifVersion: number | undefined },
@@ -169,7 +169,7 @@ export async function upsertRecord(
     const ifVersion = options.ifVersion ?? present?.version
     const { written, alternative, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }, session.guard),
-      // If the update has found the record, the id is taken and this inserts nothing.
+      // If the update has found the record, its id is taken and the insert has no effect.
       otherwise: isFaults(whole) ? undefined : writer.insert([{ id, values: whole }], 'metadata'),
       id,
       checks: writer.checkUpdates([{ id, update }]),
@@ -182,7 +182,7 @@ export async function upsertRecord(
   })
 }
 
-/** Deletes a record. Answers with it when columns were asked for. */
+/** Deletes a record. Returns it if columns are requested. */
 export async function deleteRecord(
   context: RecordContext,
   id: string,
@@ -217,20 +217,20 @@ async function prepareWrite(
 
 interface Written {
   readonly written: TextRow | undefined
-  /** The row of `otherwise`. */
+  /** The row that `otherwise` returned. */
   readonly alternative: TextRow | undefined
   readonly answer: string
 }
 
-/** Runs a write of one record and makes its answer. */
+/** Runs a write of one record and creates its response. */
 async function write(
   context: RecordContext,
   table: BranchTable,
   options: {
     call: Call
-    /** The call has the guard built in. */
+    /** The call includes the guard. */
     isGuarded?: boolean
-    /** The call inserts a row that no other can be in the way of. */
+    /** The call inserts a row that cannot conflict with another one. */
     isNew?: boolean
     otherwise?: Call | undefined
     id: string
@@ -280,13 +280,13 @@ async function writeAnswer(
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** Runs a write whose unique values can only be checked after it. If it wrote nothing, checks are moot. */
+/** Runs a write whose unique values can only be checked afterwards. Skips the checks if it wrote nothing. */
 function runChecked(
   { database, session }: RecordContext,
   table: BranchTable,
   options: {
     calls: readonly Call[]
-    /** How many of the calls write; the rest reads. */
+    /** The number of calls that write. The others read. */
     writes: number
     checks: readonly UniqueCheck[]
   },
@@ -308,14 +308,14 @@ function runChecked(
   )
 }
 
-/** Why an update changed nothing. */
+/** Returns the error that explains why an update had no effect. */
 async function explainNoUpdate(
   context: RecordContext,
   options: { id: string; ifVersion: number | undefined },
   { arithmetic }: EncodedUpdate,
 ): Promise<AppError> {
   const { database, session, tableName } = context
-  // A record that is there by now was not when the update looked for it.
+  // If the record exists now, it was created after the update.
   if (options.ifVersion === undefined && arithmetic.length === 0) {
     return recordNotFound(tableName, options.id)
   }
@@ -329,7 +329,7 @@ async function explainNoUpdate(
   }
   return new AppError(
     'invalid_record',
-    'invalid record: the arithmetic has no result that can be stored exactly',
+    'invalid record: the result of the arithmetic cannot be stored exactly',
   )
 }
 

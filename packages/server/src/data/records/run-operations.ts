@@ -9,14 +9,14 @@ import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
 type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
 
-/** The calls of a group, and how their rows become results. */
+/** The calls of a group, and the conversion of their rows to results. */
 export interface GroupRun {
   readonly calls: readonly Call[]
-  /** Writes the result of each operation, with a pause after each; returns the first fault. */
+  /** Writes the result of each operation, with a pause after each. Returns the first fault. */
   settle(rows: readonly TextRows[], results: string[]): Generator<undefined, FaultEntry | undefined>
 }
 
-/** `explains`: also finds out why an update changed nothing. */
+/** Prepares the calls of a group. With `explains`, also finds out why an update had no effect. */
 export function prepareGroup(
   session: Session,
   group: OperationGroup,
@@ -44,7 +44,7 @@ function prepareInserts(session: Session, operations: readonly Operation<'insert
     ifVersion,
     values,
   }))
-  // Generated ids are new everywhere, so no row can be in the way.
+  // Generated ids are always new, so the insert cannot conflict.
   const isNew = operations[0]?.hasGivenId === false
   const insertGiven = () =>
     operations[0]?.createOnly ? writer.insert(rows, 'id') : writer.replace(rows, 'id')
@@ -87,7 +87,7 @@ function prepareUpdates(
         first?.update.columns ?? [],
       )
   const whole = isSingle ? first.whole : undefined
-  // If the update has found the record, the id is taken and this inserts nothing.
+  // If the update has found the record, its id is taken and the insert has no effect.
   const creates =
     whole === undefined || isFaults(whole)
       ? []
@@ -175,7 +175,7 @@ function getColumns(
   return `{"id":"${id}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** The member `,"columns":{...}` in the result of a write, if it has one. */
+/** Returns the member `,"columns":{...}` of the result of a write, or an empty text. */
 function columnsOf(
   session: Session,
   operation: PlannedOperation,
@@ -186,13 +186,13 @@ function columnsOf(
     const row = found.get(operation)
     return `,"columns":${row === undefined ? '{}' : writeSelection(read.plan, row, session.metadata)}`
   }
-  // The Xata client expects the key although nothing was asked for.
+  // The Xata client expects the key even if no columns are requested.
   const isXataClient = session.metadata.key === 'xata'
   const replaces = operation.kind === 'insert' && !operation.createOnly
   return isXataClient && (operation.kind === 'update' || replaces) ? ',"columns":{}' : undefined
 }
 
-/** One call for each set of columns that was asked for. */
+/** Returns one call for each set of requested columns. */
 function readCalls(operations: readonly PlannedOperation[]): {
   calls: Call[]
   collect(rows: readonly TextRows[]): Map<PlannedOperation, TextRow>
@@ -246,11 +246,13 @@ function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefi
   const reason =
     ifVersion !== undefined && present[1] !== String(ifVersion)
       ? 'version condition not met'
-      : 'the arithmetic has no result that can be stored exactly'
+      : 'the result of the arithmetic cannot be stored exactly'
   return { index, message: `${prefix}: record [${id}]: ${reason}` }
 }
 
-/** Blames the first operation of a group for a value that is taken. Run alone, it is the right one. */
+/**
+ * Assigns a taken value to the first operation of the group. This is exact when operations run one by one.
+ */
 function takenValue(
   table: BranchTable,
   operations: readonly PlannedOperation[],
@@ -269,7 +271,7 @@ function takenValue(
 
 function planProbe(table: BranchTable) {
   const probe = table.read([])
-  if (!('plan' in probe)) throw new AppError('internal', 'no column at all can be read')
+  if (!('plan' in probe)) throw new AppError('internal', 'an empty list of columns must be valid')
   return probe
 }
 

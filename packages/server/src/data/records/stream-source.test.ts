@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { StreamSource } from './stream-source.js'
 
-/** The clock only moves when a test says so. */
+/** Advances the fake clock. */
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })

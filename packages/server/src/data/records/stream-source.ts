@@ -1,14 +1,14 @@
 import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 
-/** What is read before a stream is used; most streams are not longer. */
+/** The number of bytes read before a transaction is opened. Most streams are shorter. */
 export const READ_AHEAD_BYTES = 1024 * 1024
-/** For each of so many bytes a stream that keeps others waiting may wait the whole time once. */
+/** The waiting time of a stream starts over after this many bytes. */
 const PACE_BYTES = 256 * 1024
 
 /**
- * The body of a request as it comes. Its beginning can be read before it is used, because the time
- * that the client takes for it is nobody else's as long as nothing is held.
+ * The body of a request as a stream. Its beginning can be read ahead: as long as no lock is held, a slow client
+ * keeps no other request waiting.
  */
 export class StreamSource implements AsyncIterable<Buffer> {
   readonly #source: Readable
@@ -25,12 +25,12 @@ export class StreamSource implements AsyncIterable<Buffer> {
     this.#source = source
   }
 
-  /** What was used of a stream cannot be read again. */
+  /** Whether reading has started. A stream cannot be read twice. */
   get isUsed(): boolean {
     return this.#isUsed
   }
 
-  /** The client went away. */
+  /** Whether the client has disconnected. */
   get isAborted(): boolean {
     return this.#source.readableAborted
   }
@@ -45,7 +45,7 @@ export class StreamSource implements AsyncIterable<Buffer> {
     }
   }
 
-  /** From here on the client must not keep us waiting. */
+  /** Limits the waiting time from here on, because locks are held. */
   hurry(waitMsMax: number): void {
     this.#waitMsMax = waitMsMax
     this.#waitedMs = 0
@@ -61,15 +61,15 @@ export class StreamSource implements AsyncIterable<Buffer> {
     }
   }
 
-  /** Whatever a refusal has left unread must go, or the connection is of no use any more. */
+  /** Reads and discards the rest of the body, so that the connection can be used for the response. */
   async discard(): Promise<void> {
     this.#ahead.length = 0
-    // A read that was given up would have to end first.
+    // The iterator cannot return while a read is pending.
     if (!this.#isReading) await this.#chunks?.return?.()
     this.#source.resume()
   }
 
-  /** What has failed once has failed for good: asked again, it would look like an end. */
+  /** Remembers a failure, because a failed iterator reports the end of the stream when it is read again. */
   async #read(): Promise<Buffer | undefined> {
     if (this.#failure !== undefined) throw this.#failure
     try {
@@ -81,7 +81,7 @@ export class StreamSource implements AsyncIterable<Buffer> {
   }
 
   async #readNext(): Promise<Buffer | undefined> {
-    // A request must not be destroyed with its body half read: its answer has yet to be sent.
+    // Destroying the request before its body is read would close the connection before the response.
     this.#chunks ??= this.#source.iterator({ destroyOnReturn: false })
     const startedAt = performance.now()
     this.#isReading = true
@@ -119,6 +119,6 @@ export class StreamSource implements AsyncIterable<Buffer> {
 function tooSlow(): AppError {
   return new AppError(
     'request_timeout',
-    'the stream came too slowly; nothing was inserted: send it faster, or with mode=partial',
+    'the stream was too slow; nothing was inserted: send it faster, or with mode=partial',
   )
 }

@@ -15,21 +15,21 @@ import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
 import { READ_AHEAD_BYTES, type StreamSource } from './stream-source.js'
 
-/** Lines that a partial import commits at a time, at the least. */
+/** The number of lines after which a partial import commits. */
 const PARTIAL_BATCH_LINES = 2000
-/** Fewer, when they are as long as lines with files can be. */
+/** The number of bytes after which a partial import commits, for long lines with files. */
 const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
 export interface StreamRequest {
   readonly source: StreamSource
   readonly idempotencyKey: string | undefined
-  /** The address, so that a key belongs to one request. */
+  /** The URL of the request, which is part of its idempotency hash. */
   readonly url: string
   /** Called before more bytes of a long line are held; throws if there is no room for them. */
   onHold(bytes: number): void
 }
 
-/** What has come of the lines so far. */
+/** The results of the lines so far. */
 class Tally {
   inserted = 0
   failed = 0
@@ -42,7 +42,7 @@ class Tally {
     }
   }
 
-  /** Lines that are no JSON are found before those that are no record; readers expect one order. */
+  /** Faults by line. Lines that are not JSON are found earlier than invalid records. */
   get sorted(): FaultEntry[] {
     return this.faults.toSorted((left, right) => left.index - right.index)
   }
@@ -57,7 +57,7 @@ interface NumberedRow extends RowInput {
   readonly line: number
 }
 
-/** Inserts a stream of records, one JSON object a line, in constant memory: all of them or none. */
+/** Inserts a stream of records, one JSON object per line, in constant memory. Inserts all of them or none. */
 export async function streamInsert(
   context: RecordContext & { readonly limits: Limits },
   request: StreamRequest,
@@ -66,7 +66,7 @@ export async function streamInsert(
   const { source, idempotencyKey } = request
   const table = session.table(context.tableName)
   if (source.isUsed) {
-    throw new AppError('retry_limit', 'the branch changed meanwhile; nothing was applied')
+    throw new AppError('retry_limit', 'the branch changed during the import; nothing was applied')
   }
   const hash = createHash('sha256').update(request.url)
   let arrivedBytes = 0
@@ -83,7 +83,7 @@ export async function streamInsert(
     key: idempotencyKey,
     contentHash: hashContent(() => [hash.copy().digest(), '\0']),
   })
-  /** The answer to the same request, which is only known to be the same at its end. */
+  /** Finds the response to an earlier request with the same content, which is known at the end of the stream. */
   const findEarlierAnswer = async () => {
     if (!(await isKeyUsed(context, idempotencyKey))) return undefined
     await lines.drain()
@@ -101,7 +101,7 @@ export async function streamInsert(
       database,
       session.guard,
       async (transaction) => {
-        // The gate is held from here on. Forks wait for it, and all other writers wait behind them.
+        // The gate is held from here on. Forks wait for it, and other writers wait behind the forks.
         source.hurry(limits.stallTimeoutMs)
         const sink = openSink(writable, transaction)
         let isOpen = true
@@ -134,11 +134,11 @@ export async function streamInsert(
           await close()
         }
       },
-      // What was read of the stream cannot be read again.
+      // Not retried, because the stream cannot be read twice.
       { isLong: true, isOnce: true },
     )
   } catch (error) {
-    // A client that went away needs no answer.
+    // A client that has disconnected needs no response.
     if (error instanceof StaleError || source.isAborted) throw error
     const answer = await findEarlierAnswer()
     if (answer !== undefined) return answer
@@ -152,7 +152,7 @@ export async function streamInsert(
   }
 }
 
-/** Where rows stood in the stream: their count and their line differ by the blank lines before. */
+/** Maps rows to lines of the stream. They differ by the number of blank lines before. */
 class LineNumbers {
   readonly #starts: { rows: number; line: number }[] = []
   #rows = 0
@@ -166,7 +166,7 @@ class LineNumbers {
     }
   }
 
-  /** The line of the row that so many rows come before. */
+  /** Returns the line of the row that follows the given number of rows. */
   lineAfter(rows: number): number {
     const start = this.#starts.findLast((candidate) => candidate.rows <= rows)
     return start === undefined ? 1 : start.line + rows - start.rows
@@ -183,8 +183,8 @@ export interface PartialContext {
 }
 
 /**
- * Inserts those lines of a stream that can be, some at a time. The branch may change between; each
- * batch goes to what it is by then.
+ * Inserts the valid lines of a stream in batches. The branch may change between batches; each batch uses its
+ * current schema.
  */
 export async function streamPartially(
   context: PartialContext,
@@ -237,7 +237,7 @@ async function insertLines(
     const known = session.table(tableName)
     await session.growth.admit(batch.bytes)
     const table = await sessions.writable(session, known)
-    // Lines that are refused are not looked at again, so it must not be by an outdated schema.
+    // Invalid lines are final, so they must not be validated with an outdated schema.
     await runReads(database, session.guard, [])
     const context = { ...partial, session, columns: undefined }
     const files = fileWriter(context, table)
@@ -258,7 +258,7 @@ async function insertLines(
   })
 }
 
-/** Halves a batch that is refused until the rows at fault stand alone. */
+/** Splits a rejected batch in halves until the invalid rows are found. */
 async function insertWhatFits(
   context: RecordContext,
   table: WritableTable,
@@ -294,7 +294,7 @@ async function insertWhatFits(
   }
 }
 
-/** Checks lines; those that are refused are counted and left out. */
+/** Validates and encodes lines. Counts invalid ones and leaves them out. */
 function encodeLines(
   table: BranchTable,
   lines: readonly ParsedLine[],
@@ -309,10 +309,10 @@ function encodeLines(
   })
 }
 
-/** JSON writes a character with up to six; a line may be that much longer than its record. */
+/** JSON escapes a character with up to six characters, so a line may be that much longer than its record. */
 const ESCAPE_FACTOR = 6
 
-/** A record with files may be as long as a request. */
+/** Returns the maximum length of a line. A record with files may be as long as a request. */
 function lineBytesMax({ codec }: BranchTable, limits: Limits): number {
   const bytes = limits.recordBytesMax * ESCAPE_FACTOR
   return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)

@@ -18,7 +18,7 @@ interface OperationBase {
   readonly index: number
   readonly table: BranchTable
   readonly id: string
-  /** What to answer with of the record; undefined when nothing was asked for. */
+  /** The columns of the record to return. undefined: none are requested. */
   readonly read: CompiledRead | undefined
 }
 
@@ -26,7 +26,7 @@ export type PlannedOperation = OperationBase &
   (
     | {
         readonly kind: 'insert'
-        /** New ids only; otherwise a record of that id is replaced. */
+        /** Rejects ids that are taken. Otherwise the existing record is replaced. */
         readonly createOnly: boolean
         readonly hasGivenId: boolean
         readonly ifVersion: number | undefined
@@ -36,7 +36,7 @@ export type PlannedOperation = OperationBase &
         readonly kind: 'update'
         readonly ifVersion: number | undefined
         readonly update: EncodedUpdate
-        /** The whole record, when the update may create it; or what is wrong with it. */
+        /** The whole record, or its faults, if the update may create the record. */
         readonly whole: TextRow | readonly Fault[] | undefined
       }
     | { readonly kind: 'delete'; readonly failIfMissing: boolean }
@@ -95,20 +95,20 @@ const DESCRIPTIONS: Readonly<Record<FieldType, string>> = {
   strings: 'a list of strings',
 }
 
-/** Faults that one answer lists. */
+/** Maximum number of faults that a response lists. */
 export const TRANSACTION_FAULTS_MAX = 1000
-/** Of these, unknown fields of one operation. */
+/** Maximum number of unknown fields that are listed for one operation. */
 const UNKNOWN_FIELDS_MAX = 20
 
-/** Operations that can be run, and what is visibly wrong with the others. */
+/** The operations that can be run, and the faults of the others. */
 export interface PlannedTransaction {
   readonly planned: PlannedOperation[]
   readonly faults: FaultEntry[]
-  /** How many operations have faults, whether or not they are listed. */
+  /** The number of operations with faults, including those that are not listed. */
   readonly failed: number
 }
 
-/** Turns operations into what can be run, with a pause after each. */
+/** Plans operations, with a pause after each. */
 export function* planOperations(
   session: Session,
   operations: readonly unknown[],
@@ -150,7 +150,7 @@ function planOperation(
   if (idFault !== undefined) faults.push(inTable(table, idFault))
   const id = given === undefined ? newRecordId() : String(given)
   const ifVersion = fields.ifVersion as number | undefined
-  // Written out rather than spread: thousands of these are made a request.
+  // Without spread syntax, because a request creates thousands of these objects.
   switch (kind) {
     case 'insert': {
       const values = table.codec.encodeRecord(fields.record as InputRecord, now, refuseFile)
@@ -180,7 +180,7 @@ function planOperation(
   }
 }
 
-/** The one key of an operation and its fields, with their types checked. */
+/** Parses an operation: its only key is the kind, its value the fields. Validates the types of the fields. */
 function readShape(operation: unknown): { kind: Kind; fields: Shape } | string[] {
   if (!isObject(operation)) return ['expected an object']
   const kind = onlyKind(operation)
@@ -237,13 +237,13 @@ function isObject(value: unknown): value is Shape {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A list that is too long is refused by its length, when it is planned. */
+/** Returns whether a value is a list of names. Planning checks its length. */
 function isNames(value: unknown): boolean {
   if (!Array.isArray(value)) return false
   return value.length > QUERY_LIMITS.columnsMax || value.every((item) => typeof item === 'string')
 }
 
-/** What the operations of one transaction read. Operations mostly ask for the same columns. */
+/** The compiled reads of one transaction. Operations usually request the same columns. */
 class PlannedReads {
   readonly #known = new Map<BranchTable, Map<string, CompiledRead | readonly Fault[]>>()
   #names = 0
@@ -271,13 +271,13 @@ class PlannedReads {
     if (found !== undefined) return found
     this.#names += columns.length
     if (this.#names > transactionColumnsMax) {
-      return [new Fault(`more than ${transactionColumnsMax} columns cannot be named at once`)]
+      return [new Fault(`a transaction cannot name more than ${transactionColumnsMax} columns`)]
     }
     const read = table.read(columns)
     if ('plan' in read) {
       this.#links += linkedTables(read.plan).length
       if (this.#links > relationsMax) {
-        return [new Fault(`more than ${relationsMax} links cannot be followed at once`)]
+        return [new Fault(`a transaction cannot follow more than ${relationsMax} links`)]
       }
     }
     known.set(key, read)
@@ -287,32 +287,33 @@ class PlannedReads {
 
 const FILE_REFUSED = 'file upload not permitted in transaction'
 
-/** No files at all are no upload: clients send records back as they read them. */
+/** Rejects files. An empty list is accepted, because clients may send records as they were read. */
 const refuseFile: FileEncoder = (column, value) => {
   if (column.type === 'file') return new Fault(FILE_REFUSED)
   const isEmpty = Array.isArray(value) && value.length === 0
   return isEmpty ? NO_FILES : new Fault(`file entry [0]: ${FILE_REFUSED}`)
 }
 
-/** Files are refused in the very words that clients know, which do not name the table. */
+/**
+ * Prefixes a fault with the table. Clients compare the message about files literally, so it has no prefix.
+ */
 function inTable(table: BranchTable, fault: Fault): string {
   return fault.message.endsWith(FILE_REFUSED)
     ? fault.message
     : `table [${table.codec.table.name}]: ${fault.message}`
 }
 
-/** Operations that run together: of one kind on one table, each on a record of its own. */
+/** Operations that run as one: of one kind, on one table, and on different records. */
 export interface OperationGroup {
   readonly wave: number
   readonly operations: PlannedOperation[]
 }
 
 /**
- * Groups operations so that few statements do the work of many, with the same outcome as running
- * them one after the other: operations on different records commute, those on the same record stay in
- * order, in different waves. Unique columns couple the records of a table, so there the order is kept
- * as it is and only neighbours of one kind come together. Links lead to other records, so what is
- * read through them stays between the writes to those tables that come before and after it.
+ * Groups operations into few statements, with the same result as running them one by one. Operations on
+ * different records commute. Those on the same record stay in order, in different waves. In a table with unique
+ * columns, records depend on each other, so the order is kept and only neighbours of one kind are grouped.
+ * Reads through links stay in order with the writes to the linked tables.
  */
 export function groupOperations(operations: readonly PlannedOperation[]): OperationGroup[] {
   const tables = new Map<number, TableSchedule>()
@@ -410,20 +411,20 @@ function valuesLength(operation: PlannedOperation): number {
 
 const NO_TABLES: readonly TableSchedule[] = []
 
-/** Where the operations on one table stand. */
+/** The schedule of the operations on one table. */
 interface TableSchedule {
-  /** By record id: the first wave that may touch the record again. */
+  /** The first wave that may use a record again, by record id. */
   readonly nextWaves: Map<string, number>
   last: { wave: number; form: string } | undefined
-  /** The first wave behind every write to the table so far. */
+  /** The first wave after all writes to the table so far. */
   afterWrites: number
-  /** The first wave behind everything that is read of the table through links so far. */
+  /** The first wave after all reads of the table through links so far. */
   afterLinks: number
-  /** Groups that can take more, by form and wave. */
+  /** Groups that can be extended, by form and wave. */
   readonly open: Map<string, (OperationGroup | undefined)[]>
 }
 
-/** What operations must share to be one statement. */
+/** Returns the properties that operations of one statement must share. */
 function formOf(operation: PlannedOperation): string {
   switch (operation.kind) {
     case 'insert':
@@ -438,10 +439,10 @@ function formOf(operation: PlannedOperation): string {
   }
 }
 
-/** Arithmetic, upserts, and changes of unique columns have a statement for each record. */
+/** Arithmetic, upserts, and changes of unique columns need a statement for each record. */
 function isAlone(operation: PlannedOperation): boolean {
   const { table } = operation
-  // Unique values may be compared after a statement, for all of its rows: then no value could move.
+  // If unique values are compared after each statement, a value could not move between rows of a group.
   if (operation.kind === 'insert') {
     return !operation.createOnly && table.writer?.comparesAfterWrites === true
   }

@@ -52,7 +52,7 @@ export async function runOperations(
   })
 }
 
-/** Tables that are written need a heap; it may have to be made first. */
+/** Creates the heaps of all written tables, if necessary. */
 async function requireHeaps(
   { sessions, session }: TransactionContext,
   planned: readonly PlannedOperation[],
@@ -65,8 +65,8 @@ async function requireHeaps(
 }
 
 /**
- * Grouped first: that is fast, and what it does is what the operations do one by one. When something
- * is refused, running them one by one finds out which one, or that only the grouping was at fault.
+ * Runs operations in groups first, which is fast and has the same result as running them one by one. If a group
+ * fails, they run one by one, to find the invalid operation, or to succeed if only the grouping was the reason.
  */
 async function run(
   context: TransactionContext,
@@ -151,9 +151,9 @@ async function runGroups(
 }
 
 /**
- * Runs a transaction of reads alone, which cannot be refused, in one round trip. Several records must be
- * read at one point in the serial order of transactions: on a snapshot outside of that order, the second
- * of two transactions could be visible without the first. A single read has no such order to violate.
+ * Runs a read-only transaction in one round trip. Reads of several records must be serializable: on an ordinary
+ * snapshot, the second of two transactions could be visible without the first. A single read cannot observe
+ * such an anomaly.
  */
 async function runGets(
   context: TransactionContext,
@@ -179,7 +179,7 @@ async function runGets(
   return `{"results":[${results.join(',')}]}`
 }
 
-/** Contents of files are read between the statements of a group and its results. */
+/** Reads the contents of files between the statements of a group and its results. */
 async function loadGroupContents(
   context: TransactionContext,
   group: OperationGroup,

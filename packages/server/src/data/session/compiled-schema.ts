@@ -11,17 +11,17 @@ import {
   type TableCodec,
 } from '../../rows/columns.js'
 
-/** A schema whose tables are compiled when they are first needed. */
+/** A schema whose tables are compiled on first use. */
 export interface CompiledSchema {
   readonly id: string
   readonly tableNames: readonly string[]
-  /** The number of columns of all tables, with those inside of objects. */
+  /** The number of columns of all tables, including nested columns. */
   readonly columnCount: number
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
-  /** As it is stored, without being compiled. */
+  /** Returns the stored definition of a table, without compiling it. */
   storedTable(name: string): StoredTable | undefined
-  /** The table that has a file column. */
+  /** Finds the table that has the given file column. */
   tableByFileColumn(id: number): TableCodec | undefined
 }
 

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-/** The secret of the instance that cursors are authenticated with. It stays the same. */
+/** The secret of the instance that authenticates cursors. It never changes. */
 export class CursorSecret {
   #secret: Buffer | undefined
 

@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Fault, TableCodec } from '../../rows/columns.js'
 import { describeRefusal } from '../../rows/write.js'
 
-/** Every fault of a record in one message. */
+/** Reports all faults of a record in one message. */
 export function invalidRecord(faults: readonly Fault[]): AppError {
   return new AppError(
     'invalid_record',
@@ -22,7 +22,7 @@ export function versionConflict(): AppError {
   return new AppError('version_conflict', 'version condition not met')
 }
 
-/** The public form of a failed write of one record; errors that are not about values stay as they are. */
+/** Converts an error of PostgreSQL about a value to an AppError. Returns other errors unchanged. */
 export function toRecordError(error: unknown, codec: TableCodec): unknown {
   const refusal = describeRefusal(error, [codec])
   if (refusal === undefined) return error

@@ -17,19 +17,19 @@ import type { CursorSecret } from './cursor-secret.js'
 import { type BranchSession, createSession, type Session } from './session.js'
 
 /*
- * Everything that a session is made of is read on one snapshot. Names and stamps that were read one after
- * the other could be those of different branches, and then the guard would confirm the wrong one.
+ * All parts of a session are read on one snapshot. If a name and a stamp were read separately, they could
+ * belong to different branches, and the guard would confirm the wrong one.
  */
 
 const SNAPSHOT = { isolation: 'repeatable read', readOnly: true } as const
 
-/** The key and the address that a session is found by. */
+/** The key and the address that identify a session. */
 export interface SessionAddress {
   readonly apiKey: string
   readonly address: WorkspaceAddress | undefined
   readonly databaseName: string
   readonly branchName: string
-  /** The request comes from the Xata client, which expects some answers in another form. */
+  /** The request comes from the Xata client, which expects some responses in a different form. */
   readonly isXataClient: boolean
 }
 
@@ -40,7 +40,7 @@ export interface ResolvedSession {
 
 export interface ResolvedBranch {
   readonly session: BranchSession
-  /** Each use moves the expiry of the branch. */
+  /** Each use extends the expiry of the branch. */
   readonly isSliding: boolean
 }
 
@@ -48,7 +48,7 @@ export interface ResolvedBranch {
 export interface SessionSources {
   readonly database: Database
   readonly schemas: SchemaCache
-  /** The keys that sign links to files must be loaded before answers have links. */
+  /** The keys that sign links to files. They must be loaded before responses include links. */
   readonly links: { load(database: Queryable): Promise<void> }
   readonly cursorSecret: CursorSecret
   readonly quotas: Quotas
@@ -86,7 +86,7 @@ export function resolveSession(
   )
 }
 
-/** Finds the branch that a link to a file leads to. The link itself is the proof of access. */
+/** Finds the branch that a link to a file refers to. The link itself authorises access. */
 export function resolveLinkedBranch(
   { database, schemas, links, quotas }: SessionSources,
   branchId: string,
@@ -105,7 +105,7 @@ export function resolveLinkedBranch(
       const schema =
         rows && (await schemas.get(transaction, { schemaId: rows.schemaId, isXataClient: false }))
       if (live === undefined || rows === undefined || schema === undefined) {
-        throw new AppError('branch_not_found', 'the branch of the file is gone')
+        throw new AppError('branch_not_found', 'the branch of the file does not exist')
       }
       const session = createSession({
         guard: { rows, keyId: undefined, keyStamp: undefined },

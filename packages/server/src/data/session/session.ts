@@ -12,25 +12,25 @@ import {
 } from '../../rows/tables.js'
 import type { CompiledSchema } from './compiled-schema.js'
 
-/** A branch with its tables, ready to be read and written. */
+/** A branch with its compiled tables. */
 export interface BranchSession {
   readonly guard: Guard
   readonly schema: CompiledSchema
   readonly tables: BranchTables
-  /** How answers write records. */
+  /** How responses write records. */
   readonly metadata: MetadataForm
-  /** Counts what the request adds to the workspace. */
+  /** Counts the storage that the request adds to the workspace. */
   readonly growth: Growth
-  /** The number of columns in its storage, by which sessions are weighed. */
+  /** The number of columns in the storage of the branch: the weight of the session in the cache. */
   readonly columnCount: number
   table(name: string): BranchTable
   findTable(name: string): BranchTable | undefined
 }
 
 /**
- * A branch together with the key that reaches it. Processes keep sessions from request to request and use
- * them without asking: the transaction of each request compares the stamps of key and branch, so an
- * outdated session is noticed before it has any effect.
+ * A branch together with the API key of a request. Processes cache sessions and use them without checking them
+ * first. The transaction of each request compares the stamps of key and branch, so an outdated session is
+ * detected before it has any effect.
  */
 export interface Session extends BranchSession {
   readonly principal: Principal
@@ -63,7 +63,7 @@ export function createSession(options: {
   }
 }
 
-/** The statements that read columns of a table; refuses columns that it does not have. */
+/** Compiles statements that read columns of a table. Throws if a column does not exist. */
 export function planColumns(table: BranchTable, columns: readonly string[]): CompiledRead {
   const read = table.read(columns)
   if ('plan' in read) return read

@@ -32,14 +32,14 @@ export interface SessionRequest extends SessionAddress {
   readonly bodyBytes?: number
 }
 
-/** Makes the links to files that answers hold. */
+/** Creates the links to files in responses. */
 export interface SessionLinks {
   load(database: Queryable): Promise<void>
   form(options: { origin: string; branchId: string; canUpload: boolean }): FileForm
 }
 
 const SESSIONS_MAX = 10_000
-/** Columns in the storage of all remembered sessions; a session of a large schema takes megabytes. */
+/** The total number of stored columns of all cached sessions. A session of a large schema takes megabytes. */
 const SESSION_COLUMNS_MAX = 4_000_000
 
 const SESSION_WEIGHTS = {
@@ -48,26 +48,26 @@ const SESSION_WEIGHTS = {
 }
 
 const ATTEMPTS_MAX = 20
-/** How long links to a branch are followed without checking whether the branch has expired. */
+/** The time for which links to a branch work without checking its expiry again. */
 const LINKED_BRANCH_MS = 5_000
 
 /**
- * A sliding expiry that is nearer than this is moved at once and not with the next flush of uses, so
- * that it can never be reached while the branch is in use.
+ * A sliding expiry within this time is extended at once instead of with the next flush of uses, so that a
+ * branch never expires while it is in use.
  */
 const RENEW_WITHIN_MS = 30_000
-/** For a ttl that is not much longer: the part of it. The rest keeps every request from writing. */
+/** For a short TTL, the limit is this part of it. The rest avoids a write with every request. */
 const RENEW_WITHIN_PART = 0.9
 
 interface Entry {
   readonly session: Session
-  /** When key and branch must be looked up again, because one of them may have expired. */
+  /** The time at which key and branch must be read again, because one of them may have expired. */
   readonly expiresAtMs: number
-  /** Each use moves the expiry of the branch. */
+  /** Each use extends the expiry of the branch. */
   readonly isSliding: boolean
 }
 
-/** Remembers sessions, and runs operations on them until one holds. */
+/** Caches sessions, and repeats operations whose session turns out to be outdated. */
 export class Sessions {
   readonly quotas: Quotas
   readonly #sources: SessionSources & { readonly links: SessionLinks }
@@ -89,7 +89,7 @@ export class Sessions {
     this.#sources = { database, schemas, links, cursorSecret: new CursorSecret(), quotas }
   }
 
-  /** Runs an operation on a session, and again on a new one if it turns out that the session is stale. */
+  /** Runs an operation on a session. If the session was outdated, repeats the operation on a new one. */
   async run<Result>(
     request: SessionRequest,
     operation: (session: Session) => Promise<Result>,
@@ -120,8 +120,8 @@ export class Sessions {
   }
 
   /**
-   * Runs an operation on a branch that a link leads to. The link is the proof of access. Only a link that
-   * leads to a file counts as a use of the branch.
+   * Runs an operation on the branch of a link, which authorises access. Counts as a use of the branch only if
+   * the file exists.
    */
   async runOnBranch<Result>(
     { branchId, origin }: { branchId: string; origin: string },
@@ -148,7 +148,7 @@ export class Sessions {
     }
   }
 
-  /** A session of one request: its answers link to files by its origin, and its growth is its own. */
+  /** Returns a session for one request, with links to files for its origin and its own growth. */
   #startUse<Known extends BranchSession>(
     known: Known,
     options: { origin: string; bodyBytes: number; canUpload: boolean; showsUsage: boolean },
@@ -160,7 +160,7 @@ export class Sessions {
     return { ...known, growth, metadata: { ...known.metadata, files } }
   }
 
-  /** Moves the expiry of the branches ahead that were used since the last time. */
+  /** Extends the expiry of the branches that were used since the last call. */
   async flushUses(): Promise<void> {
     const branchIds = this.#uses.take()
     if (branchIds.length === 0) return
@@ -173,8 +173,8 @@ export class Sessions {
   }
 
   /**
-   * Returns if an outdated session can be the reason for an error, and throws the error otherwise. An
-   * error that rests on the session alone is checked by asking PostgreSQL for the stamps.
+   * Returns if an outdated session can be the reason for an error; throws the error otherwise. For an error
+   * that depends on the session only, compares the stamps with PostgreSQL.
    */
   async #requireStale(session: BranchSession, error: unknown): Promise<void> {
     const isStale = error instanceof StaleError
@@ -183,12 +183,12 @@ export class Sessions {
     if (await this.#holds(session)) throw isStale ? error.cause : error
   }
 
-  /** Lets a request in: its key is valid and the branch is there. From memory, when known. */
+  /** Checks that the key is valid and the branch exists. Uses the cache. */
   async admit(request: SessionRequest): Promise<Principal> {
     return (await this.#open(keyOf(request), request)).session.principal
   }
 
-  /** Makes sure that an earlier admission still holds. */
+  /** Checks in PostgreSQL that an earlier admission is still valid. */
   async confirm(request: SessionRequest): Promise<void> {
     const key = keyOf(request)
     if (await this.#holds((await this.#open(key, request)).session)) return
@@ -196,7 +196,7 @@ export class Sessions {
     await this.#open(key, request)
   }
 
-  /** The table, ready to be written to. */
+  /** Returns the table, ready for writes. */
   writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
     return makeWritable(this.#sources.database, guard.rows, table)
   }
@@ -224,7 +224,7 @@ export class Sessions {
     return entry
   }
 
-  /** Whether key and branch still have the stamps of the session. */
+  /** Returns whether key and branch still have the stamps of the session. */
   async #holds({ guard }: BranchSession): Promise<boolean> {
     try {
       await runReads(this.#sources.database, guard, [])
