@@ -7,13 +7,13 @@ import { type BranchCall, branchCall, expectOk } from './tables.js'
 import { withoutTimes } from './transaction-model.js'
 
 /*
- * Branches by the book: a fork copies everything. The service copies nothing; nobody may be able to
- * tell. Every step is made on both sides, and then every record of every branch is read.
+ * A naive model of branches, in which a fork copies everything. Every step runs on the model and on the
+ * service, which copies nothing; then all records of all branches are compared.
  */
 
 interface ModelColumn {
   readonly unique: boolean
-  /** What a record gets that does not say; the column then must not be null. */
+  /** Default of a column that must not be null; null if the column has none. */
   readonly fallback: number | null
 }
 interface ModelTable {
@@ -31,7 +31,7 @@ const NAMES = ['n', 'u', 'x', 'y', 'z']
 const TABLES = ['items', 'extras']
 const BRANCHES_MAX = 6
 
-/** Numbers that look random and are the same for the same seed (mulberry32). */
+/** Returns a generator of pseudo-random numbers (mulberry32). */
 export function randomNumbers(seed: number): () => number {
   let state = seed
   return () => {
@@ -64,7 +64,7 @@ export class BranchModel {
   readonly #database: string
   readonly #random: () => number
   readonly #branches = new Map<string, ModelBranch>()
-  /** What was done, newest last, for when it went wrong. */
+  /** The steps so far, newest last, for the message of a failure. */
   readonly log: string[] = []
   #count = 0
 
@@ -160,7 +160,7 @@ export class BranchModel {
     this.#branches.delete(name)
   }
 
-  /** What runs in the background must not be seen either. */
+  /** Runs background work, which must not change anything visible. */
   async #collect(): Promise<void> {
     this.#note('collect')
     const { database } = this.#service

@@ -5,7 +5,7 @@ import { branchCall, createTables, expectOk } from './tables.js'
 
 type Values = Readonly<Record<string, unknown>>
 
-/** The branches of one database. What is not an answer must succeed. */
+/** The branches of one database. Calls that do not return an answer must succeed. */
 export class TestBranches {
   constructor(
     readonly service: TestService,
@@ -24,7 +24,7 @@ export class TestBranches {
     return new TestBranches(service, database)
   }
 
-  /** The same branches through another process. */
+  /** Returns the same branches through another process. */
   through(via: TestService): TestBranches {
     return new TestBranches(this.service, this.database, via)
   }
@@ -53,7 +53,7 @@ export class TestBranches {
     expectOk(await this.call(branch, 'POST', '/schema/apply', body))
   }
 
-  /** Puts a whole record under an id. */
+  /** Creates or replaces a record. */
   async put(branch: string, table: string, id: string, values: Values): Promise<void> {
     expectOk(await this.call(branch, 'PUT', `/tables/${table}/data/${id}`, values))
   }
@@ -70,13 +70,13 @@ export class TestBranches {
     expectOk(await this.call(branch, 'POST', `/tables/${table}/bulk`, { records }))
   }
 
-  /** The record with its metadata; undefined when there is none. */
+  /** Returns a record with its metadata; undefined if there is none. */
   async record(branch: string, table: string, id: string) {
     const answer = await this.call(branch, 'GET', `/tables/${table}/data/${id}`)
     return answer.status === 404 ? undefined : expectOk(answer).body
   }
 
-  /** The columns of some records by id; those that are not there are left out. */
+  /** Returns the columns of records by id, without those that do not exist. */
   async read(branch: string, table: string, ids: readonly string[]) {
     const operations = ids.map((id) => ({ get: { table, id, columns: ['*'] } }))
     const { body } = expectOk(await this.call(branch, 'POST', '/transaction', { operations }))

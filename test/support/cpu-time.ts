@@ -1,4 +1,7 @@
-/** CPU time of this process in milliseconds while something runs; other processes have no part in it. */
+/**
+ * Returns the CPU time of this process in milliseconds while a function runs. Unlike wall-clock
+ * time, it does not depend on other processes.
+ */
 export function cpuMsOf(run: () => void): number {
   const before = process.cpuUsage()
   run()

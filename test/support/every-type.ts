@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 
-/** One column of every type but files, of a table [types]. */
+/** One column of every type except files, for a table `types`. */
 export const TYPE_COLUMNS: readonly Column[] = [
   { name: 'bool', type: 'bool' },
   { name: 'int', type: 'int' },
@@ -24,7 +24,7 @@ export const TYPE_COLUMNS: readonly Column[] = [
   },
 ]
 
-/** A value of each, with what is hard to carry. */
+/** A value of each type that is easily damaged in transport. */
 export const TYPE_VALUES = {
   bool: false,
   int: -9_007_199_254_740_991,

@@ -8,11 +8,11 @@ import { StatementPlanner } from '../../packages/server/src/data/sql/statement-p
 import { type Call, compileSharing } from '../../packages/server/src/postgres/statement.js'
 import type { TestService } from './service.js'
 
-/** What PostgreSQL did for a query. */
+/** The execution of a query, from EXPLAIN ANALYZE. */
 export interface Explained {
-  /** Tables that it went through from one end to the other. */
+  /** Tables with a sequential scan. */
   readonly sequential: readonly string[]
-  /** Rows that it looked at in all tables together, those that it left out included. */
+  /** Rows read from all tables, including those that filters removed. */
   readonly rowsRead: number
   readonly plan: string
 }
@@ -28,7 +28,7 @@ interface Node {
   readonly Plans?: readonly Node[]
 }
 
-/** Runs the statement of a query as the service would, once prepared for any values. */
+/** Explains the statement of a query with a generic plan, as the service would run it. */
 export async function explainQuery(
   service: TestService,
   target: { database: string; branch: string; table: string },
@@ -43,8 +43,8 @@ export async function explainQuery(
 }
 
 /**
- * What an INSERT reads besides its values: what is in the way of the records, and what it returns of
- * them. `records` are the records as JSON has them there, and `keys` what they have in the keys.
+ * Explains the reads of an INSERT: lookups of conflicting records, and of the returned columns.
+ * `records` are the records as JSON in the statement, `keys` their unique values.
  */
 export async function explainInsert(
   service: TestService,
@@ -111,7 +111,7 @@ async function explainCall(service: TestService, call: Call): Promise<Explained>
   }
 }
 
-/** The plan as lines, for whoever looks at a failure. */
+/** The plan as text, for the message of a failure. */
 function describe(node: Node, indent = ''): string {
   const keys = ['Relation Name', 'Index Name', 'Index Cond', 'Filter', 'Sort Key', 'Actual Rows']
   const parts = [...keys, 'Actual Loops', 'Rows Removed by Filter']

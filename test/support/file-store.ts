@@ -11,7 +11,7 @@ export interface TestStore {
   close(): Promise<void>
 }
 
-/** A store of file content in a folder of its own. */
+/** A file store in a temporary folder. */
 export async function openLocalStore(): Promise<TestStore> {
   const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-'))
   const blobs = new LocalStore(folder)
@@ -20,11 +20,11 @@ export async function openLocalStore(): Promise<TestStore> {
 }
 
 export interface TestS3Store extends TestStore {
-  /** For a service that is to keep its files there. */
+  /** Settings of a service that uses this store. */
   readonly settings: Record<string, string>
 }
 
-/** The same behind a server that speaks S3. */
+/** A file store behind an S3 server. */
 export async function openS3Store(): Promise<TestS3Store> {
   const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-'))
   const server = new S3rver({

@@ -10,7 +10,7 @@ declare module 'vitest' {
   }
 }
 
-/** One PostgreSQL for the whole run: the embedded one, or a running one that the environment names. */
+/** Starts one embedded PostgreSQL for the whole run, or uses the one that the environment names. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const given = process.env.OFFSHOOT_TEST_DATABASE_URL
   if (given !== undefined) {
@@ -21,7 +21,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const postgres = await startEmbedded({
     dataDir,
     log: () => undefined,
-    // Tests that pull the plug start a server of their own; these only need to be quick.
+    // Durability is off for speed. Tests of crashes start a server of their own.
     settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
   })
   const { user, password, host, port, database } = postgres.connection

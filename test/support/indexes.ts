@@ -1,7 +1,7 @@
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import type { TestBranches } from './branches.js'
 
-/** Columns with the valid indexes that a branch has on its own heaps and pasts. */
+/** Returns the columns with valid indexes on the own heaps and pasts of a branch. */
 export async function listValidIndexes(
   { service, database }: TestBranches,
   { branch, kind }: { branch: string; kind: 'index' | 'search' },

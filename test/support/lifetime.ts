@@ -4,8 +4,8 @@ const FIRST_SECONDS = 1
 const FACTOR = 4
 
 /**
- * Runs an attempt with something that lives for so many seconds, and returns when that time is over.
- * An attempt that a slow machine did not finish within the lifetime says nothing: it is made again
+ * Runs an attempt with something that expires after some seconds, and returns after the expiry. If
+ * the attempt was not finished within the lifetime, because the machine is slow, it is repeated
  * with a longer one.
  */
 export async function withinLifetime<Result>(
@@ -17,7 +17,7 @@ export async function withinLifetime<Result>(
     try {
       const result = await attempt(seconds)
       if (isOver()) continue
-      // The lifetime began after the attempt, and some of them are counted in whole seconds.
+      // The lifetime may start at the end of the attempt, and may be rounded up to whole seconds.
       const endsAt = performance.now() + seconds * 1000 + 1000
       while (performance.now() < endsAt) await delay(endsAt - performance.now())
       return result

@@ -17,13 +17,13 @@ export interface CollectedSpan {
   readonly status: { readonly code?: number }
 }
 
-/** A collector of OpenTelemetry that keeps what it gets. */
+/** An OpenTelemetry collector that stores what it receives. */
 export interface Collector {
   readonly url: string
   readonly spans: readonly CollectedSpan[]
   readonly bodies: readonly string[]
   readonly headers: readonly Readonly<Record<string, unknown>>[]
-  /** Answers everything with this status from now on. */
+  /** Answers all further requests with this status. */
   answerWith(status: number): void
   close(): Promise<void>
 }

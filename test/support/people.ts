@@ -6,14 +6,14 @@ export interface TestUser {
   readonly key: string
 }
 
-/** Another user of the service, made by its administrator. */
+/** Creates another user as the administrator. */
 export async function createUser(service: CallableService, name: string): Promise<TestUser> {
   const email = `${name}@example.com`
   const answer = await service.call('POST', '/users', { body: { email, fullname: name } })
   return expectStatus(answer, 201).body
 }
 
-/** A further API key, of the first user or of the one whose key is given. */
+/** Creates another API key, of the first user or of the user of the given key. */
 export async function createKey(
   service: CallableService,
   name: string,
@@ -45,7 +45,7 @@ export async function createDatabase(
   expectStatus(answer, 201)
 }
 
-/** Makes someone a member of the first user's workspace. */
+/** Adds a user to the workspace of the first user. */
 export async function addMember(
   service: CallableService,
   user: TestUser,

@@ -13,7 +13,7 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null
 }
 
-/** The service as its users run it: a process of its own. */
+/** The service as a process. */
 export interface OffshootProcess {
   readonly child: ChildProcess
   readonly stdout: string
@@ -24,7 +24,7 @@ export interface OffshootProcess {
   end(signal: NodeJS.Signals): Promise<Ended>
 }
 
-/** What the service prints when it is ready. */
+/** The parsed start message. */
 export interface Banner {
   readonly text: string
   readonly address: string
@@ -32,7 +32,7 @@ export interface Banner {
   readonly key: string | undefined
   readonly keyFile: string | undefined
   readonly seconds: number
-  /** The command to paste. */
+  /** The curl command of the message. */
   readonly command: string
 }
 
@@ -87,7 +87,9 @@ export function runOffshoot(
   }
 }
 
-/** Time limits that only end what hangs, because a busy machine is slow to answer innocent requests. */
+/**
+ * Long time limits that end only requests that hang, because answers are slow on a busy machine.
+ */
 const PATIENCE_MS = '200000'
 const PATIENT = {
   OFFSHOOT_LIMIT_REQUEST_TIMEOUT_MS: PATIENCE_MS,
@@ -97,7 +99,7 @@ const PATIENT = {
   OFFSHOOT_LIMIT_QUERY_TIMEOUT_MS: PATIENCE_MS,
 }
 
-/** Starts the service with the embedded PostgreSQL in a folder, on a port that is free. */
+/** Starts the service with the embedded PostgreSQL in a folder, on a free port. */
 export function startOffshoot(
   dataDir: string,
   options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
@@ -119,7 +121,7 @@ function parseBanner(text: string): Banner {
   }
 }
 
-/** Ends what a failed test has left running. */
+/** Ends processes that a failed test left running. */
 export async function endAll(dataDirs: readonly string[]): Promise<void> {
   for (const child of running) child.kill('SIGKILL')
   for (const dataDir of dataDirs) {
@@ -127,7 +129,7 @@ export async function endAll(dataDirs: readonly string[]): Promise<void> {
   }
 }
 
-/** The processes of the PostgreSQL in a data folder, the first of them its parent. */
+/** Returns the processes of the PostgreSQL in a data folder, the postmaster first. */
 export async function postgresProcesses(dataDir: string): Promise<number[]> {
   const cluster = path.join(await realpath(dataDir).catch(() => dataDir), 'postgres')
   const pidFile = path.join(cluster, 'postmaster.pid')
@@ -177,7 +179,7 @@ export interface HttpAnswer {
   readonly body: any
 }
 
-/** One request over HTTP; a connection that is refused has the status 0. */
+/** Sends one HTTP request; the status is 0 if the connection is refused. */
 export async function request(
   address: string,
   method: string,

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 
 const FOLDER = fileURLToPath(new URL('../programs/', import.meta.url))
 
-/** Where the packages of `test/programs` are. Installs them first if they are not there. */
+/** Returns the folder of the packages of `test/programs`, and installs them if necessary. */
 export async function installPrograms(): Promise<string> {
   const packages = path.join(FOLDER, 'node_modules')
   try {

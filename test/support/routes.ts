@@ -3,11 +3,11 @@ import type { FastifyInstance } from 'fastify'
 
 export interface Route {
   readonly method: string
-  /** As the router knows it, with `:name` for the parts that vary. */
+  /** The route pattern, with `:name` for parameters. */
   readonly url: string
 }
 
-/** Notes every route of the apps that are built until `stop`, documented or not. */
+/** Records all routes of the apps that are built until `stop`, documented or not. */
 export function watchRoutes(): { readonly routes: readonly Route[]; stop(): void } {
   const routes: Route[] = []
   const onApp = (message: unknown) => {
@@ -35,7 +35,7 @@ interface Operation {
   }
 }
 
-/** What `/openapi.json` says. */
+/** The document of `/openapi.json`. */
 export interface Description {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
 }
@@ -45,7 +45,7 @@ export function findOperation(description: Description, route: Route): Operation
   return description.paths[path]?.[route.method.toLowerCase()]
 }
 
-/** A request that the route would take, from the examples of its description. */
+/** Makes a valid request for a route from the examples of its documentation. */
 export function exampleRequest(
   description: Description,
   route: Route,

@@ -1,4 +1,4 @@
-/** Numbers that look random and are the same for the same seed. */
+/** A pseudo-random number generator with a seed. */
 export class Random {
   #state: number
 
@@ -6,7 +6,7 @@ export class Random {
     this.#state = seed >>> 0
   }
 
-  /** From 0 up to, not including, 1. */
+  /** Returns a number from 0 to below 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0
     let value = this.#state
@@ -15,7 +15,7 @@ export class Random {
     return ((value ^ (value >>> 14)) >>> 0) / 4_294_967_296
   }
 
-  /** A whole number from 0 up to, not including, the limit. */
+  /** Returns an integer from 0 to below the limit. */
   below(limit: number): number {
     return Math.floor(this.next() * limit)
   }
@@ -30,7 +30,7 @@ export class Random {
     return item
   }
 
-  /** The items that a coin chooses, at least one of them if there are any. */
+  /** Returns a random subset; not empty if there are items. */
   some<Item>(items: readonly Item[], probability = 0.4): Item[] {
     const chosen = items.filter(() => this.chance(probability))
     return chosen.length > 0 || items.length === 0 ? chosen : [this.pick(items)]

@@ -26,12 +26,12 @@ export interface Answer {
 
 export interface CallOptions {
   readonly body?: unknown
-  /** undefined: the first user's key. null: no key at all. */
+  /** The API key; undefined for that of the first user, null for none. */
   readonly key?: string | null | undefined
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The whole service on a database of its own, without a port. */
+/** The whole service on its own database, without a port. */
 export interface TestService {
   readonly app: FastifyInstance
   readonly database: Database
@@ -42,13 +42,13 @@ export interface TestService {
   readonly url: string
   readonly key: string
   readonly workspaceId: string
-  /** The address of the first workspace in the path form, for data-plane calls. */
+  /** Path form of the address of the first workspace, for data-plane calls. */
   readonly workspace: string
   call(method: string, path: string, options?: CallOptions): Promise<Answer>
   close(): Promise<void>
 }
 
-/** What requests can be made of, in this process or in another one. */
+/** The part of a service that sends requests, in this process or another. */
 export type CallableService = Pick<TestService, 'call' | 'key' | 'workspaceId' | 'workspace'>
 
 export const REGIONS = [
@@ -56,7 +56,9 @@ export const REGIONS = [
   { id: 'eu', name: 'Europe' },
 ]
 
-/** Time limits that only end what hangs, because a busy machine is slow to answer innocent requests. */
+/**
+ * Long time limits that end only requests that hang, because answers are slow on a busy machine.
+ */
 const PATIENCE_MS = 200_000
 const PATIENT: Partial<Limits> = {
   requestTimeoutMs: PATIENCE_MS,

@@ -1,7 +1,7 @@
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import type { TestService } from './service.js'
 
-/** Every row that PostgreSQL holds for the service, as text, by table. */
+/** Returns every row that PostgreSQL stores for the service, as text, by table. */
 export async function everythingStored(service: TestService): Promise<Record<string, string[]>> {
   const tables = await service.database.query<{ schema: string; name: string }>(sql`
     select schemaname as schema, tablename as name

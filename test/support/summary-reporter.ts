@@ -17,7 +17,7 @@ interface Failure {
   readonly reason: string
 }
 
-/** Ends the output of a run with what a reader looks for: counts, times, failures and the seed. */
+/** Prints a summary at the end of a run: counts, times, failures and the seed. */
 export class SummaryReporter implements Reporter {
   readonly #seed: string
   readonly #write: (text: string) => void

@@ -10,7 +10,7 @@ export const GENERATED_ID = /^rec_[0-9a-v]{20}$/
 
 export type BranchCall = (method: string, path: string, options?: CallOptions) => Promise<Answer>
 
-/** Calls below the address of a branch; another service on the same database can make them too. */
+/** Sends requests to a branch, through this or another service on the same database. */
 export function branchCall(
   service: TestService,
   database: string,
@@ -22,7 +22,7 @@ export function branchCall(
     via.call(method, `${base}${path}`, { key: service.key, ...callOptions })
 }
 
-/** The operations that make tables with their columns, all tables before any column. */
+/** Returns operations that create tables and then their columns. */
 export function addTables(tables: Readonly<Record<string, readonly Column[]>>) {
   const entries = Object.entries(tables)
   return [
@@ -33,7 +33,7 @@ export function addTables(tables: Readonly<Record<string, readonly Column[]>>) {
   ]
 }
 
-/** A database whose first branch has these tables. */
+/** Creates a database whose first branch has the given tables. */
 export async function createTables(
   service: TestService,
   database: string,
@@ -46,7 +46,7 @@ export async function createTables(
   return call
 }
 
-/** The answer, or a failure that shows it, for steps a test relies on. */
+/** Returns the answer of a step that must succeed; fails with the answer otherwise. */
 export function expectOk(answer: Answer): Answer {
   if (answer.status >= 200 && answer.status < 300) return answer
   throw new Error(`got ${answer.status}: ${JSON.stringify(answer.body)}`)

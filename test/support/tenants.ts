@@ -3,7 +3,7 @@ import { createKey, createUser, createWorkspace } from './people.js'
 import type { CallableService } from './service.js'
 import { addTables, expectOk } from './tables.js'
 
-/** Every kind of column there is, under the names that the examples of the documentation use. */
+/** A column of every type, with the names of the documentation examples. */
 export const TENANT_TABLES: Readonly<Record<string, readonly Column[]>> = {
   teams: [
     { name: 'name', type: 'string' },
@@ -34,24 +34,24 @@ export const TENANT_TABLES: Readonly<Record<string, readonly Column[]>> = {
   ],
 }
 
-/** A user with a workspace that has something of everything. */
+/** A user with a workspace that contains resources of every kind. */
 export interface Tenant {
   readonly userId: string
   readonly email: string
   readonly key: string
   readonly workspaceId: string
-  /** The path form of the address of the workspace. */
+  /** Path form of the address of the workspace. */
   readonly workspace: string
   readonly invite: { readonly inviteId: string; readonly key: string }
-  /** Ids of branches and migrations, and links to files, which are secrets of their own. */
+  /** Ids of branches and migrations, and links to files. They are secret. */
   readonly branchIds: readonly string[]
   readonly migrationId: string
   readonly links: readonly string[]
 }
 
 /**
- * Makes a tenant. Names and ids are the same for every tenant; `mark` is in all else, so that it gives
- * away where a value came from.
+ * Creates a tenant. Names and ids are the same for all tenants. All other values contain `mark`,
+ * which reveals where a value came from.
  */
 export async function createTenant(
   service: CallableService,

@@ -4,8 +4,8 @@ import { expect } from 'vitest'
 import { addTables, type BranchCall, expectOk, GENERATED_ID } from './tables.js'
 
 /*
- * Transactions by the book: operations run one after the other on plain maps, and the first that
- * fails undoes everything. The service groups them; nobody may be able to tell.
+ * A naive model of transactions: operations run one by one on maps, and the first failure undoes all.
+ * The service groups operations; its results must be the same.
  */
 
 export const MODEL_TABLES: Readonly<Record<string, readonly Column[]>> = {
@@ -25,7 +25,7 @@ const COLUMNS: Readonly<Record<string, readonly string[]>> = {
   plain: ['n', 's', 'ref'],
   coupled: ['u', 'n', 'ref'],
 }
-/** Where the link of each table leads. */
+/** The table that the link of each table refers to. */
 const TARGETS: Readonly<Record<string, string>> = { plain: 'coupled', coupled: 'plain' }
 
 type Value = number | string | null | { readonly $increment: number }
@@ -56,7 +56,7 @@ class Refused extends Error {}
 
 const IDS = ['a', 'b', 'c', 'd']
 
-/** A state with records in both tables, whose links lead to each other. */
+/** Returns a state with records in both tables that link to each other. */
 export const INITIAL_STATE: ModelState = {
   plain: {
     a: { version: 0, values: { n: 1, s: 'one', ref: 'a' } },
@@ -163,7 +163,7 @@ export interface ModelOutcome {
   readonly fault?: { readonly index: number; readonly message: string }
 }
 
-/** Runs operations one by one; `generatedIds` are those the service came up with. */
+/** Runs operations on the model; `generatedIds` are the ids that the service generated. */
 export function runModel(
   before: ModelState,
   operations: readonly ModelOperation[],
@@ -332,7 +332,7 @@ class ModelRun {
   }
 }
 
-/** Times are not the model's business. */
+/** Removes times, which the model does not have. */
 export function withoutTimes(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutTimes)
   if (typeof value !== 'object' || value === null) return value
@@ -343,7 +343,7 @@ export function withoutTimes(value: unknown): unknown {
   )
 }
 
-/** Runs operations through the service and the model, and expects the same of both. */
+/** Runs operations on the service and the model, and compares the results. */
 export async function expectSameAsModel(
   call: BranchCall,
   before: ModelState,
@@ -373,7 +373,7 @@ export async function expectSameAsModel(
   return expected.state
 }
 
-/** Reads every record that there is or might be. */
+/** Reads all records that may exist. */
 export async function expectState(call: BranchCall, state: ModelState): Promise<void> {
   const keys = Object.entries(state).flatMap(([name, records]) =>
     [...new Set([...IDS, ...Object.keys(records)])].map((key) => ({ name, key })),
@@ -386,7 +386,7 @@ export async function expectState(call: BranchCall, state: ModelState): Promise<
   expect(withoutTimes(body.results)).toEqual(gets.results)
 }
 
-/** Makes the tables anew, when nobody knows what is in them. */
+/** Creates the tables again if their content is unknown. */
 export async function recreateTables(call: BranchCall): Promise<void> {
   const operations = [
     ...Object.keys(MODEL_TABLES).map((name) => ({ removeTable: { table: name } })),
@@ -396,7 +396,7 @@ export async function recreateTables(call: BranchCall): Promise<void> {
   expectOk(await call('POST', '/schema/update', { body }))
 }
 
-/** Brings the tables to a state from which records of known and of generated ids are gone. */
+/** Deletes the records of `before` and inserts those of `after`. */
 export async function resetTo(
   call: BranchCall,
   before: ModelState,

@@ -1,12 +1,12 @@
 import { type Agent, request as httpRequest } from 'node:http'
 import type { ExpensiveRequest } from './expensive.js'
 
-/** How much of a body is sent that is announced and never sent as a whole. */
+/** Bytes that are sent of a body that is never completed. */
 const SENT_OF_UNSENT = 1000
 const CHUNK_BYTES = 60_000
 
 export interface Reply {
-  /** Zero: the service has closed the connection without an answer, or the client has given up. */
+  /** 0 if the service closed the connection without an answer, or the client gave up. */
   readonly status: number
   readonly code: string | undefined
   readonly headers: Readonly<Record<string, unknown>>
@@ -15,7 +15,7 @@ export interface Reply {
 
 const NO_ANSWER: Reply = { status: 0, code: undefined, headers: {}, body: Buffer.alloc(0) }
 
-/** Sends a request; gives it up when it is one whose body never comes as a whole. */
+/** Sends a request. A request whose body is never completed is aborted. */
 export function exchange(
   address: string,
   agent: Agent,
@@ -29,7 +29,7 @@ export function exchange(
     const outgoing = httpRequest(address, {
       method,
       path: url,
-      // A connection whose body never comes as a whole is of no use to the next request.
+      // A connection with an incomplete body cannot be used again.
       agent: isUnsent ? undefined : agent,
       headers: { ...request.headers, ...length },
     } as object)

@@ -1,24 +1,24 @@
 import type { Random } from '../seeded-random.js'
 
-/** A request that is small or plain to send, and might be dear to answer. */
+/** A request that is cheap to send and may be expensive to answer. */
 export interface ExpensiveRequest {
-  /** What makes it expensive. */
+  /** Why it is expensive. */
   readonly kind: string
   readonly method: string
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer | undefined
-  /** How the body is sent: with its length, in chunks, or announced and never sent as a whole. */
+  /** How the body is sent: with its length, in chunks, or announced and never completed. */
   readonly sending: 'whole' | 'chunked' | 'unsent'
 }
 
 export interface Target {
   readonly workspaceId: string
-  /** A key that may do everything, and one that can only read. */
+  /** An unrestricted key, and a read-only one. */
   readonly keys: readonly string[]
 }
 
-/** As deep as this process itself can write as JSON. */
+/** Depth up to which `JSON.stringify` works in this process. */
 const DEPTH_MAX = 500
 
 type Shape = (random: Random, size: number) => Partial<ExpensiveRequest> & { url: string }
@@ -32,7 +32,7 @@ const post = (url: string, value: unknown) => ({
 const times = <Item>(count: number, item: (index: number) => Item): Item[] =>
   Array.from({ length: count }, (_, index) => item(index))
 
-/** Doubles with every step: its columns, its rows or its text. */
+/** A query whose columns, rows or text double with every level. */
 function doubling(random: Random, size: number): string {
   const steps = Math.min(4 + Math.floor(Math.log2(size + 2)), 40)
   const kind = random.below(4)
@@ -285,7 +285,7 @@ const SHAPES: Readonly<Record<string, Shape>> = {
 
 const KINDS = Object.keys(SHAPES)
 
-/** How the size of a part is chosen: small ones are common, the largest are rare. */
+/** Chooses the size of a part: small sizes are common, large ones rare. */
 function sizeOf(random: Random, sizeMax: number): number {
   return Math.max(1, Math.floor(Math.exp(random.next() * Math.log(sizeMax))))
 }

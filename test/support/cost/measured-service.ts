@@ -14,7 +14,7 @@ import {
 
 const PROBE = fileURLToPath(new URL('./probe.mjs', import.meta.url))
 
-/** A turn of the event loop that took much CPU time. */
+/** A turn of the event loop that used a lot of CPU time. */
 export interface Turn {
   /** Milliseconds since 1970. */
   readonly from: number
@@ -22,17 +22,17 @@ export interface Turn {
   readonly cpuMs: number
 }
 
-/** What processes have used so far. */
+/** Resources that the processes have used so far. */
 export interface Usage {
-  /** CPU time of the service, all its threads. */
+  /** CPU time of all threads of the service. */
   readonly cpuMs: number
   readonly residentBytes: number
   readonly postgresCpuMs: number
-  /** Memory of the largest backend that it shares with no other. */
+  /** Private memory of the largest backend. */
   readonly backendBytes: number
 }
 
-/** The service as a process of its own, whose cost is measured from outside of the product's code. */
+/** The service as a process whose cost is measured from outside. */
 export class MeasuredService {
   readonly #folder: string
   readonly #process: OffshootProcess
@@ -66,12 +66,12 @@ export class MeasuredService {
     return this.#process.stderr
   }
 
-  /** All turns so far that took more than the probe lets pass. */
+  /** All turns so far that exceeded the threshold of the probe. */
   turns(): Turn[] {
     return this.#lines().filter(({ kind }) => kind === 'turn') as unknown as Turn[]
   }
 
-  /** Bytes of the heap and of buffers after a collection of garbage. */
+  /** Bytes of heap and buffers after a garbage collection. */
   async heapBytes(): Promise<number> {
     const count = () => this.#lines().filter(({ kind }) => kind === 'heap')
     const before = count().length
@@ -124,7 +124,7 @@ async function usageOf(
   const [stat, status] = await Promise.all(
     ['stat', 'status'].map((name) => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '')),
   )
-  // The name, in brackets, may hold spaces.
+  // The process name in parentheses may contain spaces.
   const fields = (stat ?? '').slice((stat ?? '').lastIndexOf(')') + 2).split(' ')
   const bytes = (name: string) =>
     Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status ?? '')?.[1] ?? 0) * 1024

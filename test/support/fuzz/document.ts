@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 
-/** What of JSON Schema the service's description makes use of. */
+/** The parts of JSON Schema that the OpenAPI document uses. */
 export interface Schema {
   readonly $ref?: string
   readonly type?: string
@@ -58,15 +58,15 @@ interface OpenApi {
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
 }
 
-/** One method at one path, as `/openapi.json` describes it. */
+/** One operation of `/openapi.json`. */
 export interface Operation extends OperationDescription {
   readonly method: string
-  /** With `{name}` for the parts that vary. */
+  /** The path, with `{name}` for parameters. */
   readonly path: string
   readonly name: string
 }
 
-/** The description of the service, and what can be checked by it. */
+/** The OpenAPI document, and validation against it. */
 export class Document {
   readonly operations: readonly Operation[]
   readonly #components: OpenApi['components']
@@ -94,7 +94,7 @@ export class Document {
     return this.resolve(shared)
   }
 
-  /** What is wrong with the value, in a sentence; undefined when it is as described. */
+  /** Describes the fault of a value; undefined if it is valid. */
   faultOf(schema: Schema, value: unknown): string | undefined {
     let validate = this.#validators.get(schema)
     if (validate === undefined) {

@@ -1,7 +1,7 @@
 import type { Random } from '../seeded-random.js'
 import { RawJson } from './json-writer.js'
 
-/** Texts that have broken something somewhere. */
+/** Texts that are known to break software. */
 const TEXTS = [
   '',
   ' ',
@@ -111,7 +111,7 @@ const TEXTS = [
   '(((((((((a+)+)+)+)+)+)+)+)+)+$',
 ]
 
-/** Numbers as they are written, since most of them are another number once they are read. */
+/** Numbers as text, because most of them change when they are parsed. */
 const NUMBERS = [
   '0',
   '-0',
@@ -150,7 +150,7 @@ const KEYS = ['__proto__', 'constructor', 'prototype', 'toString', '', '$ref', '
 
 export const hostileText = (random: Random): string => random.pick(TEXTS)
 
-/** A value that is most likely not the one that is expected. */
+/** Returns a value that is most likely not of the expected type. */
 export function hostileValue(random: Random): unknown {
   return random.weighted<() => unknown>([
     [6, () => hostileText(random)],
@@ -173,7 +173,7 @@ export function hostileKey(random: Random): string {
 }
 
 function hostileObject(random: Random): unknown {
-  // From entries, because an assignment to `__proto__` makes no key of that name.
+  // Built from entries, because assigning `__proto__` sets the prototype.
   return Object.fromEntries([
     [hostileKey(random), hostileText(random)],
     [hostileKey(random), { polluted: true, admin: true }],

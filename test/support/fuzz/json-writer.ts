@@ -1,12 +1,12 @@
-/** JSON text that goes into a document as it stands. */
+/** JSON text that is inserted into a document unchanged. */
 export class RawJson {
   constructor(readonly text: string) {}
 }
 
-/** `JSON.stringify` with raw parts, and for any depth. */
+/** `JSON.stringify` with raw parts, for any depth. */
 export function writeJson(value: unknown): string {
   const parts: string[] = []
-  // What is still to be written, last first: texts as they are, everything else in a box.
+  // Stack of the remaining output: strings are text, boxed values are still to be written.
   const rest: (string | { readonly value: unknown })[] = [{ value }]
   while (rest.length > 0) {
     const next = rest.pop()

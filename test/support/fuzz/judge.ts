@@ -9,20 +9,23 @@ export interface FuzzAnswer {
   readonly durationMs: number
 }
 
-/** Only what hangs takes longer, however busy the machine is. What requests cost is measured elsewhere. */
+/**
+ * Exceeded only by a request that hangs, even on a busy machine. The cost of requests is measured
+ * elsewhere.
+ */
 export const ANSWER_MS_MAX = 150_000
 
-/** Words of the inside. */
+/** Internal words that must not appear in answers. */
 const INTERNALS =
   /heap_\d|past_\d|offshoot\.\w|sqlstate|pg_\w|node_modules|node:|\.[jt]s:\d|FST_|ECONN|ENOENT|cannot read propert|is not a function/gi
 
-/** How PostgreSQL speaks of a statement; only whoever sent one may hear it. */
+/** Messages of PostgreSQL about statements, allowed only in answers to SQL requests. */
 const STATEMENT_WORDS =
   /at or near|input syntax|relation "|column "|operator does not exist|out of range for type/i
 
 type ErrorTable = Readonly<Record<string, readonly [status: number, meaning: string]>>
 
-/** What is wrong with the answer to the request, each in a sentence. */
+/** Returns the faults of an answer, one sentence each. */
 export function faultsOf(
   request: FuzzRequest,
   answer: FuzzAnswer,
@@ -60,7 +63,7 @@ function faultsOfError(request: FuzzRequest, { status, headers, body }: FuzzAnsw
   return faults
 }
 
-/** What the request has said itself may be said back to it. */
+/** Text of the request may be repeated in the answer. */
 function speaksOfInside({ url, body = Buffer.alloc(0) }: FuzzRequest, message: string): boolean {
   const said = `${url}\n${body}`.toLowerCase()
   return (message.match(INTERNALS) ?? []).some((word) => !said.includes(word.toLowerCase()))

@@ -10,10 +10,10 @@ import { type Caller, type FuzzRequest, makeRequest, recordsOf } from './request
 import type { Scope, Tables } from './scope.js'
 import { Stock } from './stock.js'
 
-/** How many requests may go by before the lane sees to it that there is something to ask for. */
+/** Requests after which the lane makes sure that its resources exist. */
 const UPKEEP_EVERY = 60
 
-/** Operations that take away what all others need are asked for less often. */
+/** Destructive operations are chosen less often. */
 const WEIGHTS: ReadonlyMap<string, number> = new Map([
   ['DELETE /user', 0.1],
   ['DELETE /workspaces/{workspaceId}', 0.1],
@@ -27,14 +27,14 @@ const WEIGHTS: ReadonlyMap<string, number> = new Map([
 ])
 
 function weightOf({ name, path, requestBody }: Operation): number {
-  // What is asked of records has the most to it.
+  // Operations on records have the most variants.
   const isDeep = path.startsWith('/db/') && requestBody !== undefined && !path.includes('schema')
   return WEIGHTS.get(name) ?? (isDeep ? 2.5 : 1)
 }
 
 /**
- * A tenant that makes one request after the other, each of them by chance. A lane shares nothing with
- * others but the service, so that the same seed makes the same requests.
+ * A tenant that sends random requests one after the other. Lanes share only the service, so that a
+ * seed always produces the same requests.
  */
 export class Lane implements Caller {
   readonly #random: Random
@@ -99,7 +99,7 @@ export class Lane implements Caller {
     return makeRequest(this.#random.weighted(this.#operations), this)
   }
 
-  /** Keeps the names and ids that the answer speaks of. */
+  /** Stores the names and ids of the answer. */
   learn(request: FuzzRequest, answer: FuzzAnswer): void {
     const isLockedOut =
       answer.status === 401 && request.headers.authorization === `Bearer ${this.#keys[0]}`
@@ -130,7 +130,7 @@ export class Lane implements Caller {
     }
   }
 
-  /** Makes anew what the requests before have destroyed. */
+  /** Creates the resources again that earlier requests deleted. */
   async #keepUp(): Promise<void> {
     const { service } = this.options
     const user = await service.call('GET', '/user', { key: this.#keys[0] ?? null })
@@ -201,7 +201,7 @@ export class Lane implements Caller {
     for (const name of ['dev', 'preview-1']) await this.#make('PUT', branch(name), { from: 'main' })
   }
 
-  /** Learns which tables and columns there are. */
+  /** Reads the tables and columns of the branch. */
   async #lookAround(): Promise<void> {
     this.#tables = new Map()
     for (let count = 0; count < 8; count++) {
@@ -232,7 +232,7 @@ const KIND_BY_FIELD: ReadonlyMap<string, string> = new Map([
   ['cursor', 'cursor'],
 ])
 
-/** Every text in the value, with the key that leads to it, or to the list it is in. */
+/** Yields every string of a value, with the key of the string or of its list. */
 function stringsIn(value: unknown): [key: string, text: string][] {
   const found: [string, string][] = []
   const open: [string, unknown][] = [['', value]]

@@ -70,7 +70,7 @@ const BODIES = [
   'GET /user HTTP/1.1\r\nHost: a\r\n\r\n',
 ]
 
-/** Bytes that are nearly HTTP. */
+/** Byte sequences that are almost HTTP. */
 export function malformedRequest(random: Random): Buffer {
   if (random.chance(0.1)) {
     return Buffer.from(Array.from({ length: random.below(300) }, () => random.below(256)))
@@ -88,7 +88,7 @@ export function malformedRequest(random: Random): Buffer {
   return Buffer.from(`${head}${end}${random.pick(BODIES)}`, 'latin1')
 }
 
-/** Everything that comes back until the connection is closed, which the client does from its side. */
+/** Returns everything received until the connection closes; the client closes its side. */
 export function exchange(port: number, bytes: Buffer, timeoutMs: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1')
@@ -98,7 +98,7 @@ export function exchange(port: number, bytes: Buffer, timeoutMs: number): Promis
       reject(new Error(`the connection was still open after ${timeoutMs} ms`))
     }, timeoutMs)
     socket.on('data', (chunk) => received.push(chunk))
-    // The server may cut a connection while it is being written to.
+    // The server may close the connection during a write.
     socket.on('error', () => undefined)
     socket.on('close', () => {
       clearTimeout(timer)

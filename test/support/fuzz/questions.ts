@@ -4,8 +4,8 @@ import { columnValue } from './records.js'
 import { anyJson, columnsOf, freshName, type Scope } from './scope.js'
 
 /**
- * The parts of a request whose form the document leaves open, because the operation checks them
- * against the branch. They are known by their names; undefined for everything else.
+ * Makes values for parts of a request that the document leaves open, because the operation checks
+ * them against the schema of the branch. They are recognised by name; undefined for all others.
  */
 export function questionOf(name: string, schema: Schema, scope: Scope): unknown {
   const { random } = scope
@@ -32,7 +32,7 @@ export function questionOf(name: string, schema: Schema, scope: Scope): unknown 
   }
 }
 
-/** A list of paths, or in an address one text with commas. */
+/** A list of column paths; in a query string, one text with commas. */
 function columnsFor(schema: Schema, scope: Scope): unknown {
   const { random, document } = scope
   const chosen = random.some(['*', 'id', ...paths(scope)], 0.1)
@@ -45,7 +45,7 @@ function columnsFor(schema: Schema, scope: Scope): unknown {
 
 const METADATA = ['id', 'service.version', 'service.createdAt', 'xata.updatedAt']
 
-/** The columns of the table, and what can be reached through them. */
+/** The columns of a table, and those reachable through links. */
 function paths(scope: Scope): string[] {
   return columnsOf(scope).flatMap((column) => {
     switch (column.type) {

@@ -1,7 +1,7 @@
 import { COLUMN_TYPES, type Column } from '@offshoot/contract/schema'
 import { anyJson, columnsOf, freshName, type Scope } from './scope.js'
 
-/** A record that the table takes, or fields of one. */
+/** Returns a valid record of the table, or some fields of one. */
 export function recordFor(scope: Scope): Record<string, unknown> {
   const { random } = scope
   const record: Record<string, unknown> = {}
@@ -15,7 +15,7 @@ export function recordFor(scope: Scope): Record<string, unknown> {
   return record
 }
 
-/** A value of the type of the column. */
+/** Returns a value of the type of a column. */
 export function columnValue(column: Column, scope: Scope): unknown {
   const { random } = scope
   switch (column.type) {
@@ -56,7 +56,7 @@ export function columnValue(column: Column, scope: Scope): unknown {
   }
 }
 
-/** A column that a schema takes. */
+/** Returns a valid column definition. */
 export function newColumn(scope: Scope, depth: number): Column {
   const { random } = scope
   const type = random.pick(COLUMN_TYPES)

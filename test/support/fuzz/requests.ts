@@ -12,15 +12,15 @@ export interface FuzzRequest {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer | undefined
-  /** Path or method are such that it may be another operation that answers, or none. */
+  /** The path or method may match another operation, or none. */
   readonly isMisrouted: boolean
-  /** It asks for something of the neighbour. */
+  /** The request is for a resource of another tenant. */
   readonly isForeign: boolean
-  /** What the parts of the path were made of. */
+  /** The values of the path parameters. */
   readonly values: Readonly<Record<string, string>>
 }
 
-/** Whoever makes requests: what they know, and what they know of others. */
+/** A sender of requests: its own names and ids, and those of others. */
 export interface Caller {
   readonly scope: Omit<Scope, 'tables' | 'table'>
   readonly workspaceId: string
@@ -29,7 +29,7 @@ export interface Caller {
   keyFor(operation: Operation): string | undefined
 }
 
-/** As it is described, off by a little, or made to hurt. */
+/** Whether a request is valid, slightly wrong, or hostile. */
 type Mode = 'valid' | 'nearly' | 'hostile'
 interface Draft {
   method: string
@@ -43,7 +43,7 @@ interface Draft {
 
 const JSON_TYPE = 'application/json'
 
-/** One request to the operation. */
+/** Makes a request for the operation. */
 export function makeRequest(operation: Operation, caller: Caller): FuzzRequest {
   const { random } = caller.scope
   const mode = random.weighted<Mode>([
@@ -87,7 +87,7 @@ export function makeRequest(operation: Operation, caller: Caller): FuzzRequest {
   }
 }
 
-/** Values for the parts of the path, each chosen among what is in those before it. */
+/** Chooses path parameters, each among the resources within those before it. */
 function pathValues(operation: Operation, caller: Caller) {
   const { random, stock } = caller.scope
   const values: Record<string, string> = {}
@@ -109,7 +109,7 @@ function pathValues(operation: Operation, caller: Caller) {
     : undefined
   if (foreignName !== undefined)
     values[foreignName] = random.pick(caller.foreign[foreignName] ?? [])
-  // A link is good only as a whole.
+  // A link is valid only with its signature.
   const bound: Record<string, string> = {}
   if (values.accessId !== undefined && foreignName === undefined && random.chance(0.8)) {
     const [accessId = '', verify] = (stock.pick(random, 'link') ?? '').split('?verify=')
@@ -143,7 +143,7 @@ function knownPart(name: string, operation: Operation, scope: Scope): string | u
   return here ?? scope.stock.pick(random, name)
 }
 
-/** The kind of the ids of records of a table. */
+/** The kind of record ids of a table. */
 export function recordsOf(table: string | undefined): string {
   return `recordId of ${table}`
 }
@@ -153,7 +153,7 @@ function spoiledPart(values: Readonly<Record<string, string>>, random: Random): 
   return names.length === 0 ? undefined : random.pick(names)
 }
 
-/** What is in a path as it stands, escapes included. */
+/** Path parts that are inserted without escaping. */
 function oddPart(random: Random): string {
   return random.pick([
     '%',
@@ -218,7 +218,7 @@ function queryOf(
   return pairs.join('&')
 }
 
-/** Data-plane addresses name the workspace, in one of three forms. */
+/** Adds the workspace to a data-plane path, in one of three forms. */
 function addAddress(draft: Draft, operation: Operation, caller: Caller): void {
   if (!operation.path.startsWith('/db')) return
   const { random } = caller.scope
@@ -269,7 +269,7 @@ function jsonBody(media: Media, scope: Scope, mode: Mode): unknown {
   return value
 }
 
-/** Changes one thing somewhere in the value. */
+/** Changes one part of the value. */
 function spoil(value: unknown, random: Random): unknown {
   const places = placesIn(value)
   if (places.length === 0 || random.chance(0.05)) return hostileValue(random)
@@ -292,7 +292,7 @@ function asText(value: unknown): string {
   return typeof value === 'object' ? '[object Object]' : String(value)
 }
 
-/** As JSON does it: `__proto__` is a key like any other. */
+/** Sets a key like JSON.parse: `__proto__` is an ordinary key. */
 function set(holder: Record<string, unknown>, key: string, value: unknown): void {
   Object.defineProperty(holder, key, {
     value,
@@ -358,7 +358,7 @@ const CONTENT_TYPES = [
   'a/b'.repeat(200),
 ]
 
-/** Ways to make a whole request odd. */
+/** Changes that make a whole request unusual. */
 const SPOILERS: readonly ((draft: Draft, random: Random) => void)[] = [
   (draft, random) => {
     draft.method = random.pick(METHODS)
@@ -424,7 +424,7 @@ const SPOILERS: readonly ((draft: Draft, random: Random) => void)[] = [
   },
 ]
 
-/** The request as a command that can be pasted. */
+/** The request as a curl command. */
 export function toCurl({ method, url, headers, body }: FuzzRequest): string {
   const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
   const options = Object.entries(headers).map(([name, value]) => {

@@ -5,12 +5,12 @@ import type { Stock } from './stock.js'
 
 export type Tables = Readonly<Record<string, readonly Column[]>>
 
-/** What values are made from: the document, what is known to exist, and where in it we are. */
+/** The context of generated values: the document, known names, and the current position. */
 export interface Scope {
   readonly random: Random
   readonly document: Document
   readonly stock: Stock
-  /** The tables of the branch the request is about. */
+  /** The tables of the branch of the request. */
   readonly tables: Tables
   readonly table: string | undefined
 }
@@ -23,7 +23,7 @@ export function freshName(random: Random): string {
   return `n${random.below(36 ** 5).toString(36)}`
 }
 
-/** Any JSON at all. */
+/** Returns any JSON value. */
 export function anyJson(random: Random, depth: number): unknown {
   const isLeaf = depth === 0 || random.chance(0.5)
   if (isLeaf) return random.pick([null, true, false, 0, -1.5, 42, '', 'text', '2026-01-01'])

@@ -1,11 +1,11 @@
 import type { Random } from '../seeded-random.js'
 
-/** Of each kind, beside those that are there from the beginning. */
+/** Names kept per kind, in addition to the initial ones. */
 const KEPT_MAX = 24
 
 /**
- * Names and ids that the service knows, by kind: what was there from the beginning, and what its
- * answers have brought since. Only with those do requests get past the first check.
+ * Names and ids that exist in the service, by kind: initial ones, and those from answers. Requests
+ * with other names fail at the first check.
  */
 export class Stock {
   readonly #first: ReadonlyMap<string, readonly string[]>
@@ -25,7 +25,7 @@ export class Stock {
     this.#harvested.set(kind, values)
   }
 
-  /** It is no more. What was there from the beginning is made again. */
+  /** Removes a deleted name. Initial ones are created again. */
   drop(kind: string, value: string | undefined): void {
     const values = this.#harvested.get(kind) ?? []
     this.#harvested.set(
@@ -34,7 +34,7 @@ export class Stock {
     )
   }
 
-  /** undefined: there is nothing of that kind. */
+  /** Returns undefined if there is nothing of that kind. */
   pick(random: Random, kind: string): string | undefined {
     const first = this.#first.get(kind) ?? []
     const harvested = this.#harvested.get(kind) ?? []
@@ -44,7 +44,7 @@ export class Stock {
   }
 }
 
-/** The kind of a text, by the title of its schema or else by its name. */
+/** Returns the kind of a text, by the title of its schema or by its name. */
 export function kindOf(name: string, title: string | undefined): string | undefined {
   const kind = KIND_BY_NAME.get(name) ?? KIND_BY_TITLE.get(title ?? '')
   return kind ?? (name === 'id' ? 'recordId' : undefined)

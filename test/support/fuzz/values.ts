@@ -8,7 +8,7 @@ import { kindOf } from './stock.js'
 
 const DEPTH_MAX = 6
 
-/** A value as the schema wants it, made of what is in stock where that makes sense. */
+/** Returns a value that is valid for the schema, with known names where possible. */
 export function valueFor(schema: Schema, scope: Scope, name = '', depth = 0): unknown {
   const { random } = scope
   const resolved = scope.document.resolve(schema)
@@ -129,7 +129,7 @@ function textFor(schema: Schema, scope: Scope, name: string): string {
 
 const matches = new Map<string, readonly string[]>()
 
-/** Texts made from the pattern itself; the same ones in every run. */
+/** Texts generated from a pattern, the same in every run. */
 function matching(pattern: string, random: Random): string {
   let texts = matches.get(pattern)
   if (texts === undefined) {
@@ -144,7 +144,7 @@ function numberFor({ type, minimum, maximum }: Schema, random: Random): number {
   const high = maximum ?? Math.max(low, 0) + 1000
   const ends = [minimum, maximum].filter((end) => end !== undefined)
   if (ends.length > 0 && random.chance(0.2)) return random.pick(ends)
-  // Small ones are the likely ones where any would do.
+  // Where any number is valid, small ones are more likely.
   const span = Math.min(high - low, random.chance(0.7) ? 10 : 100_000)
   const value = low + random.next() * span
   return type === 'integer' ? Math.floor(value) : value

@@ -15,7 +15,7 @@ export async function inTurns<Result>(steps: Generator<unknown, Result>): Promis
   }
 }
 
-/** Maps a list that may be long, or whose items may be large, and lets others have their turn. */
+/** Maps a list, and yields to the event loop between items if it takes long. */
 export function mapInTurns<Item, Result>(
   items: readonly Item[],
   map: (item: Item) => Result,

@@ -20,7 +20,9 @@ export interface LineReaderOptions {
   readonly limits: JsonLimits
   /** Called with each chunk as it arrives. */
   readonly onChunk?: (chunk: Buffer) => void
-  /** Called before more bytes of an unfinished line are held; throws if there is no room for them. */
+  /**
+   * Called before more bytes of an incomplete line are kept; throws if there is no room for them.
+   */
   readonly onHold?: (bytes: number) => void
 }
 
@@ -142,7 +144,7 @@ const SEPARATOR = randomBytes(9).toString('base64')
 
 /** Returns undefined unless each line is one valid value. */
 function parseTogether(lines: readonly string[]): unknown[] | undefined {
-  // A blank line is no value; a failure to parse would cost more than this look.
+  // A blank line is not a value. The check costs less than a failed parse.
   if (lines.includes('')) return undefined
   let values: unknown[]
   try {

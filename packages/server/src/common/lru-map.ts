@@ -37,7 +37,7 @@ export class LruMap<Key, Value> {
     }
   }
 
-  /** From the least recently used one on. */
+  /** Iterates from the least recently used entry on. */
   keys(): IterableIterator<Key> {
     return this.#entries.keys()
   }
