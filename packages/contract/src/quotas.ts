@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { DateTimeSchema } from './names.js'
 
-/** The largest quota: the largest whole number that every JSON reader keeps exact. */
+/** The largest quota: the largest integer that every JSON parser represents exactly. */
 export const QUOTA_BYTES_MAX = Number.MAX_SAFE_INTEGER
 
 const BytesMaxSchema = Type.Union([
@@ -12,15 +12,18 @@ const BytesMaxSchema = Type.Union([
 export const UsageSchema = Type.Object(
   {
     bytesMax: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'The quota: that of the workspace or the default. Null: unlimited.',
+      description: 'The quota of the workspace, or else the default quota. Null means unlimited.',
     }),
-    bytesUsed: Type.Integer({ description: 'Rows and files together.' }),
+    bytesUsed: Type.Integer({ description: 'Bytes of rows and files together.' }),
     rowBytes: Type.Integer({
-      description: 'Disk space of the rows of all branches, with indexes and earlier versions.',
+      description:
+        'Disk space of the rows of all branches, including indexes and earlier versions.',
     }),
-    fileBytes: Type.Integer({ description: 'Files; equal contents count once.' }),
+    fileBytes: Type.Integer({
+      description: 'Bytes of files. Files with equal content count once.',
+    }),
     measuredAt: Type.Union([DateTimeSchema, Type.Null()], {
-      description: 'As of when. Null: the workspace is new and was not measured yet.',
+      description: 'Time of the measurement. Null if the workspace has not been measured yet.',
     }),
   },
   {

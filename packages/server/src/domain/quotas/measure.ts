@@ -11,21 +11,21 @@ import {
 } from './queries.js'
 
 /*
- * Workspaces are measured in the background, in steps that each look at a bounded number of heaps. Any
- * number of processes may do this at once: each takes what no other has in hand.
+ * Workspaces are measured in the background, in steps that each measure a bounded number of heaps.
+ * Processes can do this concurrently: each skips workspaces that another process has locked.
  */
 
-/** Heaps that one step sizes; PostgreSQL asks the file system for each file of each. */
+/** Heaps that one step measures. PostgreSQL queries the file system for each file of each heap. */
 const STEP_HEAPS = 200
-/** New workspaces that one step takes up. */
+/** New workspaces that one step registers. */
 const STEP_WORKSPACES = 500
 
 /** How often a workspace with a quota is measured. */
 export const QUOTA_SECONDS = 60
-/** How often a workspace without one is measured, which only informs. */
+/** How often a workspace without a quota is measured. The result is only shown. */
 export const NO_QUOTA_SECONDS = 60 * 60
 
-/** Measures some heaps of a workspace that is due. Says whether there may be more to measure. */
+/** Measures some heaps of a workspace that is due. Returns whether there may be more to measure. */
 export async function measureUsage(
   database: Database,
   options: { bytesMaxDefault: number | null; heapsMax?: number },
@@ -51,7 +51,7 @@ export async function measureUsage(
   )
 }
 
-/** Sets the totals among the metrics. */
+/** Updates the metrics with the totals of all workspaces. */
 export async function countStoredBytes(database: Database): Promise<void> {
   const { rowBytes, fileBytes } = await sumUsage(database)
   storedRowBytes.set(rowBytes)

@@ -22,7 +22,7 @@ export async function readUsage(
   return toUsage(await getUsage(database, { workspaceId, bytesMaxDefault }))
 }
 
-/** Sets the quota of any workspace; null: the default applies. */
+/** Sets the quota of any workspace. Null means that the default applies. */
 export async function changeQuota(
   { database, quotas }: QuotaContext,
   principal: Principal,

@@ -2,19 +2,19 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-/** What a workspace may store, and what it stores as far as it was measured. */
+/** The quota of a workspace, and its usage as of the last measurement. */
 export interface UsageRow {
   readonly workspaceId: string
-  /** Its own quota, or the default; null: unlimited. */
+  /** The quota of the workspace, or else the default. Null means unlimited. */
   readonly bytesMax: number | null
   readonly rowBytes: number
   readonly fileBytes: number
   readonly measuredAt: Date | null
-  /** By the clock of PostgreSQL, as `measuredAt`. */
+  /** A time of the clock of PostgreSQL, like `measuredAt`. */
   readonly readAt: Date
 }
 
-/** Numbers of bytes are far from where a double loses precision. */
+/** Bytes are read as doubles, which represent integers exactly up to 2^53. */
 export async function listUsage(
   database: Queryable,
   options: { workspaceIds: readonly string[]; bytesMaxDefault: number | null },
@@ -52,7 +52,7 @@ export async function updateQuota(
     where id = ${quota.workspaceId}`)
 }
 
-/** Has workspaces measured within a time, if that is not so anyway. */
+/** Schedules measurements of workspaces within a time, unless they are due earlier. */
 export async function updateDueAt(
   database: Queryable,
   options: { workspaceIds: readonly string[]; withinSeconds: number },
@@ -65,8 +65,8 @@ export async function updateDueAt(
 }
 
 /**
- * Makes the rows of some new workspaces; those that are being deleted are left out. Says whether there
- * were any.
+ * Inserts the usage rows of some new workspaces. Workspaces that are being deleted are skipped. Returns
+ * whether there were any.
  */
 export async function insertMissingUsage(database: Queryable, count: number): Promise<boolean> {
   const rows = await database.query(sql`
@@ -81,17 +81,17 @@ export async function insertMissingUsage(database: Queryable, count: number): Pr
   return rows.length > 0
 }
 
-/** A measurement that is under way, or is about to begin. */
+/** A measurement that is in progress or about to begin. */
 export interface Measurement {
   readonly workspaceId: string
   readonly hasQuota: boolean
   readonly databaseIds: readonly string[]
-  /** The last heap that it has seen, and the sum so far. */
+  /** The last heap that was measured, and the sum so far. */
   readonly heapId: string
   readonly heapBytes: number
 }
 
-/** Takes the measurement that has been due for longest and that nobody else has in hand. */
+/** Locks the measurement that has been due for longest. Locked ones are skipped. */
 export async function findDueMeasurement(
   transaction: Queryable,
   options: { bytesMaxDefault: number | null },
@@ -153,7 +153,7 @@ export async function updateUsage(
     where workspace_id = ${workspaceId}`)
 }
 
-/** What all workspaces together store. */
+/** Returns the bytes that all workspaces together store. */
 export async function sumUsage(
   database: Queryable,
 ): Promise<{ rowBytes: number; fileBytes: number }> {

@@ -9,11 +9,11 @@ import { WorkspaceRoom } from './workspace-room.js'
 const ROOMS_MAX = 20_000
 
 /**
- * Keeps workspaces within their quotas. Writes ask the memory of the process; PostgreSQL is asked when
- * a workspace is written to for the first time, and in the background.
+ * Enforces the quotas of workspaces. Writes are checked against usage in memory. Usage is read from
+ * PostgreSQL at the first write to a workspace, and refreshed in the background.
  */
 export class Quotas {
-  /** The quota of workspaces that have none of their own; null: unlimited. */
+  /** The quota of workspaces without one of their own. Null means unlimited. */
   readonly bytesMaxDefault: number | null
   readonly #database: Database
   readonly #rooms = new LruMap<string, WorkspaceRoom>(ROOMS_MAX)
@@ -23,7 +23,7 @@ export class Quotas {
     this.bytesMaxDefault = bytesMaxDefault
   }
 
-  /** The growth of a workspace by one request. */
+  /** Starts counting the bytes that one request adds to a workspace. */
   growth(workspaceId: string, options: { bodyBytes?: number; showsUsage: boolean }): Growth {
     return new Growth(this, { workspaceId, bodyBytes: 0, ...options })
   }
@@ -33,13 +33,13 @@ export class Quotas {
     if (known !== undefined) return known
     const { bytesMaxDefault } = this
     const row = await getUsage(this.#database, { workspaceId, bytesMaxDefault })
-    // Another request may have been faster, and count already.
+    // A concurrent request may have added the entry already.
     const room = this.#rooms.get(workspaceId) ?? new WorkspaceRoom(row)
     this.#rooms.set(workspaceId, room)
     return room
   }
 
-  /** Takes in what other processes have measured and set, for the workspaces that are in use here. */
+  /** Refreshes usage and quotas of the workspaces that this process uses. */
   async refresh(workspaceIds: readonly string[] = [...this.#rooms.keys()]): Promise<void> {
     const refreshes = new Map<string, ReturnType<WorkspaceRoom['startRefresh']>>()
     for (const workspaceId of workspaceIds) {
@@ -61,7 +61,7 @@ export class Quotas {
     })
   }
 
-  /** Has a workspace measured in the next round, after a write of unknown size. */
+  /** Schedules a measurement of a workspace in the next round, after a write of unknown size. */
   async measureSoon(workspaceId: string): Promise<void> {
     const { bytesMax } = await this.room(workspaceId)
     if (bytesMax === null) return
@@ -69,7 +69,7 @@ export class Quotas {
   }
 }
 
-/** Counts what one request adds to a workspace, before it is written. */
+/** Counts the bytes that one request adds to a workspace, before they are written. */
 export class Growth {
   readonly workspaceId: string
   readonly #quotas: Quotas
@@ -89,7 +89,7 @@ export class Growth {
     this.#showsUsage = options.showsUsage
   }
 
-  /** Refuses a write that does not fit. 0 is for those whose size is not known yet. */
+  /** Refuses a write that exceeds the quota. Pass 0 if its size is not known yet. */
   async admit(bytes: number): Promise<void> {
     this.#room ??= await this.#quotas.room(this.workspaceId)
     if (!this.#room.hasRoomFor(bytes)) {
@@ -100,14 +100,14 @@ export class Growth {
     this.#bytes += bytes
   }
 
-  /** Refuses a request whose body does not fit. The body counts once, however often it is tried. */
+  /** Refuses a request whose body exceeds the quota. Retries do not count the body again. */
   async admitBody(): Promise<void> {
     if (this.#hasBody) return
     await this.admit(this.#bodyBytes)
     this.#hasBody = true
   }
 
-  /** Takes back what was counted, because it was not written. */
+  /** Subtracts the counted bytes, because they were not written. */
   undo(): void {
     this.#room?.add(-this.#bytes)
     this.#bytes = 0
@@ -115,7 +115,7 @@ export class Growth {
   }
 }
 
-/** A key for a part of a workspace, or a link, does not tell how much the whole stores. */
+/** The usage is not shown to links and keys that are restricted to a part of the workspace. */
 function quotaExceeded({ bytesUsed, bytesMax }: WorkspaceRoom, showsUsage: boolean): AppError {
   const amounts = showsUsage ? `: ${bytesUsed} of ${bytesMax} bytes are used` : ''
   return new AppError(

@@ -1,15 +1,15 @@
 import type { UsageRow } from './queries.js'
 
-/** Bytes that were written before some moment, by the clock of PostgreSQL. */
+/** Bytes that were written before a time of the clock of PostgreSQL. */
 interface Written {
   readonly beforeMs: number
   readonly bytes: number
 }
 
 /**
- * What this process knows of the usage of a workspace: the last measurement, and the bytes that it has
- * written since. Other processes do the same, so all of them together may exceed a quota by what they
- * write between two measurements.
+ * The usage of a workspace as this process knows it: the last measurement, and the bytes that this
+ * process has written since. Processes do not see the writes of each other, so together they may
+ * exceed a quota by the bytes that they write between two measurements.
  */
 export class WorkspaceRoom {
   #bytesMax: number | null
@@ -31,19 +31,19 @@ export class WorkspaceRoom {
     return Math.max(this.#measuredBytes, this.#measuredBytes + earlier + this.#recentBytes)
   }
 
-  /** Whether a write still fits. One of unknown size fits while there is any room. */
+  /** Returns whether a write fits into the quota. A write of unknown size fits while any is left. */
   hasRoomFor(bytes: number): boolean {
     return this.#bytesMax === null || this.bytesUsed + Math.max(bytes, 1) <= this.#bytesMax
   }
 
-  /** Counts bytes; negative ones take back what was not written after all. */
+  /** Counts bytes. A negative number subtracts bytes that were not written. */
   add(bytes: number): void {
     if (this.#bytesMax !== null) this.#recentBytes += bytes
   }
 
   /**
-   * Begins to take in what was read of the workspace. Bytes that are added while the statement runs may
-   * be later than what it reads, so they stay recent.
+   * Starts a refresh; the returned function takes the usage that was read. Bytes that are added while
+   * the statement runs may be written after its snapshot, so they stay in `#recentBytes`.
    */
   startRefresh(): (row: UsageRow) => void {
     const bytes = this.#recentBytes
@@ -52,7 +52,7 @@ export class WorkspaceRoom {
       this.#bytesMax = bytesMax
       this.#measuredBytes = row.rowBytes + row.fileBytes
       this.#recentBytes -= bytes
-      // A measurement has seen what was written before it began.
+      // A measurement includes the bytes that were written before it began.
       const measuredMs = measuredAt?.getTime() ?? Number.NEGATIVE_INFINITY
       this.#earlier = [...this.#earlier, { beforeMs: readAt.getTime(), bytes }].filter(
         (written) => written.bytes !== 0 && written.beforeMs > measuredMs,
