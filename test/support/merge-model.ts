@@ -1,25 +1,25 @@
 import type { Column } from '@offshoot/contract/schema'
 
 /*
- * Branches by the book: every branch is a full copy, every moment that a merge may go back to is
- * another one, and a merge compares three copies row by row. Nothing is shared and nothing is clever.
+ * A naive model of merges: every branch is a full copy, and so is every state that can become the base of
+ * a merge. A merge compares three copies row by row.
  */
 
 export type Value = unknown
 
 export interface ModelColumn {
-  /** The same on every branch that has the column, whatever it is called there. */
+  /** Identifies the column on all branches, whatever its name there. */
   readonly uid: number
   readonly name: string
   readonly definition: Omit<Column, 'name' | 'link'>
   readonly link?: number
-  /** What records from before the column have. */
+  /** Value of the column in records that are older than it. */
   readonly fill?: Value
 }
 
 export interface ModelRow {
   readonly version: number
-  /** By uid of the column; what is not there is null. */
+  /** Values by uid of the column; missing ones are null. */
   readonly values: ReadonlyMap<number, Value>
 }
 
@@ -35,18 +35,18 @@ export interface State {
   readonly removed: ReadonlySet<number>
 }
 
-/** A branch from when it was made or reset to when it is reset or deleted. */
+/** A branch from its creation or reset to its next reset or deletion. */
 interface Line {
   readonly inheritsFrom: Line | undefined
 }
 
 interface Origin {
   readonly moment: Moment
-  /** Tables that this way does not lead to. */
+  /** Tables to which this origin does not apply. */
   readonly leftOut: ReadonlySet<number>
 }
 
-/** A point in the history of a line. Only those with a state can be gone back to. */
+/** A point in the history of a line. Only moments with a state can be the base of a merge. */
 interface Moment {
   readonly number: number
   readonly line: Line
@@ -56,11 +56,11 @@ interface Moment {
 
 export interface ModelBranch {
   readonly name: string
-  /** Of the branch that this one was made from. */
+  /** The branch that this one was forked from. */
   readonly source: ModelBranch | undefined
   line: Line
   last: Moment
-  /** What it started with. */
+  /** State at the fork. */
   start: State
   state: State
 }
@@ -72,7 +72,7 @@ export interface Rule {
 }
 export interface MergeWish {
   readonly strategy: Strategy
-  /** By name of the table on either side. */
+  /** Rules by the name of the table on either side. */
   readonly tables: Readonly<Record<string, Rule>>
 }
 
@@ -86,7 +86,7 @@ export type MergeOutcome =
   | { readonly kind: 'refused'; readonly why: string; readonly conflictCount?: number }
   | { readonly kind: 'merged'; readonly tables: ReadonlyMap<string, Counts> }
 
-/** Something that the service must refuse. */
+/** The service must refuse the request. */
 export class Refusal extends Error {}
 
 export class MergeModel {
@@ -138,7 +138,7 @@ export class MergeModel {
     branch.state = source.state
   }
 
-  /** Whether the two inherit from the same. */
+  /** Returns whether the two branches have a common ancestor. */
   areRelated(left: ModelBranch, right: ModelBranch): boolean {
     const lines = new Set(lineage(left.line))
     return lineage(right.line).some((line) => lines.has(line))
@@ -173,8 +173,8 @@ export class MergeModel {
   }
 
   /**
-   * Whether the two have more than one latest common state, of any table. What a merge makes of several
-   * is shown by the model of writes; this one is about schemas and values of all types.
+   * Returns whether the branches have more than one latest common state, for any table. The model
+   * of writes covers merges with several bases; this one covers schemas and values of all types.
    */
   haveSeveralBases(from: ModelBranch, into: ModelBranch): boolean {
     const uids = [...from.state.tables, ...into.state.tables].map((table) => table.uid)
@@ -185,7 +185,7 @@ export class MergeModel {
     return this.#bases(left, right, uid)[0]?.state
   }
 
-  /** The common moments that no other common moment comes from. */
+  /** Returns the latest common moments: those that are not an origin of another one. */
   #bases(left: ModelBranch, right: ModelBranch, uid: number | undefined): Moment[] {
     const theirs = originsOf(right.last, uid)
     const common = [...originsOf(left.last, uid)].filter(
@@ -197,7 +197,7 @@ export class MergeModel {
     return common.filter((moment) => !covered.has(moment))
   }
 
-  /** Makes the present state of a branch one that can be gone back to. */
+  /** Records the current state of a branch, so that it can be the base of a merge. */
   #note(branch: ModelBranch): Moment {
     const origin = { moment: branch.last, leftOut: new Set<number>() }
     branch.last = this.#moment(branch.line, branch.state, [origin])
@@ -287,7 +287,7 @@ function mergeStates(
     const rows = new Map<string, ModelRow>()
     for (const [id, row] of mine?.rows ?? []) {
       const values = shape.columns.map((column) => [column, readValue(row, mine, column)] as const)
-      // A column that must have a value cannot come to records that have none for it.
+      // A column that is not null cannot be added to records without a value for it.
       unfilled ||= values.some(([column, value]) => column.definition.notNull && value === null)
       rows.set(id, { version: row.version, values: compact(values) })
     }
@@ -333,7 +333,7 @@ function compact(
   )
 }
 
-/** The values after the merge, where they change. */
+/** Returns the values that a merge changes. */
 function mergeRow(options: {
   shape: ModelTable
   base: ModelTable | undefined
@@ -390,7 +390,7 @@ function mergeRow(options: {
   )
 }
 
-/** A unique value that occurs twice, or a value that must be there and is not. */
+/** Returns a violation of a unique or not-null column, if there is one. */
 export function brokenRule(table: ModelTable): string | undefined {
   for (const column of table.columns) {
     const values = [...table.rows.values()].map((row) => readValue(row, table, column))
@@ -402,7 +402,7 @@ export function brokenRule(table: ModelTable): string | undefined {
   return undefined
 }
 
-/** The tables after the merge, without rows; or why there are none. */
+/** Returns the tables after a merge, without rows, or the reason of a refusal. */
 function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | string {
   let conflict: string | undefined
   const refuse = (why: string) => {
@@ -501,7 +501,7 @@ export interface Change {
   readonly columns?: Readonly<Record<string, { readonly from: Value; readonly to: Value }>>
 }
 
-/** What a difference says of one table. */
+/** The expected difference of one table. */
 export function changesOf(before: State, table: ModelTable): Change[] {
   const old = find(before, table.uid)
   const columns = table.columns.filter(({ uid }) => !before.removed.has(uid))
@@ -540,7 +540,7 @@ export function recordOf(
   )
 }
 
-/** Clients write a link as an id and read it as a record. */
+/** Links are written as ids and read as records. */
 function show(column: ModelColumn, value: Value | null): Value {
   return column.link === undefined || value === null ? value : { id: value }
 }

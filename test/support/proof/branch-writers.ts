@@ -10,10 +10,10 @@ import {
 import { DATABASE } from './service.js'
 import { newRow, type Outcome, type Round, valuesOf, Writer } from './writer.js'
 
-/** Branches whose state is not known, before a writer waits for the next check. */
+/** Maximum number of branches in an unknown state, before a writer waits for the next check. */
 const PENDING_MAX = 5
 
-/** Someone who makes and changes branches of its own. */
+/** A writer that creates and changes its own branches. */
 abstract class BranchWriter extends Writer {
   #branches = 0
 
@@ -21,7 +21,7 @@ abstract class BranchWriter extends Writer {
     return `${this.name}-${this.#branches++}`
   }
 
-  /** Its branches whose state is known. */
+  /** Branches of the writer whose state is known. */
   protected branches(): Branch[] {
     return [...this.ledger.branches.values()].filter(
       (branch) => branch.name.startsWith(`${this.name}-`) && branch.pending === undefined,
@@ -46,7 +46,9 @@ abstract class BranchWriter extends Writer {
     return outcome
   }
 
-  /** Makes a branch; it has what its source has at a moment from now on to the answer. */
+  /**
+   * Forks a branch. The fork has the state of its source at some moment between request and answer.
+   */
   protected async fork(round: Round, name: string, source?: Branch): Promise<Outcome> {
     const branch: Branch = { name, state: undefined, pending: undefined }
     const inherited = source?.state?.inherited ?? thisMoment()
@@ -70,7 +72,7 @@ abstract class BranchWriter extends Writer {
     return this.changeBranch(round, branch, { method: 'DELETE', path: '', state: undefined })
   }
 
-  /** Changes records of a branch as one transaction. */
+  /** Changes records of a branch in one transaction. */
   protected async changeOwn(round: Round, branch: Branch, changes: Changes): Promise<Outcome> {
     const { state } = branch
     if (state === undefined) return 'refused'
@@ -98,7 +100,7 @@ abstract class BranchWriter extends Writer {
     )
   }
 
-  /** What became of a branch shows at the next check; until then others are used. */
+  /** The next check finds out the state of the branch; until then other branches are used. */
   protected override async lookAgain(round: Round): Promise<boolean> {
     const isPending = (branch: Branch) => branch.pending !== undefined
     const pending = [...this.ledger.branches.values()].filter(isPending).length
@@ -112,7 +114,7 @@ function thisMoment(): Inherited {
 
 const FORKS_MAX = 4
 
-/** Forks the first branch and forks of it, changes some of them, and deletes them. */
+/** Forks the first branch and its forks, changes some of them, and deletes them. */
 export class Forker extends BranchWriter {
   protected async step(round: Round): Promise<Outcome> {
     const branches = this.branches()
@@ -131,7 +133,7 @@ export class Forker extends BranchWriter {
     return this.changeOwn(round, branch, this.#changesOf(branch))
   }
 
-  /** New records, and once it is known what the branch inherits, changes of that too. */
+  /** Inserts records, and changes inherited ones once they are known. */
   #changesOf({ state }: Branch): Changes {
     const changes: Map<string, Row | undefined> = this.newRows(1 + this.random.below(20))
     const seen = state?.inherited.seen
@@ -149,14 +151,14 @@ export class Forker extends BranchWriter {
   }
 }
 
-/** Records whose ids the service has made are known by another name here. */
+/** Records with generated ids are identified by another name here. */
 function isChangeable(key: string): boolean {
   return key.startsWith('items/') && !writerOf(key).startsWith('create')
 }
 
 const MERGED_ROWS_MAX = 200
 
-/** Makes a branch, changes records on it, merges it into the first one, and deletes it. */
+/** Forks a branch, changes records, merges it into the first branch, and deletes it. */
 export class Merger extends BranchWriter {
   merges = 0
 
@@ -197,7 +199,7 @@ export class Merger extends BranchWriter {
     for (const key of this.random.some(old.slice(-MERGED_ROWS_MAX), 0.1)) {
       const row = rows.get(key)
       const version = (row?.version ?? 0) + 1
-      // A value that stays the same would be no change to a merge.
+      // The value must differ, because an unchanged value is not a change for a merge.
       const value = (valuesOf(row).value as number) + 1 + this.random.below(100)
       changes.set(key, newRow({ value }, version))
     }
@@ -205,7 +207,7 @@ export class Merger extends BranchWriter {
   }
 }
 
-/** Has one branch for long, which it changes, and which follows the first one by pulls and resets. */
+/** Changes one long-lived branch, which follows the first one by pulls and resets. */
 export class Follower extends BranchWriter {
   pulls = 0
   resets = 0
@@ -239,7 +241,7 @@ export class Follower extends BranchWriter {
     return outcome
   }
 
-  /** There is but one branch, which has to be looked at first. */
+  /** Its only branch must be checked before it can continue. */
   protected override async lookAgain(): Promise<boolean> {
     return false
   }

@@ -3,10 +3,10 @@ import type { Found, Ledger, Row, Rows } from './ledger.js'
 import { DATABASE, type Endpoint, type Reply } from './service.js'
 
 const PAGE_SIZE = 1000
-/** Requests of a check at the same time. */
+/** Concurrent requests of a check. */
 const READS_AT_ONCE = 8
 
-/** Columns in a form that can be compared. */
+/** Columns in a comparable form. */
 export function canonical(values: Readonly<Record<string, unknown>>): string {
   const entries = Object.entries(values).filter(([, value]) => value !== undefined)
   return JSON.stringify(Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1))))
@@ -17,8 +17,8 @@ export function sha256Of(content: Buffer): string {
 }
 
 /**
- * Compares everything that a service holds with the ledger, over HTTP, and lets the ledger go on from
- * there. Nobody may be writing. Returns what is wrong.
+ * Compares all data of a service with the ledger over HTTP, and updates the ledger. No writer may
+ * be running. Returns the faults.
  */
 export async function checkLedger(endpoint: Endpoint, ledger: Ledger): Promise<string[]> {
   const main = await readBranch(endpoint, 'main')
@@ -38,13 +38,13 @@ export async function checkLedger(endpoint: Endpoint, ledger: Ledger): Promise<s
   return faults
 }
 
-/** Which records are wanted, of each table. */
+/** The records to read from each table. */
 export interface Filters {
   readonly items: object
   readonly files: object
 }
 
-/** Everything on a branch; undefined when there is no such branch. */
+/** Returns all records of a branch; undefined if the branch does not exist. */
 export async function readBranch(
   endpoint: Endpoint,
   branch: string,
@@ -80,12 +80,15 @@ export async function readBranch(
   return { rows, total }
 }
 
-/** Records whose id the service has made are known by a text that their writer put in them. */
+/** Records with generated ids are identified by a text from their writer. */
 function keyOf(id: string, payload: string): string {
   return `items/${id.startsWith('rec_') ? payload : id}`
 }
 
-/** The records of one writer on the first branch; undefined while the service cannot tell. */
+/**
+ * Returns the records of one writer on the first branch; undefined while the service does not
+ * answer.
+ */
 export async function readOwnRows(endpoint: Endpoint, filters: Filters): Promise<Rows | undefined> {
   if (!(await isReady(endpoint))) return undefined
   try {
@@ -127,7 +130,7 @@ async function readTable(
   }
 }
 
-/** No branch is there that nobody asked for. */
+/** Checks that there are no unexpected branches. */
 async function checkBranchList(endpoint: Endpoint, ledger: Ledger): Promise<string[]> {
   const reply = await endpoint.send('GET', `/dbs/${DATABASE}`)
   expectFine(reply, 'the list of branches')
@@ -137,7 +140,7 @@ async function checkBranchList(endpoint: Endpoint, ledger: Ledger): Promise<stri
     .map((name) => `${name}: is there, and nobody made it`)
 }
 
-/** Every file that a record of the first branch mentions can be downloaded, with the right bytes. */
+/** Checks that every file of the first branch can be downloaded with the right content. */
 async function checkDownloads(endpoint: Endpoint, { rows }: Found): Promise<string[]> {
   const faults: string[] = []
   const files = [...rows].filter(([key]) => key.startsWith('files/'))

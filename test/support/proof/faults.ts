@@ -2,15 +2,17 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../seeded-random.js'
 import type { ProofService } from './service.js'
 
-/** Something that happens to a service with its embedded PostgreSQL. It ends when all is over. */
+/**
+ * A fault that is injected into a service and its embedded PostgreSQL. Resolves when it is over.
+ */
 export interface Fault {
   readonly name: string
-  /** Whether the service itself goes down. */
+  /** The service process itself ends. */
   readonly mayVanish: boolean
   strike(service: ProofService, random: Random): Promise<void>
 }
 
-/** The service is killed and leaves its PostgreSQL behind. */
+/** Kills the service and leaves its PostgreSQL running. */
 export const SERVICE_KILLED: Fault = {
   name: 'the service is killed',
   mayVanish: true,
@@ -20,7 +22,7 @@ export const SERVICE_KILLED: Fault = {
   },
 }
 
-/** As when the machine loses its power: everything at once. */
+/** Kills all processes at once, like a power failure. */
 export const EVERYTHING_KILLED: Fault = {
   name: 'the service and its PostgreSQL are killed',
   mayVanish: true,
@@ -49,7 +51,10 @@ export const POSTGRES_KILLED: Fault = postgresFault('PostgreSQL is killed', asyn
   kill(postmaster, 'SIGKILL')
 })
 
-/** The others end too, because what they share may be spoilt, and PostgreSQL recovers. */
+/**
+ * Kills a backend. The postmaster ends the other backends, because shared memory may be damaged,
+ * and recovers.
+ */
 export const BACKEND_KILLED: Fault = postgresFault(
   'a process of PostgreSQL is killed',
   async (service, random) => {
@@ -75,7 +80,7 @@ export const CONNECTIONS_CUT: Fault = postgresFault('all connections are cut', a
     where application_name = 'offshoot' and pid <> pg_backend_pid()`)
 })
 
-/** The service stays, and has to get over it by itself. */
+/** The service keeps running and has to recover. */
 function postgresFault(
   name: string,
   strike: (service: ProofService, random: Random) => Promise<void>,
@@ -85,7 +90,7 @@ function postgresFault(
     mayVanish: false,
     async strike(service, random) {
       await strike(service, random)
-      // Whoever asks at once may still be told that all is well.
+      // A request that follows at once may still succeed.
       await delay(100)
       await service.untilReady()
     },
@@ -96,6 +101,6 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch {
-    // It has ended by itself meanwhile.
+    // The process has already ended.
   }
 }

@@ -1,8 +1,7 @@
 /*
- * What a service was asked and what it answered, kept outside of it. Each writer is the only one to
- * write its records and does one thing after the other, so the ledger always knows what a branch
- * must hold: everything that was acknowledged, and of the one request of each writer that was not,
- * all or nothing.
+ * A record of all requests to a service and their answers, kept outside the service. Each writer has
+ * its own records and sends one request at a time, so the ledger knows what a branch must contain: all
+ * acknowledged changes, and all or nothing of the one unacknowledged request of each writer.
  */
 
 export interface Row {
@@ -14,20 +13,20 @@ export interface Row {
 /** By table and id. */
 export type Rows = ReadonlyMap<string, Row>
 
-/** What one request changes: records by table and id, undefined for those it deletes. */
+/** The changes of one request: records by table and id, undefined for deleted ones. */
 export type Changes = ReadonlyMap<string, Row | undefined>
 
-/** What is found on a branch; undefined when there is no such branch. */
+/** The content of a branch; undefined if the branch does not exist. */
 export interface Found {
   readonly rows: Rows
-  /** A number that transactions of all writers add to. */
+  /** A sum that transactions of all writers add to. */
   readonly total: number
 }
 
 /** A request that changes records of the first branch. */
 export interface Act {
   readonly changes: Changes
-  /** What it adds to the total. */
+  /** The amount that it adds to the total. */
   readonly adds: number
   readonly startedAt: number
   endedAt: number | undefined
@@ -35,9 +34,9 @@ export interface Act {
 
 /** The records of one writer on the first branch. */
 export class Line {
-  /** As of the last check. */
+  /** The records at the last check. */
   settled: Rows = new Map()
-  /** Since then, in order. Only the last can be without an end. */
+  /** The requests since then, in order. Only the last can be unfinished. */
   acts: Act[] = []
   #rows = new Map<string, Row>()
 
@@ -50,7 +49,7 @@ export class Line {
     return act
   }
 
-  /** The request whose outcome is not known. */
+  /** The request with an unknown outcome. */
   get pending(): Act | undefined {
     const last = this.acts.at(-1)
     return last?.endedAt === undefined ? last : undefined
@@ -62,24 +61,27 @@ export class Line {
     change(this.#rows, act.changes)
   }
 
-  /** The request was refused, so that nothing of it may be there. */
+  /** The request was refused, so none of its changes may exist. */
   drop(act: Act): void {
     this.acts = this.acts.filter((other) => other !== act)
   }
 
-  /** The records after so many of the requests since the last check. */
+  /** Returns the records after the given number of requests since the last check. */
   rowsAfter(count: number): Rows {
     const rows = new Map(this.settled)
     for (const { changes } of this.acts.slice(0, count)) change(rows, changes)
     return rows
   }
 
-  /** What has been acknowledged. */
+  /** The acknowledged records. */
   get rows(): Rows {
     return this.#rows
   }
 
-  /** Makes of the pending request what it became; says whether the records are as they must be. */
+  /**
+   * Decides the outcome of the pending request by what was found. Returns whether the records are
+   * as expected.
+   */
   resolve(found: Rows): boolean {
     const { pending } = this
     if (pending !== undefined) {
@@ -89,35 +91,38 @@ export class Line {
     return isSame(found, this.rows)
   }
 
-  /** Forgets how the records came about; nothing may need a moment before this one any more. */
+  /** Discards the requests so far. No state before this moment may be needed any more. */
   settle(): void {
     this.settled = new Map(this.#rows)
     this.acts = []
   }
 }
 
-/** What a branch has of the first one: as of a moment within a time, and exactly once it was seen. */
+/**
+ * The inherited records of a branch: those of the first branch at some moment between `from` and
+ * `until`, and known exactly after the first check.
+ */
 export interface Inherited {
   readonly from: number
   until: number
   seen: Found | undefined
 }
 
-/** What a branch holds, as far as the ledger knows. */
+/** The content of a branch as far as it is known. */
 export interface BranchState {
   readonly inherited: Inherited
-  /** What was changed on the branch itself. */
+  /** Changes made on the branch itself. */
   readonly own: Changes
-  /** Versions count the writes of a branch, which a pull does not repeat one by one. */
+  /** False after a pull, because a pull combines several writes into one version. */
   readonly hasVersions: boolean
 }
 
-/** A branch other than the first. Its owner does one thing with it after the other. */
+/** A branch other than the first. Its owner sends one request at a time. */
 export interface Branch {
   readonly name: string
-  /** undefined: it does not exist. */
+  /** Undefined if the branch does not exist. */
   state: BranchState | undefined
-  /** What a request whose outcome is not known makes of it. */
+  /** The state after the pending request, if it succeeded. */
   pending: { readonly state: BranchState | undefined } | undefined
 }
 
@@ -132,7 +137,7 @@ export class Ledger {
     return line
   }
 
-  /** The faults of the first branch. Decides what became of pending requests. */
+  /** Returns the faults of the first branch, and decides the outcome of pending requests. */
   checkMain(found: Found): string[] {
     const byWriter = groupByWriter(found.rows)
     const faults: string[] = []
@@ -153,7 +158,7 @@ export class Ledger {
     return faults
   }
 
-  /** The faults of another branch, after those of the first. */
+  /** Returns the faults of another branch. The first branch must be checked before. */
   checkBranch(branch: Branch, found: Found | undefined): string[] {
     const candidates = [{ state: branch.state }, ...(branch.pending ? [branch.pending] : [])]
     const outcomes = candidates.map(({ state }) => ({
@@ -168,7 +173,7 @@ export class Ledger {
     return []
   }
 
-  /** Ends a check: what was found is what everything goes on from. */
+  /** Ends a check: its findings are the new starting point. */
   settle(): void {
     this.#settledTotal = this.#totalAfter((line) => line.acts.length)
     for (const line of this.lines.values()) line.settle()
@@ -202,12 +207,15 @@ export class Ledger {
     return faults
   }
 
-  /** What the branch itself has changed was not seen of what it inherits, and is not needed either. */
+  /**
+   * Returns the inherited records. Those that the branch has changed itself are hidden and not
+   * needed.
+   */
   #seenRows({ own }: BranchState, found: Found): Rows {
     return new Map([...found.rows].filter(([key]) => !own.has(key)))
   }
 
-  /** A branch has, of each writer, what it had written up to one moment that is the same for all. */
+  /** Checks that a fork contains the changes of every writer up to one common moment. */
   #checkMoment(name: string, state: BranchState, found: Found): string[] {
     const { inherited, own, hasVersions } = state
     const byWriter = groupByWriter(found.rows)
@@ -237,13 +245,16 @@ export class Ledger {
   }
 }
 
-/** How many requests of a writer a branch has: what one adds and the next removes leaves no trace. */
+/**
+ * Bounds of the number of requests that a branch includes. It is not exact, because requests can
+ * undo each other.
+ */
 interface Counts {
   readonly least: number
   readonly most: number
 }
 
-/** What was over before something else began is there, if that is there. */
+/** Checks that if a request is included, all requests that ended before it started are, too. */
 function checkOrder(name: string, counts: ReadonlyMap<Line, Counts>): string[] {
   const included = [...counts].flatMap(([line, { least }]) => line.acts.slice(0, least))
   const latest = Math.max(0, ...included.map((act) => act.startedAt))
@@ -276,7 +287,7 @@ export function present(changes: Changes): Rows {
   return apply(new Map(), changes)
 }
 
-/** The writer that a record belongs to: ids are `table/writer-number`. */
+/** Returns the writer of a record; ids are `table/writer-number`. */
 export function writerOf(key: string): string {
   return key.slice(key.indexOf('/') + 1).split('-', 1)[0] ?? ''
 }
@@ -312,7 +323,7 @@ function isSameRow(left: Row, right: Row | undefined, withVersions: boolean): bo
   return !withVersions || left.version === right.version
 }
 
-/** A few are enough to see what is wrong. */
+/** Maximum number of differences in a message. */
 const DIFFERENCES_MAX = 3
 
 function differences(label: string, expected: Rows, found: Rows, withVersions = true): string[] {

@@ -15,12 +15,12 @@ import {
   TransferWriter,
 } from './writers.js'
 
-/** Changes that are acknowledged before something happens, at the most. */
+/** Maximum number of acknowledged changes before the fault. */
 const ACKNOWLEDGED_MAX = 200
 /** Where everything is slow there are fewer. */
 const MOMENT_MAX_MS = 600
 
-/** A ledger with one writer for everything that can be asked of a service. */
+/** A ledger, and one writer for each kind of request. */
 export class Proof {
   readonly ledger = new Ledger()
   readonly random: Random
@@ -35,7 +35,7 @@ export class Proof {
 
   constructor(
     readonly seed: number,
-    /** Which of the writers there are; all unless said otherwise. */
+    /** The writers to use; all by default. */
     options: { only?: readonly string[] } = {},
   ) {
     this.random = new Random(seed)
@@ -68,8 +68,8 @@ export class Proof {
   }
 
   /**
-   * Writes with all writers, shared out to rounds, while something happens, and compares everything
-   * with the ledger. `happen` resolves when the service can be asked again. Returns what is wrong.
+   * Runs all writers in rounds while `happen` injects a fault, and compares all data with the
+   * ledger. `happen` resolves when the service answers again. Returns the faults.
    */
   async play(
     rounds: readonly Round[],
@@ -93,7 +93,7 @@ export class Proof {
     return [...faults, ...(await checkLedger(options.check, this.ledger))]
   }
 
-  /** What was done, for the record. */
+  /** A summary of the run. */
   summary(): string {
     const { merger, follower, bulk, observer } = this
     return (
@@ -104,7 +104,7 @@ export class Proof {
     )
   }
 
-  /** Waits for a moment that cannot be told beforehand, in the middle of work. */
+  /** Waits for a random moment during the work. */
   async randomMoment(round: Round): Promise<void> {
     const acknowledged = this.random.below(ACKNOWLEDGED_MAX)
     const latest = performance.now() + MOMENT_MAX_MS

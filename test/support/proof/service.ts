@@ -7,7 +7,7 @@ import { Agent, request } from 'undici'
 import { endAll, type OffshootProcess, postgresProcesses, runOffshoot, until } from '../process.js'
 
 export interface Reply {
-  /** 0: there was no answer. */
+  /** 0 if there was no answer. */
   readonly status: number
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
   readonly body: any
@@ -16,12 +16,12 @@ export interface Reply {
 }
 
 export interface SendOptions {
-  /** JSON, or with a content type of its own bytes or a stream. */
+  /** JSON, or bytes or a stream with a content type. */
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** A service that can be asked. */
+/** A service that accepts requests. */
 export interface Endpoint {
   send(method: string, path: string, options?: SendOptions): Promise<Reply>
 }
@@ -31,10 +31,10 @@ export const DATABASE = 'proof'
 
 const NO_ANSWER: Reply = { status: 0, body: undefined, bytes: Buffer.alloc(0), headers: {} }
 
-/** Longer than anything here takes, shorter than a test waits: what hangs is found. */
+/** Timeout that only a request that hangs exceeds; shorter than that of a test. */
 const ANSWER_TIMEOUT_MS = 60_000
 
-/** The built service as a process, which can be killed and started again on its data folder. */
+/** The built service as a process that can be killed and restarted on its data folder. */
 export class ProofService implements Endpoint {
   #process: OffshootProcess | undefined
   #agent = new Agent()
@@ -54,9 +54,9 @@ export class ProofService implements Endpoint {
     this.#agent = new Agent()
   }
 
-  /** Starts it without waiting until it is ready. */
+  /** Starts the process without waiting for it to be ready. */
   launch(): void {
-    // With the time limits that it has by itself: recovering from faults takes them.
+    // Uses the default time limits, because recovery depends on them.
     this.#process = runOffshoot(['start'], {
       env: {
         OFFSHOOT_PORT: '0',
@@ -71,7 +71,7 @@ export class ProofService implements Endpoint {
     return this.#process?.child.exitCode === null && this.#process.child.signalCode === null
   }
 
-  /** What it wrote to standard error. */
+  /** The output on standard error. */
   get log(): string {
     return this.#running.stderr
   }
@@ -116,7 +116,7 @@ export class ProofService implements Endpoint {
     }
   }
 
-  /** Paths of branches are written without the workspace, which is not known before the start. */
+  /** Adds the workspace to paths of branches; it is unknown before the start. */
   #locate(url: string): string {
     return url.startsWith('/db/') ? `/${this.workspaceId}.local${url}` : url
   }
@@ -129,12 +129,12 @@ export class ProofService implements Endpoint {
     await until(() => this.isReady(), timeoutMs)
   }
 
-  /** The processes of the embedded PostgreSQL, its parent first. */
+  /** Returns the processes of the embedded PostgreSQL, the postmaster first. */
   postgres(): Promise<number[]> {
     return postgresProcesses(this.dataDir)
   }
 
-  /** Runs something in the embedded PostgreSQL behind the back of the service. */
+  /** Runs a statement in the embedded PostgreSQL directly. */
   async sql(text: string): Promise<pg.QueryResultRow[]> {
     const read = async (name: string) =>
       (await readFile(path.join(this.dataDir, name), 'utf8')).trim()
@@ -155,7 +155,7 @@ export class ProofService implements Endpoint {
   }
 }
 
-/** The database that all writers use, with its tables. */
+/** Creates the database and tables of all writers. */
 export async function createProofDatabase(endpoint: Endpoint, workspaceId: string): Promise<void> {
   const column = (table: string, name: string, type: string) => ({
     addColumn: { table, column: { name, type } },
@@ -184,8 +184,8 @@ export async function createProofDatabase(endpoint: Endpoint, workspaceId: strin
 const SPACE_NEEDED_BYTES = 2 ** 30
 
 /**
- * A folder for the data of services that are killed. What a killed process has written is as safe in
- * memory as on a disk, so that memory is taken where there is enough of it: rounds are shorter.
+ * Returns a data folder for services that are killed. It is in memory if there is enough, because
+ * that survives a killed process just as well as a disk and is faster.
  */
 export async function makeProofFolder(): Promise<{ path: string; remove(): Promise<void> }> {
   const memory = '/dev/shm'

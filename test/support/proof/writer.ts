@@ -4,24 +4,24 @@ import { canonical, type Filters, readOwnRows } from './check.js'
 import type { Act, Changes, Ledger, Line, Row } from './ledger.js'
 import { DATABASE, type Endpoint, type Reply, type SendOptions } from './service.js'
 
-/** done: acknowledged. refused: nothing may be there. unknown: all or nothing may be there. */
+/** done: acknowledged. refused: nothing was applied. unknown: all or nothing was applied. */
 export type Outcome = 'done' | 'refused' | 'unknown'
 
-/** A time of writing that a fault falls into. */
+/** A period of writing during which a fault occurs. */
 export class Round {
   isOver = false
-  /** Requests that were acknowledged. */
+  /** Acknowledged requests. */
   acknowledged = 0
-  /** Those that got no answer, or one that does not say what became of them. */
+  /** Requests without an answer, or whose answer leaves the outcome open. */
   unknown = 0
-  /** Answers that no caller should get, whatever happens to the service. */
+  /** Answers that are never allowed, whatever the fault. */
   readonly faults: string[] = []
-  /** Codes of the 503s. */
+  /** Error codes of 503 answers. */
   readonly codes = new Map<string, number>()
 
   constructor(
     readonly endpoint: Endpoint,
-    /** Whether the service itself goes down; otherwise it has to answer everything. */
+    /** The service itself ends; otherwise it must answer every request. */
     readonly options: { mayVanish: boolean },
   ) {}
 
@@ -29,7 +29,7 @@ export class Round {
     return this.endpoint.send(method, url, options)
   }
 
-  /** What an answer to a change says about it. */
+  /** Returns the outcome of a change according to its answer. */
   judge(reply: Reply, what: string): Outcome {
     if (isFine(reply)) {
       this.acknowledged++
@@ -40,7 +40,7 @@ export class Round {
     if (reply.status === 503) {
       this.codes.set(code, (this.codes.get(code) ?? 0) + 1)
       if (reply.headers['retry-after'] === undefined) this.faults.push(`${what}: no Retry-After`)
-      // It says that nothing was applied.
+      // The code means that nothing was applied.
       if (code === 'storage_full') return 'refused'
     }
     this.unknown++
@@ -63,11 +63,11 @@ export interface Change {
   readonly options?: SendOptions
   readonly changes: Changes
   readonly adds?: number
-  /** Gets the answer that acknowledges it. */
+  /** Receives the answer that acknowledges the request. */
   onDone?(reply: Reply): void
 }
 
-/** Someone who changes a service and notes in the ledger what it was told. */
+/** A writer that changes a service and records the answers in the ledger. */
 export abstract class Writer {
   readonly line: Line
   #count = 0
@@ -82,7 +82,7 @@ export abstract class Writer {
 
   protected abstract step(round: Round): Promise<Outcome>
 
-  /** Goes on until the round is over, or until it cannot know what is there. */
+  /** Runs until the end of the round, or until its records are in an unknown state. */
   async run(round: Round): Promise<void> {
     while (!round.isOver) {
       const outcome = await this.step(round)
@@ -91,7 +91,7 @@ export abstract class Writer {
     }
   }
 
-  /** Finds out what became of the last request, if the service is still there to be asked. */
+  /** Finds out the outcome of the last request, if the service answers. */
   protected async lookAgain(round: Round): Promise<boolean> {
     while (!round.isOver && !round.options.mayVanish) {
       const rows = await readOwnRows(round.endpoint, this.ownFilters())
@@ -102,7 +102,7 @@ export abstract class Writer {
     return false
   }
 
-  /** Finds its records. */
+  /** Reads the records of the writer. */
   protected ownFilters(): Filters {
     const filter = { id: { $startsWith: `${this.name}-` } }
     return { items: filter, files: filter }
@@ -138,7 +138,7 @@ export abstract class Writer {
     if (outcome === 'refused') this.line.drop(act)
   }
 
-  /** Deletes the older half of the records when there are too many. */
+  /** Deletes the older half of the records if there are too many. */
   protected async forget(round: Round, options: { table: string; most: number }): Promise<Outcome> {
     const { table, most } = options
     const keys = [...this.line.rows.keys()].filter((key) => this.canForget(key))

@@ -18,12 +18,12 @@ function itemChanges(items: readonly Item[]): Map<string, Row | undefined> {
   return new Map(items.map(({ id, ...values }) => [`items/${id}`, newRow(values)]))
 }
 
-/** Inserts many records at once, and repeats what it got no answer to under the same key. */
+/** Inserts records in bulk, and repeats unanswered requests with the same idempotency key. */
 export class BulkWriter extends Writer {
   #unanswered: Change | undefined
   #repeated = 0
 
-  /** Requests that were repeated after their outcome had been unknown. */
+  /** Requests repeated after an unknown outcome. */
   get repeated(): number {
     return this.#repeated
   }
@@ -39,7 +39,10 @@ export class BulkWriter extends Writer {
     return outcome
   }
 
-  /** The first attempt has changed everything or nothing; after the second it is everything. */
+  /**
+   * The first attempt may have applied everything or nothing; after the second, everything must be
+   * applied.
+   */
   async #repeat(round: Round, change: Change): Promise<Outcome> {
     const [first = ''] = change.changes.keys()
     const isThere = this.line.rows.has(first)
@@ -71,10 +74,10 @@ export class BulkWriter extends Writer {
   }
 }
 
-/** So long that a stream is more than the service reads before it begins. */
+/** Long enough that the service starts to write before the stream ends. */
 const LONG_PAYLOAD = 60_000
 
-/** Sends records line by line, as one transaction that is open for a while. */
+/** Streams records line by line, as one long transaction. */
 export class StreamWriter extends Writer {
   protected async step(round: Round): Promise<Outcome> {
     if (this.line.rows.size > 2 * ROWS_MAX) return this.forget(round, { table: 'items', most: 0 })
@@ -108,7 +111,7 @@ export class StreamWriter extends Writer {
 const ACCOUNTS = 4
 export const ACCOUNTS_SUM = ACCOUNTS * 1000
 
-/** Moves amounts between accounts, with a record of it, and adds to a total that all share. */
+/** Transfers amounts between accounts with a log record, and adds to a shared total. */
 export class TransferWriter extends Writer {
   accounts(): string[] {
     return Array.from({ length: ACCOUNTS }, (_, index) => `${this.name}-account-${index}`)
@@ -161,7 +164,7 @@ export class TransferWriter extends Writer {
   }
 }
 
-/** Creates, updates, replaces and deletes single records, each at the version it knows. */
+/** Creates, updates, replaces and deletes single records, with `ifVersion`. */
 export class RecordWriter extends Writer {
   protected async step(round: Round): Promise<Outcome> {
     const { rows } = this.line
@@ -208,9 +211,9 @@ export class RecordWriter extends Writer {
 
 const CREATED_MAX = 40
 
-/** Creates records whose ids the service makes, as requests that share a transaction with others. */
+/** Creates records with generated ids; such requests share a transaction with others. */
 export class CreateWriter extends Writer {
-  /** By key, of those that were acknowledged. */
+  /** Acknowledged ids by key. */
   readonly #ids = new Map<string, string>()
 
   protected async step(round: Round): Promise<Outcome> {
@@ -229,7 +232,7 @@ export class CreateWriter extends Writer {
   }
 
   #delete(round: Round, key: string, id: string): Promise<Outcome> {
-    // Whatever becomes of it, the id is not needed again.
+    // The id is not needed again, whatever the outcome.
     this.#ids.delete(key)
     return this.change(round, {
       method: 'DELETE',
@@ -246,9 +249,9 @@ export class CreateWriter extends Writer {
 const CONTENTS = 10
 const FILES_MAX = 12
 
-/** Uploads files, the same content again and again among others, and deletes them. */
+/** Uploads and deletes files, some of them with equal content. */
 export class FileWriter extends Writer {
-  /** The same for all writers of files, so that some content is in use by several records. */
+  /** The same contents for all writers of files, so that several records share them. */
   static readonly contents = Array.from({ length: CONTENTS }, (_, index) =>
     contentOf(new Random(index), 1 + index * 3000),
   )
@@ -329,7 +332,7 @@ function contentOf(random: Random, size: number): Buffer {
   return bytes
 }
 
-/** Reads as of one moment: what transactions keep constant is so at every one of them. */
+/** Reads at one moment, and checks invariants that all transactions preserve. */
 export class Observer {
   reads = 0
 

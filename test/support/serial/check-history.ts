@@ -19,23 +19,23 @@ export interface Anomaly {
   readonly explanation: string
 }
 
-/** From the transaction that comes first to the one that must come after it. */
+/** An edge from a transaction to one that must come after it. */
 interface Edge {
   readonly from: string
   readonly to: string
-  /** It overwrote its version, it saw its version, or its version was not yet there to be seen. */
+  /** Kinds of dependency: write-write, write-read, and read-write (anti-dependency). */
   readonly kind: 'ww' | 'wr' | 'rw'
   readonly key: string
 }
 
-/** Finds anomalies, at most one circle for each edge that closes one. */
+/** Finds anomalies, at most one cycle per edge that closes one. */
 export function checkHistory(history: History): Anomaly[] {
   const versions = orderVersions(history)
   const edges = dependencies(history, versions)
   return [...versions.garbled, ...dirtyReads(history), ...circles(edges)]
 }
 
-/** The versions of each key in their order, each with the transaction that made it. */
+/** The versions of each key in order, with the transaction that wrote each. */
 interface Versions {
   readonly byKey: ReadonlyMap<string, readonly Version[]>
   readonly garbled: readonly Anomaly[]
@@ -67,7 +67,7 @@ function orderVersions(history: History): Versions {
       if (version !== undefined) note(key, { number: version, value, writer: id }, `says ${id}`)
     }
   }
-  // Reads tell the versions of transactions that did not live to tell themselves.
+  // Versions of transactions with an unknown outcome are found through reads.
   for (const { id, reads } of history) {
     for (const { key, version, value } of reads) {
       if (value === undefined) continue
@@ -151,7 +151,7 @@ function graphOf(edges: readonly Edge[]): Graph {
   return graph
 }
 
-/** Circles, each under the strongest name that fits: what is G0 is not told again as G1c. */
+/** Returns cycles under the strongest matching name: a G0 is not also reported as G1c. */
 function circles(edges: readonly Edge[]): Anomaly[] {
   const only = (...kinds: readonly Edge['kind'][]) =>
     graphOf(edges.filter(({ kind }) => kinds.includes(kind)))
@@ -167,7 +167,8 @@ function circles(edges: readonly Edge[]): Anomaly[] {
     const component = componentsOf(graph)
     for (const edge of edges) {
       if (edge.kind !== closing || told.has(edge.from)) continue
-      // Within one component there is a way back; for G-single the edge itself is not in the graph.
+      // Within a component every edge lies on a cycle; for G-single, the edge itself is not in the
+      // graph.
       const isPossible = kind === 'G-single' || component.get(edge.from) === component.get(edge.to)
       const back = isPossible ? shortestPath(graph, edge.to, edge.from) : undefined
       if (back === undefined) continue
@@ -199,7 +200,7 @@ function shortestPath(graph: Graph, from: string, to: string): Edge[] | undefine
   return undefined
 }
 
-/** The strongly connected component of each transaction, by Tarjan, without recursion. */
+/** Returns the strongly connected component of each transaction (Tarjan, iterative). */
 function componentsOf(graph: Graph): Map<string, number> {
   const component = new Map<string, number>()
   const index = new Map<string, number>()

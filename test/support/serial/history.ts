@@ -1,27 +1,27 @@
-/** A key that nothing has been written to yet. */
+/** Version of a key without writes. */
 export const MISSING = -1
 
-/** A version of a key that a transaction saw. The value is undefined when there was none. */
+/** A version of a key that a transaction read. The value is undefined if there was no record. */
 export interface Read {
   readonly key: string
   readonly version: number
   readonly value: string | undefined
 }
 
-/** A version of a key that a transaction made, with a value that nobody else writes. */
+/** A version of a key that a transaction wrote. Every written value is unique. */
 export interface Write {
   readonly key: string
-  /** undefined when the transaction did not live to tell. */
+  /** Undefined if the outcome of the transaction is unknown. */
   readonly version: number | undefined
   readonly value: string
 }
 
-/** One transaction as its client saw it. */
+/** A transaction as seen by its client. */
 export interface Observed {
   readonly id: string
-  /** Committed, or not at all. Whether an unknown one has happened, others may show. */
+  /** Whether it was committed. For unknown outcomes, reads of others may show it. */
   readonly outcome: 'committed' | 'aborted' | 'unknown'
-  /** In the order of the transaction; what it read of its own writes is not among the reads. */
+  /** In order of execution; reads of own writes are left out. */
   readonly reads: readonly Read[]
   readonly writes: readonly Write[]
 }

@@ -3,20 +3,20 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import path from 'node:path'
 
 const STRONG = 'begin isolation level serializable'
-/** As long as the other, so that the messages around it stay valid. */
+/** Has the same length as the original, so that the message stays valid. */
 const WEAK = 'begin'.padEnd(STRONG.length)
 
 export interface WeakeningProxy {
-  /** The database, through the proxy. */
+  /** URL of the database through the proxy. */
   readonly url: string
-  /** How often a transaction was weakened, or a statement that begins one prepared. */
+  /** Number of statements that were changed. */
   readonly rewrites: number
   close(): Promise<void>
 }
 
 /**
- * Stands between the service and PostgreSQL and makes every serializable transaction one of the default
- * isolation level of the database. Nothing in the service has to know.
+ * A proxy between the service and PostgreSQL that turns serializable transactions into ones of the
+ * default isolation level. The service does not notice.
  */
 export async function startWeakeningProxy(url: string): Promise<WeakeningProxy> {
   const sockets = new Set<Socket>()
@@ -33,7 +33,7 @@ export async function startWeakeningProxy(url: string): Promise<WeakeningProxy> 
     let isStarted = false
     client.on('data', (chunk) => {
       rest = Buffer.concat([rest, chunk])
-      // A statement may come in pieces, a message goes on as a whole.
+      // Statements can arrive in pieces; messages are forwarded as a whole.
       for (let end = messageEnd(rest, isStarted); end > 0; end = messageEnd(rest, isStarted)) {
         upstream.write(weaken(rest.subarray(0, end)))
         rest = rest.subarray(end)
@@ -71,7 +71,7 @@ export async function startWeakeningProxy(url: string): Promise<WeakeningProxy> 
   }
 }
 
-/** Where the first message ends, 0 while it is not all there. The very first has no type. */
+/** Returns the end of the first message, 0 if it is incomplete. The startup message has no type. */
 function messageEnd(bytes: Buffer, isStarted: boolean): number {
   const start = isStarted ? 1 : 0
   if (bytes.length < start + 4) return 0

@@ -9,22 +9,22 @@ const columns: readonly Column[] = [
   { name: 'balance', type: 'int' },
   { name: 'log', type: 'multiple' },
 ]
-/** Two, because what is read of one table and what of several is not read in the same way. */
+/** Two tables, because reads of one table and of several use different code. */
 export const SERIAL_TABLES = { left: columns, right: columns }
 
-/** Few, so that transactions meet. */
+/** Few keys, so that transactions conflict. */
 const ACCOUNTS = ['left/a', 'left/b', 'right/c', 'right/d']
 const BALANCE = 1000
-/** An expectation that no record meets. */
+/** A version that no record has. */
 const NEVER = 1_000_000
 
 type Operation = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 
-/** Clients that make transactions over a few records at once, and note what they see. */
+/** Concurrent clients with transactions on a few records, which record what they see. */
 export class Workload {
   readonly #history: Observed[] = []
   readonly #violations: string[] = []
-  /** What was acknowledged to be in the log of a record. */
+  /** The acknowledged log entries of each record. */
   readonly #appended = new Map<string, string[]>()
   readonly #forks = new Map<string, string>()
   #count = 0
@@ -32,7 +32,7 @@ export class Workload {
   constructor(
     private readonly options: {
       readonly random: Random
-      /** A branch through each of the processes. */
+      /** The branch through each process. */
       readonly at: readonly ((branch: string) => BranchCall)[]
     },
   ) {}
@@ -41,7 +41,7 @@ export class Workload {
     return this.#history
   }
 
-  /** What does not need the whole history to be seen to be wrong. */
+  /** Faults that can be detected without the whole history. */
   get violations(): readonly string[] {
     return this.#violations
   }
@@ -53,7 +53,7 @@ export class Workload {
     await this.transact('start', operations)
   }
 
-  /** Lets the clients go, each to so many transactions. */
+  /** Runs the clients, each with the given number of transactions. */
   async run(clients: number, transactions: number): Promise<void> {
     await Promise.all(
       Array.from({ length: clients }, async () => {
@@ -62,7 +62,7 @@ export class Workload {
     )
   }
 
-  /** What can only be told when everybody is done. */
+  /** Checks that need the whole history. */
   async finish(): Promise<void> {
     const { results } = (await this.#send('main', ACCOUNTS.map(get))).body
     for (const [position, key] of ACCOUNTS.entries()) {
@@ -102,7 +102,7 @@ export class Workload {
     if (answer.status === 200) this.#checkSum(id, answer)
   }
 
-  /** Money is moved, never made. */
+  /** Transfers keep the sum of all balances constant. */
   #checkSum(id: string, { body }: Answer): void {
     const balances: number[] = body.results.map(
       ({ columns }: { columns: { balance: number } }) => columns.balance,
@@ -111,7 +111,7 @@ export class Workload {
     if (sum !== ACCOUNTS.length * BALANCE) this.#violations.push(`${id} saw a sum of ${sum}`)
   }
 
-  /** A record read by itself is a transaction too. */
+  /** Reading a single record is a transaction, too. */
   async #readOne(id: string, key: string): Promise<void> {
     const [table, recordId] = key.split('/')
     const answer = await this.#call('main')('GET', `/tables/${table}/data/${recordId}`)
@@ -119,7 +119,7 @@ export class Workload {
     this.#history.push({ id, outcome: 'committed', reads, writes: [] })
   }
 
-  /** Fails in its second half, so nothing of the first may be seen. */
+  /** Fails in its second half, so its first half must not be visible. */
   async #abort(id: string, one: string, two: string): Promise<void> {
     const [table, recordId] = two.split('/')
     const fields = { value: `${id}.1` }
@@ -128,7 +128,7 @@ export class Workload {
     if (answer.status === 200) this.#violations.push(`${id} should have been refused`)
   }
 
-  /** Reads the log in one transaction and writes it in another, if nobody was there in between. */
+  /** Reads the log in one transaction and writes it in another, if its version is unchanged. */
   async #append(id: string, key: string, other: string): Promise<void> {
     const [table, recordId] = key.split('/')
     const before = await this.transact(`${id}r`, [get(key)])
@@ -145,14 +145,14 @@ export class Workload {
     this.#appended.set(key, appended)
   }
 
-  /** Inserts one of two records, having looked for the other. */
+  /** Inserts one of two records after checking for the other (write skew). */
   #claim(id: string): Promise<Answer> {
     const round = Math.floor(this.#count / 12)
     const [mine = '', theirs = ''] = this.#shuffled([`left/m${round}`, `right/m${round}`])
     return this.transact(id, [get(theirs), insert(mine, { value: `${id}.0` })])
   }
 
-  /** Forks all, and sees in the fork the state of one moment. */
+  /** Forks the branch, and reads one consistent state in the fork. */
   async #fork(id: string): Promise<void> {
     const created = await this.#call(id)('PUT', '', { body: { from: 'main' } })
     if (created.status !== 201) return
@@ -184,7 +184,7 @@ export class Workload {
   }
 }
 
-/** Refused by its own condition, or given up after too many attempts: both times nothing is applied. */
+/** Refused by its condition, or after too many attempts; nothing was applied in either case. */
 const OUTCOMES: ReadonlyMap<number, Observed['outcome']> = new Map([
   [200, 'committed'],
   [400, 'aborted'],
@@ -222,7 +222,7 @@ function readOf(key: string, { service, value }: Returned): Read {
   return { key, version: service?.version ?? MISSING, value }
 }
 
-/** What the operations have read and written, by what was answered. */
+/** Returns the reads and writes of the operations according to the answer. */
 function observed(
   operations: readonly Operation[],
   answer: Answer,
