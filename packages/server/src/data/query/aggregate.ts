@@ -4,7 +4,7 @@ import { type AggregationNode, aggregationSql, BUCKETS_MAX, listNodes } from './
 import { BaseRows, runCalculation, writeValue } from './base-rows.js'
 import { type Field, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 import { lookupOf, type QueryContext } from './query-records.js'
 import { requireQuerySize } from './query-size.js'
 
@@ -32,7 +32,7 @@ export async function aggregateRecords(
     if (node !== undefined) buckets[node.index]?.push(readBucket(node, text))
   }
   if (buckets.some(({ length }) => length > BUCKETS_MAX)) {
-    throw queryFault(`aggs: there are more than ${BUCKETS_MAX} buckets; ask for fewer`)
+    throw invalidQuery(`aggs: there are more than ${BUCKETS_MAX} buckets; ask for fewer`)
   }
   const [root] = nodes
   const whole = buckets[0]?.[0]

@@ -1,6 +1,6 @@
 import { type Field, type FieldResolver, type FieldType, SQL_TYPES } from './field.js'
 import { type Filter, parseFilter } from './filter.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** An aggregation that results in one number, or in a list of percentiles. */
 export type Measure =
@@ -69,13 +69,14 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
   let count = 0
 
   function list(value: unknown, path: string, depth: number): Aggregations {
-    if (!isObject(value)) throw queryFault(`${path}: expected an object`)
-    if (depth > DEPTH_MAX) throw queryFault(`${path}: is nested more than ${DEPTH_MAX} levels deep`)
+    if (!isObject(value)) throw invalidQuery(`${path}: expected an object`)
+    if (depth > DEPTH_MAX)
+      throw invalidQuery(`${path}: is nested more than ${DEPTH_MAX} levels deep`)
     return Object.entries(value).map(([name, inner]) => {
       if (++count > AGGREGATIONS_MAX)
-        throw queryFault(`aggs: there are more than ${AGGREGATIONS_MAX}`)
+        throw invalidQuery(`aggs: there are more than ${AGGREGATIONS_MAX}`)
       const at = `${path}: [${name}]`
-      if (name === '' || name.startsWith('$')) throw queryFault(`${at}: is not a name`)
+      if (name === '' || name.startsWith('$')) throw invalidQuery(`${at}: is not a name`)
       return { name, what: aggregation(inner, at, depth) }
     })
   }
@@ -86,18 +87,18 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
     const entries = Object.entries(types)
     const [entry] = entries
     if (entry === undefined || entries.length > 1)
-      throw queryFault(`${at}: expected one aggregation`)
+      throw invalidQuery(`${at}: expected one aggregation`)
     const [type, options] = entry
     const read = READERS.get(type)
     if (beside !== undefined && read?.known.includes('aggs') !== true) {
-      throw queryFault(`${at}: expected one aggregation`)
+      throw invalidQuery(`${at}: expected one aggregation`)
     }
     if (type === 'count') return countOf(options, at)
-    if (read === undefined) throw queryFault(`${at}: [${type}] is not an aggregation`)
-    if (!isObject(options)) throw queryFault(`${at}: [${type}]: expected an object`)
+    if (read === undefined) throw invalidQuery(`${at}: [${type}] is not an aggregation`)
+    if (!isObject(options)) throw invalidQuery(`${at}: [${type}]: expected an object`)
     const unknown = Object.keys(options).find((key) => !read.known.includes(key))
-    if (unknown !== undefined) throw queryFault(`${at}: [${type}]: [${unknown}] is not known`)
-    const fault = (message: string) => queryFault(`${at}: [${type}]: ${message}`)
+    if (unknown !== undefined) throw invalidQuery(`${at}: [${type}]: [${unknown}] is not known`)
+    const fault = (message: string) => invalidQuery(`${at}: [${type}]: ${message}`)
     const field = fieldOf(options.column, read.types, fault)
     const result = read.read(options, field, fault)
     if ('kind' in result && isBucketing(result)) {
@@ -112,7 +113,7 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
   function countOf(options: unknown, at: string): Measure {
     if (options === '*') return { kind: 'count', filter: undefined }
     if (!isObject(options) || Object.keys(options).some((key) => key !== 'filter')) {
-      throw queryFault(`${at}: [count]: expected [*] or a filter`)
+      throw invalidQuery(`${at}: [count]: expected [*] or a filter`)
     }
     return { kind: 'count', filter: parseFilter(context.resolve, options.filter ?? {}) }
   }

@@ -9,8 +9,8 @@ import type { Session } from '../session/session.js'
 import type { Field, FieldType } from './field.js'
 import type { Filter } from './filter.js'
 import { filterSql } from './filter-sql.js'
+import { invalidQuery } from './invalid-query.js'
 import type { Parameters } from './parameters.js'
-import { queryFault } from './query-fault.js'
 import { selectRows } from './select-rows.js'
 
 const VALUE_TYPES: Readonly<Record<FieldType, Sql>> = {
@@ -98,7 +98,7 @@ export async function runCalculation(
     const [rows = []] = await runReads(database, session.guard, [call], bounds)
     return rows
   } catch (error) {
-    if (codeOf(error) === OUT_OF_RANGE) throw confirmed(queryFault('the result is out of range'))
+    if (codeOf(error) === OUT_OF_RANGE) throw confirmed(invalidQuery('the result is out of range'))
     throw error
   }
 }

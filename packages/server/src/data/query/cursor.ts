@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** A boundary in the order of a query: just before or after a record. */
 export interface Position {
@@ -57,7 +57,7 @@ export function writeCursor(scope: CursorScope, cursor: Cursor): string {
 /** Parses a cursor. Cursors are untrusted input, so the authentication code is verified before decoding. */
 export function readCursor(scope: CursorScope, text: string): Cursor {
   if (text.length > QUERY_LIMITS.cursorLengthMax) {
-    throw queryFault(
+    throw invalidQuery(
       `page: a cursor must not have more than ${QUERY_LIMITS.cursorLengthMax} characters`,
     )
   }
@@ -81,11 +81,11 @@ function codeOf({ secret, branchId, tableId }: CursorScope, form: string, conten
 
 /** The length of the query is limited, so only the sort values can make a cursor too long. */
 function tooLong() {
-  return queryFault('sort: the values of these records are too long for a cursor')
+  return invalidQuery('sort: the values of these records are too long for a cursor')
 }
 
 export function invalidCursor() {
-  return queryFault('page: invalid cursor')
+  return invalidQuery('page: invalid cursor')
 }
 
 /** Returns the same boundary for the opposite direction. */

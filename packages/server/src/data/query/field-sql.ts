@@ -9,8 +9,8 @@ import {
   type TableLookup,
 } from '../../rows/read.js'
 import type { Field, FieldType } from './field.js'
+import { invalidQuery } from './invalid-query.js'
 import type { Parameters } from './parameters.js'
-import { queryFault } from './query-fault.js'
 
 const FILE_CASTS: Readonly<Partial<Record<FieldType, Sql>>> = {
   int: sql`::bigint`,
@@ -79,7 +79,7 @@ export class FieldExpressions {
 
   #join(path: string, id: Sql, target: TableCodec): Joined {
     if (this.#joined.size === QUERY_LIMITS.joinsMax) {
-      throw queryFault(
+      throw invalidQuery(
         `the query follows more than ${QUERY_LIMITS.joinsMax} links to filter, sort or group`,
       )
     }

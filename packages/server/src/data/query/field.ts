@@ -5,7 +5,7 @@ import { type Sql, sql } from '../../postgres/sql.js'
 import { checkText, type StoredColumn, type TableCodec } from '../../rows/columns.js'
 import { wantsIndex } from '../../rows/indexes.js'
 import type { TableLookup } from '../../rows/read.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** The type by which values of a field are compared. */
 export type FieldType = 'text' | 'int' | 'float' | 'bool' | 'datetime' | 'list' | 'json' | 'other'
@@ -93,7 +93,7 @@ const LINK_DEPTH_MAX = 10
 /** Resolves a path, which may lead through links, and into objects, JSON documents, files and metadata. */
 export function resolveField(lookup: TableLookup, codec: TableCodec, path: string): Field {
   if (path.length > QUERY_LIMITS.pathLengthMax) {
-    throw queryFault(
+    throw invalidQuery(
       `column [${path.slice(0, 100)}…]: a path must not have more than ${QUERY_LIMITS.pathLengthMax} characters`,
     )
   }
@@ -137,7 +137,7 @@ export function resolveField(lookup: TableLookup, codec: TableCodec, path: strin
       return { path, links, source: { kind: 'file', index, key }, type }
     } else if (column.type !== 'object') break
   }
-  throw queryFault(`table [${codec.table.name}]: column [${path}]: column not found`)
+  throw invalidQuery(`table [${codec.table.name}]: column [${path}]: column not found`)
 }
 
 function indexOf(column: StoredColumn): Field['index'] {
@@ -165,9 +165,9 @@ function ownField(options: {
     }
   }
   if (column.type !== 'json')
-    throw queryFault(`column [${path}]: only a json column has paths inside`)
+    throw invalidQuery(`column [${path}]: only a json column has paths inside`)
   if (keys.some((key) => key === '' || checkText(key) !== undefined)) {
-    throw queryFault(`column [${path}]: the path has a key that a document cannot contain`)
+    throw invalidQuery(`column [${path}]: the path has a key that a document cannot contain`)
   }
   return { path, links, source: { kind: 'json', index, keys }, type: 'json' }
 }

@@ -8,8 +8,8 @@ import {
 } from '../../rows/columns.js'
 import { type Field, type FieldType, SQL_TYPES } from './field.js'
 import type { Filter, Operator, Predicate } from './filter.js'
+import { invalidQuery } from './invalid-query.js'
 import type { Parameters } from './parameters.js'
-import { queryFault } from './query-fault.js'
 
 /** Converts fields to expressions of a statement. */
 export interface Expressions {
@@ -140,7 +140,9 @@ function includesSql(
   parameters: Parameters,
 ): Sql {
   if (value.type !== 'list') {
-    throw queryFault(`filter: column [${value.path}]: $includes needs a column of type [multiple]`)
+    throw invalidQuery(
+      `filter: column [${value.path}]: $includes needs a column of type [multiple]`,
+    )
   }
   const inner: Value = {
     expression: sql`(e.value collate "C")`,
@@ -182,12 +184,12 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
   parameters.countComparison()
   const { expression, type, path } = value
   if (typeof given === 'object' && given !== null && !value.isDocument) {
-    throw queryFault(`filter: column [${path}]: operator [${operator}]: expected a value`)
+    throw invalidQuery(`filter: column [${path}]: operator [${operator}]: expected a value`)
   }
   if (given === null) {
     if (operator === '$is') return sql`${expression} is null`
     if (operator === '$isNot') return sql`${expression} is not null`
-    throw queryFault(`filter: column [${path}]: operator [${operator}]: cannot compare with null`)
+    throw invalidQuery(`filter: column [${path}]: operator [${operator}]: cannot compare with null`)
   }
   const sign = SIGNS[operator]
   switch (type) {
@@ -240,7 +242,8 @@ function operandText(given: unknown, value: Value): string {
     case 'datetime': {
       if (typeof given !== 'string') throw wrongType('a time', value)
       const text = encodeDatetime(given)
-      if (text instanceof Fault) throw queryFault(`filter: column [${value.path}]: ${text.message}`)
+      if (text instanceof Fault)
+        throw invalidQuery(`filter: column [${value.path}]: ${text.message}`)
       return text
     }
     default:
@@ -298,10 +301,10 @@ function documentOf(given: unknown, value: Value): string {
   try {
     JSON.parse(text)
   } catch {
-    throw queryFault(`filter: column [${value.path}]: expected JSON text`)
+    throw invalidQuery(`filter: column [${value.path}]: expected JSON text`)
   }
   const fault = checkText(text) ?? checkJsonText(text, DOCUMENT_BYTES_MAX)
-  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
+  if (fault !== undefined) throw invalidQuery(`filter: column [${value.path}]: ${fault.message}`)
   return text
 }
 
@@ -349,16 +352,16 @@ export function likePattern(pattern: string): string {
 function textOf(given: unknown, value: Value): string {
   if (typeof given !== 'string') throw wrongType('a string', value)
   const fault = checkText(given)
-  if (fault !== undefined) throw queryFault(`filter: column [${value.path}]: ${fault.message}`)
+  if (fault !== undefined) throw invalidQuery(`filter: column [${value.path}]: ${fault.message}`)
   return given
 }
 
 function wrongType(expected: string, { path }: Value) {
-  return queryFault(`filter: column [${path}]: expected ${expected}`)
+  return invalidQuery(`filter: column [${path}]: expected ${expected}`)
 }
 
 function notAllowed(operator: Operator, { path, type }: Value) {
-  return queryFault(
+  return invalidQuery(
     `filter: column [${path}]: operator [${operator}] cannot be used with type [${type}]`,
   )
 }

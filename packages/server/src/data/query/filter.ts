@@ -1,7 +1,7 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { nearest } from '../../common/nearest.js'
 import type { Field, FieldResolver } from './field.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** A comparison operator. */
 export type Operator =
@@ -102,15 +102,16 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
   let conditions = 0
 
   function enter(depth: number): void {
-    if (depth > DEPTH_MAX) throw queryFault(`filter: is nested more than ${DEPTH_MAX} levels deep`)
+    if (depth > DEPTH_MAX)
+      throw invalidQuery(`filter: is nested more than ${DEPTH_MAX} levels deep`)
     if (++conditions > CONDITIONS_MAX) {
-      throw queryFault(`filter: has more than ${CONDITIONS_MAX} conditions`)
+      throw invalidQuery(`filter: has more than ${CONDITIONS_MAX} conditions`)
     }
   }
 
   /** Parses an object of which every key is a condition. */
   function conditionsOf(value: unknown, prefix: string, depth: number): Filter[] {
-    if (!isObject(value)) throw queryFault('filter: expected an object')
+    if (!isObject(value)) throw invalidQuery('filter: expected an object')
     return Object.entries(value).map(([key, inner]) => condition(key, inner, prefix, depth))
   }
 
@@ -128,7 +129,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     }
     const isNegated = EXISTS.get(key)
     if (isNegated !== undefined) return exists(key, value, { isNegated, prefix })
-    if (key.startsWith('$')) throw queryFault(`filter: ${unknownOperator(key)}`)
+    if (key.startsWith('$')) throw invalidQuery(`filter: ${unknownOperator(key)}`)
     return onPath(`${prefix}${key}`, value, depth + 1)
   }
 
@@ -147,7 +148,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     { isNegated, prefix }: { isNegated: boolean; prefix: string },
   ): Filter {
     if (typeof value !== 'string') {
-      throw queryFault(`filter: operator [${key}]: expected the name of a column`)
+      throw invalidQuery(`filter: operator [${key}]: expected the name of a column`)
     }
     return { kind: 'exists', field: resolve(`${prefix}${value}`), isNegated }
   }
@@ -181,7 +182,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
     const items = Object.entries(value).map(([key, inner]) =>
       operation(key, inner, path, depth + 1),
     )
-    if (items.length === 0) throw queryFault(`filter: column [${path}]: expected an operator`)
+    if (items.length === 0) throw invalidQuery(`filter: column [${path}]: expected an operator`)
     return items.length === 1 && items[0] !== undefined ? items[0] : { kind: 'and', items }
   }
 
@@ -202,7 +203,7 @@ export function parseFilter(resolve: FieldResolver, filter: unknown): Filter {
       return { kind: 'includes', mode, element: predicate(value, path, depth + 1) }
     }
     if (!COMPARISONS.has(key)) {
-      throw queryFault(`filter: column [${path}]: ${unknownOperator(key)}`)
+      throw invalidQuery(`filter: column [${path}]: ${unknownOperator(key)}`)
     }
     const operator = key as Operator
     if (!Array.isArray(value)) return { kind: 'compare', operator, value }

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import type { Limits } from '@offshoot/contract/limits'
 import { type Cursor, type CursorScope, type Position, readCursor } from './cursor.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 import { requireQuerySize } from './query-size.js'
 
 /** The requested part of the result. */
@@ -55,23 +55,25 @@ export function readPage(
   const [afterText, beforeText, start, end] = given
   const whole = start ?? end
   if (whole !== undefined && given.filter((text) => text !== undefined).length > 1) {
-    throw queryFault('page: [start] and [end] stand alone')
+    throw invalidQuery('page: [start] and [end] stand alone')
   }
   const after = cursorOf(afterText)
   const before = cursorOf(beforeText)
   const cursor = after ?? before ?? (whole === undefined ? undefined : readCursor(scope, whole))
   if (cursor !== undefined && (request.filter ?? request.sort ?? undefined) !== undefined) {
-    throw queryFault('page: a cursor brings its own filter and sort; they cannot be given besides')
+    throw invalidQuery(
+      'page: a cursor brings its own filter and sort; they cannot be given besides',
+    )
   }
   if (after !== undefined && before !== undefined && !isSameQuery(after, before)) {
-    throw queryFault('page: [after] and [before] are of different queries')
+    throw invalidQuery('page: [after] and [before] are of different queries')
   }
   const size = page.size ?? cursor?.size ?? PAGE_SIZE
   if (size > limits.pageSizeMax) {
-    throw queryFault(`page size exceeds max limit of ${limits.pageSizeMax}`)
+    throw invalidQuery(`page size exceeds max limit of ${limits.pageSizeMax}`)
   }
   const offset = page.offset ?? 0
-  if (offset > OFFSET_MAX) throw queryFault(`page offset must not exceed ${OFFSET_MAX}`)
+  if (offset > OFFSET_MAX) throw invalidQuery(`page offset must not exceed ${OFFSET_MAX}`)
   return {
     filter: cursor === undefined ? request.filter : cursor.filter,
     sort: cursor === undefined ? request.sort : cursor.sort,

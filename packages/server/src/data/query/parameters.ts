@@ -1,7 +1,7 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
 import { requireScannedTables } from '../../rows/read.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** PostgreSQL takes 65,535; some are left for the guard. */
 const VALUES_MAX = 65_000
@@ -14,7 +14,8 @@ export class Parameters {
   #scannedTables = 0
 
   add(value: Parameter): Slot {
-    if (this.values.length === VALUES_MAX) throw queryFault('filter: compares with too many values')
+    if (this.values.length === VALUES_MAX)
+      throw invalidQuery('filter: compares with too many values')
     this.values.push(value)
     return slot(this.values.length - 1)
   }
@@ -23,7 +24,7 @@ export class Parameters {
   countComparison(): void {
     const { comparisonsMax } = QUERY_LIMITS
     if (++this.#comparisons <= comparisonsMax) return
-    throw queryFault(
+    throw invalidQuery(
       `filter: takes more than ${comparisonsMax} comparisons; a list of values takes one`,
     )
   }

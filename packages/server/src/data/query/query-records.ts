@@ -19,8 +19,8 @@ import { planColumns, type Session } from '../session/session.js'
 import { type CursorScope, invalidCursor, otherSide, type Position, writeCursor } from './cursor.js'
 import { type FieldType, resolveField } from './field.js'
 import { parseFilter } from './filter.js'
+import { invalidQuery } from './invalid-query.js'
 import { type Page, type QueryRequest, readPage } from './page.js'
-import { queryFault } from './query-fault.js'
 import type { QueryPlan } from './query-plan.js'
 import { querySql } from './query-sql.js'
 import { isReverseLink, parseReverseLink, type ReverseLink } from './reverse-link.js'
@@ -117,7 +117,7 @@ function planRecord(table: BranchTable, names: readonly string[]): ReadPlan {
 /** Separates names of columns from reverse links. */
 function splitColumns(columns: unknown): { names: string[]; others: unknown[] } {
   if (columns === undefined) return { names: ['*'], others: [] }
-  if (!Array.isArray(columns)) throw queryFault('columns: expected a list')
+  if (!Array.isArray(columns)) throw invalidQuery('columns: expected a list')
   if (columns.length === 0) return { names: ['*'], others: [] }
   const names: string[] = []
   const others: unknown[] = []
@@ -126,7 +126,7 @@ function splitColumns(columns: unknown): { names: string[]; others: unknown[] } 
     const paths = typeof column === 'string' ? [column] : pathsOf(column)
     count += paths?.length ?? 1 + countNames(column)
     if (count > QUERY_LIMITS.columnsMax) {
-      throw queryFault(`columns: there are more than ${QUERY_LIMITS.columnsMax} names`)
+      throw invalidQuery(`columns: there are more than ${QUERY_LIMITS.columnsMax} names`)
     }
     if (paths === undefined) others.push(column)
     else names.push(...paths)
@@ -150,7 +150,7 @@ function requireRelations([read, ...reverse]: readonly ReadPlan[]): void {
 
 function tooManyRelations() {
   const { relationsMax } = QUERY_LIMITS
-  return queryFault(
+  return invalidQuery(
     `columns: a query cannot follow more than ${relationsMax} links and reverse links`,
   )
 }
@@ -169,7 +169,7 @@ function pathsOf(given: unknown): string[] | undefined {
 function requireDistinct(reverseLinks: readonly ReverseLink[]): void {
   const keys = reverseLinks.map(({ key }) => key)
   const repeated = keys.find((key, index) => keys.indexOf(key) !== index)
-  if (repeated !== undefined) throw queryFault(`columns: the name [${repeated}] is taken twice`)
+  if (repeated !== undefined) throw invalidQuery(`columns: the name [${repeated}] is taken twice`)
 }
 
 async function run(context: QueryContext, plan: QueryPlan): Promise<TextRow[]> {

@@ -1,5 +1,5 @@
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 /** Maximum nesting of values. No valid query is nested as deeply. */
 const DEPTH_MAX = 200
@@ -12,13 +12,13 @@ export function requireQuerySize(...parts: readonly unknown[]): void {
   function add(characters: number): void {
     length += characters
     if (length > max) {
-      throw queryFault(`the query is too long: it can have at most ${max} characters`)
+      throw invalidQuery(`the query is too long: it can have at most ${max} characters`)
     }
   }
 
   function measure(value: unknown, depth: number): void {
     if (depth > DEPTH_MAX) {
-      throw queryFault(`the query is nested more than ${DEPTH_MAX} levels deep`)
+      throw invalidQuery(`the query is nested more than ${DEPTH_MAX} levels deep`)
     }
     if (typeof value === 'string') add(value.length + 2)
     else if (Array.isArray(value)) {

@@ -10,9 +10,9 @@ import {
   type TableLookup,
 } from '../../rows/read.js'
 import { resolveField } from './field.js'
+import { invalidQuery } from './invalid-query.js'
 import { OFFSET_MAX, PAGE_SIZE } from './page.js'
 import type { Parameters } from './parameters.js'
-import { queryFault } from './query-fault.js'
 import { selectRows } from './select-rows.js'
 import { parseSort, type Sort } from './sort.js'
 import { KEY_ID, keyName, orderSql, ROOT, sortKeys } from './sort-sql.js'
@@ -56,17 +56,17 @@ export const isReverseLink = (name: string): boolean => name.startsWith(ARROW)
 /** Parses `{name: "<-table.linkColumn", as?, columns?, sort?, limit?, offset?}`. */
 export function parseReverseLink(context: ReverseLinkContext, given: unknown): ReverseLink {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw queryFault('columns: expected names, or objects that ask for reverse links')
+    throw invalidQuery('columns: expected names, or objects that ask for reverse links')
   }
   const { name, as, columns, sort, order, limit, offset } = given as Readonly<
     Record<string, unknown>
   >
   const unknown = Object.keys(given).find((key) => !KNOWN.has(key))
-  if (unknown !== undefined) throw queryFault(`columns: reverse link: [${unknown}] is not known`)
+  if (unknown !== undefined) throw invalidQuery(`columns: reverse link: [${unknown}] is not known`)
   if (typeof name !== 'string' || !isReverseLink(name) || !name.includes('.')) {
-    throw queryFault('columns: reverse link: [name] must be of the form <-table.linkColumn')
+    throw invalidQuery('columns: reverse link: [name] must be of the form <-table.linkColumn')
   }
-  const fault = (message: string): AppError => queryFault(`columns: [${name}]: ${message}`)
+  const fault = (message: string): AppError => invalidQuery(`columns: [${name}]: ${message}`)
   const dot = name.indexOf('.')
   const tableName = name.slice(ARROW.length, dot)
   const path = name.slice(dot + 1)

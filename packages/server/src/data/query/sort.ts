@@ -1,5 +1,5 @@
 import type { Field, FieldResolver, FieldType } from './field.js'
-import { queryFault } from './query-fault.js'
+import { invalidQuery } from './invalid-query.js'
 
 export type Direction = 'asc' | 'desc'
 
@@ -30,7 +30,7 @@ export function parseSort(resolve: FieldResolver, sort: unknown): Sort {
     if (direction === 'random') return { keys, isRandom: true }
     const field = resolve(path)
     const isSortable = SORTABLE.has(field.type) && field.source.kind !== 'json'
-    if (!isSortable) throw queryFault(`sort: column [${path}]: cannot be sorted by`)
+    if (!isSortable) throw invalidQuery(`sort: column [${path}]: cannot be sorted by`)
     keys.push({ field, direction })
   }
   return { keys, isRandom: false }
@@ -39,11 +39,11 @@ export function parseSort(resolve: FieldResolver, sort: unknown): Sort {
 /** Parses a sort: `{a: "asc"}`, a list of such objects, or a list of names. */
 export function listSort(sort: unknown): { path: string; direction: Direction | 'random' }[] {
   const entries = listEntries(sort)
-  if (entries.length > KEYS_MAX) throw queryFault(`sort: takes at most ${KEYS_MAX} columns`)
+  if (entries.length > KEYS_MAX) throw invalidQuery(`sort: takes at most ${KEYS_MAX} columns`)
   return entries.map(([path, direction]) => {
     if (path === '*' && direction === 'random') return { path, direction }
     if (direction === 'asc' || direction === 'desc') return { path, direction }
-    throw queryFault(`sort: column [${path}]: must be [asc] or [desc]`)
+    throw invalidQuery(`sort: column [${path}]: must be [asc] or [desc]`)
   })
 }
 
@@ -52,5 +52,5 @@ function listEntries(sort: unknown): [string, unknown][] {
   if (typeof sort === 'string') return [[sort, 'asc']]
   if (Array.isArray(sort)) return sort.flatMap((item) => listEntries(item))
   if (typeof sort === 'object') return Object.entries(sort)
-  throw queryFault('sort: expected an object or a list')
+  throw invalidQuery('sort: expected an object or a list')
 }

@@ -8,9 +8,9 @@ import { BaseRows, runCalculation, textOfValue, writeValue } from './base-rows.j
 import { type Field, type FieldType, resolveField } from './field.js'
 import { type Filter, parseFilter } from './filter.js'
 import { filterSql } from './filter-sql.js'
+import { invalidQuery } from './invalid-query.js'
 import { PAGE_SIZE } from './page.js'
 import { Parameters } from './parameters.js'
-import { queryFault } from './query-fault.js'
 import { lookupOf, type QueryContext } from './query-records.js'
 import { requireQuerySize } from './query-size.js'
 import { parseSort, type Sort } from './sort.js'
@@ -90,18 +90,18 @@ function planSummarize(context: QueryContext, request: SummarizeRequest): Summar
   requireQuerySize(columns, wanted, filter, summariesFilter, sort)
   const size = request.page?.size ?? PAGE_SIZE
   if (size > limits.pageSizeMax) {
-    throw queryFault(`page size exceeds max limit of ${limits.pageSizeMax}`)
+    throw invalidQuery(`page size exceeds max limit of ${limits.pageSizeMax}`)
   }
   const groups = planGroups(lookup, codec, request.columns ?? [])
   const summaries = Object.entries(request.summaries ?? {}).map(([name, summary]) =>
     planSummary(resolve, name, summary),
   )
   if (summaries.length > SUMMARIES_MAX) {
-    throw queryFault(`summaries: there are more than ${SUMMARIES_MAX}`)
+    throw invalidQuery(`summaries: there are more than ${SUMMARIES_MAX}`)
   }
   const taken = new Set(groups.map(({ path }) => path[0]))
   const clash = summaries.find(({ name }) => taken.has(name))
-  if (clash !== undefined) throw queryFault(`summaries: the name [${clash.name}] is taken`)
+  if (clash !== undefined) throw invalidQuery(`summaries: the name [${clash.name}] is taken`)
   const resolveResult = resultResolver(groups, summaries)
   return {
     lookup,
@@ -119,14 +119,14 @@ function planGroups(lookup: TableLookup, codec: TableCodec, columns: readonly st
   const groups = new Map<string, Group>()
   for (const column of new Set(columns)) {
     for (const path of expand(lookup, codec, column)) add(path)
-    if (groups.size > GROUPS_MAX) throw queryFault(`columns: there are more than ${GROUPS_MAX}`)
+    if (groups.size > GROUPS_MAX) throw invalidQuery(`columns: there are more than ${GROUPS_MAX}`)
   }
   return [...groups.values()]
 
   function add(path: string): void {
     const field = resolveField(lookup, codec, path)
     if (!GROUPABLE.has(field.type) || field.source.kind === 'json') {
-      throw queryFault(`columns: column [${path}]: cannot be grouped by`)
+      throw invalidQuery(`columns: column [${path}]: cannot be grouped by`)
     }
     // A link is written as an object with an id, as in records.
     const at = isLink(codec, field) ? `${path}.id` : path
@@ -166,7 +166,7 @@ function columnOf(codec: TableCodec, { links, source }: Field) {
 }
 
 function planSummary(resolve: (path: string) => Field, name: string, given: unknown): Summary {
-  const fault = (message: string) => queryFault(`summaries: [${name}]: ${message}`)
+  const fault = (message: string) => invalidQuery(`summaries: [${name}]: ${message}`)
   if (!NAME.test(name)) throw fault('is not a name')
   const entries = typeof given === 'object' && given !== null ? Object.entries(given) : []
   const [entry] = entries
@@ -203,7 +203,8 @@ function resultResolver(groups: readonly Group[], summaries: readonly Summary[])
   }
   return (path: string): Field => {
     const found = types.get(path)
-    if (found === undefined) throw queryFault(`column [${path}]: is neither grouped nor summarized`)
+    if (found === undefined)
+      throw invalidQuery(`column [${path}]: is neither grouped nor summarized`)
     return { path, links: [], source: { kind: 'column', index: found.index }, type: found.type }
   }
 }

@@ -114,7 +114,7 @@ async function runGroups(
       for (const group of groups) {
         const { calls, settle } = prepare(group)
         const rows = await transaction.run(calls).catch((error: unknown) => {
-          throw toRunFault(error, group)
+          throw toRunError(error, group)
         })
         await loadGroupContents(context, group, { calls, rows })
         const fault = await inTurns(settle(rows, results))
@@ -192,7 +192,7 @@ async function loadGroupContents(
   }
 }
 
-function toRunFault(error: unknown, group: OperationGroup): unknown {
+function toRunError(error: unknown, group: OperationGroup): unknown {
   const [operation] = group.operations
   const codecs = codecsOf(group.operations)
   const refusal = describeRefusal(error, codecs)

@@ -3,8 +3,8 @@ import { encodeDatetime, Fault } from '../../rows/columns.js'
 import type { Field, FieldResolver, FieldType } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
 import { type Expressions, filterSql } from '../query/filter-sql.js'
+import { invalidQuery } from '../query/invalid-query.js'
 import type { Parameters } from '../query/parameters.js'
-import { queryFault } from '../query/query-fault.js'
 
 /** A rule that adds to the score of a record depending on one of its values. */
 export type Booster = { readonly ifMatches: Filter | undefined } & (
@@ -96,7 +96,7 @@ export function parseBooster(resolve: FieldResolver, request: BoosterRequest): B
     }
   }
   if (dateBooster !== undefined) return parseDate(resolve, dateBooster)
-  throw queryFault('boosters: expected one of valueBooster, numericBooster, dateBooster')
+  throw invalidQuery('boosters: expected one of valueBooster, numericBooster, dateBooster')
 }
 
 function parseValue(
@@ -107,7 +107,7 @@ function parseValue(
   const field = typed(resolve, column, new Set(VALUES.keys()))
   const expected = VALUES.get(field.type)
   if (typeof value !== expected) {
-    throw queryFault(`boosters: column [${column}]: [value] must be of type ${expected}`)
+    throw invalidQuery(`boosters: column [${column}]: [value] must be of type ${expected}`)
   }
   const isValue = parseFilter(resolve, { [column]: { $is: value } })
   return { kind: 'value', isValue, factor, ifMatches: condition(resolve, request) }
@@ -119,7 +119,7 @@ function parseDate(
 ): Booster {
   const { column, origin, scale, decay, factor = 1 } = request
   const field = typed(resolve, column, DATES)
-  const fault = (message: string) => queryFault(`boosters: column [${column}]: ${message}`)
+  const fault = (message: string) => invalidQuery(`boosters: column [${column}]: ${message}`)
   const [, digits = '', unit = ''] = /^(\d{1,9})(ms|[smhd])$/.exec(scale) ?? []
   const scaleSeconds = Number(digits) * (UNIT_SECONDS[unit] ?? 0)
   if (scaleSeconds === 0) {
@@ -142,7 +142,7 @@ function condition(
 function typed(resolve: FieldResolver, column: string, types: ReadonlySet<FieldType>): Field {
   const field = resolve(column)
   if (types.has(field.type)) return field
-  throw queryFault(`boosters: column [${column}]: cannot be of type [${field.type}]`)
+  throw invalidQuery(`boosters: column [${column}]: cannot be of type [${field.type}]`)
 }
 
 /** `exp` of smaller numbers underflows, which PostgreSQL reports as an error. */

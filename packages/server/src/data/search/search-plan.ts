@@ -4,7 +4,7 @@ import { type ReadPlan, type TableLookup, type TextKind, textKindOf } from '../.
 import type { BranchTable } from '../../rows/tables.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
-import { queryFault } from '../query/query-fault.js'
+import { invalidQuery } from '../query/invalid-query.js'
 import { planColumns } from '../session/session.js'
 import { type Booster, type BoosterRequest, parseBooster } from './booster.js'
 
@@ -78,7 +78,7 @@ function listColumns(codec: TableCodec, target: string): number[] {
   const index = codec.indexes.get(path)
   const column = index === undefined ? undefined : codec.physical[index]?.column
   const fault = (message: string) =>
-    queryFault(`target: table [${codec.table.name}]: column [${target}]: ${message}`)
+    invalidQuery(`target: table [${codec.table.name}]: column [${target}]: ${message}`)
   if (index === undefined || column === undefined) throw fault('column not found')
   if (column.type === 'object') return searchable(codec, `${path}.`)
   if (path !== target) throw fault('column not found')

@@ -6,7 +6,7 @@ import { codeOf } from '../../postgres/failures.js'
 import type { TextRows } from '../../postgres/statement.js'
 import { writeFound } from '../../rows/read.js'
 import { runCalculation } from '../query/base-rows.js'
-import { queryFault } from '../query/query-fault.js'
+import { invalidQuery } from '../query/invalid-query.js'
 import { lookupOf } from '../query/query-records.js'
 import { requireQuerySize } from '../query/query-size.js'
 import type { Session } from '../session/session.js'
@@ -36,15 +36,15 @@ export async function searchBranch(context: SearchContext, request: BranchSearch
   requireQuerySize(listed)
   const searched = named.length === 0 ? all : named
   if (searched.length > SEARCH_LIMITS.tablesMax) {
-    throw queryFault(
+    throw invalidQuery(
       `tables: at most ${SEARCH_LIMITS.tablesMax} of the ${all.length} tables of the branch can be named at once`,
     )
   }
   const seen = new Set<string>()
   const tables = searched.map(({ table: name, ...options }) => {
     const table = session.findTable(name)
-    if (table === undefined) throw queryFault(`tables: table [${name}] not found`)
-    if (seen.has(name)) throw queryFault(`tables: table [${name}] is named twice`)
+    if (table === undefined) throw invalidQuery(`tables: table [${name}] not found`)
+    if (seen.has(name)) throw invalidQuery(`tables: table [${name}] is named twice`)
     seen.add(name)
     return planTable(lookup, table, options)
   })
@@ -72,7 +72,7 @@ async function search(
   const { session } = context
   const columns = tables.reduce((count, table) => count + table.columns.length, 0)
   if (columns > SEARCH_LIMITS.columnsMax) {
-    throw queryFault(
+    throw invalidQuery(
       `target: at most ${SEARCH_LIMITS.columnsMax} columns can be searched at once, not ${columns}`,
     )
   }
@@ -115,7 +115,7 @@ async function run(
   try {
     return await runCalculation(context, call)
   } catch (error) {
-    if (codeOf(error) === INVALID_PATTERN) throw queryFault('query: is too complex')
+    if (codeOf(error) === INVALID_PATTERN) throw invalidQuery('query: is too complex')
     throw error
   }
 }

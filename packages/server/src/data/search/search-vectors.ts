@@ -28,8 +28,8 @@ import {
 import { runCalculation } from '../query/base-rows.js'
 import { resolveField } from '../query/field.js'
 import { type Filter, parseFilter } from '../query/filter.js'
+import { invalidQuery } from '../query/invalid-query.js'
 import { Parameters } from '../query/parameters.js'
-import { queryFault } from '../query/query-fault.js'
 import { lookupOf } from '../query/query-records.js'
 import { requireQuerySize } from '../query/query-size.js'
 import { selectRows } from '../query/select-rows.js'
@@ -87,17 +87,17 @@ export function readVector(
   const column = codec.indexes.get(name) ?? -1
   const stored = codec.physical[column]?.column
   const fault = (message: string) =>
-    queryFault(`table [${codec.table.name}]: column [${name}]: ${message}`)
+    invalidQuery(`table [${codec.table.name}]: column [${name}]: ${message}`)
   if (stored === undefined) throw fault('column not found')
   if (stored.type !== 'vector') throw fault(`is of type [${stored.type}], not [vector]`)
   const dimension = stored.vector?.dimension
   if (queryVector.length !== dimension) {
-    throw queryFault(
+    throw invalidQuery(
       `queryVector: column [${name}] has ${dimension} numbers, got ${queryVector.length}`,
     )
   }
   if (similarityFunction === 'cosineSimilarity' && queryVector.every((value) => value === 0)) {
-    throw queryFault('queryVector: is all zeros; cosine similarity is not defined for it')
+    throw invalidQuery('queryVector: is all zeros; cosine similarity is not defined for it')
   }
   return { column, query: queryVector, similarity: similarityFunction }
 }

@@ -1,45 +1,47 @@
 /*
- * What a statement may use of PostgreSQL, by name. All of it calculates from its arguments, or from
- * the time: nothing here reads a table, a file or a setting, waits, locks or leaves a trace. Whatever
- * is not here is refused.
+ * The functions, operators and types that a statement may use, by name. All of them depend on their arguments
+ * or the time only: none reads a table, a file or a setting, waits, locks or has side effects. Everything else
+ * is rejected.
  *
- * Each function and operator says what it costs. PostgreSQL looks for a cancellation between rows and
- * inside of few functions only; in all others a statement can be stopped when they are done. So what
- * takes more than time in proportion to its arguments gets small ones, and what makes large values of
- * small ones is kept from doing so.
+ * Each function and operator has a cost. PostgreSQL checks for cancellation between rows and inside few
+ * functions; all others run to their end. So functions that take more than linear time are limited to small
+ * arguments, and functions that create large values from small ones have limited results.
  */
 
 function words(text: string): string[] {
   return text.trim().split(/\s+/)
 }
 
-/** Bytes of one value that a statement makes. */
+/** Maximum size of one value that a statement creates. */
 export const VALUE_BYTES_MAX = 16 * 1024 * 1024
-/** Bytes that are shared among the calls of a statement which make values; what they make is kept for a row. */
+/**
+ * Maximum size of the values that all calls of a statement create together. They are kept in memory for a
+ * row.
+ */
 export const MADE_BYTES_MAX = 64 * 1024 * 1024
-/** Bytes of one value in a statement with very many such calls. */
+/** Size of one value that even a statement with very many such calls can create. */
 export const VALUE_BYTES_MIN = 64 * 1024
-/** Bytes of all values that a statement keeps in memory to make arrays, texts and documents of them. */
+/** Maximum size of all values that a statement collects in memory for arrays, texts and documents. */
 export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
-/** Bytes of a text that is searched, which is as much as a record can hold. */
+/** Maximum size of a searched text: as large as a record. */
 export const SEARCHED_BYTES_MAX = 1024 * 1024
-/** Bytes of what is searched for: a pattern, a separator, a set of characters. */
+/** Maximum size of a pattern, a separator or a set of characters. */
 export const PATTERN_BYTES_MAX = 1_000
-/** Bytes of arrays and documents that are compared element by element with each other. */
+/** Maximum size of arrays and documents that are compared element by element. */
 export const COMPARED_BYTES_MAX = 64 * 1024
 
 export type Cost =
-  /** Time in proportion to the arguments, and a result that is no larger. */
+  /** Linear time, and a result no larger than the arguments. */
   | { readonly kind: 'linear' }
-  /** The same, with a result as large as the arguments together. */
+  /** Linear time, and a result as large as all arguments together. */
   | { readonly kind: 'grows' }
-  /** Arguments are no larger than this many bytes each; the last holds for all that follow. */
+  /** Arguments are limited to these sizes in bytes. The last size applies to all further arguments. */
   | { readonly kind: 'bounded'; readonly sizes: readonly number[] }
-  /** The same; the result is as large as the first argument times another one. */
+  /** Like `bounded`, with a result as large as the first argument times another one. */
   | { readonly kind: 'multiplies'; readonly sizes: readonly number[]; readonly factor: number }
   /** An aggregate that keeps all values in memory. */
   | { readonly kind: 'collects' }
-  /** An aggregate or window function that does not, or not in memory. */
+  /** An aggregate or window function that does not keep its values, or not in memory. */
   | { readonly kind: 'folds' }
 
 function costing(cost: Cost, names: string): [string, Cost][] {
@@ -88,7 +90,7 @@ const GROWING = costing(
   jsonb_set jsonb_set_lax row_to_json to_json to_jsonb`,
 )
 
-/** Sizes that keep each call below a second where the time is that of one argument times another. */
+/** Functions whose time is the product of two arguments. The sizes keep each call below one second. */
 const BOUNDED: [string, Cost][] = [
   ...costing(
     bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX),
@@ -101,9 +103,9 @@ const BOUNDED: [string, Cost][] = [
     bounded(SEARCHED_BYTES_MAX, 10_000),
     `jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
   ),
-  // Combining characters are put in order one step at a time.
+  // Sorting combining characters takes quadratic time.
   ...costing(bounded(10_000), 'normalize is_normalized'),
-  // Each line begins with as many blanks as it is deep.
+  // Indentation makes the result grow with the depth of the document.
   ...costing(bounded(8 * 1024), 'jsonb_pretty'),
   ...costing(bounded(PATTERN_BYTES_MAX), 'like_escape similar_to_escape'),
   // Numbers of up to 2000 digits.
@@ -113,7 +115,7 @@ const BOUNDED: [string, Cost][] = [
     bounded(PATTERN_BYTES_MAX),
     'to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery',
   ),
-  // Words of a query are looked for in pairs.
+  // Words of a query are compared in pairs.
   ...costing(bounded(SEARCHED_BYTES_MAX, 512), 'ts_rank ts_rank_cd'),
   ...costing(bounded(COMPARED_BYTES_MAX, COMPARED_BYTES_MAX, 512), 'ts_headline'),
 ]
@@ -161,7 +163,7 @@ const FOLDING = costing(
   first_value lag last_value lead nth_value ntile row_number`,
 )
 
-/** Functions that give rows, with the names of their columns; none means the name of the function. */
+/** Set-returning functions with the names of their columns. An empty list means the name of the function. */
 export const ROW_FUNCTIONS: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     generate_series: [],
@@ -184,12 +186,12 @@ export const ROW_FUNCTIONS: ReadonlyMap<string, readonly string[]> = new Map(
   }),
 )
 
-/** Functions that give rows of columns which the statement defines. */
+/** Set-returning functions whose columns are defined by the statement. */
 export const DEFINED_ROW_FUNCTIONS: ReadonlySet<string> = new Set(
   words('json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset'),
 )
 
-/** Functions that may be called, with what they cost. One without a cost is not in it. */
+/** All allowed functions, with their costs. */
 export const FUNCTIONS: ReadonlyMap<string, Cost> = new Map([
   ...LINEAR,
   ...GROWING,
@@ -199,7 +201,7 @@ export const FUNCTIONS: ReadonlyMap<string, Cost> = new Map([
   ...FOLDING,
 ])
 
-/** Functions whose result is as large as a number says: it must be written, and not be larger. */
+/** Functions whose argument is the size of the result. It must be a constant up to this maximum. */
 export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: number }> = new Map([
   ['repeat', { argument: 1, max: 1000 }],
   ['lpad', { argument: 1, max: 10_000 }],
@@ -207,8 +209,8 @@ export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: numbe
 ])
 
 /**
- * Those with `reg` in front are missing: their values are looked up in the catalogue. No function here
- * returns one either, so that no expression is of such a type.
+ * Allowed types. Types such as `regclass` are missing, because their values are looked up in the catalogue. No
+ * allowed function returns one either, so no expression has such a type.
  */
 export const TYPES: ReadonlySet<string> = new Set(
   words(`
@@ -217,26 +219,26 @@ export const TYPES: ReadonlySet<string> = new Set(
     tsquery tsrange tstzrange tsvector uuid varchar`),
 )
 
-/** Types that a result can have, by their names in the catalogue, besides the ones above. */
+/** Further types that a result can have, by their names in the catalogue. */
 const OTHER_RESULT_TYPES: ReadonlySet<string> = new Set(
   words(`
     datemultirange int4multirange int8multirange nummultirange record tsmultirange tstzmultirange`),
 )
 
-/** Nothing that looks up objects of the server can be in a result, whatever way it got there. */
+/** Returns whether a result may have a type. Excludes types that look up objects of the server. */
 export function isResultType(name: string): boolean {
   const element = name.replace(/^_/, '')
   return TYPES.has(element) || OTHER_RESULT_TYPES.has(element)
 }
 
-/** Operators, with what they cost; `sizes` are those of the left and of the right operand. */
+/** Allowed operators, with their costs. `sizes` are those of the left and the right operand. */
 export const OPERATORS: ReadonlyMap<string, Cost> = new Map([
   ...costing(
     { kind: 'linear' },
     `= <> != < > <= >= + |/ ||/ @ & | # << >> ^@ -> ->> #> #>> ? #- -|- &< &>`,
   ),
   ...costing({ kind: 'grows' }, `|| * / %`),
-  // A document without a list of keys.
+  // For jsonb: removes a list of keys from a document.
   ...costing(bounded(VALUE_BYTES_MAX, PATTERN_BYTES_MAX), `-`),
   ...costing(bounded(1_000), `^`),
   ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @? @@`),

@@ -1,30 +1,30 @@
 import type { Node } from 'libpg-query'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { COLLECTED_BYTES_MAX, MADE_BYTES_MAX, VALUE_BYTES_MAX, VALUE_BYTES_MIN } from './allowed.js'
+import { tooCostly } from './invalid-sql.js'
 import { contentOf } from './nodes.js'
-import { tooCostly } from './sql-fault.js'
 
 /*
- * How values of a statement are kept within limits. The size of what stands in the statement, or is a
- * parameter, is known here; everything else goes through a function of ours in PostgreSQL.
+ * Limits the sizes of values in a statement. The sizes of constants and parameters are known here. All other
+ * values pass through a function in the schema offshoot_sql, which checks them at run time.
  */
 
-/** Calls after which a statement looks for a cancellation; large statements do so more often. */
+/** The number of calls between checks for cancellation. Large statements check more often. */
 const PAUSE_EVERY = 16
 const PAUSE_EVERY_IN_LARGE = 2
 const LARGE_NODES_MIN = 400
 
-/** The value, or a failure when it is larger. */
+/** Returns SQL for the value that fails if it is larger than `bytesMax`. */
 export function within(value: Sql, bytesMax: number): Sql {
   return sql`offshoot_sql.within(${value}, ${raw(String(bytesMax))})`
 }
 
-/** The value, which the statement keeps. */
+/** Returns SQL for the value that counts it towards the values collected by the statement. */
 export function collected(value: Sql): Sql {
   return sql`offshoot_sql.collected(${value}, ${raw(String(COLLECTED_BYTES_MAX))}::pg_catalog.int8)`
 }
 
-/** Bytes of a value that is known before the statement runs. */
+/** Returns the size of a constant or parameter in bytes, or undefined for other values. */
 export function knownSize(
   node: Node | undefined,
   parameterSize: (number: number) => number,
@@ -55,12 +55,12 @@ export function valueTooLarge(what: string, bytesMax: number) {
 }
 
 /**
- * Counts calls of one expression, so that those of many look for a cancellation in between. What is
- * counted depends on the expression alone: the same one in GROUP BY must be written alike.
+ * Counts the calls of an expression, and adds checks for cancellation to expressions with many calls. The count
+ * depends on the expression only, because an equal expression in GROUP BY must result in equal SQL.
  */
 export class Effort {
   readonly #pauseEvery: number
-  /** Bytes of one value that the statement makes: the more calls it has, the less. */
+  /** Maximum size of one value that the statement creates. It is smaller for statements with more calls. */
   readonly valueBytesMax: number
   #depth = 0
   #weight = 0
@@ -82,7 +82,7 @@ export class Effort {
     }
   }
 
-  /** Writes a query inside of an expression, whose expressions are their own. */
+  /** Writes a subquery, whose expressions are counted separately. */
   apart<Result>(write: () => Result): Result {
     const [depth, weight] = [this.#depth, this.#weight]
     this.#depth = 0
@@ -94,7 +94,7 @@ export class Effort {
     }
   }
 
-  /** A call; a heavy one is as many as it takes for a pause. */
+  /** Counts a call. A heavy call always adds a check for cancellation. */
   count(call: Sql, { isHeavy }: { isHeavy: boolean }): Sql {
     this.#weight += isHeavy ? this.#pauseEvery : 1
     if (this.#weight < this.#pauseEvery) return call

@@ -4,53 +4,53 @@ import type { Slot } from '../../postgres/statement.js'
 import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
 import { countArms, listArms } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
+import { invalidSql } from './invalid-sql.js'
 import { cutName, findName } from './scope.js'
 import type { SqlTable, SqlTables } from './select-sql.js'
-import { sqlFault } from './sql-fault.js'
 
 const ROW = sql`h`
 
-/** A table of a branch that statements read, and write by their columns. */
+/** A table of a branch that statements can read and write. */
 export interface BranchTable extends SqlTable {
-  /** As the schema has it. */
+  /** The name in the schema, not cut off. */
   readonly fullName: string
-  /** The column that a statement writes to. */
+  /** Returns a column to write to. Throws if it cannot be written. */
   target(name: string): TargetColumn
-  /** All columns that can be written, in their order. */
+  /** All columns that can be written, in order. */
   readonly targets: readonly TargetColumn[]
-  /** The columns in which no two records have the same value, the id first. */
+  /** The unique columns, the id first. */
   readonly keys: readonly KeyColumn[]
   /**
-   * Records that are about to be inserted, as rows of the table, with their position. They are given
-   * as JSON: for each a list of its id and the texts of its physical columns.
+   * Returns the records to be inserted as rows of the table, with their positions. `records` is JSON: for each
+   * record, a list of its id and the texts of its physical columns.
    */
   proposed(records: Slot): Sql
 }
 
-/** A column in which no two records have the same value. */
+/** A unique column. */
 export interface WrittenKey {
   readonly name: string
-  /** Its place among the physical columns; the id has none. */
+  /** Index into the physical columns; undefined for the id. */
   readonly index: number | undefined
 }
 
 export interface KeyColumn extends WrittenKey {
-  /** An array of its texts, as one of values. */
+  /** Converts an array of texts to an array of values. */
   valuesOf(texts: Slot): Sql
 }
 
-/** Beside the columns of `proposed`; no column of a table has a name with a space. */
+/** The position column of `proposed`. Names of columns cannot contain a space, so there is no conflict. */
 export const PROPOSED_POSITION = ident('proposed position')
 
-/** A column that a statement gives values to. */
+/** A column that a statement writes. */
 export interface WrittenColumn {
   readonly name: string
-  /** Its name, with those of the objects that it is in before it. */
+  /** The names of the enclosing objects and of the column. */
   readonly path: readonly string[]
 }
 
 export interface TargetColumn extends WrittenColumn {
-  /** What is to be stored, as JSON that the table takes; from an expression of any type. */
+  /** Converts an expression of any type to JSON input for the column. */
   valueOf(expression: Sql): Sql
 }
 
@@ -58,25 +58,25 @@ export interface WritableTables extends SqlTables {
   find(name: string): BranchTable | undefined
 }
 
-/** Where the tables of a branch are described. */
+/** The source of table descriptions of a branch. */
 export interface TableSource {
   readonly tableNames: readonly string[]
   readonly metadataKey: string
-  /** A table, and where its rows are on the branch. */
+  /** Returns the definition of a table and the location of its rows. */
   describe(name: string): { codec: TableCodec; rows: BranchRows } | undefined
 }
 
-/** The tables that can be written out take more work than the caller wants to do. */
+/** The SQL of the tables would exceed the limit of the caller. */
 export class TooManyCellsError extends Error {}
 
-/** The tables of a branch, by the names that statements have for them. */
+/** The tables of a branch, by their names in statements. */
 export class BranchTables implements WritableTables {
   readonly #source: TableSource
   readonly #names: TableNames
   readonly #found = new Map<string, BranchTable>()
   #cellsLeft: number
 
-  /** A table takes a cell for each of its columns in each place that its rows come from. */
+  /** A table counts a cell for each of its columns in each physical table that its rows come from. */
   constructor(source: TableSource, options: { cellsMax?: number } = {}) {
     this.#source = source
     this.#names = new TableNames(source.tableNames)
@@ -98,7 +98,7 @@ export class BranchTables implements WritableTables {
   }
 }
 
-/** Finds the full name of a table: as it is written, or else the one that differs in case alone. */
+/** Finds the full name of a table: an exact match, or else the only name that differs in case. */
 export class TableNames {
   readonly #exact = new Map<string, string>()
   readonly #folded = new Map<string, string | undefined>()
@@ -121,7 +121,7 @@ interface OwnColumn {
   readonly name: string
   readonly type: ColumnType | undefined
   readonly column: PhysicalColumn | undefined
-  /** By an expression for each physical column. */
+  /** Returns the value of the column. `physical` returns an expression for each physical column. */
   read(physical: (index: number) => Sql): Sql
 }
 
@@ -134,7 +134,7 @@ function createTable(
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
   if (repeated !== undefined) {
-    throw sqlFault(
+    throw invalidSql(
       `table [${codec.table.name}]: several columns begin with [${repeated}], which is all that SQL can tell of a name`,
     )
   }
@@ -151,12 +151,12 @@ function createTable(
       if (target !== undefined) return target
       const isKnown = findName(names, name, (each) => each) !== undefined
       const reason = isKnown ? 'cannot be written by SQL' : 'column not found'
-      throw sqlFault(`table [${codec.table.name}]: column [${name}]: ${reason}`)
+      throw invalidSql(`table [${codec.table.name}]: column [${name}]: ${reason}`)
     },
   }
 }
 
-/** The id, the columns of the schema, and the metadata. Columns of objects have dotted names. */
+/** Lists the id, the columns of the schema, and the metadata. Nested columns have dotted names. */
 function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
   const metadata = (name: string, expression: Sql): OwnColumn => ({
     name: name === 'id' ? name : `${metadataKey}.${name}`,
@@ -179,7 +179,7 @@ function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
   ]
 }
 
-/** The keys of files open them to anybody, and where their content is concerns nobody. */
+/** Leave out link secrets (they grant access) and content hashes (internal storage keys). */
 const SECRET_FIELDS = sql`array['key', 'sha256']`
 
 function publicValue(type: ColumnType, value: Sql): Sql {
@@ -206,7 +206,7 @@ function selectColumns(columns: readonly OwnColumn[], physical: (index: number) 
   )
 }
 
-/** By the names that physical columns have in a heap. */
+/** Returns expressions for physical columns by their names in a heap. */
 function ownPhysical({ physical }: TableCodec): (index: number) => Sql {
   return (index) => sql`${ROW}.${ident(physical[index]?.physicalName ?? '')}`
 }
@@ -234,7 +234,7 @@ function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnCol
     )
     return join(selects, ' union all ')
   }
-  // A branch on which nothing was ever written to the table.
+  // Nothing was ever written to the table on this branch.
   const nothing = codec.physical.map(
     ({ sqlType, physicalName }) => sql`, null::${raw(sqlType)} as ${ident(physicalName)}`,
   )
@@ -247,10 +247,10 @@ function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnCol
     where false`
 }
 
-/** Types that values are turned into before they are checked like those of any record. */
+/** Types that values are cast to before they are validated like input of a record. */
 const INPUT_TYPES: Readonly<Record<ColumnType, Sql | undefined>> = {
   bool: sql`boolean`,
-  // A fraction must be seen, to be refused.
+  // Not an integer type, so that fractions are rejected instead of rounded.
   int: sql`numeric`,
   float: sql`double precision`,
   string: sql`text`,
@@ -266,7 +266,7 @@ const INPUT_TYPES: Readonly<Record<ColumnType, Sql | undefined>> = {
   'file[]': undefined,
 }
 
-/** Without a prototype, so that no name of a column means anything else. */
+/** Creates an object without a prototype, so that a column can have any name. */
 export function newRecord(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>
 }
@@ -282,7 +282,7 @@ function targetOf({ name, type, column }: OwnColumn): TargetColumn[] | undefined
       path,
       valueOf(expression) {
         const value = sql`cast(${expression} as ${inputType})`
-        // As a text, a document keeps all digits of its numbers on the way.
+        // As text, so that numbers of the document keep all digits.
         return type === 'json' ? sql`to_json(cast(${value} as text))` : sql`to_json(${value})`
       },
     },
@@ -295,7 +295,7 @@ export function putValue(
   { path }: WrittenColumn,
   value: unknown,
 ): void {
-  // An object in which nothing is set is not made.
+  // An object without any values is not created.
   if (path.length > 1 && value === null) return
   let level = record
   for (const key of path.slice(0, -1)) {

@@ -8,18 +8,18 @@ import {
   type TextRows,
 } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/read.js'
+import { tooCostly } from './invalid-sql.js'
 import { writtenTooLong } from './select-sql.js'
 import { toSqlError } from './sql-errors.js'
-import { tooCostly } from './sql-fault.js'
 import { WRITTEN_LENGTH_MAX } from './sql-limits.js'
 
-/** Memory of one sort or hash before it goes to disk, and how much may go there. */
+/** The memory of one sort or hash before it uses temporary files, and the limit of those files. */
 const WORK_MEMORY = '4MB'
 const TEMPORARY_FILES_MAX = '256MB'
 
 /**
- * Names are found among PostgreSQL's own alone, one process works on a statement, and what does not
- * fit into memory is limited where the server lets us.
+ * Settings for user statements: names resolve to pg_catalog only, there are no parallel workers, and temporary
+ * files are limited if the server permits it.
  */
 const SETTINGS = compileStatement(sql`
   select set_config('search_path', 'pg_catalog', true),
@@ -36,7 +36,7 @@ const AS_SELF = compileStatement(BECOME_SELF)
 
 const plain = (statement: ReturnType<typeof compileStatement>): Call => ({ statement, values: [] })
 
-/** What of a query was read. */
+/** The result of a query. */
 export interface Evaluated {
   /** The columns of the query, each with its name and the oid of its type. */
   readonly columns: readonly { readonly name: string; readonly typeId: string }[]
@@ -45,7 +45,7 @@ export interface Evaluated {
   readonly hasMore: boolean
 }
 
-/** Runs what statements read, inside of one transaction, with what is left of their limits. */
+/** Runs queries of statements in one transaction, within the limits that they share. */
 export class Evaluator {
   readonly #transaction: OpenTransaction
   readonly #hasReader: boolean
@@ -60,7 +60,7 @@ export class Evaluator {
     this.#bytesLeft = options.resultBytesMax
   }
 
-  /** Reads a query; `rows` makes one text of each of its rows. */
+  /** Runs a query. `rows` converts each of its rows to one text. */
   async read(
     query: Sql,
     options: {
@@ -75,7 +75,7 @@ export class Evaluator {
       if (statement.text.length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
       return { statement, values: parameters, isUnnamed: true }
     }
-    // One row more than asked for tells whether there is more. A row that is too much is not sent.
+    // One additional row tells whether there are more. Rows beyond the size limit are returned as null.
     const bounded = sql`
       select case when sum(octet_length(t.row)) over (rows unbounded preceding) <= ${this.#bytesLeft}::bigint
         then t.row end
@@ -100,7 +100,7 @@ export class Evaluator {
     return text
   }
 
-  /** As the role that reads rows alone, where there is one. */
+  /** Runs calls as the read-only role, if there is one. */
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
     const before = [plain(SETTINGS), ...(this.#hasReader ? [plain(AS_READER)] : [])]
     const after = this.#hasReader ? [plain(AS_SELF)] : []

@@ -14,26 +14,26 @@ import {
   VALUE_BYTES_MAX,
 } from './allowed.js'
 import { collected, type Effort, knownSize, valueTooLarge, within } from './bounded-values.js'
+import { invalidSql } from './invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { findColumnOf, type Scope } from './scope.js'
-import { sqlFault } from './sql-fault.js'
 
-/** What expressions need of the statement around them. */
+/** The statement that expressions belong to. */
 export interface StatementContext {
-  /** Where a byte of the statement is, as callers count: in characters, from 1. */
+  /** Converts a byte offset of the statement to a position in characters, from 1. */
   positionOf(location: number | undefined): number | undefined
   useParameter(number: number): void
-  /** A parameter stands where only a constant can. */
+  /** Notes a parameter where only a constant is allowed. */
   misplaceParameter(number: number, location: number | undefined): void
-  /** Writes a query inside of an expression. */
+  /** Writes a subquery of an expression. */
   subquery(
     node: Node | undefined,
     scope: Scope,
   ): { readonly text: Sql; readonly columns: readonly string[] }
-  /** Bytes of the text of a parameter. */
+  /** Returns the size of the text of a parameter, in bytes. */
   parameterSize(number: number): number
   readonly effort: Effort
-  /** Nodes so far, with what PostgreSQL may put in the place of columns. */
+  /** The number of nodes so far, including those that PostgreSQL may substitute for columns. */
   expanded: number
 }
 
@@ -44,7 +44,7 @@ type Writers = {
 const list = (expressions: readonly Sql[]): Sql =>
   expressions.length === 0 ? empty : join(expressions, ', ')
 
-/** Writes the expressions of a query as SQL of our own. What it has no way to write is refused. */
+/** Rewrites the expressions of a query. Everything that is not explicitly supported is rejected. */
 export class ExpressionWriter {
   constructor(
     readonly context: StatementContext,
@@ -52,23 +52,23 @@ export class ExpressionWriter {
   ) {}
 
   write(node: Node | undefined): Sql {
-    if (node === undefined) throw sqlFault('an expression is missing')
+    if (node === undefined) throw invalidSql('an expression is missing')
     const kind = kindOf(node)
     const write = WRITERS[kind] as ((writer: this, content: unknown) => Sql) | undefined
     if (write === undefined) {
       const { location } = (contentOf(node, kind) ?? {}) as { location?: number }
-      throw this.fault(`${describeKind(kind)} is not supported`, location)
+      throw this.invalid(`${describeKind(kind)} is not supported`, location)
     }
     this.context.expanded++
     return this.context.effort.inside(() => write(this, contentOf(node, kind)))
   }
 
-  /** Bytes of a value that stands in the statement, or is a parameter. */
+  /** Returns the size of a constant or parameter in bytes, or undefined for other values. */
   sizeOf(node: Node | undefined): number | undefined {
     return knownSize(node, (number) => this.context.parameterSize(number))
   }
 
-  /** A column of a table, whose values are no larger than a record. */
+  /** Returns whether a node is a column of a table, whose values are no larger than a record. */
   isStored(node: Node | undefined): boolean {
     const names = namesOf(contentOf(node, 'ColumnRef')?.fields)
     const [first = '', second] = names
@@ -78,12 +78,12 @@ export class ExpressionWriter {
       : false
   }
 
-  /** Nothing has to be calculated to have the value. */
+  /** Returns whether the value needs no calculation. */
   isPlain(node: Node | undefined): boolean {
     return node === undefined || this.sizeOf(node) !== undefined || this.isStored(node)
   }
 
-  /** Writes an argument that is no larger than it may be. */
+  /** Writes an argument with a limited size. */
   writeWithin(node: Node | undefined, what: string, bytesMax: number): Sql {
     const named = contentOf(node, 'NamedArgExpr')
     if (named !== undefined) {
@@ -96,7 +96,7 @@ export class ExpressionWriter {
     return isSmall ? value : within(value, bytesMax)
   }
 
-  /** Writes an argument of what makes a larger value of its arguments. */
+  /** Writes an argument of a function whose result is larger than its arguments. */
   writeGrowing(node: Node | undefined, count = 2): Sql {
     const { valueBytesMax } = this.context.effort
     const bytesMax = Math.floor(valueBytesMax / Math.max(1, count / 2))
@@ -114,12 +114,12 @@ export class ExpressionWriter {
     return (nodes ?? []).map((node) => this.write(node))
   }
 
-  /** What a list of ORDER BY says. */
+  /** Writes the list of an ORDER BY clause. */
   writeOrder(nodes: readonly Node[] | undefined, replaced?: ReadonlyMap<string, Sql>): Sql {
     return list(
       (nodes ?? []).map((node) => {
         const sort = contentOf(node, 'SortBy')
-        if (sort === undefined) throw sqlFault('ORDER BY: a part is not supported')
+        if (sort === undefined) throw invalidSql('ORDER BY: a part is not supported')
         requireKnown(sort, 'ORDER BY', ['node', 'sortby_dir', 'sortby_nulls', 'location'])
         const direction = pick(SORT_DIRECTIONS, sort.sortby_dir)
         const value = this.write(sort.node)
@@ -146,7 +146,7 @@ export class ExpressionWriter {
     const unit = FRAME_UNITS.find(([bit]) => (frameOptions & bit) !== 0)?.[1] ?? sql`range`
     const bound = (bounds: typeof FRAME_STARTS, offset: Node | undefined): Sql => {
       const found = bounds.find(([bit]) => (frameOptions & bit) !== 0)
-      if (found === undefined) throw sqlFault('a window frame is not supported')
+      if (found === undefined) throw invalidSql('a window frame is not supported')
       const [, words, hasOffset] = found
       return hasOffset ? sql`${this.write(offset)} ${words}` : words
     }
@@ -159,22 +159,22 @@ export class ExpressionWriter {
     return [sql`${unit} ${extent}${excluded}`]
   }
 
-  fault(message: string, location: number | undefined) {
-    return sqlFault(message, this.context.positionOf(location))
+  invalid(message: string, location: number | undefined) {
+    return invalidSql(message, this.context.positionOf(location))
   }
 
   writeType(type: NodeOf<'TypeName'> | undefined): Sql {
-    if (type === undefined) throw sqlFault('a type is missing')
+    if (type === undefined) throw invalidSql('a type is missing')
     requireKnown(type, 'a type', ['names', 'typemod', 'typmods', 'arrayBounds', 'location'])
     const name = catalogueName(type.names)
     if (name === undefined || !TYPES.has(name)) {
-      throw this.fault(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
+      throw this.invalid(`type [${namesOf(type.names).join('.')}] is not supported`, type.location)
     }
     const modifiers = (type.typmods ?? []).map(
       (node) => contentOf(node, 'A_Const')?.ival?.ival ?? 0,
     )
     if (name === 'interval' && modifiers.length > 0) {
-      throw this.fault('fields of an interval are not supported', type.location)
+      throw this.invalid('fields of an interval are not supported', type.location)
     }
     const sizes = modifiers.length === 0 ? '' : `(${modifiers.map(Number).join(',')})`
     const dimensions = '[]'.repeat(type.arrayBounds?.length ?? 0)
@@ -223,11 +223,11 @@ const FRAME_EXCLUSIONS: readonly (readonly [bit: number, words: Sql])[] = [
 
 function pick(choices: Readonly<Record<string, Sql>>, name: string | undefined): Sql {
   const found = name === undefined ? empty : choices[name]
-  if (found === undefined) throw sqlFault(`[${name}] is not supported`)
+  if (found === undefined) throw invalidSql(`[${name}] is not supported`)
   return found
 }
 
-/** `ColumnRef` becomes `column ref`, which is as much as can be said of any kind. */
+/** Converts `ColumnRef` to `column ref`, for error messages. */
 function describeKind(kind: string): string {
   return kind
     .replace(/^A_/, '')
@@ -235,7 +235,7 @@ function describeKind(kind: string): string {
     .toLowerCase()
 }
 
-/** A name without a schema, or with the one that all of it is in. */
+/** Returns a name that has no schema or the schema pg_catalog. */
 export function catalogueName(nodes: readonly Node[] | undefined): string | undefined {
   const names = namesOf(nodes)
   if (names.length === 1) return names[0]
@@ -245,7 +245,7 @@ export function catalogueName(nodes: readonly Node[] | undefined): string | unde
 function operatorOf(names: readonly Node[] | undefined): Sql {
   const name = catalogueName(names)
   if (name === undefined || !OPERATORS.has(name)) {
-    throw sqlFault(`operator [${namesOf(names).join('.')}] is not supported`)
+    throw invalidSql(`operator [${namesOf(names).join('.')}] is not supported`)
   }
   return raw(name)
 }
@@ -255,17 +255,17 @@ function writeConstant(writer: ExpressionWriter, constant: NodeOf<'A_Const'>): S
   if (constant.sval !== undefined) return literal(constant.sval.sval ?? '')
   if (constant.boolval !== undefined) return constant.boolval.boolval ? sql`true` : sql`false`
   const number = constant.fval?.fval ?? (constant.ival && String(constant.ival.ival ?? 0))
-  // Digits only, which stand for themselves in SQL.
+  // Only digits, which need no quoting.
   if (number === undefined || !/^-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(number)) {
-    throw writer.fault('a constant of this form is not supported', constant.location)
+    throw writer.invalid('a constant of this form is not supported', constant.location)
   }
   return number.startsWith('-') ? sql`(${raw(number)})` : raw(number)
 }
 
-/** Both forms of the interface know the metadata of a record by a name of their own. */
+/** The metadata of a record has the name `xata` for Xata clients and `service` for others. */
 const METADATA_NAME = /^(?:xata|service)\.(version|createdAt|updatedAt)$/i
 
-/** The other name of a metadata column. */
+/** Returns the other name of a metadata column. */
 export function otherMetadataName(name: string): string | undefined {
   const field = METADATA_NAME.exec(name)?.[1]
   if (field === undefined) return undefined
@@ -290,20 +290,21 @@ function writeColumn(
       writer.context.expanded += relation.weight * relation.columns.length
       return ident(relation.alias)
     }
-    throw writer.fault(`column "${first}" does not exist`, location)
+    throw writer.invalid(`column "${first}" does not exist`, location)
   }
   if (fields.length !== 2 || first === undefined) {
-    throw writer.fault(`column "${names.join('.')}" does not exist`, location)
+    throw writer.invalid(`column "${names.join('.')}" does not exist`, location)
   }
   const relation = scope.findRelation(first)
   if (relation === undefined) {
-    throw writer.fault(`missing FROM-clause entry for table "${first}"`, location)
+    throw writer.invalid(`missing FROM-clause entry for table "${first}"`, location)
   }
   writer.context.expanded += relation.weight
-  // All of a row, as an argument.
+  // A whole row as an argument.
   if (second === undefined) return sql`${ident(relation.alias)}.*`
   const column = findEither(second, (name) => findColumnOf(relation, name))
-  if (column === undefined) throw writer.fault(`column ${first}.${second} does not exist`, location)
+  if (column === undefined)
+    throw writer.invalid(`column ${first}.${second} does not exist`, location)
   return sql`${ident(relation.alias)}.${ident(column)}`
 }
 
@@ -358,11 +359,11 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
       return sql`(${left()} ${BETWEEN[kind]} ${low} and ${high})`
     }
     default:
-      throw writer.fault('an operation of this form is not supported', content.location)
+      throw writer.invalid('an operation of this form is not supported', content.location)
   }
 }
 
-/** An operator between two operands, or in front of one. */
+/** Writes a binary or prefix operator. */
 function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
   const operator = operatorOf(name)
   const what = `operator [${operator.text}]`
@@ -371,7 +372,7 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
     if (cost.kind === 'grows') return writer.writeGrowing(node)
     if (cost.kind !== 'bounded') return writer.write(node)
     const bytesMax = sizeAt(cost.sizes, position)
-    // Beside something small, the other may be as large as a record.
+    // If one operand is small, the other may be as large as a record.
     const isBesideSmall = (writer.sizeOf(other) ?? PATTERN_BYTES_MAX + 1) <= PATTERN_BYTES_MAX
     const isStored = isBesideSmall && writer.isStored(node)
     return writer.writeWithin(node, what, isStored ? SEARCHED_BYTES_MAX : bytesMax)
@@ -384,10 +385,10 @@ function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, [lexpr, rexpr]) })
 }
 
-/** Patterns of a list are looked for one after the other, in a text that is shorter for that. */
+/** Maximum size of a list of patterns. They are searched one after the other, so the text must be shorter. */
 const PATTERNS_BYTES_MAX = 10 * PATTERN_BYTES_MAX
 
-/** An operator between a value and all elements of an array. */
+/** Writes an operator between a value and the elements of an array. */
 function writeWithMany(
   writer: ExpressionWriter,
   { name, lexpr, rexpr }: NodeOf<'A_Expr'>,
@@ -408,7 +409,7 @@ function writeWithMany(
   return sql`(${left} ${operator} ${quantifier} (${right}))`
 }
 
-/** The values of a query, each no larger than an operator takes it. */
+/** Writes the values of a subquery, limited to the size that the operator accepts. */
 function writeEach(
   writer: ExpressionWriter,
   link: NodeOf<'SubLink'>,
@@ -427,10 +428,13 @@ function sizeAt(sizes: readonly number[], position: number): number {
   return sizes[Math.min(position, sizes.length - 1)] ?? VALUE_BYTES_MAX
 }
 
-/** What a constant or a parameter may have so that a search for it is done in no time. */
+/** Maximum size of a constant or parameter for which a search is fast. */
 const SHORT_BYTES_MAX = 100
 
-/** Takes long although nothing is calculated for it: then nobody has looked for a cancellation. */
+/**
+ * Returns whether a call takes long although its arguments need no calculation, which would check for
+ * cancellation.
+ */
 function isHeavy(writer: ExpressionWriter, cost: Cost, nodes: readonly (Node | undefined)[]) {
   if (cost.kind !== 'bounded' && cost.kind !== 'multiplies') return false
   const sizes = nodes.map((node) => writer.sizeOf(node))
@@ -484,23 +488,23 @@ const FUNCTION_PARTS = [
   'location',
 ]
 
-/** The name of a function that may be called. */
+/** Returns the name of a function. Throws if it is not allowed. */
 export function functionName(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): string {
   const name = catalogueName(call.funcname)
   if (name === undefined || !FUNCTIONS.has(name)) {
     const shown = namesOf(call.funcname).join('.')
-    throw writer.fault(`function [${shown}] is not supported`, call.location)
+    throw writer.invalid(`function [${shown}] is not supported`, call.location)
   }
   return name
 }
 
-/** A call inside of an expression. */
+/** Writes a function call in an expression. */
 function writeValue(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): Sql {
   const { args = [] } = call
   const name = functionName(writer, call)
   const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
   const text = writeCall(writer, call)
-  // The names of types are texts: as values of a type of their own they would look up others.
+  // Cast to text, because values of type regtype could be used to look up objects of the server.
   if (name === 'pg_typeof') return sql`cast(${text} as pg_catalog.text)`
   return writer.context.effort.count(text, { isHeavy: isHeavy(writer, cost, args) })
 }
@@ -527,7 +531,7 @@ export function writeCall(writer: ExpressionWriter, call: NodeOf<'FuncCall'>): S
 
 interface WrittenArguments {
   readonly args: readonly Sql[]
-  /** Of DISTINCT: what is sorted by must be written as the argument is. */
+  /** For DISTINCT: sort expressions must be written exactly like the argument. */
   readonly replaced: ReadonlyMap<string, Sql>
   readonly filter: Sql | undefined
 }
@@ -562,7 +566,7 @@ function argumentMax(
   const { name, call, cost, index } = options
   const { args = [] } = call
   if (cost.kind === 'bounded') {
-    // Weights may stand in front of the text that is ranked.
+    // An optional array of weights may precede the ranked text.
     const hasWeights =
       name.startsWith('ts_rank') &&
       (args.length === 4 || (args.length === 3 && contentOf(args[2], 'A_Const') === undefined))
@@ -575,7 +579,7 @@ function argumentMax(
   return Math.min(sizeAt(cost.sizes, 0), Math.floor(VALUE_BYTES_MAX / times))
 }
 
-/** Arguments of an aggregate that keeps all of them: each value is counted. */
+/** Writes the arguments of an aggregate that collects them. The size of each value is counted. */
 function writeCollected(
   writer: ExpressionWriter,
   { args: nodes = [] }: NodeOf<'FuncCall'>,
@@ -595,7 +599,7 @@ function writeCollected(
     return counted
   })
   if (replaced.size > 0) return { args, replaced, filter }
-  // Nothing but constants, which are kept for each row all the same.
+  // All arguments are constants, which the aggregate still keeps for each row.
   const counted = sql`${collected(sql`${raw(String(knownBytes))}::pg_catalog.int4`)} is not null`
   return {
     args,
@@ -604,7 +608,7 @@ function writeCollected(
   }
 }
 
-/** What is the same for two expressions that are the same. */
+/** Returns a text that is equal for equal expressions. */
 function textOf({ strings, values }: Sql): string {
   return JSON.stringify([strings, values])
 }
@@ -620,7 +624,7 @@ function requireSize(writer: ExpressionWriter, name: string, call: NodeOf<'FuncC
   const size = constant?.ival === undefined ? undefined : (constant.ival.ival ?? 0)
   if (size === undefined || size > sized.max) {
     const message = `function [${name}]: the size must be written as a number up to ${sized.max}`
-    throw writer.fault(message, call.location)
+    throw writer.invalid(message, call.location)
   }
 }
 
@@ -636,11 +640,11 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
       return sql`(${query})`
     case 'ARRAY_SUBLINK':
       if (columns.length !== 1) {
-        throw writer.fault('subquery must return only one column', link.location)
+        throw writer.invalid('subquery must return only one column', link.location)
       }
       return sql`array(select ${collected(sql`elements.element`)} from (${query}) as elements(element))`
     case 'ANY_SUBLINK': {
-      // IN has no operator of its own.
+      // IN has no explicit operator.
       if (link.operName === undefined) return sql`(${test()} in (${query}))`
       const each = writeEach(writer, link, found)
       return sql`(${each.test} ${operatorOf(link.operName)} any (${each.rows}))`
@@ -650,16 +654,19 @@ function writeSubquery(writer: ExpressionWriter, link: NodeOf<'SubLink'>): Sql {
       return sql`(${each.test} ${operatorOf(link.operName)} all (${each.rows}))`
     }
     default:
-      throw writer.fault('a subquery of this form is not supported', link.location)
+      throw writer.invalid('a subquery of this form is not supported', link.location)
   }
 }
 
-/** Elements of arrays and documents; a field would be a function as well. */
+/**
+ * Writes subscripts of arrays and documents. Fields are rejected, because PostgreSQL may call a function for
+ * them.
+ */
 function writeElement(writer: ExpressionWriter, content: NodeOf<'A_Indirection'>): Sql {
   const indices = (content.indirection ?? []).map((node) => {
     const index = contentOf(node, 'A_Indices')
     if (index === undefined) {
-      throw sqlFault('(expression).field is not supported; name the column by its table')
+      throw invalidSql('(expression).field is not supported; name the column by its table')
     }
     const upper = index.uidx === undefined ? empty : writer.write(index.uidx)
     if (!index.is_slice) return sql`[${upper}]`
@@ -686,7 +693,8 @@ const WRITERS: Writers = {
   SubLink: writeSubquery,
   A_Indirection: writeElement,
   ParamRef(writer, { number, location }) {
-    if (number === undefined || number < 1) throw writer.fault('there is no parameter $0', location)
+    if (number === undefined || number < 1)
+      throw writer.invalid('there is no parameter $0', location)
     writer.context.useParameter(number)
     return sql`${slot(number - 1)}`
   },
@@ -703,7 +711,7 @@ const WRITERS: Writers = {
       : sql`least(${list(writer.writeAll(args))})`,
   TypeCast(writer, { arg, typeName }) {
     const parameter = contentOf(arg, 'ParamRef')
-    // The parser also takes a parameter for the constant of `date '2026-01-31'`. PostgreSQL does not.
+    // The parser also accepts a parameter as the constant of `date '2026-01-31'`; PostgreSQL does not.
     if ((parameter?.location ?? 0) > (typeName?.location ?? 0)) {
       writer.context.misplaceParameter(parameter?.number ?? 0, parameter?.location)
       return sql`null`
@@ -717,14 +725,14 @@ const WRITERS: Writers = {
   CollateClause(writer, { arg, collname, location }) {
     const name = catalogueName(collname)
     if (name === undefined || !COLLATIONS.has(name)) {
-      throw writer.fault(`collation [${namesOf(collname).join('.')}] is not supported`, location)
+      throw writer.invalid(`collation [${namesOf(collname).join('.')}] is not supported`, location)
     }
     return sql`(${writer.write(arg)} collate pg_catalog.${ident(name)})`
   },
   SQLValueFunction(writer, { op = '', location }) {
     const value = TIME_VALUES[op]
     const name = op.replace('SVFOP_', '').toLowerCase()
-    if (value === undefined) throw writer.fault(`[${name}] is not supported`, location)
+    if (value === undefined) throw writer.invalid(`[${name}] is not supported`, location)
     return value
   },
 }

@@ -1,4 +1,4 @@
-/** The parser of PostgreSQL as WebAssembly: the part of its module that we use. */
+/** The used part of libpg-query, PostgreSQL's parser as WebAssembly. */
 declare module 'libpg-query/wasm/libpg-query.js' {
   export interface ParserModule {
     lengthBytesUTF8(text: string): number

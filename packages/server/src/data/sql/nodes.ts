@@ -1,10 +1,10 @@
 import type { Node } from 'libpg-query'
-import { sqlFault } from './sql-fault.js'
+import { invalidSql } from './invalid-sql.js'
 
-/** The names of the kinds of nodes in a parsed statement. */
+/** The kinds of nodes in a parsed statement. */
 export type NodeKind = Node extends infer Each ? (Each extends object ? keyof Each : never) : never
 
-/** The content of a node of a kind. */
+/** The content of a node of the given kind. */
 export type NodeOf<Kind extends NodeKind> =
   Extract<Node, Record<Kind, unknown>> extends Record<Kind, infer Content> ? Content : never
 
@@ -14,7 +14,7 @@ export function kindOf(node: Node): NodeKind {
   return kind as NodeKind
 }
 
-/** The content of a node, when it is of that kind. */
+/** Returns the content of a node if it is of the given kind. */
 export function contentOf<Kind extends NodeKind>(
   node: Node | undefined,
   kind: Kind,
@@ -22,19 +22,18 @@ export function contentOf<Kind extends NodeKind>(
   return (node as Partial<Record<Kind, NodeOf<Kind>>> | undefined)?.[kind]
 }
 
-/** The texts of a list of names, such as that of a function with its schema. */
+/** Returns the texts of a list of names, such as a function with its schema. */
 export function namesOf(nodes: readonly Node[] | undefined): (string | undefined)[] {
   return (nodes ?? []).map((node) => contentOf(node, 'String')?.sval)
 }
 
 /**
- * Parts of a node that are not known here are refused, rather than left out of what is written: the
- * statement would mean something else.
+ * Throws if a node has unknown parts. Ignoring them would change the meaning of the statement.
  */
 export function requireKnown(content: object, what: string, known: readonly string[]): void {
   for (const [name, value] of Object.entries(content)) {
     if (!known.includes(name) && value !== undefined && value !== false) {
-      throw sqlFault(`${what}: [${name}] is not supported`)
+      throw invalidSql(`${what}: [${name}] is not supported`)
     }
   }
 }

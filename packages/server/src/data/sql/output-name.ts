@@ -5,7 +5,7 @@ import type { Scope } from './scope.js'
 
 const UNNAMED = '?column?'
 
-/** What PostgreSQL calls a column of a result that is given no name. */
+/** Returns the name that PostgreSQL gives to a result column without an alias. */
 export function outputName(node: Node | undefined, scope: Scope): string {
   return nameOf(node, scope) ?? UNNAMED
 }
@@ -39,7 +39,7 @@ function nameOf(node: Node | undefined, scope: Scope): string | undefined {
   return contentOf(node, 'SubLink') === undefined ? FIXED_NAMES[kindOf(node)] : subqueryName(node)
 }
 
-/** As the table spells it, but by the name that was asked for. */
+/** Returns the name as the table spells it. Metadata columns keep the name that the statement uses. */
 function columnName(name: string | undefined, scope: Scope): string | undefined {
   if (name === undefined || otherMetadataName(name) !== undefined) return name
   return scope.findColumn(name) ?? name
@@ -52,7 +52,7 @@ function subqueryName(node: Node): string | undefined {
   if (link?.subLinkType !== 'EXPR_SUBLINK') return undefined
   const [target] = contentOf(link.subselect, 'SelectStmt')?.targetList ?? []
   const first = contentOf(target, 'ResTarget')
-  // Names inside of it are those of tables that are not known here.
+  // The tables of the subquery are not known here.
   return first?.name ?? (first && nameOf(first.val, NOTHING))
 }
 

@@ -1,13 +1,13 @@
 import type { Parameter } from '../../postgres/statement.js'
 import { arrayLiteral, checkText } from '../../rows/columns.js'
-import { sqlFault } from './sql-fault.js'
+import { invalidSql } from './invalid-sql.js'
 
-/** Parameters as PostgreSQL reads them: arrays as its arrays, objects as JSON. */
+/** Converts parameters to texts of PostgreSQL: arrays to array literals, and objects to JSON. */
 export function encodeParameters(values: readonly unknown[]): Parameter[] {
   return values.map((value, index) => {
     const text = textOf(value)
     const fault = text === null ? undefined : checkText(text)
-    if (fault !== undefined) throw sqlFault(`parameter $${index + 1}: ${fault.message}`)
+    if (fault !== undefined) throw invalidSql(`parameter $${index + 1}: ${fault.message}`)
     return text
   })
 }
@@ -23,7 +23,7 @@ function textOf(value: unknown): Parameter {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
-/** Inner arrays stand as they are; everything else is quoted. */
+/** Writes an array literal. Nested arrays are not quoted, all other elements are. */
 function nested(values: readonly unknown[]): string {
   const parts = values.map((value) =>
     Array.isArray(value) ? textOf(value) : arrayLiteral([textOf(value)]).slice(1, -1),

@@ -1,16 +1,16 @@
 import type { Node, ParseResult } from 'libpg-query'
 import createParser, { type ParserModule } from 'libpg-query/wasm/libpg-query.js'
-import { sqlFault } from './sql-fault.js'
+import { invalidSql } from './invalid-sql.js'
 import { DEPTH_MAX, NODES_MAX, OPERATOR_STEPS_MAX } from './sql-limits.js'
 
 /*
- * PostgreSQL's own grammar, compiled to WebAssembly. What it makes of a text is only ever read: the
- * statement that runs is written anew from it, so nothing depends on the parser being right.
+ * PostgreSQL's parser, compiled to WebAssembly. The statement that runs is written from the syntax tree, never
+ * from the text, so safety does not depend on the correctness of the parser.
  */
 
 let loading: Promise<ParserModule> | undefined
 
-/** Where the parts of a result and of an error are. */
+/** Offsets of the fields in the structures of results and errors. */
 const TREE_AT = 0
 const ERROR_AT = 8
 const MESSAGE_AT = 0
@@ -18,27 +18,28 @@ const CURSOR_AT = 16
 
 export interface ParsedText {
   readonly nodes: readonly Node[]
-  /** How many there are, with all that are inside of them. */
+  /** The total number of nodes. */
   readonly nodeCount: number
-  /** How many of them make a value of others. */
+  /** The number of nodes that calculate a value, such as functions and operators. */
   readonly callCount: number
-  /** The names that stand where a table or a query of WITH can. */
+  /** The names of relations: of tables or of WITH queries. */
   readonly relationNames: ReadonlySet<string>
 }
 
-/** The statements of a text, as a tree. */
+/** Parses a text into the syntax trees of its statements. */
 export async function parseSql(text: string): Promise<ParsedText> {
-  if (text.includes('\0')) throw sqlFault('the statement contains a NUL character')
+  if (text.includes('\0')) throw invalidSql('the statement contains a NUL character')
   requireShortOperators(text)
   loading ??= createParser()
   const parser = await loading
   const result = parseBounded(parser, text)
-  if ('message' in result) throw new SyntaxFault(result.message, characterAt(text, result.cursor))
+  if ('message' in result)
+    throw new SqlSyntaxError(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
   return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), ...requireSize(stmts) }
 }
 
-/** Loads the parser, which would keep the first statement waiting otherwise. */
+/** Loads the parser, so that the first statement does not wait for it. */
 export async function warmUpParser(): Promise<void> {
   await parseSql('select 1')
 }
@@ -47,32 +48,32 @@ function parseBounded(parser: ParserModule, text: string) {
   try {
     return parseWith(parser, text)
   } catch {
-    // It ran out of stack in the middle, and what it left behind is of no use any more.
+    // A stack overflow leaves the module in an undefined state, so a new one must be loaded.
     loading = undefined
     throw tooDeep()
   }
 }
 
 export function tooDeep() {
-  return sqlFault(`the statement is nested too deeply: at most ${DEPTH_MAX} levels are possible`)
+  return invalidSql(`the statement is nested too deeply: at most ${DEPTH_MAX} levels are possible`)
 }
 
 const CALLS: ReadonlySet<string> = new Set(['A_ArrayExpr', 'A_Expr', 'FuncCall', 'RowExpr'])
 
 const OPERATOR_CHARACTERS = /[~!@#^&|`?+\-*/%<>=]+/g
 
-/** In a text or a comment such a run costs nothing, but nobody needs one that long there either. */
+/** Rejects long runs of operator characters, also in literals and comments, where they would be harmless. */
 function requireShortOperators(text: string): void {
   let steps = 0
   for (const [run] of text.matchAll(OPERATOR_CHARACTERS)) steps += run.length * run.length
   if (steps > OPERATOR_STEPS_MAX) {
-    throw sqlFault('the statement has too long a row of operator characters')
+    throw invalidSql('the statement has too long a row of operator characters')
   }
 }
 
 /**
- * Counts nodes and how deep they are in each other, without recursion: everything behind this walks
- * the tree recursively and can rely on it.
+ * Checks the number and the nesting of nodes, without recursion. Later steps walk the tree recursively and rely
+ * on these limits.
  */
 function requireSize(root: unknown): Omit<ParsedText, 'nodes'> {
   let count = 0
@@ -86,7 +87,7 @@ function requireSize(root: unknown): Omit<ParsedText, 'nodes'> {
       if (typeof value !== 'object' || value === null) continue
       const fields = Object.values(value)
       const [kind = ''] = fields.length === 1 ? Object.keys(value) : []
-      // A node is an object with one field, which has the name of its kind.
+      // A node is an object with a single field, named after its kind.
       if (kind >= 'A' && kind < '[') {
         count++
         hasNodes = true
@@ -98,17 +99,17 @@ function requireSize(root: unknown): Omit<ParsedText, 'nodes'> {
     }
     if (hasNodes) depth++
     if (depth > DEPTH_MAX) throw tooDeep()
-    if (count > NODES_MAX) throw sqlFault(`a statement can have at most ${NODES_MAX} parts`)
+    if (count > NODES_MAX) throw invalidSql(`a statement can have at most ${NODES_MAX} parts`)
     level = next
   }
   return { nodeCount: count, callCount, relationNames }
 }
 
-/** PostgreSQL does not understand the text. */
-export class SyntaxFault extends Error {
+/** The text has a syntax error. */
+export class SqlSyntaxError extends Error {
   constructor(
     message: string,
-    /** In characters, from 1. */
+    /** The position in characters, from 1. */
     readonly position: number,
   ) {
     super(message)
@@ -136,7 +137,7 @@ function parseWith(
   return read
 }
 
-/** The cursor counts characters already; only pairs of surrogates count once there. */
+/** Limits the cursor to the text. It counts Unicode characters, so a surrogate pair counts once. */
 function characterAt(text: string, cursor: number): number {
   return Math.max(1, Math.min(cursor, text.length))
 }

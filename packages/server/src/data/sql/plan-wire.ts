@@ -7,9 +7,9 @@ import type { BranchRows } from '../../rows/tables.js'
 import type { StatementPlan } from './statement-plan.js'
 
 /*
- * What goes between the process and its thread for SQL. Classes do not survive that, so SQL is sent
- * as its parts. A statement is parsed first, which tells the tables that have to be described before
- * it can be planned.
+ * The messages between the process and its thread for SQL. Instances of classes cannot be sent, so SQL is sent
+ * as its parts. A statement is first parsed, which returns the tables that must be described before it can be
+ * planned.
  */
 
 export type PlanRequest =
@@ -23,12 +23,12 @@ export interface TableDescription {
   readonly rows: BranchRows
 }
 
-/** To `parse`: the names of relations in the statement. */
+/** The answer to `parse`: the names of relations in the statement. */
 export interface ParseAnswer {
   readonly names: readonly string[]
 }
 
-/** To `plan`: the plan, with SQL as its parts. */
+/** The answer to `plan`: the plan, with SQL as its parts. */
 export interface PlanAnswer {
   readonly plan: unknown
 }
@@ -42,7 +42,7 @@ export function faultAnswer(error: unknown): FaultAnswer {
   return { fault: { code: error instanceof AppError ? error.code : undefined, message } }
 }
 
-/** The answer, or the error that it stands for. */
+/** Returns the answer, or throws the error that it contains. */
 export function requireAnswer<Answer extends object>(answer: Answer | FaultAnswer): Answer {
   if (!('fault' in answer)) return answer
   const { code, message } = answer.fault

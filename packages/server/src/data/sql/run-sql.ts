@@ -15,9 +15,9 @@ import type { Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
 import { isResultType } from './allowed.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
+import { invalidSql } from './invalid-sql.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
-import { sqlFault } from './sql-fault.js'
 import type { StatementPlan } from './statement-plan.js'
 import { inBatch, type StatementPlanner } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
@@ -34,13 +34,13 @@ export interface SqlContext extends TransactionContext {
 
 type ResponseType = NonNullable<SqlRequest['responseType']>
 
-/** A statement with its parameters, as it is about to run. */
+/** A planned statement with its parameters. */
 interface PreparedStatement {
   readonly plan: StatementPlan
   readonly parameters: readonly Parameter[]
 }
 
-/** Runs statements one after the other in one transaction. Their results are JSON texts. */
+/** Runs statements in order in one transaction. Returns their results as JSON texts. */
 export async function runSql(
   context: SqlContext,
   request: { statements: readonly SqlStatement[]; responseType: ResponseType | undefined },
@@ -101,15 +101,15 @@ async function runAll(
 
 function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
   if (statements.length > limits.sqlStatementsMax) {
-    throw sqlFault(`a batch can have at most ${limits.sqlStatementsMax} statements`)
+    throw invalidSql(`a batch can have at most ${limits.sqlStatementsMax} statements`)
   }
   const length = statements.reduce((sum, { statement }) => sum + statement.length, 0)
   if (length > limits.sqlLengthMax) {
-    throw sqlFault(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)
+    throw invalidSql(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)
   }
   for (const { params } of statements) {
     if ((params?.length ?? 0) > limits.sqlParametersMax) {
-      throw sqlFault(`a statement can have at most ${limits.sqlParametersMax} parameters`)
+      throw invalidSql(`a statement can have at most ${limits.sqlParametersMax} parameters`)
     }
   }
 }
@@ -167,10 +167,10 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
 
 const NOTHING: Evaluated = { columns: [], rows: [], hasMore: false }
 
-/** A record by the names of its columns; of two with one name, readers of JSON take the last. */
+/** Converts rows to JSON objects. Of several columns with the same name, JSON parsers keep the last. */
 const recordText = (query: Sql): Sql => sql`select row_to_json(q)::text as row from (${query}) as q`
 
-/** The values alone. */
+/** Converts rows to JSON arrays of values. */
 const rowText = (query: Sql): Sql => sql`
   select (
     select coalesce(json_agg(v.value), '[]'::json) from json_each(row_to_json(q)) v
@@ -186,7 +186,7 @@ async function writeResult(
   const names = await findTypeNames(transaction, typeIds)
   for (const { name, typeId } of columns) {
     const type = names.get(typeId) ?? ''
-    if (!isResultType(type)) throw sqlFault(`column "${name}": type [${type}] is not supported`)
+    if (!isResultType(type)) throw invalidSql(`column "${name}": type [${type}] is not supported`)
   }
   const described = columns.map(
     ({ name, typeId }) =>

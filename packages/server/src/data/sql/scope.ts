@@ -1,23 +1,23 @@
 /*
- * Names in a statement. Each relation gets an alias that no other has, and the columns of each are
- * known: so what PostgreSQL finds under a qualified name is what was found here. This matters, because
- * where `a.b` is no column PostgreSQL calls the function b.
+ * Resolves names in a statement. Each relation gets a unique alias, and its columns are known, so PostgreSQL
+ * resolves a qualified name to the same column as this module. This matters for safety: if `a.b` is not a
+ * column, PostgreSQL calls the function b.
  */
 
-/** A relation in a FROM clause, under the name by which the statement knows it. */
+/** A relation in a FROM clause, with its name in the statement. */
 export interface Relation {
   readonly name: string
-  /** What it is called in what we write. */
+  /** The alias in the written SQL. */
   readonly alias: string
   readonly columns: readonly string[]
   readonly names: NameIndex
-  /** A table of the branch: its values are no larger than a record can be. */
+  /** The relation is a table of the branch, so its values are no larger than a record. */
   readonly isStored: boolean
-  /** Nodes that PostgreSQL may put in the place of one of its columns. */
+  /** The number of nodes that PostgreSQL may substitute for one of its columns. */
   readonly weight: number
 }
 
-/** A query that a WITH clause names. */
+/** A query of a WITH clause. */
 export interface NamedQuery {
   readonly name: string
   readonly alias: string
@@ -25,7 +25,7 @@ export interface NamedQuery {
   weight: number
 }
 
-/** Names by their spelling, and by their letters alone: a name is found without a look at all of them. */
+/** An index of names, with and without regard to case. */
 export class NameIndex {
   readonly #exact = new Set<string>()
   readonly #folded = new Map<string, Set<string>>()
@@ -49,27 +49,27 @@ export class NameIndex {
     return this.#exact.has(name)
   }
 
-  /** The one name that differs in case alone. */
+  /** Returns the only name that differs in case, if there is exactly one. */
   findFolded(name: string): string | undefined {
     const found = this.#folded.get(name.toLowerCase())
     return found?.size === 1 ? [...found][0] : undefined
   }
 
-  /** As it stands, or else the one that differs in case alone. */
+  /** Finds an exact match, or else the only name that differs in case. */
   find(name: string): string | undefined {
     return this.#exact.has(name) ? name : this.findFolded(name)
   }
 }
 
-/** What the names of a query, or a part of it, can refer to. */
+/** The names that a query or a part of it can refer to. */
 export class Scope {
   readonly relations: Relation[] = []
   readonly queries: NamedQuery[] = []
   /** The columns that `*` stands for. */
   readonly star: string[] = []
-  /** Columns of the relations, and names that ORDER BY and GROUP BY may use besides. */
+  /** Columns of the relations, and output names for ORDER BY and GROUP BY. */
   readonly #names = new NameIndex()
-  /** Columns of relations that are no tables, without regard to case. */
+  /** Columns of relations that are not tables, in lower case. */
   readonly #derived = new Set<string>()
   #weight = 1
 
@@ -83,7 +83,7 @@ export class Scope {
     for (const column of relation.columns) this.#derived.add(column.toLowerCase())
   }
 
-  /** Names that ORDER BY and GROUP BY may use besides. */
+  /** Adds output names, which ORDER BY and GROUP BY can also use. */
   addOutputs(names: readonly string[]): void {
     this.#names.add(names)
   }
@@ -108,14 +108,14 @@ export class Scope {
     return undefined
   }
 
-  /** Nodes that PostgreSQL may put in the place of a column here, at the most. */
+  /** The maximum number of nodes that PostgreSQL may substitute for a column in this scope. */
   get weight(): number {
     let weight = 1
     for (const scope of this.#outwards()) weight = Math.max(weight, scope.#weight)
     return weight
   }
 
-  /** Whether a column, as it is spelled, can be none but that of a table. */
+  /** Returns whether a name can only refer to a column of a table. */
   isStored(column: string): boolean {
     for (const scope of this.#outwards()) {
       if (scope.#derived.has(column.toLowerCase())) return false
@@ -123,7 +123,7 @@ export class Scope {
     return true
   }
 
-  /** The column as its table spells it. */
+  /** Returns the name of a column as its table spells it. */
   findColumn(name: string): string | undefined {
     for (const scope of this.#outwards()) if (scope.#names.hasExact(name)) return name
     for (const scope of this.#outwards()) {
@@ -134,7 +134,7 @@ export class Scope {
   }
 }
 
-/** As it stands, or else the one that differs in case alone. */
+/** Finds an exact match, or else the only name that differs in case. */
 export function findName<Item>(
   items: readonly Item[],
   name: string,
@@ -152,14 +152,14 @@ export function findColumnOf({ names }: Relation, name: string): string | undefi
 
 const NAME_BYTES_MAX = 63
 
-/** PostgreSQL and its parser cut names there, and so do we; never inside a character. */
+/** Cuts a name off at the limit of PostgreSQL, but never inside a character. */
 export function cutName(name: string, bytesMax = NAME_BYTES_MAX): string {
   let cut = name
   while (Buffer.byteLength(cut) > bytesMax) cut = [...cut].slice(0, -1).join('')
   return cut
 }
 
-/** Hands out aliases that no other relation of the statement has. */
+/** Creates aliases that are unique within a statement. */
 export class Aliases {
   readonly #taken = new Set<string>()
 

@@ -8,10 +8,10 @@ import {
   type StatementContext,
   writeCall,
 } from './expression-sql.js'
+import { invalidSql, unusedParameters } from './invalid-sql.js'
 import { contentOf, kindOf, type NodeOf, namesOf, requireKnown } from './nodes.js'
 import { outputName } from './output-name.js'
 import { Aliases, NameIndex, type Relation, Scope } from './scope.js'
-import { sqlFault, unusedParameters } from './sql-fault.js'
 import {
   COLUMNS_IN_ALL_MAX,
   COLUMNS_MAX,
@@ -21,17 +21,17 @@ import {
   WRITTEN_LENGTH_MAX,
 } from './sql-limits.js'
 
-/** A table of the branch, as a statement sees it. */
+/** A table of the branch that a statement can read. */
 export interface SqlTable {
   readonly name: string
   readonly columns: readonly string[]
-  /** Its rows on the branch, as a query. */
+  /** A query for the rows of the table on the branch. */
   readonly rows: Sql
 }
 
-/** The only relations that there are. */
+/** The tables that a statement can use. There are no others. */
 export interface SqlTables {
-  /** By its name, or else by the one that differs in case alone. */
+  /** Finds an exact match, or else the only table whose name differs in case. */
   find(name: string): SqlTable | undefined
 }
 
@@ -39,15 +39,15 @@ export interface WrittenQuery {
   readonly text: Sql
   /** The names of its columns. */
   readonly columns: readonly string[]
-  /** Nodes of the largest column, as PostgreSQL may put them in the place of its name. */
+  /** The number of nodes of the largest column, which PostgreSQL may substitute for its name. */
   readonly weight?: number
 }
 
 const LEFT_OUT: Sql = empty
-/** What a function in FROM is called inside of its relation. */
+/** The alias of a function in FROM, inside its relation. */
 const ROWS = ident('function rows')
 
-/** Writes a query as SQL of our own, with the tables of the branch for the names in it. */
+/** Rewrites a query. Names of tables are replaced by queries on the storage of the branch. */
 export class QueryWriter implements StatementContext {
   readonly #statement: string
   readonly #tables: SqlTables
@@ -82,17 +82,17 @@ export class QueryWriter implements StatementContext {
     this.#misplaced ??= { number, position: this.positionOf(location) }
   }
 
-  /** Every parameter is used, and where it can be. */
+  /** Throws unless every parameter is used, and only where parameters are allowed. */
   requireParameters(count: number): void {
     const used = this.#parameters
     const missing = Math.max(0, ...used)
     if (missing > count) {
-      throw sqlFault(`missing parameters: $${missing} is used, but there are ${count} parameters`)
+      throw invalidSql(`missing parameters: $${missing} is used, but there are ${count} parameters`)
     }
     if (used.size < count) throw unusedParameters(used.size, count)
     if (this.#misplaced === undefined) return
     const { number, position } = this.#misplaced
-    throw sqlFault(`syntax error at or near "$${number}"`, position)
+    throw invalidSql(`syntax error at or near "$${number}"`, position)
   }
 
   positionOf(location: number | undefined): number | undefined {
@@ -108,16 +108,16 @@ export class QueryWriter implements StatementContext {
     return this.#parameterSizes[number - 1] ?? 0
   }
 
-  /** A query in a place where nothing but a query may stand. */
+  /** Writes a subquery. Throws if the node is not a query. */
   #query(node: Node | undefined, scope: Scope): WrittenQuery {
     const query = contentOf(node, 'SelectStmt')
-    if (query === undefined) throw sqlFault('only SELECT can stand inside of a statement')
+    if (query === undefined) throw invalidSql('only SELECT can be nested in a statement')
     return this.select(query, scope)
   }
 
   select(query: SelectStmt, outer: Scope | undefined, onFirst?: OnFirst): WrittenQuery {
     if (query.lockingClause !== undefined) {
-      throw sqlFault('FOR UPDATE and FOR SHARE are not supported: transactions are serializable')
+      throw invalidSql('FOR UPDATE and FOR SHARE are not supported: transactions are serializable')
     }
     requireKnown(query, 'SELECT', SELECT_PARTS)
     const scope = new Scope(outer)
@@ -130,17 +130,19 @@ export class QueryWriter implements StatementContext {
     return { ...body, text: sql`${named}${body.text}${end}` }
   }
 
-  /** UNION and the like. Of a recursive query, the first part tells the columns of the whole. */
+  /**
+   * Writes UNION, INTERSECT or EXCEPT. The first part of a recursive query defines the columns of the whole.
+   */
   #combination(query: SelectStmt, scope: Scope, onFirst?: OnFirst): WrittenQuery {
-    if (query.larg === undefined || query.rarg === undefined) throw sqlFault('a query is missing')
+    if (query.larg === undefined || query.rarg === undefined) throw invalidSql('a query is missing')
     const first = this.select(query.larg, scope, onFirst)
     onFirst?.(first.columns)
     const second = this.select(query.rarg, scope)
-    // Rows that a recursive query has found are kept, so that none is found twice.
+    // A recursive query with UNION keeps all rows in memory, to remove duplicates.
     const isKept = onFirst !== undefined && !query.all
     const secondText = isKept ? countedRows(second) : second.text
     const operator = SET_OPERATIONS[query.op ?? '']
-    if (operator === undefined) throw sqlFault(`[${query.op}] is not supported`)
+    if (operator === undefined) throw invalidSql(`[${query.op}] is not supported`)
     const all = query.all ? sql` all` : LEFT_OUT
     scope.addOutputs(first.columns)
     return {
@@ -187,7 +189,7 @@ export class QueryWriter implements StatementContext {
     }
   }
 
-  /** A list of SELECT or RETURNING. Every column is given the name that PostgreSQL would give it. */
+  /** Writes the list of SELECT or RETURNING. Every column gets the name that PostgreSQL would give it. */
   writeTargets(
     nodes: readonly Node[] | undefined,
     scope: Scope,
@@ -198,7 +200,7 @@ export class QueryWriter implements StatementContext {
     let weight = 1
     const parts = (nodes ?? []).map((node) => {
       const target = contentOf(node, 'ResTarget')
-      if (target === undefined) throw sqlFault('a column is missing')
+      if (target === undefined) throw invalidSql('a column is missing')
       const { fields = [], location } = contentOf(target.val, 'ColumnRef') ?? {}
       if (contentOf(fields.at(-1), 'A_Star') === undefined) {
         const name = target.name ?? outputName(target.val, scope)
@@ -217,7 +219,7 @@ export class QueryWriter implements StatementContext {
       const [name = ''] = namesOf(fields)
       const relation = fields.length === 2 ? scope.findRelation(name) : undefined
       if (relation === undefined) {
-        throw writer.fault(`missing FROM-clause entry for table "${name}"`, location)
+        throw writer.invalid(`missing FROM-clause entry for table "${name}"`, location)
       }
       this.#requireColumns(columns.length + relation.columns.length)
       columns.push(...relation.columns)
@@ -228,12 +230,12 @@ export class QueryWriter implements StatementContext {
     return { text: parts.length === 0 ? empty : join(parts, ', '), columns, weight }
   }
 
-  /** Columns of a relation or a result; each is known by its name from here on. */
+  /** Counts columns of a relation or result towards the limits of the statement. */
   #countColumns(count: number): void {
     this.#requireColumns(count)
     this.#columnCount += count
     if (this.#columnCount > COLUMNS_IN_ALL_MAX) {
-      throw sqlFault(
+      throw invalidSql(
         `the tables and queries of a statement can have at most ${COLUMNS_IN_ALL_MAX} columns in all`,
       )
     }
@@ -241,11 +243,14 @@ export class QueryWriter implements StatementContext {
 
   #requireColumns(count: number): void {
     if (count > COLUMNS_MAX) {
-      throw sqlFault(`a table or query can have at most ${COLUMNS_MAX} columns`)
+      throw invalidSql(`a table or query can have at most ${COLUMNS_MAX} columns`)
     }
   }
 
-  /** The rows of a table, as a query; on a fork its text grows with the branches it reads from. */
+  /**
+   * Returns the query for the rows of a table. On a fork, its length grows with the number of branches it
+   * reads.
+   */
   #rowsOf(table: SqlTable): Sql {
     for (const part of table.rows.strings) this.#tableLength += part.length
     if (this.#tableLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
@@ -272,7 +277,7 @@ export class QueryWriter implements StatementContext {
     const content = (set.content ?? []).map((inner) => this.#groupingSet(inner, writer))
     const items = content.length === 0 ? empty : join(content, ', ')
     const kind = GROUPING_SETS[set.kind ?? '']
-    if (kind === undefined) throw writer.fault('GROUP BY: a part is not supported', set.location)
+    if (kind === undefined) throw writer.invalid('GROUP BY: a part is not supported', set.location)
     return sql`${kind}(${items})`
   }
 
@@ -280,7 +285,7 @@ export class QueryWriter implements StatementContext {
     if (windowClause.length === 0) return LEFT_OUT
     const windows = windowClause.map((node) => {
       const window = contentOf(node, 'WindowDef')
-      if (window?.name === undefined) throw sqlFault('a window has no name')
+      if (window?.name === undefined) throw invalidSql('a window has no name')
       return sql`${ident(window.name)} as ${writer.writeWindow(window)}`
     })
     return sql` window ${join(windows, ', ')}`
@@ -303,13 +308,13 @@ export class QueryWriter implements StatementContext {
     return sql`${order}${offset}${limit}`
   }
 
-  /** `with ...`; the names become known to the scope. */
+  /** Writes a WITH clause, and adds its names to the scope. */
   writeWith(clause: NodeOf<'WithClause'> | undefined, scope: Scope): Sql {
     if (clause === undefined) return LEFT_OUT
     const isRecursive = clause.recursive === true
     const parts = (clause.ctes ?? []).map((node) => {
       const query = contentOf(node, 'CommonTableExpr')
-      if (query === undefined) throw sqlFault('WITH: a query is missing')
+      if (query === undefined) throw invalidSql('WITH: a query is missing')
       requireKnown(query, 'WITH', WITH_PARTS)
       return this.#namedQuery(query, scope, isRecursive)
     })
@@ -320,22 +325,22 @@ export class QueryWriter implements StatementContext {
   #namedQuery(query: NodeOf<'CommonTableExpr'>, scope: Scope, isRecursive: boolean): Sql {
     this.#namedQueryCount++
     if (this.#namedQueryCount > NAMED_QUERIES_MAX) {
-      throw sqlFault(`WITH can name at most ${NAMED_QUERIES_MAX} queries in a statement`)
+      throw invalidSql(`WITH can name at most ${NAMED_QUERIES_MAX} queries in a statement`)
     }
     const name = query.ctename ?? ''
     const given = namesOf(query.aliascolnames).map((column) => column ?? '')
     const known = { name, alias: this.#aliases.take(name), columns: given, weight: 1 }
     const columnsOf = (own: readonly string[]) => [...given, ...own.slice(given.length)]
     const inner = contentOf(query.ctequery, 'SelectStmt')
-    if (inner === undefined) throw sqlFault(`WITH [${name}]: only SELECT is supported`)
-    // Of a recursive query the name is known inside of it, with the columns of its first part.
+    if (inner === undefined) throw invalidSql(`WITH [${name}]: only SELECT is supported`)
+    // A recursive query can refer to itself, with the columns of its first part.
     if (isRecursive) scope.queries.push(known)
     const written = this.select(inner, scope, (columns) => {
       if (isRecursive) known.columns = columnsOf(columns)
     })
     known.columns = columnsOf(written.columns)
     if (!isRecursive) scope.queries.push(known)
-    // NOT MATERIALIZED is a wish; followed, queries that double each other would never end.
+    // NOT MATERIALIZED is only a hint, ignored for large queries: nested inlining grows exponentially.
     const isHeavy = (written.weight ?? 1) > INLINED_NODES_MAX
     const isKept = query.ctematerialized === 'CTEMaterializeAlways' || isHeavy
     known.weight = isKept ? 1 : (written.weight ?? 1)
@@ -343,7 +348,7 @@ export class QueryWriter implements StatementContext {
     return sql`${ident(known.alias)}${namesSql(given)} as${kept} (${written.text})`
   }
 
-  /** ` from ...`; the relations become known to the scope. */
+  /** Writes a FROM clause, and adds its relations to the scope. */
   writeFrom(nodes: readonly Node[] | undefined, scope: Scope): Sql {
     if (nodes === undefined || nodes.length === 0) return LEFT_OUT
     return sql` from ${this.writeRelations(nodes, scope)}`
@@ -367,7 +372,7 @@ export class QueryWriter implements StatementContext {
     if (calls !== undefined) return this.#rowFunction(calls, scope)
     const joined = contentOf(node, 'JoinExpr')
     if (joined !== undefined) return this.#join(joined, scope)
-    throw sqlFault(`FROM: ${kindOf(node)} is not supported`)
+    throw invalidSql(`FROM: ${kindOf(node)} is not supported`)
   }
 
   #countRelation(): void {
@@ -375,7 +380,7 @@ export class QueryWriter implements StatementContext {
     if (this.#relationCount > RELATIONS_MAX) throw tooManyRelations()
   }
 
-  /** Makes a relation known under its name, and returns what to call it. */
+  /** Adds a relation to the scope. Returns it with its alias. */
   #introduce(
     scope: Scope,
     options: {
@@ -389,12 +394,12 @@ export class QueryWriter implements StatementContext {
     this.#countRelation()
     const { name, given = [] } = options
     if (given.length > options.columns.length) {
-      throw sqlFault(
+      throw invalidSql(
         `table "${name}" has ${options.columns.length} columns available but ${given.length} columns specified`,
       )
     }
     if (scope.relations.some((other) => other.name === name)) {
-      throw sqlFault(`table name "${name}" specified more than once`)
+      throw invalidSql(`table name "${name}" specified more than once`)
     }
     const columns = [...given, ...options.columns.slice(given.length)]
     this.#countColumns(columns.length)
@@ -410,7 +415,7 @@ export class QueryWriter implements StatementContext {
     return { relation, alias: sql`${ident(relation.alias)}${namesSql(given)}` }
   }
 
-  /** A query of a WITH clause, or a table of the branch. */
+  /** Writes a reference to a WITH query or to a table of the branch. */
   #named(node: NodeOf<'RangeVar'>, scope: Scope): WrittenQuery {
     const { name, given } = aliasOf(node.alias)
     const query = isPlainName(node) ? scope.findQuery(node.relname ?? '') : undefined
@@ -429,26 +434,26 @@ export class QueryWriter implements StatementContext {
     return { text: sql`(${this.#rowsOf(table)}) as ${alias}`, columns: relation.columns }
   }
 
-  /** The table that a name stands for. There are none but those of the branch. */
+  /** Finds the table of a name. Only tables of the branch can be used. */
   table(node: NodeOf<'RangeVar'>): SqlTable {
     requireKnown(node, 'a table', RANGE_PARTS)
     const { relname = '', location } = node
     if (!isPlainName(node)) {
       const shown = [node.catalogname, node.schemaname, relname].filter(Boolean).join('.')
-      throw sqlFault(`table [${shown}] not found`, this.positionOf(location))
+      throw invalidSql(`table [${shown}] not found`, this.positionOf(location))
     }
     const table = this.#tables.find(relname)
     if (table === undefined) {
-      throw sqlFault(`table [${relname}] not found`, this.positionOf(location))
+      throw invalidSql(`table [${relname}] not found`, this.positionOf(location))
     }
     return table
   }
 
-  /** Introduces the table that a statement writes to, under the name it has there. */
+  /** Adds the table that a statement writes to the scope. */
   target(node: NodeOf<'RangeVar'>, scope: Scope): { table: SqlTable; alias: Sql; text: Sql } {
     const table = this.table(node)
     const { name, given } = aliasOf(node.alias)
-    if (given.length > 0) throw sqlFault('columns of the table cannot be renamed here')
+    if (given.length > 0) throw invalidSql('columns of the table cannot be renamed here')
     const { relation, alias } = this.#introduce(scope, {
       name: name ?? table.name,
       columns: table.columns,
@@ -458,13 +463,13 @@ export class QueryWriter implements StatementContext {
     return { table, alias, text: sql`(${this.#rowsOf(table)}) as ${alias}` }
   }
 
-  /** Introduces a relation that no clause of the statement names, and returns what to call it. */
+  /** Adds a relation that is not in the statement, such as EXCLUDED, to the scope. Returns its alias. */
   introduce(scope: Scope, own: { name: string; columns: readonly string[] }): Sql {
     return this.#introduce(scope, own).alias
   }
 
   #subselect({ lateral, subquery, alias }: NodeOf<'RangeSubselect'>, scope: Scope): WrittenQuery {
-    // Without LATERAL, it sees what is around the query but not what is beside it.
+    // Without LATERAL, a subquery sees outer queries but not the other relations of the same FROM clause.
     const query = this.#query(subquery, lateral ? scope : withoutRelations(scope))
     const { name, given } = aliasOf(alias)
     const isHeavy = (query.weight ?? 1) > INLINED_NODES_MAX
@@ -476,7 +481,7 @@ export class QueryWriter implements StatementContext {
     }
     const { relation, alias: written } = this.#introduce(scope, own)
     const before = lateral ? sql`lateral ` : LEFT_OUT
-    // PostgreSQL calculates a query with OFFSET on its own.
+    // `offset 0` keeps PostgreSQL from inlining the subquery.
     const text = isHeavy ? sql`select * from (${query.text}) as ${ROWS} offset 0` : query.text
     return { text: sql`${before}(${text}) as ${written}`, columns: relation.columns }
   }
@@ -485,7 +490,8 @@ export class QueryWriter implements StatementContext {
     requireKnown(node, 'a function in FROM', FUNCTION_PARTS)
     const [first, ...others] = node.functions ?? []
     const call = contentOf(contentOf(first, 'List')?.items?.[0], 'FuncCall')
-    if (call === undefined || others.length > 0) throw sqlFault('FROM: one function can stand here')
+    if (call === undefined || others.length > 0)
+      throw invalidSql('FROM: expected a single function')
     const writer = new ExpressionWriter(this, scope)
     const name = functionName(writer, call)
     const text = writeCall(writer, call)
@@ -494,7 +500,7 @@ export class QueryWriter implements StatementContext {
       return this.#definedRows(node, { text, aliasName, scope, writer })
     }
     if ((node.coldeflist ?? []).length > 0) {
-      throw sqlFault(`function [${name}] does not take a list of columns`)
+      throw invalidSql(`function [${name}] does not take a list of columns`)
     }
     const known = ROW_FUNCTIONS.get(name) ?? []
     const count = name === 'unnest' ? (call.args?.length ?? 1) : 1
@@ -502,11 +508,11 @@ export class QueryWriter implements StatementContext {
     const columns = node.ordinality ? [...own, 'ordinality'] : own
     const all = [...given, ...columns.slice(given.length)]
     if (given.length > columns.length) {
-      throw sqlFault(`function [${name}] has ${columns.length} columns, not ${given.length}`)
+      throw invalidSql(`function [${name}] has ${columns.length} columns, not ${given.length}`)
     }
     const { alias } = this.#introduce(scope, { name: aliasName, columns: all, given: all })
     const ordinality = node.ordinality ? sql` with ordinality` : LEFT_OUT
-    // Whatever the function gives, the relation has these columns and no others.
+    // The inner query ensures that the relation has exactly these columns.
     const inner = all.map((_, index) => ident(`column ${index}`))
     const rows = sql`select ${join(inner, ', ')} from ${text}${ordinality} as ${ROWS}(${join(inner, ', ')})`
     return { text: sql`lateral (${rows}) as ${alias}`, columns: all }
@@ -518,7 +524,7 @@ export class QueryWriter implements StatementContext {
   ): WrittenQuery {
     const definitions = (node.coldeflist ?? []).map((each) => contentOf(each, 'ColumnDef'))
     if (definitions.length === 0 || node.ordinality) {
-      throw sqlFault('a function of this kind needs a list of columns with their types')
+      throw invalidSql('a function of this kind needs a list of columns with their types')
     }
     const columns = definitions.map((definition) => definition?.colname ?? '')
     const { relation } = this.#introduce(options.scope, { name: options.aliasName, columns })
@@ -536,7 +542,7 @@ export class QueryWriter implements StatementContext {
     requireKnown(node, 'JOIN', JOIN_PARTS)
     const kind = JOINS[node.jointype ?? '']
     if (kind === undefined || node.larg === undefined || node.rarg === undefined) {
-      throw sqlFault(`JOIN: [${node.jointype}] is not supported`)
+      throw invalidSql(`JOIN: [${node.jointype}] is not supported`)
     }
     const left = this.#relation(node.larg, scope)
     const right = this.#relation(node.rarg, scope)
@@ -567,7 +573,7 @@ export class QueryWriter implements StatementContext {
   }
 }
 
-/** The rows of a query, each of which is counted among what the statement keeps. */
+/** Writes the rows of a query, and counts the size of each towards the collected values. */
 function countedRows({ text, columns }: WrittenQuery): Sql {
   const names = columns.map((_, index) => ident(`column ${index}`))
   const values = names.map((name, index) => {
@@ -578,11 +584,11 @@ function countedRows({ text, columns }: WrittenQuery): Sql {
 }
 
 export function tooManyRelations() {
-  return sqlFault(`a statement can draw on at most ${RELATIONS_MAX} tables and subqueries`)
+  return invalidSql(`a statement can draw on at most ${RELATIONS_MAX} tables and subqueries`)
 }
 
 export function writtenTooLong() {
-  return sqlFault(
+  return invalidSql(
     `the statement is longer than ${WRITTEN_LENGTH_MAX} characters when its tables are written out: name fewer of them`,
   )
 }
@@ -641,7 +647,7 @@ const JOINS: Readonly<Record<string, Sql>> = {
   JOIN_FULL: sql`full join`,
 }
 
-/** Without a schema, and not `only` or temporary. */
+/** Returns whether a table reference has no schema, and is neither `only` nor temporary. */
 function isPlainName({
   catalogname,
   schemaname,
@@ -659,14 +665,14 @@ function aliasOf(alias: NodeOf<'Alias'> | undefined): {
   return { name: alias?.aliasname, given: namesOf(alias?.colnames).map((name) => name ?? '') }
 }
 
-/** What a query in FROM sees of the one it stands in. */
+/** Returns the scope of a subquery in FROM: everything except the relations of the same clause. */
 function withoutRelations(scope: Scope): Scope {
   const seen = new Scope(scope.outer)
   seen.queries.push(...scope.queries)
   return seen
 }
 
-/** The names that columns are given, if they are. */
+/** Writes the column aliases, if there are any. */
 function namesSql(given: readonly string[]): Sql {
   const names = given.map((column) => ident(column))
   return names.length === 0 ? LEFT_OUT : sql`(${join(names, ', ')})`

@@ -1,50 +1,53 @@
 /*
- * How large a statement may get while it is read and written anew. These limits keep that work linear
- * in the statement, and what is sent to PostgreSQL within what PostgreSQL takes. The limits that an
- * operator can change are in the contract.
+ * Limits of statements while they are parsed and rewritten. They keep this work linear in the length of the
+ * statement, and the result within the limits of PostgreSQL. Limits that an operator can change are in the
+ * contract.
  */
 
-/** Nodes of a parsed statement: an operator, a constant, a column and the like are one each. */
+/** Maximum number of nodes of a parsed statement, such as operators, constants and columns. */
 export const NODES_MAX = 100_000
 
-/** Nodes inside of each other, such as parentheses, operators, casts and subqueries. */
+/** Maximum nesting of nodes, such as parentheses, operators, casts and subqueries. */
 export const DEPTH_MAX = 500
 
-/** Queries that the WITH clauses of one statement name. */
+/** Maximum number of WITH queries of a statement. */
 export const NAMED_QUERIES_MAX = 100
 
-/** Tables, subqueries and functions that one statement can draw on. */
+/** Maximum number of tables, subqueries and functions in the FROM clauses of a statement. */
 export const RELATIONS_MAX = 100
 
-/** Columns of one table or query: PostgreSQL takes no more in a list of targets. */
+/** Maximum number of columns of a table or query: PostgreSQL's limit for a target list. */
 export const COLUMNS_MAX = 1_664
 
-/** Columns of all tables and queries of a statement together, with those that `*` stands for. */
+/**
+ * Maximum number of columns of all tables and queries of a statement, including those that `*` expands to.
+ */
 export const COLUMNS_IN_ALL_MAX = 30_000
 
-/** Characters of the statements of a request as PostgreSQL gets them, with the tables of the branch written out. */
+/**
+ * Maximum length of the rewritten statements of a request, including the queries for tables of the branch.
+ */
 export const WRITTEN_LENGTH_MAX = 4 * 1024 * 1024
 
 /**
- * The scanner of PostgreSQL looks at a run of operator characters again for each operator or comment
- * in it. This is how many characters it may look at in one statement.
+ * Maximum number of characters that PostgreSQL's scanner reads for operators in one statement. It reads a run
+ * of operator characters again for each operator or comment in the run.
  */
 export const OPERATOR_STEPS_MAX = 4_000_000
 
 /**
- * Nodes of a column of a subquery that PostgreSQL may put in the place of its name. With more, the
- * subquery is calculated on its own: where columns are used twice at each of many levels, what the
- * planner would write out doubles with each of them.
+ * Maximum number of nodes of a subquery's column that PostgreSQL may inline. Larger subqueries are evaluated
+ * separately: if each of many levels uses a column twice, inlining doubles the size with every level.
  */
 export const INLINED_NODES_MAX = 32
 
 /**
- * Characters of SQL in a request that is planned at once, and what its tables may add. Anything larger
- * is planned by a thread, so that no statement keeps other requests waiting.
+ * Maximum length of SQL, and maximum number of cells of its tables, for planning in the main thread. Larger
+ * requests are planned by a worker thread, so that they do not block other requests.
  */
 export const LENGTH_AT_ONCE_MAX = 4_000
 export const CELLS_AT_ONCE_MAX = 5_000
 
-/** Milliseconds that the thread may take for one request, and its memory in MiB. */
+/** Time and memory limits of the worker thread for one request. */
 export const PLANNING_MS_MAX = 10_000
 export const PLANNING_MEMORY_MB_MAX = 512

@@ -11,13 +11,13 @@ import {
   type WrittenKey,
 } from './branch-tables.js'
 import { ExpressionWriter } from './expression-sql.js'
+import { invalidSql, unusedParameters } from './invalid-sql.js'
 import { contentOf, kindOf, type NodeKind, type NodeOf, requireKnown } from './nodes.js'
-import { parseSql, SyntaxFault, tooDeep } from './parser.js'
+import { parseSql, SqlSyntaxError, tooDeep } from './parser.js'
 import { findName, Scope } from './scope.js'
 import { QueryWriter, type WrittenQuery } from './select-sql.js'
-import { sqlFault, unusedParameters } from './sql-fault.js'
 
-/** A statement that PostgreSQL's grammar takes, and that is of a kind that can be run. */
+/** A syntactically valid statement of a supported kind. */
 export interface ParsedStatement {
   readonly text: string
   readonly node: Node
@@ -26,7 +26,7 @@ export interface ParsedStatement {
   readonly relationNames: ReadonlySet<string>
 }
 
-/** What a statement reads, and what is written afterwards: data that a thread can send to another. */
+/** The query of a statement, and what to write afterwards. Plain data that can be sent between threads. */
 export type StatementPlan =
   | { readonly kind: 'select'; readonly query: Sql }
   | ({
@@ -36,9 +36,9 @@ export type StatementPlan =
     } & WritePlan)
   | ({
       readonly kind: 'update'
-      /** Columns that are set, in the order of their values behind the id. */
+      /** The written columns, in the order of their values after the id. */
       readonly columns: readonly WrittenColumn[]
-      /** A row of JSON texts for each record: its id and the new values. */
+      /** A query for rows of JSON texts, one for each record: its id and the new values. */
       readonly rows: Sql
     } & WritePlan)
   | ({ readonly kind: 'delete'; readonly rows: Sql } & WritePlan)
@@ -46,33 +46,33 @@ export type StatementPlan =
 interface WritePlan {
   /** The name of the table in the schema. */
   readonly table: string
-  /** A query for the written records, whose ids are the value of the slot behind the parameters. */
+  /** A query for the written records. Their ids are in the slot after the parameters. */
   readonly returning: Sql | undefined
 }
 
 export interface InsertValues {
   readonly columns: readonly WrittenColumn[]
-  /** A row of JSON texts for each record; none for one that has nothing but defaults. */
+  /** A query for rows of JSON texts, one for each record. undefined: one record with only default values. */
   readonly rows: Sql | undefined
-  /** Which values are the default of their column: `defaultKey` of row and column. */
+  /** The values that are DEFAULT, as `defaultKey` of row and column. */
   readonly defaults: ReadonlySet<string>
 }
 
-/** What becomes of records that cannot be inserted, because others are in their way. */
+/** The plan of ON CONFLICT, for records that conflict with existing ones. */
 export interface ConflictPlan {
-  /** Of these columns two records cannot have the same value. */
+  /** The unique columns that are checked for conflicts. */
   readonly keys: readonly WrittenKey[]
   /**
-   * A row of JSON texts for each such record: its position from one on, the id of the other, and for
-   * an update whether the other is to be changed and its new values. The records to be inserted are
-   * the value of the slot behind the parameters, and what they have in each key those of the next.
+   * A query for rows of JSON texts, one for each conflict: the position of the record (from 1), the id of the
+   * existing record, and for an update whether to change it and its new values. The records to insert are in the
+   * slot after the parameters, and their values of each key in the following slots.
    */
   readonly rows: Sql
-  /** The columns that the other is given; undefined where it stays as it is. */
+  /** The columns to update in the existing record. undefined: DO NOTHING. */
   readonly update: readonly WrittenColumn[] | undefined
 }
 
-/** Characters of what a statement reads, as PostgreSQL gets it. */
+/** Returns the length of the queries of a plan. */
 export function lengthOf(plan: StatementPlan): number {
   if (plan.kind === 'select') return textLength(plan.query)
   const read = plan.kind === 'insert' ? plan.values.rows : plan.rows
@@ -103,35 +103,35 @@ export async function parseStatement(
   parameterCount: number,
 ): Promise<ParsedStatement> {
   const { nodes, ...counted } = await parseSql(text).catch((error: unknown) => {
-    throw error instanceof SyntaxFault ? describeSyntax(error, text, parameterCount) : error
+    throw error instanceof SqlSyntaxError ? describeSyntax(error, text, parameterCount) : error
   })
   const [node, ...others] = nodes
-  if (node === undefined) throw sqlFault('the statement is empty')
-  if (others.length > 0) throw sqlFault('only one statement can be run at a time')
+  if (node === undefined) throw invalidSql('the statement is empty')
+  if (others.length > 0) throw invalidSql('only one statement can be run at a time')
   if (!KINDS.has(kindOf(node))) {
     const words = kindOf(node)
       .replace(/Stmt$/, '')
       .replace(/([a-z])([A-Z])/g, '$1 $2')
-    throw sqlFault(
+    throw invalidSql(
       `${words.toUpperCase()} is not supported: only SELECT, INSERT, UPDATE and DELETE are`,
     )
   }
   return { text, node, ...counted }
 }
 
-/** A parameter where none can stand is not used for anything. */
-function describeSyntax({ message, position }: SyntaxFault, text: string, count: number) {
-  if (count === 0 || !/ at or near "\$\d+"$/.test(message)) return sqlFault(message, position)
+/** Reports a parameter at an invalid place as unused, as clients expect. */
+function describeSyntax({ message, position }: SqlSyntaxError, text: string, count: number) {
+  if (count === 0 || !/ at or near "\$\d+"$/.test(message)) return invalidSql(message, position)
   const before = new Set(text.slice(0, position - 1).match(/\$\d+/g))
   return unusedParameters(Math.min(before.size, count - 1), count)
 }
 
-/** Writes a statement anew, for the tables of a branch. */
+/** Rewrites a statement for the tables of a branch. */
 export function planStatement(
   statement: ParsedStatement,
   options: {
     tables: WritableTables
-    /** For each parameter the bytes of its text. */
+    /** The size of the text of each parameter, in bytes. */
     parameterSizes: readonly number[]
   },
 ): StatementPlan {
@@ -144,7 +144,7 @@ export function planStatement(
   }
 }
 
-/** Columns of what a statement reads before it writes. */
+/** The alias of the query of a statement that writes. */
 const SOURCE = sql`source`
 const RETURNED = ident('returned ids')
 const RETURNED_ID = ident('returned id')
@@ -182,14 +182,14 @@ class Planner {
     if (update !== undefined) return this.#update(update)
     const remove = contentOf(node, 'DeleteStmt')
     if (remove !== undefined) return this.#delete(remove)
-    throw sqlFault(`${kindOf(node)} is not supported`)
+    throw invalidSql(`${kindOf(node)} is not supported`)
   }
 
   #tableOf(relation: NodeOf<'RangeVar'> | undefined): BranchTable {
-    if (relation === undefined) throw sqlFault('a table is missing')
+    if (relation === undefined) throw invalidSql('a table is missing')
     const { name } = this.#writer.table(relation)
     const table = this.#tables.find(name)
-    if (table === undefined) throw sqlFault(`table [${name}] not found`)
+    if (table === undefined) throw invalidSql(`table [${name}] not found`)
     return table
   }
 
@@ -204,7 +204,7 @@ class Planner {
       'override',
     ])
     const { override = 'OVERRIDING_NOT_SET' } = statement
-    if (override !== 'OVERRIDING_NOT_SET') throw sqlFault('OVERRIDING is not supported')
+    if (override !== 'OVERRIDING_NOT_SET') throw invalidSql('OVERRIDING is not supported')
     const table = this.#tableOf(statement.relation)
     const values = this.#insertValues(statement, table)
     const conflict = this.#conflict(statement, table)
@@ -229,7 +229,7 @@ class Planner {
     }
     const [key] = keys
     if (clause.infer === undefined || key === undefined) {
-      throw sqlFault('ON CONFLICT DO UPDATE needs the column in which records are in conflict')
+      throw invalidSql('ON CONFLICT DO UPDATE needs the column in which records are in conflict')
     }
     const scope = new Scope(undefined)
     const named = this.#writer.writeWith(withClause, scope)
@@ -294,7 +294,7 @@ class Planner {
   #target(node: Node, table: BranchTable): TargetColumn {
     const { name = '', indirection } = contentOf(node, 'ResTarget') ?? {}
     if (indirection !== undefined)
-      throw sqlFault(`column [${name}]: only a whole column can be set`)
+      throw invalidSql(`column [${name}]: only a whole column can be set`)
     return table.target(name)
   }
 
@@ -320,16 +320,16 @@ class Planner {
     }
   }
 
-  /** The columns that SET names, and what each is given. */
+  /** Writes the columns and expressions of a SET clause. */
   #assignments(nodes: readonly Node[] | undefined, table: BranchTable, scope: Scope) {
     const writer = new ExpressionWriter(this.#writer, scope)
     const columns: TargetColumn[] = []
     const values = (nodes ?? []).map((node) => {
       const target = contentOf(node, 'ResTarget')
       const column = this.#target(node, table)
-      if (column.name === 'id') throw sqlFault('column [id]: cannot be changed')
+      if (column.name === 'id') throw invalidSql('column [id]: cannot be changed')
       if (column.path.length > 1) {
-        throw sqlFault(`column [${column.name}]: is part of an object and cannot be set alone`)
+        throw invalidSql(`column [${column.name}]: is part of an object and cannot be set alone`)
       }
       columns.push(column)
       return column.valueOf(writer.write(target?.val))
@@ -356,12 +356,12 @@ class Planner {
     }
   }
 
-  /** The parts that UPDATE and DELETE share: the table, what is beside it, and which rows. */
+  /** Writes the parts that UPDATE and DELETE share: the table, further relations, and the condition. */
   #written(
     { relation, withClause, whereClause }: NodeOf<'UpdateStmt'> | NodeOf<'DeleteStmt'>,
     others: readonly Node[] | undefined,
   ) {
-    if (relation === undefined) throw sqlFault('a table is missing')
+    if (relation === undefined) throw invalidSql('a table is missing')
     const scope = new Scope(undefined)
     const named = this.#writer.writeWith(withClause, scope)
     const target = this.#writer.target(relation, scope)
@@ -377,7 +377,7 @@ class Planner {
     return { scope, named, from, where, id: sql`${target.alias}.id` }
   }
 
-  /** The records that were written, in that order. */
+  /** Writes the query for RETURNING. It returns the written records in order. */
   #returning({
     relation,
     returningClause,
@@ -389,7 +389,7 @@ class Planner {
     const star = () => sql`${target.alias}.*`
     const targets = this.#writer.writeTargets(returningClause.exprs, scope, star)
     const ids = sql`${slot(this.#parameterCount)}::text[]`
-    // As in `isInTheWay`, the ids are there twice for those of a fork.
+    // The ids are given twice, so that a fork can use its indexes; see `isInTheWay`.
     return sql`
       select ${targets.text}
       from unnest(${ids}) with ordinality as ${RETURNED}(${RETURNED_ID}, ${RETURNED_POSITION})
@@ -401,14 +401,14 @@ class Planner {
 
 const CONFLICT_PARTS = ['action', 'infer', 'targetList', 'whereClause', 'location']
 
-/** The columns that an ON CONFLICT clause names, or all in which there can be a conflict. */
+/** Returns the columns of an ON CONFLICT clause, or all unique columns if it names none. */
 function conflictKeys(
   { infer }: NonNullable<NodeOf<'InsertStmt'>['onConflictClause']>,
   table: BranchTable,
 ): readonly KeyColumn[] {
   if (infer === undefined) return table.keys
   if (infer.conname !== undefined) {
-    throw sqlFault('ON CONFLICT ON CONSTRAINT is not supported: name the column')
+    throw invalidSql('ON CONFLICT ON CONSTRAINT is not supported: name the column')
   }
   requireKnown(infer, 'ON CONFLICT', ['indexElems', 'location'])
   const names = (infer.indexElems ?? []).map((node) => {
@@ -419,10 +419,10 @@ function conflictKeys(
   const [name = ''] = names
   const key = findName(table.keys, name, (each) => each.name)
   if (key !== undefined && names.length === 1) return [key]
-  throw sqlFault(`ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column`)
+  throw invalidSql(`ON CONFLICT: [${names.join(', ')}] is not the id, nor a unique column`)
 }
 
-/** Records that are there, and have the value of a record that is to be inserted. */
+/** Writes a query for existing records that have the unique value of a record to insert. */
 function findOthers(
   table: BranchTable,
   { key, records, texts }: { key: KeyColumn; records: Slot; texts: Slot },
@@ -435,8 +435,8 @@ function findOthers(
 }
 
 /**
- * A record has the value of another. Rows that a fork inherits PostgreSQL finds by an index only when
- * the values are also there apart from those of a join.
+ * Returns the condition that a record has the unique value of another. For inherited rows of a fork, PostgreSQL
+ * uses an index only if the values are also given as a separate array, besides the join.
  */
 function isInTheWay(
   record: Sql,
@@ -446,7 +446,7 @@ function isInTheWay(
   return sql`${value} = ${proposed}.${ident(key.name)} and ${value} = any(${key.valuesOf(texts)})`
 }
 
-/** DEFAULT stands where an expression would; null takes its place, and it is noted where it was. */
+/** Replaces DEFAULT by null, and adds its position to `defaults`. */
 function withoutDefaults(query: NodeOf<'SelectStmt'>, defaults: Set<string>): NodeOf<'SelectStmt'> {
   if (query.valuesLists === undefined) return query
   const valuesLists = query.valuesLists.map((node, row): Node => {
@@ -463,7 +463,7 @@ function withoutDefaults(query: NodeOf<'SelectStmt'>, defaults: Set<string>): No
 function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery): void {
   const [targets, expressions] = [columns.length, query.columns.length]
   if (targets === expressions) return
-  throw sqlFault(
+  throw invalidSql(
     targets > expressions
       ? 'INSERT has more target columns than expressions'
       : 'INSERT has more expressions than target columns',
@@ -473,5 +473,5 @@ function requireSameLength(columns: readonly TargetColumn[], query: WrittenQuery
 function requireDistinct(columns: readonly TargetColumn[]): void {
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
-  if (repeated !== undefined) throw sqlFault(`column [${repeated}] is set more than once`)
+  if (repeated !== undefined) throw invalidSql(`column [${repeated}] is set more than once`)
 }

@@ -7,6 +7,7 @@ import { tooManyStatements } from '../../postgres/user-connections.js'
 import { rowsOfTable } from '../../rows/read.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
+import { tooCostly } from './invalid-sql.js'
 import { warmUpParser } from './parser.js'
 import {
   type FaultAnswer,
@@ -17,7 +18,6 @@ import {
   requireAnswer,
 } from './plan-wire.js'
 import { tooManyRelations, writtenTooLong } from './select-sql.js'
-import { tooCostly } from './sql-fault.js'
 import {
   CELLS_AT_ONCE_MAX,
   LENGTH_AT_ONCE_MAX,
@@ -28,15 +28,15 @@ import {
 } from './sql-limits.js'
 import { lengthOf, parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
-/** A statement, and for each of its parameters the bytes of its text. */
+/** A statement, and the sizes of the texts of its parameters in bytes. */
 export interface GivenStatement {
   readonly text: string
   readonly parameterSizes: readonly number[]
 }
 
 /**
- * Plans statements. Small requests are planned at once; large ones by a thread, one after the other and
- * within a budget, so that no request keeps the event loop busy.
+ * Plans statements. Small requests are planned in the main thread. Large ones are planned by a worker thread,
+ * one after the other and within a budget, so that no request blocks the event loop.
  */
 export class StatementPlanner {
   readonly #limits: Limits
@@ -60,7 +60,7 @@ export class StatementPlanner {
     )
   }
 
-  /** Loads the parser here and in the thread, so that no request waits for it. */
+  /** Loads the parser in the main thread and in the worker thread, so that no request waits for it. */
   async warmUp(): Promise<void> {
     await Promise.all([warmUpParser(), this.#thread.start()])
   }
@@ -69,7 +69,7 @@ export class StatementPlanner {
     return this.#thread.close()
   }
 
-  /** The plans of all statements of a request, in their order. */
+  /** Returns the plans of all statements of a request, in order. */
   async plan(
     session: Session,
     statements: readonly GivenStatement[],
@@ -143,14 +143,14 @@ class PlanningInThread {
   async plan({ text, parameterSizes }: GivenStatement): Promise<StatementPlan> {
     const parameterCount = parameterSizes.length
     const { names } = await this.#ask<ParseAnswer>({ kind: 'parse', text, parameterCount })
-    // The table that is written to does not count there.
+    // The limit does not count the table that is written.
     if (names.length > RELATIONS_MAX + 1) throw tooManyRelations()
     await inTurns(this.#describe(names))
     const { plan } = await this.#ask<PlanAnswer>({ kind: 'plan', parameterSizes })
     return fromWire(plan)
   }
 
-  /** Of many tables with many columns, the descriptions alone take a while to send. */
+  /** Describes tables in steps, because sending many large descriptions would block the event loop. */
   *#describe(names: readonly string[]): Generator<void, void> {
     const { schema, guard } = this.#session
     for (const each of names) {
@@ -191,7 +191,7 @@ async function planEach(
   return plans
 }
 
-/** Says which statement of a batch is at fault. */
+/** Adds the index of the invalid statement to an error of a batch. */
 export function inBatch(error: unknown, index: number): unknown {
   if (!(error instanceof AppError)) return error
   const { code, message, cause } = error

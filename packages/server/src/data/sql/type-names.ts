@@ -6,11 +6,11 @@ import type { OpenTransaction } from '../../rows/read.js'
 const FIND = compileStatement(sql`
   select oid, typname from pg_catalog.pg_type where oid = any(${slot(0)}::oid[])`)
 
-/** PostgreSQL's own types have the same oid on every server. */
+/** Built-in types have the same OID on every server. */
 const OWN_ID_MAX = 9_999
 const known = new Map<string, string>()
 
-/** What types are called, such as `text`, `int8` and `_text`. */
+/** Finds the names of types in the catalogue, such as `text`, `int8` and `_text`. */
 export async function findTypeNames(
   transaction: OpenTransaction,
   typeIds: readonly string[],

@@ -10,12 +10,12 @@ import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import type { Evaluated, Evaluator } from './evaluate.js'
-import { sqlFault } from './sql-fault.js'
+import { invalidSql } from './invalid-sql.js'
 import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
 
 /*
- * Statements never write. What they would write is read, as JSON, and then written by the operations
- * of a transaction, so that every rule that holds there holds here.
+ * Statements of users never write directly. Their values are read as JSON and then written by the operations of
+ * a transaction, so that all rules of transactions apply.
  */
 
 type WritePlan = Exclude<StatementPlan, { kind: 'select' }>
@@ -28,7 +28,7 @@ interface Write {
   readonly parameters: readonly Parameter[]
 }
 
-/** Values in JSON, as a statement gives them. */
+/** JSON values from a statement. */
 type Row = readonly unknown[]
 
 /** Whether a statement adds to what is stored. */
@@ -36,7 +36,7 @@ export function grows({ kind }: StatementPlan): boolean {
   return kind === 'insert' || kind === 'update'
 }
 
-/** Writes what the statement says. `read` is for what it returns, by the ids of its records. */
+/** Writes the records of a statement. `read` reads the result of RETURNING by the ids of records. */
 export async function writeRecords(
   context: TransactionContext,
   write: Write,
@@ -46,7 +46,7 @@ export async function writeRecords(
   const planned = planRows(write, rows)
   const operations = await settleConflicts(write, planned)
   const ids = arrayLiteral(operations.map(({ id }) => id))
-  // What is deleted can only be read before.
+  // Deleted records must be read before the write.
   const before = write.plan.kind === 'delete' ? await read(ids) : undefined
   await runAll(context, write, operations)
   const found = write.plan.kind === 'delete' ? before : await read(ids)
@@ -56,7 +56,7 @@ export async function writeRecords(
 async function readRows(context: TransactionContext, write: Write): Promise<Row[]> {
   const { plan, evaluator, parameters } = write
   const query = plan.kind === 'insert' ? plan.values.rows : plan.rows
-  // All of it are defaults.
+  // One record with only default values.
   if (query === undefined) return [[]]
   const rowsMax = context.limits.transactionOperationsMax
   const { rows, hasMore } = await evaluator.read(query, {
@@ -67,7 +67,7 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
   if (grows(plan)) {
     await context.session.growth.admit(rows.reduce((bytes, text) => bytes + text.length, 0))
   }
-  if (hasMore) throw sqlFault(`a statement can write at most ${rowsMax} records`)
+  if (hasMore) throw invalidSql(`a statement can write at most ${rowsMax} records`)
   return rows.map((text) => JSON.parse(text) as Row)
 }
 
@@ -95,12 +95,12 @@ function planRows({ plan, table }: Write, rows: readonly Row[]): PlannedOperatio
 type InsertPlan = Extract<WritePlan, { kind: 'insert' }>
 type PlannedInsert = Extract<PlannedOperation, { kind: 'insert' }>
 
-/** A record that is in the way of one to insert: its id, whether to change it, and its new values. */
+/** An existing record that conflicts with one to insert: its id, whether to change it, and its new values. */
 type Other = readonly [id: unknown, isWanted?: unknown, ...values: unknown[]]
 
 /**
- * ON CONFLICT: of the records to insert, those that others are in the way of are left out, or change
- * the others instead. What is found stays as it is, because the transaction is serializable.
+ * Applies ON CONFLICT: a record that conflicts with an existing one is left out, or updates the existing one.
+ * The conflicts found stay valid, because the transaction is serializable.
  */
 async function settleConflicts(
   write: Write,
@@ -163,9 +163,9 @@ function changeInstead(
   return inserts.flatMap((insert, index): PlannedOperation[] => {
     const other = others.get(index)
     const [key = ''] = other === undefined ? keysOf(conflict, insert) : [keyText('id', other[0])]
-    // A value that is null is in nobody's way.
+    // Null never conflicts.
     if (key !== '' && taken.has(key)) {
-      throw sqlFault('ON CONFLICT DO UPDATE cannot change a record a second time')
+      throw invalidSql('ON CONFLICT DO UPDATE cannot change a record a second time')
     }
     taken.add(key)
     if (other === undefined) return [insert]
@@ -181,7 +181,9 @@ function keyValue({ index }: WrittenKey, { id, values }: PlannedInsert): string 
   return index === undefined ? id : (values[index] ?? null)
 }
 
-/** What no other record of the statement may have too; nulls are equal to nothing. */
+/**
+ * Returns the unique values of a record, which no other record of the statement may have. Nulls are left out.
+ */
 function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
   return keys.flatMap((key) => {
     const value = keyValue(key, insert)
@@ -189,7 +191,7 @@ function keysOf({ keys }: ConflictPlan, insert: PlannedInsert): string[] {
   })
 }
 
-/** A record that is joined with several others is written once. */
+/** Returns the first row of each id, because a record joined with several others is written once. */
 function firstOfEach(rows: readonly Row[]): Row[] {
   const byId = new Map<unknown, Row>()
   for (const row of rows) if (!byId.has(row[0])) byId.set(row[0], row)
@@ -209,9 +211,9 @@ function planInsert(
   const given = record.id
   const hasGivenId = given !== undefined
   const idFault = hasGivenId ? table.codec.checkId(given) : undefined
-  if (idFault !== undefined) throw valueFault(table, [idFault])
+  if (idFault !== undefined) throw invalidValues(table, [idFault])
   const encoded = table.codec.encodeRecord(record, now, refuseFile)
-  if (isFaults(encoded)) throw valueFault(table, encoded)
+  if (isFaults(encoded)) throw invalidValues(table, encoded)
   return {
     kind: 'insert',
     index,
@@ -236,7 +238,7 @@ function planUpdate(
     putValue(fields, column, values[position] ?? null)
   }
   const update = table.codec.encodeUpdate(fields, refuseFile)
-  if (isFaults(update)) throw valueFault(table, update)
+  if (isFaults(update)) throw invalidValues(table, update)
   return {
     kind: 'update',
     index,
@@ -251,8 +253,10 @@ function planUpdate(
 
 const refuseFile = () => new Fault('files cannot be written by SQL')
 
-function valueFault({ codec }: BranchTable, faults: readonly Fault[]) {
-  return sqlFault(`table [${codec.table.name}]: ${faults.map(({ message }) => message).join('; ')}`)
+function invalidValues({ codec }: BranchTable, faults: readonly Fault[]) {
+  return invalidSql(
+    `table [${codec.table.name}]: ${faults.map(({ message }) => message).join('; ')}`,
+  )
 }
 
 async function runAll(
@@ -268,12 +272,12 @@ async function runAll(
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
       const refusal = describeRefusal(error, [codec])
-      throw refusal === undefined ? error : sqlFault(`table [${codec.table.name}]: ${refusal}`)
+      throw refusal === undefined ? error : invalidSql(`table [${codec.table.name}]: ${refusal}`)
     })
   let position = 0
   for (const { calls, settle } of runs) {
     const fault = await inTurns(settle(rows.slice(position, position + calls.length), results))
-    if (fault !== undefined) throw sqlFault(fault.message)
+    if (fault !== undefined) throw invalidSql(fault.message)
     position += calls.length
   }
 }

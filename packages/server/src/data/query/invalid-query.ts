@@ -1,15 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 
-/** What is given can be long, and is part of some messages. */
+/** Messages may contain parts of the request, which can be long. */
 const MESSAGE_LENGTH_MAX = 2000
 
-/** What is wrong with a query, in words that name the part. */
-export function queryFault(message: string): AppError {
+/** Returns an error for an invalid query. The message names the invalid part. */
+export function invalidQuery(message: string): AppError {
   const isLong = message.length > MESSAGE_LENGTH_MAX
   return new AppError('invalid_request', isLong ? shorten(message) : message)
 }
 
-/** The end says what is wrong. */
+/** Shortens the middle of a message, because its end tells the problem. */
 function shorten(message: string): string {
   const half = MESSAGE_LENGTH_MAX / 2
   return `${message.slice(0, half)}…${message.slice(-half)}`
