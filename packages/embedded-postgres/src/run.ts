@@ -77,6 +77,8 @@ export async function spawnAs(
     // unset locale makes the server multithreaded, and then it refuses to start.
     env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' },
   })
+  // A signal that cannot be sent is an error event too, at any time.
+  child.on('error', () => {})
   const ended = new Promise<Ending>((resolve) => {
     child.once('close', (code, signal) => resolve({ code, signal }))
   })

@@ -48,7 +48,9 @@ export class LocalStore implements BlobStore {
   async get(sha256: string, range?: ByteRange): Promise<Readable | undefined> {
     try {
       const handle = await open(this.#pathOf(sha256))
-      return handle.createReadStream({ ...range, highWaterMark: READ_BYTES })
+      const stream = handle.createReadStream({ ...range, highWaterMark: READ_BYTES })
+      // Readers see a failure as well; one that comes before they listen must not end the process.
+      return stream.on('error', () => undefined)
     } catch (error) {
       if (isMissing(error)) return undefined
       throw error

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Caller, Callers } from './caller.js'
+import { Caller, Callers, KEYS_PER_USER_FACTOR } from './caller.js'
 
 describe('a caller', () => {
   it.each([1, 2, 3, 7, 10, 1000])(
@@ -54,14 +54,18 @@ describe('a caller', () => {
 describe('callers', () => {
   it('are limited by what is less, the settings or the scope of the key', () => {
     const callers = new Callers({ requestsPerSecond: 5 })
-    expect(callers.learn('a', {}).allowance(0).limit).toBe(5)
-    expect(callers.learn('b', { requestsPerSecond: 3 }).allowance(0).limit).toBe(3)
-    expect(callers.learn('c', { requestsPerSecond: 9 }).allowance(0).limit).toBe(5)
+    expect(callers.learn('a', { userId: 'usr', scope: {} }).allowance(0).limit).toBe(5)
+    expect(
+      callers.learn('b', { userId: 'usr', scope: { requestsPerSecond: 3 } }).allowance(0).limit,
+    ).toBe(3)
+    expect(
+      callers.learn('c', { userId: 'usr', scope: { requestsPerSecond: 9 } }).allowance(0).limit,
+    ).toBe(5)
   })
 
   it('are not forgotten because of any number of wrong keys', () => {
     const callers = new Callers({})
-    const caller = callers.learn('right', {})
+    const caller = callers.learn('right', { userId: 'usr', scope: {} })
     for (let number = 0; number < 20_000; number++) callers.refuse(`wrong${number}`)
     expect(callers.find('right')).toBe(caller)
     expect(callers.isRefused('wrong19999')).toBe(true)
@@ -70,9 +74,39 @@ describe('callers', () => {
 
   it('are no longer known once their key is wrong', () => {
     const callers = new Callers({})
-    callers.learn('key', {})
+    callers.learn('key', { userId: 'usr', scope: {} })
     callers.refuse('key')
     expect(callers.find('key')).toBeUndefined()
     expect(callers.isRefused('key')).toBe(true)
+  })
+})
+
+describe('the keys of one user', () => {
+  const learn = (callers: Callers, key: string, userId = 'usr') =>
+    callers.learn(key, { userId, scope: {} })
+
+  it('together have a few times the concurrent requests of one, and get places back', () => {
+    const callers = new Callers({ requestsAtOnce: 2 })
+    const places = 2 * KEYS_PER_USER_FACTOR
+    const keys = Array.from({ length: places }, (_, index) => learn(callers, `key${index}`))
+    for (const key of keys) expect(key.start(0)).toBeUndefined()
+    expect(learn(callers, 'one more').start(0)).toEqual({
+      message: `the keys of one user together can have at most ${places} concurrent requests`,
+      afterSeconds: 1,
+    })
+    expect(learn(callers, 'of another', 'other').start(0)).toBeUndefined()
+    keys[0]?.end()
+    expect(learn(callers, 'one more').start(0)).toBeUndefined()
+  })
+
+  it('together have a few times the requests per second of one', () => {
+    const callers = new Callers({ requestsPerSecond: 3 })
+    for (let index = 0; index < KEYS_PER_USER_FACTOR; index++) {
+      const key = learn(callers, `key${index}`)
+      for (let count = 0; count < 3; count++) expect(key.start(0)).toBeUndefined()
+      // A request that the key itself may not make is not counted for its user.
+      expect(key.start(0)?.message).toMatch(/^this API key/)
+    }
+    expect(learn(callers, 'one more').start(0)?.message).toMatch(/^the keys of one user together/)
   })
 })

@@ -29,12 +29,18 @@ export class Caller {
   readonly #limits: KeyLimits
   readonly #name: string
   readonly #intervalMs: number
+  readonly #user: Caller | undefined
   #fullAtMs = 0
   #running = 0
 
-  constructor(limits: KeyLimits, name = 'this API key') {
+  /** `user` counts the requests of all keys of a user. */
+  constructor(
+    limits: KeyLimits,
+    { name = 'this API key', user }: { name?: string; user?: Caller } = {},
+  ) {
     this.#limits = limits
     this.#name = name
+    this.#user = user
     this.#intervalMs = 1000 / (limits.requestsPerSecond ?? Number.POSITIVE_INFINITY)
   }
 
@@ -49,21 +55,22 @@ export class Caller {
       const message = `${this.#name} can have at most ${requestsAtOnce} concurrent requests`
       return { message, afterSeconds: 1 }
     }
-    if (requestsPerSecond !== undefined) {
-      const fullAtMs = Math.max(nowMs, this.#fullAtMs) + this.#intervalMs
-      const lateMs = fullAtMs - nowMs - BURST_MS
-      if (lateMs > ROUNDING_MS) {
-        const message = `${this.#name} can make at most ${requestsPerSecond} requests per second`
-        return { message, afterSeconds: Math.ceil(lateMs / 1000) }
-      }
-      this.#fullAtMs = fullAtMs
+    const fullAtMs = Math.max(nowMs, this.#fullAtMs) + this.#intervalMs
+    const lateMs = fullAtMs - nowMs - BURST_MS
+    if (requestsPerSecond !== undefined && lateMs > ROUNDING_MS) {
+      const message = `${this.#name} can make at most ${requestsPerSecond} requests per second`
+      return { message, afterSeconds: Math.ceil(lateMs / 1000) }
     }
+    const refusal = this.#user?.start(nowMs)
+    if (refusal !== undefined) return refusal
+    if (requestsPerSecond !== undefined) this.#fullAtMs = fullAtMs
     this.#running++
     return undefined
   }
 
   end(): void {
     this.#running--
+    this.#user?.end()
   }
 
   /** Returns the state of the rate limit, for response headers. */
@@ -78,6 +85,8 @@ export class Caller {
 }
 
 const CALLERS_MAX = 10_000
+/** All keys of a user together may make this many times the requests that one key may. */
+export const KEYS_PER_USER_FACTOR = 4
 /** How long an invalid key is refused from memory, without asking PostgreSQL. */
 const REFUSED_MS = 2000
 
@@ -88,6 +97,7 @@ const REFUSED_MS = 2000
 export class Callers {
   readonly #limits: KeyLimits
   readonly #known = new LruMap<string, Caller>(CALLERS_MAX)
+  readonly #users = new LruMap<string, Caller>(CALLERS_MAX)
   readonly #refused = new LruMap<string, number>(CALLERS_MAX)
 
   constructor(limits: KeyLimits) {
@@ -99,16 +109,34 @@ export class Callers {
   }
 
   /** Stores a valid key. The limits of its scope can only lower those of the settings. */
-  learn(key: string, scope: KeyScope): Caller {
+  learn(key: string, { userId, scope }: { userId: string; scope: KeyScope }): Caller {
     const caller =
       this.#known.get(key) ??
-      new Caller({
-        requestsPerSecond: least(this.#limits.requestsPerSecond, scope.requestsPerSecond),
-        requestsAtOnce: least(this.#limits.requestsAtOnce, scope.requestsAtOnce),
-      })
+      new Caller(
+        {
+          requestsPerSecond: least(this.#limits.requestsPerSecond, scope.requestsPerSecond),
+          requestsAtOnce: least(this.#limits.requestsAtOnce, scope.requestsAtOnce),
+        },
+        { user: this.#userOf(userId) },
+      )
     this.#known.set(key, caller)
     this.#refused.delete(key)
     return caller
+  }
+
+  #userOf(userId: string): Caller {
+    const { requestsPerSecond, requestsAtOnce } = this.#limits
+    const user =
+      this.#users.get(userId) ??
+      new Caller(
+        {
+          requestsPerSecond: multiply(requestsPerSecond),
+          requestsAtOnce: multiply(requestsAtOnce),
+        },
+        { name: 'the keys of one user together' },
+      )
+    this.#users.set(userId, user)
+    return user
   }
 
   /** Caches that a key is invalid, for a short time. */
@@ -136,11 +164,15 @@ export class Strangers {
     let caller = this.#addresses.get(address)
     if (caller === undefined) {
       const limits = { requestsPerSecond: this.#requestsPerSecond }
-      caller = new Caller(limits, 'an address without a valid API key')
+      caller = new Caller(limits, { name: 'an address without a valid API key' })
       this.#addresses.set(address, caller)
     }
     return caller.start(nowMs)
   }
+}
+
+function multiply(limit: number | undefined): number | undefined {
+  return limit === undefined ? undefined : limit * KEYS_PER_USER_FACTOR
 }
 
 function least(left: number | undefined, right: number | undefined): number | undefined {

@@ -208,7 +208,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     try {
       const principal = await look()
       if (caller === undefined) {
-        const refusal = startFor(ticket, callers.learn(key, principal.scope), reply)
+        const refusal = startFor(ticket, callers.learn(key, principal), reply)
         if (refusal !== undefined) throw refusal
       }
       return principal
