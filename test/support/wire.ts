@@ -2,12 +2,12 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 
-/** A connection on which a test writes and reads what it likes. */
+/** A raw connection for tests. */
 export interface Wire {
   readonly socket: Socket
   /** All that was received so far. */
   readonly text: string
-  /** How long the connection lasted, once it is closed by the other side. */
+  /** Resolves with the duration of the connection when the server closes it. */
   readonly closed: Promise<number>
 }
 
@@ -46,7 +46,10 @@ export function requestHead(
   return [`${method} ${url} HTTP/1.1`, ...lines, '', ''].join('\r\n')
 }
 
-/** Whether the other side, on this machine, still has the connection; a client that does not read cannot tell. */
+/**
+ * Returns whether the server, on this machine, still has the connection. A client that does not
+ * read cannot tell.
+ */
 export async function isHeld({ socket }: Wire): Promise<boolean> {
   const hex = (port = 0) => port.toString(16).toUpperCase().padStart(4, '0')
   const table = await readFile('/proc/net/tcp', 'utf8')
@@ -55,7 +58,7 @@ export async function isHeld({ socket }: Wire): Promise<boolean> {
   return state === '01'
 }
 
-/** Bytes that the other side, on this machine, has received and not read yet. */
+/** Returns the bytes that the server, on this machine, has received but not read yet. */
 export async function bytesUnread({ socket }: Wire): Promise<number> {
   const hex = (port = 0) => port.toString(16).toUpperCase().padStart(4, '0')
   const table = await readFile('/proc/net/tcp', 'utf8')

@@ -13,7 +13,7 @@ interface Write {
   readonly onTopOf: ReadonlySet<Write>
 }
 
-/** A row is there or not: a cell of its own, beside those of its columns. */
+/** The existence of a row is a cell of its own, beside those of its columns. */
 const PRESENT = 'present'
 
 export interface HistoryBranch {
@@ -26,7 +26,7 @@ export interface HistoryBranch {
 
 export type Strategy = 'fail' | 'ours' | 'theirs'
 
-/** The value of a base, or that the writes both sides contain do not tell. */
+/** The value of the base, or a marker that the common writes do not determine it. */
 type BaseValue = { readonly value: Value } | 'undecided'
 
 interface BaseRow {
@@ -36,7 +36,7 @@ interface BaseRow {
 
 export interface RowOutcome {
   readonly id: string
-  /** Undefined: the row is not there afterwards. */
+  /** Undefined if the row does not exist afterwards. */
   readonly row: Row | undefined
   readonly isConflict: boolean
   /** The definition allows several outcomes. */
@@ -81,7 +81,7 @@ export class WriteHistory {
     for (const [id, row] of source.rows) branch.rows.set(id, row)
   }
 
-  /** The outcome of every row that either side has or had. */
+  /** Returns the outcome of every row that either side has or had. */
   outcomes(from: HistoryBranch, into: HistoryBranch, strategy: Strategy): RowOutcome[] {
     const cells = [...from.writes.keys(), ...into.writes.keys()]
     const ids = [...new Set(cells.map((cell) => cell.slice(0, cell.indexOf('/'))))].sort()
@@ -92,14 +92,14 @@ export class WriteHistory {
     })
   }
 
-  /** Joins the writes of both. `rows` is what the merge made of the rows of the target. */
+  /** Joins the writes of both sides. `rows` are the rows of the target after the merge. */
   merge(from: HistoryBranch, into: HistoryBranch, rows: ReadonlyMap<string, Row>): void {
     for (const [cell, writes] of from.writes) {
       into.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
     }
     into.rows.clear()
     for (const [id, row] of rows) into.rows.set(id, row)
-    // Where the joined writes do not lead to the outcome by themselves, the merge has decided.
+    // If the joined writes do not produce the outcome, the merge itself counts as a write.
     for (const [cell, writes] of [...into.writes]) {
       const [id = '', column = ''] = cell.split('/')
       const row = rows.get(id)
@@ -136,7 +136,7 @@ function branchLike(source: HistoryBranch | undefined, name: string): HistoryBra
   return { name, source, writes: new Map(source?.writes), rows: new Map(source?.rows) }
 }
 
-/** The writes that no other one was made on top of. */
+/** Returns the writes that no other write was made on top of. */
 function latest(writes: ReadonlySet<Write>): Write[] {
   const covered = new Set([...writes].flatMap((write) => [...write.onTopOf]))
   return [...writes].filter((write) => !covered.has(write))

@@ -28,7 +28,8 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   await files.links.load(database)
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
-  // Before the measurement, so that this process knows which of its writes the measurement has seen.
+  // Written before the measurement, so that this process knows which of its writes the measurement
+  // includes.
   await quotas.refresh()
   const steps = [
     () => measureUsage(database, quotas),

@@ -236,7 +236,7 @@ const SETTINGS = {
   }),
   workspaceBytesMax: setting<number | null>({
     env: 'OFFSHOOT_WORKSPACE_BYTES_MAX',
-    help: 'Storage quota of workspaces that have none of their own: bytes of rows and files.',
+    help: 'Default storage quota of a workspace: bytes of rows and files.',
     fallback: 'unlimited',
     allowed: `a whole number from 0 to ${QUOTA_BYTES_MAX}`,
     parse: (text) => (text === undefined ? null : wholeNumber(text, 0, QUOTA_BYTES_MAX)),

@@ -17,7 +17,7 @@ import {
 
 /** Maximum number of acknowledged changes before the fault. */
 const ACKNOWLEDGED_MAX = 200
-/** Where everything is slow there are fewer. */
+/** Upper bound of the wait, which applies on slow machines. */
 const MOMENT_MAX_MS = 600
 
 /** A ledger, and one writer for each kind of request. */

@@ -1,16 +1,16 @@
 import { type History, MISSING, type Observed, type Write } from './history.js'
 
 /**
- * What serializable histories are free of, by the names of Adya's thesis:
+ * Anomalies that a serializable history does not have, with the names of Adya's thesis:
  *
- * G0        transactions overwrite each other in a circle
- * G1a       a value of a transaction that was rolled back is seen
- * G1b       a value that its own transaction has replaced is seen
- * G1c       transactions see or overwrite each other in a circle
- * G-single  a circle with one transaction that did not see the next one
- * G2        a circle with several of those
+ * G0        a cycle of write dependencies
+ * G1a       a read of a value that was rolled back
+ * G1b       a read of a value that its own transaction overwrote later
+ * G1c       a cycle of write and read dependencies
+ * G-single  a cycle with exactly one anti-dependency
+ * G2        a cycle with several anti-dependencies
  *
- * `garbled`, beyond that, are histories that no order of versions explains.
+ * `garbled` is a history that no order of versions explains.
  */
 export type AnomalyKind = 'G0' | 'G1a' | 'G1b' | 'G1c' | 'G-single' | 'G2' | 'garbled'
 

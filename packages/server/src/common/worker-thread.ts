@@ -1,9 +1,9 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** A job that took longer than it may. Its thread was ended. */
+/** A job exceeded its time or memory. Its thread was ended. */
 export class OverBudgetError extends Error {}
 
-/** How a job speaks with the thread. */
+/** The messages between a job and the thread. */
 export interface Conversation {
   /** Sends a message that is not answered. */
   tell(message: unknown): void
@@ -11,14 +11,14 @@ export interface Conversation {
   ask<Answer>(message: unknown): Promise<Answer>
 }
 
-/** The thread says that it has loaded, and then answers one message after the other. */
+/** First message of a thread: it has loaded. After that, it answers messages in order. */
 export const READY = 'ready'
 
 const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
 
 /**
- * A thread for work that would keep the event loop busy, one job at a time. A job that takes longer
- * than its budget, or more memory, ends with its thread; the next one gets a new thread.
+ * A thread for work that would block the event loop, one job at a time. If a job exceeds its time
+ * budget or memory, the thread is ended and the next job gets a new one.
  */
 export class WorkerThread {
   readonly #file: URL
@@ -30,7 +30,7 @@ export class WorkerThread {
     this.#options = options
   }
 
-  /** Loads the thread, so that the first job does not wait for that. */
+  /** Loads the thread, so that the first job does not have to wait for it. */
   async start(): Promise<void> {
     this.#running ??= this.#load()
     await this.#running.ready
@@ -43,7 +43,7 @@ export class WorkerThread {
     let fail: (error: Error) => void = () => undefined
     const failed = new Promise<never>((_, reject) => {
       fail = (error) => {
-        // What the thread is in the middle of is of no use any more.
+        // The thread may be in the middle of the failed job, so it is ended.
         this.#end(worker)
         reject(error)
       }

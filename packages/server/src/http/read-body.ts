@@ -68,7 +68,7 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
   payload.resume()
 }
 
-/** Bounds the bodies of all routes that are registered after it and have no bound of their own. */
+/** Sets the body limit of all routes that are registered after it and have none of their own. */
 export function limitBodies(app: FastifyInstance, bytesMax: number): void {
   app.addHook('onRoute', (route) => {
     route.bodyLimit ??= Math.min(bytesMax, app.initialConfig.bodyLimit ?? bytesMax)

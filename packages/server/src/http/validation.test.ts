@@ -4,7 +4,7 @@ import { type TSchema, Type } from 'typebox'
 import { describe, expect, it } from 'vitest'
 import { buildValidator, describeValidation } from './validation.js'
 
-/** What a caller is told about a value that does not fit. */
+/** Returns the message for an invalid value. */
 function describeFault(schema: TSchema, httpPart: string, value: unknown): string {
   const build = buildValidator as unknown as (
     shared: object,

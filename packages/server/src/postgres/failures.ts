@@ -46,15 +46,15 @@ export function isUndefinedName(error: unknown): boolean {
   return isUndefinedTable(error) || codeOf(error) === UNDEFINED_COLUMN
 }
 
-/** Whether running the whole transaction again can succeed. */
+/** Returns whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {
   const code = codeOf(error)
   return code === SERIALIZATION_FAILURE || code === DEADLOCK || isOutrun(error)
 }
 
 /**
- * Whether another transaction changed the catalogue entry of a table at the same time, such as its
- * privileges, which takes no lock.
+ * Returns whether another transaction changed the catalogue entry of a table at the same time, such
+ * as its privileges, which takes no lock.
  */
 function isOutrun(error: unknown): boolean {
   return codeOf(error) === INTERNAL && /^tuple concurrently /.test((error as Error).message)

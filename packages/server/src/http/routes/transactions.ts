@@ -56,7 +56,7 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
   }
 }
 
-/** The address and the operations as JSON text, in parts. */
+/** Yields the path and the operations as JSON text, in parts. */
 function* contentOf(url: string, operations: readonly unknown[]): Generator<string> {
   yield `${url}\0[`
   for (const [index, operation] of operations.entries()) {

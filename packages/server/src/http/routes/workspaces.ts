@@ -221,9 +221,9 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
         schema: {
           tags,
           operationId: 'getUsage',
-          summary: 'Read how much a workspace stores',
+          summary: 'Read the storage usage of a workspace',
           description:
-            'Measured in the background: every minute with a quota, every hour without one. A key for some databases or branches cannot read it.',
+            'Usage is measured in the background: every minute if the workspace has a quota, otherwise every hour. Needs an API key with access to all databases and branches.',
           params: WorkspaceParamsSchema,
           response: { 200: UsageSchema, ...refusals(404) },
         },
@@ -239,7 +239,7 @@ export function workspaceRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'updateQuota',
           summary: 'Set the storage quota of a workspace',
           description:
-            'For the administrator of the instance. With null, the default quota applies. A workspace at its quota can still read and delete.',
+            'Only for the administrator of the instance. With null, the default quota applies. A workspace that has reached its quota can still read and delete.',
           params: WorkspaceParamsSchema,
           body: WriteQuotaSchema,
           response: { 200: UsageSchema, ...refusals(404) },

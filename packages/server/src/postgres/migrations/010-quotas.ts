@@ -1,11 +1,11 @@
-/** What the workspaces store, and what they may store. */
+/** Storage of workspaces, and their quotas. */
 export const quotas = `
--- None: the default of the settings applies.
+-- Null: the default of the settings applies.
 alter table offshoot.workspaces add column bytes_max bigint;
 
--- Which contents the rows of a workspace mention, or are about to. Workspaces share contents, and each
--- of them counts its own mention. There is no foreign key: an upload may outlive its workspace, and the
--- check of contents removes what is left.
+-- Contents that rows of a workspace refer to, or that are being uploaded. Workspaces share contents; each
+-- counts its own references. There is no foreign key, because an upload may outlive its workspace; the
+-- check of contents removes such rows.
 create table offshoot.workspace_blobs (
   workspace_id text not null,
   sha256 bytea not null,
@@ -18,10 +18,10 @@ create table offshoot.workspace_usage (
   workspace_id text primary key references offshoot.workspaces on delete cascade,
   row_bytes bigint not null default 0,
   file_bytes bigint not null default 0,
-  -- When the last complete measurement began. None: there was none yet.
+  -- Start of the last complete measurement; null if there was none yet.
   measured_at timestamptz,
   due_at timestamptz not null default now(),
-  -- A measurement that is under way: when it began, the last heap that it has seen, and the sum so far.
+  -- A measurement in progress: its start, the last heap that was measured, and the sum so far.
   started_at timestamptz,
   heap_id bigint not null default 0,
   heap_bytes bigint not null default 0
@@ -29,6 +29,6 @@ create table offshoot.workspace_usage (
 create index workspace_usage_due on offshoot.workspace_usage (due_at);
 create index heaps_database on offshoot.heaps (database_id, id);
 
--- Contents from before are looked at again, which tells which workspaces mention them.
+-- Existing contents are checked again, which finds the workspaces that refer to them.
 update offshoot.blobs set checked_at = put_at;
 `
