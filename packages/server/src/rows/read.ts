@@ -57,7 +57,10 @@ export function listArms(
   return visibleArms(layoutOf(lookup.rows), codec, alias)
 }
 
-/** The tables of PostgreSQL that reading all rows of a table names: each arm looks into the nearer ones. */
+/**
+ * Returns the number of physical tables in a query for all rows of a table. Each arm also searches the nearer
+ * arms.
+ */
 export function countScans(rows: BranchRows, tableId: number): number {
   let nearer = 0
   let scans = 0
@@ -70,7 +73,7 @@ export function countScans(rows: BranchRows, tableId: number): number {
   return scans
 }
 
-/** Where the rows of one table are on a branch: as little as another thread needs to read them. */
+/** Restricts the rows of a branch to one table, so that less data is sent to a worker thread. */
 export function rowsOfTable(rows: BranchRows, tableId: number): BranchRows {
   const layout = layoutOf(rows)
   const levels = layout.levels.map((level) => {

@@ -14,7 +14,7 @@ describe('likePattern', () => {
     ['\\\\', '\\\\'],
     ['\\%', '\\%'],
     ['\\a', 'a'],
-    // A backslash with nothing to escape is one.
+    // A trailing backslash matches itself.
     ['end\\', 'end\\\\'],
   ])('turns %j into %j', (pattern, like) => {
     expect(likePattern(pattern)).toBe(like)

@@ -3,10 +3,10 @@ import { type Parameter, type Slot, slot } from '../../postgres/statement.js'
 import { requireScannedTables } from '../../rows/read.js'
 import { invalidQuery } from './invalid-query.js'
 
-/** PostgreSQL takes 65,535; some are left for the guard. */
+/** PostgreSQL's limit is 65,535 parameters; some are left for the guard. */
 const VALUES_MAX = 65_000
 
-/** The values of a statement that is being composed. */
+/** Collects the parameters of a statement. */
 export class Parameters {
   readonly values: Parameter[] = []
   readonly #shared = new Map<string, Slot>()
@@ -20,7 +20,7 @@ export class Parameters {
     return slot(this.values.length - 1)
   }
 
-  /** Each of them takes time here and in PostgreSQL, even before a row is looked at. */
+  /** Counts a comparison. Each takes time for compiling and planning, even before a row is read. */
   countComparison(): void {
     const { comparisonsMax } = QUERY_LIMITS
     if (++this.#comparisons <= comparisonsMax) return
@@ -29,13 +29,13 @@ export class Parameters {
     )
   }
 
-  /** Tables of PostgreSQL that the statement names. */
+  /** Counts physical tables in the statement. */
   countTables(count: number): void {
     this.#scannedTables += count
     requireScannedTables(this.#scannedTables)
   }
 
-  /** The same parameter wherever the same text is asked for. */
+  /** Adds a text, or returns the existing parameter for an equal text. */
   share(text: string): Slot {
     let known = this.#shared.get(text)
     if (known === undefined) {

@@ -19,10 +19,10 @@ export interface IdempotentRequest {
   contentHash(): Promise<string>
 }
 
-/** How much is hashed between two pauses. */
+/** The number of bytes hashed between two pauses. */
 const HASHED_BYTES = 1024 * 1024
 
-/** Hashes parts of a request when it is asked for, once, and lets others have their turn. */
+/** Returns a function that hashes parts of a request once, with pauses for other requests. */
 export function hashContent(
   parts: () => Iterable<string | Buffer>,
 ): IdempotentRequest['contentHash'] {

@@ -13,7 +13,7 @@ function patternsOf(
   })
 }
 
-/** What JavaScript finds, which reads these patterns as PostgreSQL does. */
+/** Matches the patterns with JavaScript, which interprets them as PostgreSQL does. */
 function find(text: string, ...query: Parameters<typeof patternsOf>) {
   const { words, matches } = patternsOf(...query)
   return [...text.matchAll(new RegExp(words, 'gu'))].map(([, ...groups]) => {

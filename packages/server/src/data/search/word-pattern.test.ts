@@ -4,7 +4,7 @@ import { BREAK, editPattern, letterPattern, piecesPattern, WORD } from './word-p
 
 const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Date.now() % 2 ** 31)
 
-/** As it is defined, one letter after the other. */
+/** The edit distance by its definition. */
 function distance(one: readonly string[], other: readonly string[]): number {
   if (one.length === 0) return other.length
   if (other.length === 0) return one.length

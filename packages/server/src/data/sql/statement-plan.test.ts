@@ -71,7 +71,7 @@ function queriesOf(planned: StatementPlan): Sql[] {
   return [...read, returning].filter((query) => query !== undefined)
 }
 
-/** What PostgreSQL would get. */
+/** Returns the SQL that PostgreSQL would receive. */
 function textsOf(planned: StatementPlan): string[] {
   return queriesOf(planned).map((query) => compileSharing(query).text)
 }
@@ -99,10 +99,10 @@ function collect(node: unknown, kind: string, found: Record<string, unknown>[] =
 const namesIn = (list: unknown) =>
   ((list ?? []) as { String?: { sval?: string } }[]).map((item) => item.String?.sval ?? '')
 
-/** Of what we wrap around a statement. */
+/** Functions that the rewriting adds to statements. */
 const OWN_FUNCTIONS = new Set(['to_json', 'unnest'])
 
-/** Reads what was written with nothing but the grammar, and asks whether all of it is allowed. */
+/** Parses the rewritten SQL, and checks that all its parts are allowed. */
 async function expectContained(text: string): Promise<void> {
   const { nodes } = await parseSql(text)
   expect(nodes).toHaveLength(1)
@@ -305,7 +305,7 @@ const REFUSED = [
   'select j.pg_sleep from users natural join teams j',
   'update users set name = users.pg_backend_pid',
   'delete from users u where u.pg_sleep',
-  // Types whose values are looked up, and others that nobody needs.
+  // Types whose values are looked up in the catalogue, and other types that are not supported.
   "select 'pg_class'::regclass",
   "select regclass 'pg_class'",
   "select cast('pg_sleep' as regproc)",

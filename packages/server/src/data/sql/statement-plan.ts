@@ -64,8 +64,8 @@ export interface ConflictPlan {
   readonly keys: readonly WrittenKey[]
   /**
    * A query for rows of JSON texts, one for each conflict: the position of the record (from 1), the id of the
-   * existing record, and for an update whether to change it and its new values. The records to insert are in the
-   * slot after the parameters, and their values of each key in the following slots.
+   * existing record, and for an update whether to change it and its new values. The records to insert are in
+   * the slot after the parameters, and their values of each key in the following slots.
    */
   readonly rows: Sql
   /** The columns to update in the existing record. undefined: DO NOTHING. */

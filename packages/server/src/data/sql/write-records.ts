@@ -31,7 +31,7 @@ interface Write {
 /** JSON values from a statement. */
 type Row = readonly unknown[]
 
-/** Whether a statement adds to what is stored. */
+/** Returns whether a statement can increase the stored data. */
 export function grows({ kind }: StatementPlan): boolean {
   return kind === 'insert' || kind === 'update'
 }

@@ -13,7 +13,7 @@ import { COLUMN_TYPE_ENTRIES } from './column-types.js'
 import { Fault } from './fault.js'
 import { compileTable, isFaults } from './table-codec.js'
 
-// The package has no types of its own.
+// The package has no type declarations.
 const { from: copyFrom } = createRequire(import.meta.url)('pg-copy-streams') as {
   from(statement: string): Writable & pg.Submittable
 }
@@ -81,7 +81,7 @@ async function readTexts(selections: readonly string[]): Promise<(string | null)
   return result.rows
 }
 
-/** Whether PostgreSQL reads the text as the type. */
+/** Returns whether PostgreSQL accepts the text as the type. */
 async function reads(text: string, sqlType: string): Promise<boolean> {
   try {
     await client.query(`select $1::${sqlType}`, [text])
@@ -190,7 +190,7 @@ function withoutNegativeZero(value: unknown): unknown {
 interface Sample {
   readonly column: Omit<StoredColumn, 'id' | 'name'>
   readonly value: fc.Arbitrary<unknown>
-  /** What a value must be read as, where that is not what was sent. */
+  /** Returns the value that is expected when read back, if it differs from the written one. */
   readonly read?: (sent: never) => unknown
 }
 
@@ -347,7 +347,7 @@ describe('json text', () => {
     await fc.assert(
       fc.asyncProperty(number, async ({ sign, whole, fraction, exponent }) => {
         const mantissa = `${whole}${fraction === null ? '' : `.${fraction}`}`
-        // What is left of zero with an absurd exponent is not worth the same care.
+        // Skip zeros with extreme exponents.
         fc.pre(/[1-9]/.test(mantissa))
         const document = `${sign}${mantissa}e${exponent}`
         const accepted = typeof jsonCodec.encode(document) === 'string'

@@ -19,13 +19,13 @@ const NUMBER_INEXACT = new Fault(
   'contains a whole number beyond 2^53-1 in size; send the document as JSON text to keep it exactly',
 )
 
-/** What a document may still have of the characters that its record can be stored with. */
+/** The remaining size of a document, which is limited by the size of its record. */
 interface Size {
   left: number
   readonly fault: Fault
 }
 
-/** Looking further at a document that is too large would keep others waiting. */
+/** Checking stops at the size limit, because a large document would block other requests. */
 function tooLarge(bytesMax: number): Fault {
   return new Fault(`is larger than the limit of ${bytesMax} bytes`)
 }

@@ -2,15 +2,15 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
 /**
- * Adds up the bytes that some heaps of databases take on disk, with their pasts, indexes and long
- * values. Heaps go by their ids; `lastId` is undefined after the last one.
+ * Returns the size on disk of some heaps of databases, including pasts, indexes and TOAST. Heaps are read in the
+ * order of ids, starting after `afterId`. `lastId` is undefined if there are no more.
  */
 export async function sizeHeaps(
   database: Queryable,
   options: { databaseIds: readonly string[]; afterId: string; heapsMax: number },
 ): Promise<{ bytes: number; lastId: string | undefined }> {
   const { databaseIds, afterId, heapsMax } = options
-  // A heap that is dropped meanwhile has no size.
+  // A heap that was just dropped counts as 0 bytes.
   const [row] = await database.query<{ bytes: string | null; count: number; lastId: string }>(sql`
     select sum(coalesce(pg_total_relation_size(to_regclass('offshoot_rows.heap_' || h.id)), 0)
         + coalesce(pg_total_relation_size(to_regclass('offshoot_rows.past_' || h.id)), 0)) as bytes,

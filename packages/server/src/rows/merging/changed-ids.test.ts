@@ -33,7 +33,7 @@ const main = (asOf?: number) => level('main', asOf, { 7: '10', 8: '11' })
 const dev = (asOf?: number) => level('dev', asOf, { 7: '20' })
 const other = (asOf?: number) => level('other', asOf, { 8: '30' })
 
-/** The places that are looked into, as heap or past with the condition. */
+/** Returns the searched tables, as heap or past with the condition. */
 function placesOf(left: Layout, right: Layout, tableId: number): string[] {
   const { text } = changedIds(left, right, tableId)
   const places = text.matchAll(/from offshoot_rows\."(\w+)"(?: where ([^)]*?))?(?= union|\))/g)

@@ -26,7 +26,7 @@ function outcome(
   return 'nothing'
 }
 
-/** Each state of a row: base, theirs, ours, and what `fail`, `ours` and `theirs` make of it. */
+/** The states of a row (base, theirs, ours), and the expected results of `fail`, `ours` and `theirs`. */
 const CASES: readonly (readonly [name: string, Texts, Texts, Texts, unknown, unknown, unknown])[] =
   [
     ['nowhere', undefined, undefined, undefined, 'nothing', 'nothing', 'nothing'],

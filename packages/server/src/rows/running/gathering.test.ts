@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ApartError, Gathering } from './gathering.js'
 
-/** Doubles numbers, and remembers which were together. */
+/** Doubles numbers, and records the batches. */
 function createDoubling(max = 3, refused: readonly number[] = []) {
   const runs: number[][] = []
   const doubling = new Gathering<number, number>(max, async (items) => {
