@@ -150,8 +150,8 @@ describe.each([
   it.each(['', '../../etc/passwd', 'A'.repeat(64), '0'.repeat(63)])(
     'takes nothing but a sha-256 for a name: %j',
     async (name) => {
-      await expect(store.get(name)).rejects.toThrow('sha-256')
-      await expect(store.delete(name)).rejects.toThrow('sha-256')
+      await expect(store.get(name)).rejects.toThrow('the name of content must be a SHA-256')
+      await expect(store.delete(name)).rejects.toThrow('the name of content must be a SHA-256')
     },
   )
 })
