@@ -5,13 +5,13 @@ import { type Description, exampleRequest, findOperation, watchRoutes } from '..
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { everythingStored } from '../support/stored.js'
 
-/** Everything that can be had without a key. A route that is not here must ask for one. */
+/** Routes that need no API key. Every other route must require one. */
 const PUBLIC = [
   'GET /health',
-  // Numbers that name nobody, and a token where one is wanted: test/api/metrics.test.ts.
+  // Metrics name no tenant; an optional token protects them (test/api/metrics.test.ts).
   'GET /metrics',
   'GET /openapi.json',
-  // Leads to the reference.
+  // Redirects to the API reference.
   'GET /',
   'GET /docs',
   'GET /docs/',
@@ -21,12 +21,12 @@ const PUBLIC = [
   'GET /docs/static/index.html',
   'GET /docs/static/swagger-initializer.js',
   'GET /docs/static/theme/icon.svg',
-  // What a link to a file needs instead of a key, test/api/files.test.ts says.
+  // File links carry their own authorization (test/api/files.test.ts).
   'GET /file/:accessId',
   'PUT /file/:accessId',
 ]
 
-/** Routes about the caller itself or the instance; every other one is about a workspace. */
+/** Routes about the caller or the instance. Every other route is about a workspace. */
 const PERSONAL = [
   '/user',
   '/users',
@@ -36,7 +36,7 @@ const PERSONAL = [
   '/linkKeys',
 ]
 
-/** Ends of routes that read by POST, because what they ask for does not fit into an address. */
+/** Suffixes of routes that read by POST, because their input does not fit into a URL. */
 const READS_BY_POST =
   /\/(query|search|vectorSearch|aggregate|summarize|ask(\/:sessionId)?|sql|sql\/batch|compare(\/:\w+)?|preview|history)$/
 
@@ -93,7 +93,7 @@ function isPublic(method: string, url: string): boolean {
   return PUBLIC.includes(`${method === 'HEAD' ? 'GET' : method} ${url}`)
 }
 
-/** Fails with the names of all routes that do not answer as they should. */
+/** Fails with the names of all routes that answer wrongly, or if anything stored has changed. */
 async function expectOfEach(
   chosen: readonly Walked[],
   call: (route: Walked) => Promise<Answer>,
@@ -268,7 +268,7 @@ describe('with the key of someone who is no member', () => {
 })
 
 describe('with a key of limited scope', () => {
-  /** Members belong to a whole workspace. */
+  /** Members belong to a whole workspace, not to one database or branch. */
   const isAboutMembers = ({ url }: Walked) => url.endsWith('/members')
   const isAboutAllBranches = ({ url }: Walked) => url.endsWith('/privateFiles')
   const isNotRefused = (answer: Answer) => answer.status !== 401 && answer.status !== 403

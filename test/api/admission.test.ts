@@ -10,9 +10,9 @@ import { type BranchCall, createTables, expectOk, XATA_CLIENT } from '../support
 
 const AT_ONCE = 4
 const WAITING = 6
-/** Longer than any test waits for anything. */
+/** Timeout that no test reaches. */
 const PATIENCE_MS = 3_600_000
-/** What a request may wait in the service that is in a hurry. */
+/** Longest time that a request may wait in `hasty`. */
 const WAIT_MS = 400
 
 let service: TestService
@@ -42,7 +42,10 @@ afterAll(async () => {
   await service.close()
 })
 
-/** Time passes only as a test says, so that it does not matter how long requests take. */
+/**
+ * Freezes the clock, so that tests do not depend on how long requests take. Returns a function that
+ * advances it.
+ */
 function stopTheClock(): (ms: number) => void {
   let now = performance.now()
   vi.spyOn(performance, 'now').mockImplementation(() => now)
@@ -55,7 +58,7 @@ afterEach(() => {
 })
 
 const lanes = () => service.app.admission.lanes
-/** Nothing is held for anyone. */
+/** Returns whether no request is running or waiting and no body bytes are held. */
 const isIdle = () =>
   Object.values(lanes()).every(({ inside, waiting }) => inside === 0 && waiting === 0) &&
   service.app.admission.budget.bytes === 0
@@ -64,7 +67,7 @@ beforeEach(async () => {
   await until(async () => isIdle())
 })
 
-/** Keeps everything waiting that writes, until it is told to stop. */
+/** Blocks all writes until the returned function is called. */
 async function holdWrites(): Promise<() => Promise<void>> {
   const client = await service.database.pool.connect()
   await client.query('begin')
@@ -226,7 +229,7 @@ describe('a body', () => {
   })
 
   const large = (bytes: number) => `{"name":"${'x'.repeat(bytes - 11)}"}`
-  /** A body that announces much, and brings so many bytes of it. */
+  /** Sends a request that announces 60 MB and delivers only the given number of bytes. */
   const openBody = (bytes: number, key = service.key) =>
     openSocket(
       head('POST', '/tables/items/data', 'content-length: 60000000\r\n').replace(service.key, key) +
@@ -377,7 +380,8 @@ describe('limits of a key', () => {
       },
     })
     expect((await read(service.key)).headers).not.toHaveProperty('x-ratelimit-limit')
-    // A header that is no valid one says nothing about the key in it.
+    // A malformed Authorization header gets 401 even with a rate-limited key, so that the answer
+    // reveals nothing about the key.
     for (const scheme of ['Xxxxxx', 'Basic', 'Bearer ']) {
       const headers = { authorization: `${scheme} ${key}` }
       expect((await call('GET', '/tables/items/data/none', { key: null, headers })).status).toBe(

@@ -77,7 +77,7 @@ const CASES: readonly (readonly [about: string, aggs: object, result: object])[]
   [
     'percentiles',
     { p: { percentiles: { column: 'index', percentiles: [0, 25, 50, 99.5, 100] } } },
-    // Of 2, 3, 6, 8, 12: position 5p/100 - 0.5.
+    // The values are 2, 3, 6, 8, 12; percentile p is interpolated at position 5p/100 - 0.5.
     { p: { values: { '0.0': 2, '25.0': 2.75, '50.0': 6, '99.5': 12, '100.0': 12 } } },
   ],
   [
@@ -160,7 +160,7 @@ const CASES: readonly (readonly [about: string, aggs: object, result: object])[]
     {
       spans: {
         values: [
-          // Counted from 1970.
+          // Intervals are aligned to 1970-01-01.
           { $key: '2021-12-29T00:00:00.000Z', $count: 2 },
           { $key: '2022-01-03T00:00:00.000Z', $count: 2 },
           { $key: '2022-01-08T00:00:00.000Z', $count: 1 },

@@ -7,7 +7,7 @@ import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 
 const BYTES_MAX = 100_000
-/** So many records of this size are more than an answer may hold. */
+/** This many records of `TEXT` exceed the size limit of an answer. */
 const RECORDS = 20
 const TEXT = 'x'.repeat(10_000)
 const REFUSAL = {
@@ -51,7 +51,7 @@ const gets = (count: number) =>
 const add = { insert: { table: 'notes', record: { id: 'new', number: 1 } } }
 const newRefs = Array.from({ length: RECORDS }, (_, number) => ({ note: `n${number}` }))
 
-/** Each with as much as fits, and with too much. */
+/** Requests with a body whose answer fits and a body whose answer is too large. */
 const REQUESTS: readonly [name: string, path: string, small: unknown, large: unknown][] = [
   ['a query', '/tables/notes/query', { page: { size: 5 } }, { page: { size: 20 } }],
   [
@@ -139,7 +139,7 @@ describe('an answer that is larger than the limit', () => {
       if ((await ask(middle)) === 200) fits = middle
       else isTooLong = middle
     }
-    // The id, the version and the times take some of it.
+    // The id, the version and the timestamps also count.
     expect(BYTES_MAX - fits).toBeLessThan(200)
   })
 
@@ -197,9 +197,10 @@ describe('large answers at the same time', () => {
           values: [String(length)],
         },
       ])
-    // A row of one text takes ten bytes more. One that is alone may take more than there is.
+    // A row with one text value counts 10 bytes more than the text. A row read alone may exceed the
+    // budget.
     await read(5000)
-    // Others have read half of it.
+    // Other requests hold half of the budget.
     database.reading.bytes = 500
     await read(490)
     await expect(read(491)).rejects.toMatchObject({ code: 'overloaded' })

@@ -25,7 +25,7 @@ import { expectOk } from '../support/tables.js'
 const PHOTO = randomBytes(300_000)
 
 let service: TestService
-/** Nobody writes to it while a backup is made, so it must come back as it is. */
+/** Not written to while a backup runs, so it must be restored exactly as it is. */
 let still: TestBranches
 let scopedKey: string
 const cleanUps: (() => Promise<void>)[] = []
@@ -41,7 +41,10 @@ afterAll(async () => {
   await service.close()
 })
 
-/** Forks of forks, a merge, deleted branches with readers, schema history, files, rules and names. */
+/**
+ * Fills `still` with forks of forks, a merge, deleted branches with readers, schema history, files,
+ * rules and names.
+ */
 async function fillStill(): Promise<void> {
   still = await TestBranches.create(service, 'still', {
     people: [
@@ -100,7 +103,7 @@ function fileOf(content: Buffer) {
   return { name: 'a.bin', base64Content: content.toString('base64') }
 }
 
-/** Everything that the API shows of a database. */
+/** Reads everything that the API shows of a database. */
 async function readEverything(branches: TestBranches) {
   const { service: via, database } = branches
   const dbs = `${via.workspace}/dbs/${database}`
@@ -150,7 +153,7 @@ async function backUp(from: TestService): Promise<Buffer> {
   await createBackup({
     database: connect(from.url),
     blobs: from.files.blobs,
-    // Copied, as any stream would: the memory of a chunk is used again.
+    // Copied, because the backup reuses the memory of a chunk.
     sink: async (chunk) => void chunks.push(Buffer.from(chunk)),
     onProgress: () => undefined,
   })
@@ -169,7 +172,7 @@ async function openStore(open: () => Promise<TestStore>): Promise<BlobStore> {
   return store.blobs
 }
 
-/** A place to restore into. */
+/** Creates an empty database and file store to restore into. */
 async function newPlace(given?: BlobStore) {
   const own = await createTestDatabase()
   cleanUps.push(() => own.close())
@@ -181,7 +184,7 @@ async function newPlace(given?: BlobStore) {
     blobs,
     restore: (archive: Buffer) =>
       restoreBackup({ database, blobs, source: inChunks(archive), onProgress: () => undefined }),
-    /** The service on what was restored, used with the keys of the one that was backed up. */
+    /** Starts a service on the restored data. It is used with the keys of the original service. */
     async start(key = service.key): Promise<TestService> {
       const started = await createTestService({ url: own.url, blobs })
       expect(started.key).toBe('')
@@ -208,7 +211,7 @@ async function listAll(blobs: BlobStore): Promise<string[]> {
   return names.sort()
 }
 
-/** How every table, column, rule and index is defined. */
+/** Reads the definition of every table, column, rule and index. */
 async function physicalShape(database: Database) {
   return database.query(sql`
     select t.oid::regclass::text as table,
@@ -237,7 +240,7 @@ describe('a backup, restored into an empty instance', () => {
     const place = await newPlace()
     await place.restore(await backUp(service))
     const started = await place.start()
-    // Indexes of extensions are made when the service runs.
+    // The service creates indexes of extensions while it runs.
     await started.indexes.run()
     expect(await physicalShape(place.database)).toEqual(await physicalShape(service.database))
     const restored = new TestBranches(started, 'still')
@@ -245,13 +248,13 @@ describe('a backup, restored into an empty instance', () => {
     expect(await photoOf(restored, 'main', 'p1')).toEqual(PHOTO)
     expect((await photoOf(restored, 'deep', 'p2')).toString()).toBe('of dev')
 
-    // Keys, their scopes and users.
+    // Keys, their scopes and users are restored too.
     const read = (branch: string) =>
       restored.call(branch, 'GET', '/tables/people/data/p1', undefined, { key: scopedKey })
     expect((await read('dev')).status).toBe(200)
     expect((await read('main')).status).toBe(404)
 
-    // What is done from here on comes out the same on both sides.
+    // Later operations have the same result on both sides.
     for (const branches of [still, restored]) {
       await branches.patch('leaf', 'people', 'p9', { name: 'leaf' })
       expect((await branches.merging('dev')).body).toMatchObject({ conflictCount: 1 })
@@ -290,7 +293,7 @@ describe('a backup, restored into an empty instance', () => {
     expect(branches.length).toBeGreaterThan(2)
     let newest = 0
     for (const { name } of branches) {
-      // Both are written in one transaction: a branch that has one of two states is torn.
+      // Both records are written in one transaction: a branch with different values is torn.
       const { left, right } = {
         left: (await busy.record(name, 'lefts', 'pair'))?.number,
         right: (await busy.record(name, 'rights', 'pair'))?.number,
@@ -330,17 +333,17 @@ describe('a backup, restored into an empty instance', () => {
   })
 })
 
-/** Times, and ids in links, of what the two sides have done each on its own. */
+/** Masks timestamps, cursors and links, which differ between the two sides. */
 function withoutTimes(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value), (key, entry) =>
     ['createdAt', 'updatedAt', 'cursor', 'url'].includes(key) ? 'varies' : entry,
   )
 }
 
-/** Leaves others some time. */
+/** Pause between two writes, so that other requests are served. */
 const PAUSE_MS = 20
 
-/** Writes of every kind to a database of their own, until told to stop. */
+/** Runs writes of every kind on a separate database until told to stop. */
 async function startLoad() {
   const busy = await TestBranches.create(service, 'busy', {
     lefts: [
@@ -358,7 +361,10 @@ async function startLoad() {
       await delay(pauseMs)
     }
   }
-  /** A branch that is forked and edited all the time may refuse a write; then nothing was done. */
+  /**
+   * Constant forks and schema edits may exhaust the retries of a write; the write then had no
+   * effect.
+   */
   const write = async (path: string, body: unknown, method = 'POST') => {
     const answer = await busy.call('main', method, path, body)
     if (answer.body.code === 'retry_limit') return false
@@ -460,7 +466,7 @@ describe('while a backup is made', () => {
       people: [{ name: 'photo', type: 'file' }],
     })
     await branches.put('main', 'people', 'one', { photo: fileOf(Buffer.from('lost')) })
-    // An upload that was never finished is no loss.
+    // Content of an upload that never finished may be missing.
     await one.database.query(sql`
       insert into offshoot.blobs (sha256, size) values (sha256('never'::bytea), 5)`)
     await backUp(one)
@@ -480,7 +486,7 @@ describe('an archive that is not as it was written', () => {
     copy.writeUInt8(copy.readUInt8(at) ^ 1, at)
     return copy
   }
-  /** Right behind some text, that has to be there. */
+  /** Returns the position after a text, which must occur in the archive. */
   const behind = (text: string, from = 0) => {
     const at = archive.indexOf(text, from)
     expect(at, text).toBeGreaterThan(0)
@@ -529,7 +535,7 @@ describe('an archive that is not as it was written', () => {
 })
 
 describe('of an instance with its files in S3', () => {
-  /** The last of them does not come in one piece. */
+  /** The last one is too large for a single chunk. */
   const CONTENTS = [...Array.from({ length: 9 }, (_, number) => `file ${number}`), 'x'.repeat(3e6)]
   let source: TestService
   let archive: Buffer
@@ -581,7 +587,7 @@ describe('of an instance with its files in S3', () => {
     await place.restore(archive)
     const restored = await place.start(source.key)
     await expectWhole(restored)
-    // And from there back to S3.
+    // Restore the copy back to S3.
     const back = await newPlace(await openStore(openS3Store))
     await back.restore(await backUp(restored))
     await expectWhole(await back.start(source.key))
@@ -598,7 +604,7 @@ describe('of an instance with its files in S3', () => {
     const { blobs } = source.files
     const before = await listAll(blobs)
     expect(before.length).toBe(CONTENTS.length + 1)
-    // The content of one file under the name of another.
+    // Put the content of one file under the name of another.
     const swapped = Buffer.from(archive)
     const name = `files/${createHash('sha256').update('file 2').digest('hex')}`
     expect(swapped.write('file 3', archive.indexOf(name) + 512)).toBe(6)
@@ -615,7 +621,7 @@ describe('of an instance with its files in S3', () => {
   })
 })
 
-/** The archive without some of its entries. */
+/** Returns the archive without the entries whose names match. */
 function cut(archive: Buffer, names: RegExp): Buffer {
   const kept: Buffer[] = []
   for (let at = 0; at < archive.length; ) {
@@ -646,7 +652,7 @@ describe('an instance', () => {
   it('of which a restore was interrupted does not start, and can be restored again', async () => {
     const archive = await backUp(service)
     const place = await newPlace()
-    // What a process leaves behind that was killed in the middle.
+    // Leave the database as a process that was killed during a restore does.
     await createCatalogue(place.database, await listAppliedMigrations(service.database))
     await place.database.query(sql`create table offshoot_rows.${ident('heap_1')} (id text)`)
     await expect(migrate(place.database)).rejects.toThrow(

@@ -4,7 +4,7 @@ import { RECORD_FAULTS_MAX } from '../../packages/server/src/rows/columns/record
 import { createTestService, type TestService } from '../support/service.js'
 import { addTables, type BranchCall, createTables, expectOk } from '../support/tables.js'
 
-/** Small limits, so that their edges are near. */
+/** Low limits, so that requests of moderate size reach them. */
 const LIMITS = {
   controlBytesMax: 3000,
   queryBytesMax: 4000,

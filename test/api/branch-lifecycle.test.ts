@@ -12,7 +12,7 @@ import { createTables, expectOk, TIME, XATA_CLIENT } from '../support/tables.js'
 const DAY = 86_400
 
 let service: TestService
-/** Another process on the same PostgreSQL. */
+/** A second process on the same PostgreSQL. */
 let other: TestService
 
 beforeAll(async () => {
@@ -42,7 +42,7 @@ const inMs = (ms: number) => new Date(Date.now() + ms).toISOString()
 const secondsLeft = (body: { expiresAt: string }) =>
   (Date.parse(body.expiresAt) - Date.now()) / 1000
 
-/** Sets the expiry behind the back of every process. */
+/** Sets the expiry in the database directly, without notifying any process. */
 const setExpiry = (branch: string, seconds: number) =>
   service.database.query(sql`
     update offshoot.branches
@@ -438,7 +438,7 @@ describe('a branch that has expired', () => {
 
   it('is deleted once, however many processes collect, and however many have expired', async () => {
     await createDatabase(service, 'many')
-    // Branches of the other tests do not come to their end in the middle of this one.
+    // Postpone the expiry of other tests' branches, so that none expires during this test.
     await service.database.query(sql`
       update offshoot.branches set expires_at = now() + interval '1 day'
       where expires_at is not null`)
@@ -482,8 +482,8 @@ describe('a ttl', () => {
   const USES = 7
 
   /**
-   * Uses a branch again and again for longer than its ttl, each time before the ttl is over. Where the
-   * machine was too slow for that, it is done again with a longer ttl.
+   * Uses a branch repeatedly for longer than its ttl, each time before the ttl ends. If the machine
+   * was too slow for that, repeats it with a longer ttl.
    */
   async function keepInUse(
     prefix: string,
@@ -1002,7 +1002,7 @@ describe('resolveBranch with create', () => {
         ),
       },
     })
-    // The same as for a git branch that is not mapped; what it is mapped to is not told.
+    // The answer is the one for an unmapped git branch, so that it does not reveal the mapping.
     expect(await ask('feat/login', fallback)).toMatchObject({
       status: 403,
       body: { message: 'this API key cannot create branch [feat-login]' },

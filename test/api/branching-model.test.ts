@@ -29,9 +29,10 @@ import { type Answer, createTestService, type TestService } from '../support/ser
 import { branchCall, expectOk } from '../support/tables.js'
 
 /*
- * The proof: any sequence of writes, forks, schema edits, merges, pulls, resets, deletions and
- * collections, through two processes, leaves every branch exactly as a model has it that copies
- * everything. OFFSHOOT_TEST_STEPS makes it longer, OFFSHOOT_TEST_SEED repeats one that failed.
+ * Model-based test: after any sequence of writes, forks, schema edits, merges, pulls, resets,
+ * deletions and collections through two processes, every branch equals that of a model that copies
+ * everything. OFFSHOOT_TEST_STEPS sets the number of steps, OFFSHOOT_TEST_SEED repeats a failed
+ * run.
  */
 
 const BRANCHES_MAX = 7
@@ -82,7 +83,7 @@ const VALUES: Readonly<Record<string, readonly Value[]>> = {
   link: IDS.slice(0, 3),
 }
 
-/** One run of the model beside the service. */
+/** Runs the model and the service side by side. */
 class Run {
   readonly random: Random
   readonly model = new MergeModel('main')
@@ -96,7 +97,7 @@ class Run {
     this.random = new Random(seed)
   }
 
-  /** Something to begin with. */
+  /** Creates the first tables, records and forks. */
   async start(): Promise<void> {
     for (let count = 0; count < 2; count++) await this.#addTable(this.random.pick(this.branches()))
     for (let count = 0; count < 4; count++) await this.write()
@@ -139,7 +140,10 @@ class Run {
     return call(method, path, body === undefined ? {} : { body })
   }
 
-  /** Runs the request, and holds that it is refused exactly when the model refuses it. */
+  /**
+   * Applies a change to the model and to the service. The service must refuse it exactly when the
+   * model does.
+   */
   async both(change: () => void, request: () => Promise<Answer>): Promise<void> {
     let refusal: Refusal | undefined
     try {
@@ -215,7 +219,7 @@ class Run {
     await this.#bringTogether({ from, into, wish, request: [into, '/pull', body] })
   }
 
-  /** Another branch, or now and then the same. */
+  /** Picks another branch, and occasionally the same one. */
   #other(branch: ModelBranch): ModelBranch {
     const others = this.branches().filter((other) => other !== branch)
     return others.length === 0 || this.random.chance(0.03) ? branch : this.random.pick(others)
@@ -397,7 +401,7 @@ class Run {
     }
     const definition = random.pick(DEFINITIONS)
     const { notNull, defaultValue } = definition
-    // Only a column that comes later has records to fill.
+    // Only a column added to an existing table has records to fill.
     if (!options.isLate || !notNull || defaultValue === undefined) return { uid, name, definition }
     return { uid, name, definition, fill: DEFAULTS.get(defaultValue) }
   }
@@ -513,13 +517,14 @@ class Run {
         return this.call(branch, 'POST', path, values)
       case 'delete':
         return this.call(branch, 'DELETE', path).then((answer) =>
-          // Here, unlike in a transaction, a record that is not there is a refusal.
+          // This route answers 404 for a missing record. In a transaction and in the model, the
+          // deletion is a no-op.
           answer.status === 404 ? { ...answer, status: 204 } : answer,
         )
     }
   }
 
-  /** Everything that the branch holds, and its schema. */
+  /** Compares the records and the schema of a branch with the model. */
   async compare(branch: ModelBranch): Promise<void> {
     const { tables } = branch.state
     const operations = tables.flatMap((table) =>
@@ -696,7 +701,7 @@ describe('branches', () => {
   it('are what full copies would be, whatever is done to them', steps, STEPS_TIMEOUT_MS)
 })
 
-/** Once only the first branch is left, so is only what that one holds. */
+/** Deletes every branch but `main`, and expects that only its data is still stored. */
 async function expectNothingLeft(run: Run): Promise<void> {
   for (const branch of run.branches()) {
     if (branch.name === 'main') continue

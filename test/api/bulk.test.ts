@@ -57,7 +57,7 @@ const read = async (table: string, id: string) =>
 const isThere = async (table: string, id: string) =>
   (await call('GET', `/tables/${table}/data/${id}`)).status === 200
 
-/** How many records a table has, counted where they are stored. */
+/** Counts the records of a table in its heap, without the API. */
 async function count(table: string): Promise<number> {
   const { body } = await call('GET', '')
   const found = body.schema.tables.find((candidate: { name: string }) => candidate.name === table)

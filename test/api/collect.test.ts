@@ -36,7 +36,10 @@ async function collect(): Promise<void> {
   for (let round = 0; round < 3; round++) await runBackground(service)
 }
 
-/** What is stored of a database: rows of the catalogue, and of each heap with its past. */
+/**
+ * Reads what is stored for a database: its branches, and the number of rows in each heap and its
+ * past table.
+ */
 async function storage(branches: TestBranches) {
   const { database } = branches
   const rows = await service.database.query<{ name: string; isHidden: boolean }>(sql`
@@ -102,7 +105,7 @@ describe('the collector', () => {
     await branches.patch('main', 'items', 'b', { price: 2 })
     await branches.fork('three')
     await branches.remove('main', 'items', 'a')
-    // Of a: 0, 1 and 2; of b: 0, which two forks see.
+    // The past table has versions 0, 1 and 2 of `a`, and version 0 of `b`, which two forks see.
     expect((await storage(branches)).heaps).toEqual([[2, 4]])
     await branches.delete('two')
     await collect()
@@ -160,7 +163,8 @@ describe('the collector', () => {
     })
     await branches.delete('deep')
     await collect()
-    // The fork cannot see the table, but may not be told apart from one that can.
+    // `dev` cannot see the table, but the collector cannot tell: it keeps the heap until `dev` is
+    // deleted.
     await branches.delete('dev')
     await collect()
     expect(await storage(branches)).toEqual({ branches: ['main'], heaps: [] })
@@ -192,7 +196,7 @@ describe('the collector', () => {
     }
     await branches.patch('dev', 'items', 'a', { price: 6 })
     await collect()
-    // The last merge needs the version it was about.
+    // The version that was merged last is kept as the merge base.
     expect(await storage(branches)).toEqual({
       branches: ['(dev)', 'dev', 'main'],
       heaps: [
@@ -215,7 +219,8 @@ describe('the collector', () => {
     await branches.delete('middle')
     await branches.patch('main', 'items', 'a', { price: 2 })
     await collect()
-    // What the middle wrote is gone; where it came from is what the others share.
+    // The rows written by `middle` are gone; the state of `main` that `middle` was forked from is
+    // kept as the merge base.
     expect((await storage(branches)).heaps).toHaveLength(2)
     expect((await branches.merge('left')).conflictCount).toBe(0)
     expect(await items(branches, 'main')).toEqual({

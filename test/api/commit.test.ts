@@ -9,7 +9,7 @@ import { settleCommit } from '../../packages/server/src/postgres/commit.js'
 import { TestBranches } from '../support/branches.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
-/** Limits of time here; every write has to wait for longer. */
+/** Time limits of the service. Every COMMIT in this file waits longer. */
 const LIMIT_MS = 1_000
 
 let folder: string
@@ -20,7 +20,7 @@ let admin: pg.Client
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'offshoot-commit-'))
-  // A server of our own, because the setting of standbys is one of the whole server.
+  // A separate server, because synchronous_standby_names applies to the whole server.
   postgres = await startEmbedded({ dataDir: folder, log: () => undefined })
   const { user, password, host, port, database } = postgres.connection
   const url = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
@@ -45,11 +45,15 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-/** With a name that no standby has, each COMMIT waits. */
+/**
+ * Sets synchronous_standby_names. With the name of a standby that does not exist, each COMMIT
+ * waits.
+ */
 async function setStandby(names: string): Promise<void> {
   await admin.query(`alter system set synchronous_standby_names = '${names}'`)
   await admin.query('select pg_reload_conf()')
-  // Backends wait when this says so, and not when they have read the setting.
+  // Wait until a session shows the new setting. Other backends may still commit by the old one: see
+  // `startWaiting`.
   await expect
     .poll(async () => {
       const { rows } = await admin.query('show synchronous_standby_names')
@@ -102,7 +106,10 @@ const WRITES: readonly (readonly [name: string, write: (id: string) => Promise<A
 describe.each(WRITES)('%s, with the synchronous standby gone,', (name, write) => {
   const id = name.replaceAll(' ', '-')
 
-  /** Begins the write when commits wait. One that came too early is through, and is repeated. */
+  /**
+   * Starts a write whose COMMIT waits. A write that commits before the setting is in effect is
+   * repeated.
+   */
   async function startWaiting(kind: string): Promise<{ answer: Promise<Answer> }> {
     await setStandby('gone')
     for (let attempt = 0; ; attempt++) {

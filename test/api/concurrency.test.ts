@@ -25,7 +25,7 @@ afterAll(async () => {
 })
 
 const key = () => first.key
-/** The same request many times at once, in turns to both. */
+/** Sends many concurrent requests, alternating between the two processes. */
 const storm = (count: number, call: (service: TestService, number: number) => Promise<Answer>) =>
   Promise.all(
     Array.from({ length: count }, (_, number) => call(number % 2 === 0 ? first : second, number)),

@@ -27,7 +27,7 @@ afterAll(async () => {
   await first.close()
 })
 
-/** A database of the test's own, seen from both processes. */
+/** Creates a database for the test, reachable through both processes. */
 async function open(tables: Parameters<typeof addTables>[0]) {
   const name = `db${++number}`
   await createTables(first, name, tables)
@@ -43,7 +43,9 @@ async function open(tables: Parameters<typeof addTables>[0]) {
 const range = (length: number) => Array.from({ length }, (_, index) => index)
 const statusesOf = (answers: readonly Answer[]) =>
   [...new Set(answers.map(({ status }) => status))].sort()
-/** Answers of other statuses than these, with their bodies to show. */
+/**
+ * Returns the answers with other statuses than these, with their bodies for the failure message.
+ */
 const unexpected = (answers: readonly Answer[], ...statuses: number[]) =>
   answers
     .filter(({ status }) => !statuses.includes(status))
@@ -130,7 +132,7 @@ describe('what one process does, the next request in another process knows', () 
     readonly userId: string
     readonly keyName: string
   }
-  /** `alone` is what each route needs for itself, because it is not there afterwards. */
+  /** `alone` names the object that the change destroys, so each route gets its own. */
   interface Change {
     readonly alone: 'key' | 'user' | 'branch' | 'database'
     readonly answer: string
@@ -209,14 +211,15 @@ describe('what one process does, the next request in another process knows', () 
       return { ...scene, key: await createKey(first, scene.keyName) }
     }
     const answers = []
-    // Some at a time: a user may have so many keys.
+    // In batches of 10, because the number of keys per user is limited.
     for (let at = 0; at < ROUTES.length; at += 10) {
       const some = ROUTES.slice(at, at + 10).map(async ([route, request]) => {
         const scene = await prepare()
         const { database, branch, key } = scene
         const call = branchCall(first, database, { branch, via: second })
         expectOk(await call('PUT', '/tables/t/data/x', { key, body: { n: 1 } }))
-        // The process knows the session now, as well as the answer to the keyed transaction.
+        // Fills the caches of the second process: the session, and the answer to the keyed
+        // transaction.
         await ROUTES.find(([name]) => name === 'transaction known by its key')?.[1](call, key)
         const before = (await request(call, key)).status
         expectOk(await make(scene))
@@ -354,7 +357,7 @@ describe('schema edits among writes', () => {
     readonly answer: Answer
   }
 
-  /** Writes from both processes, in several ways, until it is told to stop. */
+  /** Writes from both processes, in several ways, until told to stop. */
   function startWriting(calls: { here: BranchCall; there: BranchCall }, values: object) {
     const writes: Write[] = []
     let isDone = false
@@ -387,7 +390,7 @@ describe('schema edits among writes', () => {
       ),
     )
     return {
-      /** Until so many more writes were answered. */
+      /** Waits until this many more writes were answered. */
       async more(count: number) {
         const enough = writes.length + count
         await until(async () => writes.length >= enough)
@@ -560,7 +563,7 @@ describe('requests at the same time', () => {
           : call('PATCH', '/tables/t/data/sum', { body: fields })
       }),
     )
-    // Who has lost too often is told so, and has changed nothing.
+    // Writers that exhaust their retries get 409, and have changed nothing.
     expect(unexpected(answers, 200, 409)).toEqual([])
     const counted = answers.filter(({ status }) => status === 200).length
     expect(counted).toBeGreaterThan(50)
@@ -688,7 +691,7 @@ describe('transfers', () => {
     return bank
   }
 
-  /** What all accounts hold, in either of the two tables. */
+  /** Returns the sum of all accounts in both tables. */
   async function total(call: BranchCall): Promise<number> {
     const operations = ACCOUNTS.flatMap((id) =>
       ['accounts', 'vault'].map((table) => ({ get: { table, id, columns: ['n'] } })),
@@ -700,7 +703,7 @@ describe('transfers', () => {
     )
   }
 
-  /** Money moves between records, and records between tables, until told to stop. */
+  /** Moves amounts between records, and records between tables, until told to stop. */
   function startTransfers(
     { here, there }: { here: BranchCall; there: BranchCall },
     workers: number,
@@ -712,7 +715,10 @@ describe('transfers', () => {
       { update: { table: 'accounts', id: from, fields: { n: { $decrement: 1 } } } },
       { update: { table: 'accounts', id: to, fields: { n: { $increment: 1 } } } },
     ]
-    /** Into the vault and out again, as two transactions; whoever comes between is refused. */
+    /**
+     * Moves an account into the vault and back, in two transactions. Transfers in between are
+     * refused.
+     */
     const store = async (call: BranchCall, id: string): Promise<Answer[]> => {
       const account = await call('GET', `/tables/accounts/data/${id}`)
       if (account.status !== 200) return []
@@ -741,7 +747,8 @@ describe('transfers', () => {
       range(workers).map(async (index) => {
         const call = index % 2 === 0 ? here : there
         while (!isDone) {
-          // Each has an account of its own to store: versions start over with a new record.
+          // Each worker stores its own account: a re-created record starts again at version 0, so
+          // `ifVersion` could match a record that another worker has re-created.
           if (Math.random() < 0.2) answers.push(...(await store(call, ACCOUNTS[index] ?? '')))
           else
             answers.push(

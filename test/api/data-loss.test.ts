@@ -62,7 +62,7 @@ async function ok(answer: Promise<Answer>): Promise<Answer> {
   return { status, body, headers }
 }
 
-/** Everything that a refused edit must leave as it was. */
+/** Reads the state that a refused edit must not change. */
 async function stateOf(branch: string): Promise<unknown> {
   const { body: details } = await ok(service.call('GET', `${db}:${branch}`))
   const { body: rows } = await ok(post(`${branch}/tables/people/query`, {}))

@@ -18,7 +18,7 @@ const ITEMS: readonly Column[] = [
   { name: 'price', type: 'int' },
 ]
 
-/** A database of the test's own, with three records on `main` and a fork `dev`. */
+/** Creates a database with three records on `main` and a fork `dev`. */
 async function open(tables: Readonly<Record<string, readonly Column[]>> = { items: ITEMS }) {
   const branches = await TestBranches.create(service, `diff${++number}`, tables)
   if ('items' in tables) {
@@ -62,7 +62,7 @@ describe('the difference of a branch', () => {
     await branches.patch('dev', 'items', 'b', { price: 20 })
     await branches.remove('dev', 'items', 'a')
     await branches.put('dev', 'items', 'd', { name: 'D' })
-    // What the source does in the meantime is no difference of the branch.
+    // Changes of the source after the fork are not part of the diff.
     await branches.patch('main', 'items', 'c', { price: 30 })
     await branches.put('main', 'items', 'e', { name: 'E' })
     const difference = await branches.diff('dev')
@@ -263,7 +263,7 @@ describe('the difference of schemas', () => {
         },
       },
     ])
-    // No record has changed.
+    // The schema differs, but no record has changed.
     expect(tables).toEqual([table('items', [0, 0, 0], [])])
   })
 

@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.close())
 
-/** Things that no caller has any business to see. */
+/** Internal details that must not appear in an answer. */
 const INTERNALS =
   /\b(select|insert|update|delete) .*(from|into|set)\b|offshoot\.|pg_|sqlstate|stack|\.js:|\.ts:|node_modules|node:|econn|enoent|fst_|ajv|fastify|\/(tmp|work|home|root)\//i
 
@@ -317,7 +317,7 @@ describe('the wire itself', () => {
   let wired: TestService
   beforeAll(async () => {
     wired = await createTestService()
-    // Node looks for requests that are late only so often.
+    // Node.js checks for late requests only once per interval (30 seconds by default).
     ;(
       wired.app.server as unknown as { connectionsCheckingInterval: number }
     ).connectionsCheckingInterval = 100

@@ -59,7 +59,7 @@ const base = (name = 'shop:main') => `${service.workspace}/db/${name}`
 const filePath = (id: string, column = 'photo', rest = '') =>
   `/tables/people/data/${id}/column/${column}/file${rest}`
 
-/** A PNG of 3 by 2, as far as anybody looks at it. */
+/** The header of a PNG of 3 by 2 pixels; nothing after it is read. */
 const PNG = Buffer.concat([
   Buffer.from('\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x03\0\0\0\x02', 'latin1'),
   Buffer.alloc(20),
@@ -73,7 +73,7 @@ interface Raw {
   json(): any
 }
 
-/** A request whose body and answer are bytes. */
+/** Sends a request whose body and answer are bytes. */
 async function raw(
   method: 'GET' | 'PUT' | 'DELETE' | 'HEAD',
   url: string,
@@ -110,7 +110,7 @@ const read = async (id: string, columns = '*') =>
 const patch = (id: string, body: object) =>
   call('PATCH', `/tables/people/data/${id}?columns=*`, { body })
 
-/** A link as a browser would follow it: without a key. */
+/** Follows a link as a browser does, without an API key. */
 const follow = (url: string, headers: Record<string, string> = {}) => {
   const { pathname, search } = new URL(url)
   return raw('GET', `${pathname}${search}`, { headers, key: null })
@@ -538,7 +538,7 @@ describe.each([
       const response = await fetch(`http://127.0.0.1:${port}${base()}${filePath(id)}`, {
         method: 'PUT',
         headers: { authorization: `Bearer ${service.key}` },
-        // A stream does not say beforehand how long it will be.
+        // A stream has no content-length.
         body: ReadableStream.from(Array.from({ length: 40 }, () => Buffer.alloc(100_000))),
         duplex: 'half',
       } as RequestInit)
@@ -638,11 +638,11 @@ describe.each([
     const NOW = { graceSeconds: 0, recheckSeconds: 0 }
     const collect = async (times = NOW) => {
       while (await checkBlobs(service.database, times)) {
-        // More is due.
+        // Repeat until no content is due for a check.
       }
       const context = { database: service.database, blobs: service.files.blobs }
       while (await collectBlobs(context, times)) {
-        // More is unused.
+        // Repeat until no unused content is left.
       }
     }
     const isStored = (content: Buffer) => service.files.blobs.has(hashOf(content))
@@ -657,7 +657,8 @@ describe.each([
       const gone = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
       const seen = await create({ photo: { name: 'a', base64Content: base64(past) } })
       expectOk(await service.call('PUT', `${base('shop:keeper')}?from=main`))
-      // The fork still sees this one, so its content stays; nobody sees the other any more.
+      // The fork still sees the content of `seen`, so it is kept. No branch sees that of `later`
+      // any more.
       expectOk(await patch(seen, { photo: null }))
       const later = await create({ photo: { name: 'a', base64Content: base64(dropped) } })
       for (const record of [gone, later]) {
@@ -902,7 +903,7 @@ describe('links', () => {
       `${mine.url}?verify=${keyId}.${expiry}.${signature.slice(0, -1)}`,
       `${mine.url}x?verify=${verify}`,
       `${mine.url.slice(0, -1)}?verify=${verify}`,
-      // An upload link is no link to read with.
+      // An upload link does not permit reading.
       mine.uploadUrl,
     ]
     for (const url of changed) expect((await follow(url)).status, url).toBe(403)

@@ -239,7 +239,7 @@ describe('a fork', () => {
     expect({ status: answer.status, message: answer.body.message }).toEqual({ status, message })
     expect([await read(call, 'held'), await read(call, 'other')]).toEqual(before)
     expect(await read(call, 'not-there')).toBeUndefined()
-    // The branch has a heap of its own by now; that must make no difference.
+    // The write gives the fork its own heap, which must not change the answer.
     await put(call, 'own', {})
     const again = await call(method, where, { body })
     expect({ status: again.status, message: again.body.message }).toEqual({ status, message })

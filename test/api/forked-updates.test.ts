@@ -36,8 +36,9 @@ const read = async (call: BranchCall, id: string) =>
   expectOk(await call('GET', path(id))).body as Record<string, unknown>
 
 /*
- * An update in a fork is one statement that looks at what is inherited first and at the fork's own
- * row by conflict. Here the two differ in every way they can.
+ * In a fork, an update is an `insert ... on conflict`: the inserted row is made from the inherited
+ * row, and the conflict branch updates the fork's own row. These tests make the two rows differ in
+ * every way.
  */
 describe('an update in a fork', () => {
   it('expects the version of the own row, not of the one it inherits', async () => {

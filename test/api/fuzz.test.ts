@@ -13,19 +13,19 @@ import { createTestService, type TestService } from '../support/service.js'
 import { everythingStored } from '../support/stored.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
-/** `OFFSHOOT_TEST_REQUESTS` asks for more. */
+/** Number of requests, set by `OFFSHOOT_TEST_REQUESTS`. */
 const REQUESTS = Number(process.env.OFFSHOOT_TEST_REQUESTS ?? 12_000)
 const LANES = 4
-/** Those that are not even HTTP. */
+/** Number of requests that are not valid HTTP. */
 const MALFORMED = REQUESTS / 20
 const TIMEOUT_MS = 600_000 + REQUESTS * 200
-/** It is in everything that the neighbour has, and in nothing that anybody else sends. */
+/** Part of everything that the neighbour tenant stores, and of no request. */
 const MARK = 'seen-nowhere-else-8d1f'
 
-/** What Node.js takes of a request before its body, with room for what the client adds. */
+/** Limit of Node.js for the request line and headers, minus what the client adds. */
 const HEAD_BYTES_MAX = 15_000
 
-/** Low, so that requests get to them. */
+/** Low limits, so that random requests reach them. */
 const limits = {
   keysPerUserMax: 12,
   workspacesPerUserMax: 12,
@@ -79,7 +79,7 @@ async function send({ method, url, headers, body }: FuzzRequest): Promise<FuzzAn
   return { status: response.statusCode, headers: response.headers, body: bytes, durationMs }
 }
 
-/** Whether a client that keeps to HTTP can send it. */
+/** Returns whether an HTTP client can send the request. */
 function isSendable({ method, url, headers }: FuzzRequest): boolean {
   return (
     method !== 'TRACE' &&
@@ -124,7 +124,7 @@ async function run(lane: Lane, count: number): Promise<void> {
   }
 }
 
-/** The first request of each kind of fault. */
+/** Records the first request of each kind of fault. */
 function report(request: FuzzRequest, fault: string, answer: string): void {
   const kind = `${request.operation.name}: ${fault}`
   if (!faults.has(kind)) faults.set(kind, `${kind}\n  ${toCurl(request)}\n  ${answer}`)
@@ -256,7 +256,7 @@ describe(`requests of every form, from seed ${SEED}`, () => {
   it('leave everything of the neighbour as it was', async () => {
     const after = await everythingStored(service)
     for (const [table, rows] of Object.entries(before)) {
-      // Others have rows in the catalogue, but none in the tables of the neighbour.
+      // Other tenants may add rows to the catalogue, but not to the neighbour's tables.
       if (table.startsWith('offshoot_rows.')) expect(after[table]).toEqual(rows)
       const now = new Set(after[table])
       expect(rows.filter((row) => !now.has(row))).toEqual([])

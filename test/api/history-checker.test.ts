@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { checkHistory } from '../support/serial/check-history.js'
 import { type History, MISSING, type Observed } from '../support/serial/history.js'
 
-/** `reads` and `writes` as `key version value`. */
+/** Makes a transaction. Each of `reads` and `writes` is `key version value`. */
 function transaction(
   id: string,
   parts: {
@@ -40,7 +40,7 @@ describe('a history', () => {
   })
 
   it('in which concurrent transactions can be put into an order is free of them', () => {
-    // The reader did not see the writer, and so comes before it.
+    // The reader did not see the writes, so it comes first in the serial order.
     expect(
       kindsOf(
         start,

@@ -7,15 +7,16 @@ import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
 /*
- * What a page costs must not depend on how many rows there are. So PostgreSQL is asked what it did:
- * no table is gone through, and the rows looked at are about those of the page.
+ * The cost of a page must not depend on the number of rows. These tests check the executed plan
+ * (EXPLAIN): no sequential scan of a table, and about as many rows read as the page has.
  */
 
 const ROWS = 20_000
 const PAGE = 20
 /**
- * A page has one row more; every arm may give it, twice, with and without values; and each row is looked
- * up where a nearer arm could hide it. Then there are the 100 rows that were changed.
+ * Upper limit of rows read for a page. A page reads one row more than its size. Every arm of the
+ * query may return all of them, twice (rows with and without a value), and each row is looked up in
+ * the nearer arms, which could hide it. The 100 changed rows come on top.
  */
 const READ_MAX = 25 * PAGE
 
@@ -25,7 +26,7 @@ let branches: TestBranches
 
 const rowId = (number: number) => `r${String(number).padStart(6, '0')}`
 
-/** Fills the only heap of a table, beside the API, which would take longer. */
+/** Fills the only heap of a table with SQL, because the API would take longer. */
 async function fill(table: string, columns: readonly string[]): Promise<void> {
   const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
     select h.id, h.column_ids as "columnIds"
@@ -61,7 +62,7 @@ beforeAll(async () => {
     expectOk(await branches.call('main', 'PUT', `/tables/people/columns/${column}/index`))
   }
   await fill('teams', ["'Team ' || n"])
-  // Every tenth has no value of some columns.
+  // Every tenth row has no value.
   const some = (value: string) => `case when n % 10 > 0 then ${value} end`
   await fill('people', [
     some("'p' || n || '@example.com'"),
@@ -144,7 +145,7 @@ describe.each(['main', 'fork', 'changed'])('on branch [%s] a page of', (branch) 
   })
 
   it('those without a value is as cheap', async () => {
-    // Nine of ten have one.
+    // Nine of ten rows have a value, so the page is among the rows without one.
     const query = { sort: { age: 'desc' }, page: { offset: 18_500, size: PAGE } }
     const cursor = await cursorOf(branch, query)
     expectFew(await explainQuery(service, target, { page: { after: cursor } }))

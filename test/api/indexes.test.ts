@@ -46,7 +46,10 @@ const list = async (branches: TestBranches, branch = 'main', table = 'people') =
 const physical = (branches: TestBranches, branch = 'main') =>
   listValidIndexes(branches, { branch, kind: 'index' })
 
-/** So many rows that an index is not made at once, beside the API, which would take longer. */
+/**
+ * Adds so many rows that an index is built in the background. Uses SQL, because the API would take
+ * longer.
+ */
 async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<string> {
   const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
     select h.id, h.column_ids as "columnIds"
@@ -69,7 +72,7 @@ async function connect(): Promise<pg.Client> {
   return client
 }
 
-/** Until so many others wait for a lock, or what they are waiting in is over. */
+/** Waits until this many connections wait for a lock, or until `waiting` has settled. */
 async function untilWaiting(count: number, waiting: Promise<unknown>): Promise<void> {
   let isOver = false
   const end = () => {
@@ -224,7 +227,7 @@ describe('an index', () => {
   })
 })
 
-/** Text that can hardly be compressed, of four bytes a character. */
+/** Makes text of four bytes a character that compresses poorly. */
 function randomText(bytes: number): string {
   const random = new Random(1)
   const characters = Array.from({ length: bytes / 4 }, () => 0x20000 + random.below(40_000))
@@ -256,7 +259,7 @@ describe('an index of many rows', () => {
   it('that was interrupted is made again by whoever comes next', async () => {
     const branches = await open()
     const heapId = await fill(branches)
-    // What a process leaves behind that was killed in the middle.
+    // Leave an invalid index, as a process does that is killed while it builds one.
     const [row] = await service.database.query<{ columnIds: string[] }>(sql`
       select column_ids as "columnIds" from offshoot.heaps where id = ${heapId}`)
     const columnId = row?.columnIds[1] ?? ''
@@ -318,7 +321,8 @@ describe('an index of many rows', () => {
       where d.name = ${branches.database}`)
     await put(branches, 'age')
     const [atWork, reader] = [await connect(), await connect()]
-    // Nobody drops the index before it is asked for again, which in turn waits for a reader.
+    // Two locks set the order: `atWork` delays the drop until the index is requested again, and
+    // that request waits for `reader`.
     await atWork.query(`select pg_advisory_lock(6001002, hashint8(${heap?.id}))`)
     await remove(branches, 'age')
     await reader.query(`begin; lock table offshoot_rows.past_${heap?.id} in access share mode`)
@@ -340,7 +344,7 @@ describe('an index of many rows', () => {
   ] as const)('gives way when %s, and is made afterwards', async (_what, operation) => {
     const branches = await open()
     await fill(branches)
-    // An index is only ready when nobody looks at the table as it was before.
+    // CREATE INDEX CONCURRENTLY waits for transactions with older snapshots.
     const reader = await connect()
     await reader.query('begin isolation level repeatable read; select from pg_class limit 1')
     expect(await put(branches, 'age')).toMatchObject({ state: 'building' })
@@ -441,7 +445,7 @@ describe('with the schema an index', () => {
     const after = await schemaOf(XATA_CLIENT)
     expect(after).toEqual(before)
     expect(await schemaOf()).toEqual(after)
-    // A schema that is dumped and uploaded again is the same one, and loses nothing.
+    // Uploading a dumped schema is a no-op and keeps the indexes.
     const { body } = await branches.call('main', 'POST', '/schema/compare', {
       schema: after.schema,
     })
@@ -555,7 +559,7 @@ describe('on branches an index', () => {
     await put(branches, 'height', 'dev')
     await branches.merge('dev')
     expect(await physical(branches)).toContain('heap height')
-    // A table that has only got an index since is not one that was changed.
+    // A new index is not a change of the table, so it does not conflict with its removal.
     await branches.edit(
       'dev',
       { removeColumn: { table: 'people', column: 'friend' } },

@@ -8,8 +8,9 @@ import { XATA_CLIENT } from '../support/tables.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
 /*
- * Two tenants whose workspaces, databases, branches, tables, records and keys have the same names. The
- * other one tries everything that is theirs; it must be to them as if it were not there.
+ * Two tenants use the same names for workspaces, databases, branches, tables, records and keys. The
+ * second tenant tries to reach everything of the first. Every answer must equal the one for an id
+ * that does not exist.
  */
 
 const MARK = 'mark-of-one'
@@ -19,10 +20,10 @@ let service: TestService
 let description: Description
 let routes: readonly Route[]
 let one: Tenant
-/** The tables of PostgreSQL that hold the records of the one. */
+/** PostgreSQL tables with the first tenant's records. */
 let heaps: string[]
 let other: Tenant
-/** Every kind of key that the other tenant can have. */
+/** A key of every kind that the second tenant can have. */
 let keys: Record<string, string>
 
 beforeAll(async () => {
@@ -66,13 +67,13 @@ const KEY_KINDS = [
   'revoked',
 ]
 
-/** An id of the same form that was never given out. */
+/** Returns an id of the same form that was never assigned. */
 function ghostOf(id: string): string {
   const end = id.slice(-6)
   return `${id.slice(0, -6)}${end.replace(/./g, (letter) => (letter === 'z' ? 'y' : 'z'))}`
 }
 
-/** Everything but who was asked for and which request it was. */
+/** Returns an answer without the requested id, the request id and the date. */
 function normalized(answer: Answer, id: string): unknown {
   const { 'x-request-id': requestId, date: _date, ...headers } = answer.headers
   const text = JSON.stringify(answer.body)
@@ -88,7 +89,10 @@ interface Attempt {
   call(id: string, key: string): Promise<Answer>
 }
 
-/** Fails with every attempt that gives away that there is such a thing, and if anything changed. */
+/**
+ * Fails with every attempt whose answer differs from the one for an unassigned id, or if anything
+ * stored has changed.
+ */
 async function expectGhost(attempts: readonly Attempt[], id: string, key: string): Promise<void> {
   expect(attempts.length).toBeGreaterThan(0)
   const before = await everythingStored(service)
@@ -106,7 +110,7 @@ async function expectGhost(attempts: readonly Attempt[], id: string, key: string
 
 const isAboutWorkspace = ({ url }: Route) => /^\/(workspaces\/:|dbs?\/)/.test(url)
 
-/** Every route below a workspace, in every form of address, with the ids of the one tenant. */
+/** Lists every route below a workspace, in every form of address, with the first tenant's ids. */
 function workspaceAttempts(): Attempt[] {
   return routes.filter(isAboutWorkspace).flatMap((route) => {
     const request = (workspaceId: string) =>
@@ -141,7 +145,7 @@ function workspaceAttempts(): Attempt[] {
   })
 }
 
-/** What the parts of paths are, for a tenant. */
+/** Returns the values of path parameters for a tenant. */
 function namesOf(tenant: Tenant): Record<string, string> {
   return {
     workspaceId: tenant.workspaceId,
@@ -201,7 +205,7 @@ describe('an id of another tenant is as if it did not exist, in the own workspac
       attempt('POST', (id) => `/workspaces/${one.workspaceId}/invites/${id}/accept`),
     ]
     await expectGhost(attempts, one.invite.inviteId, other.key)
-    // The key of an invite is what lets its holder in, but only where it was made.
+    // An invite key admits its holder, but only to the workspace that issued it.
     await expectGhost(attempts.slice(3, 4), one.invite.key, other.key)
   })
 
@@ -359,7 +363,8 @@ describe('where both have the same name for it', () => {
   it('what the other does to its own, to the end, leaves the one as it was', async () => {
     const before = await everythingOf(one)
     const own = namesOf(other)
-    // What takes a name away comes after what goes by it, and whole workspaces at the very end.
+    // Order: removals and renames run after the routes that use the name, and workspaces are
+    // deleted last.
     const rank = ({ method, url }: Route) => {
       if (method === 'DELETE') return 100 - url.split('/').length
       if (url.endsWith('/rename')) return 90
@@ -385,7 +390,7 @@ describe('where both have the same name for it', () => {
     expect(await everythingOf(one)).toEqual(before)
   })
 
-  /** All that the tenant can see, and every row of PostgreSQL that is its own. */
+  /** Reads everything that the tenant can see, and all of its rows in PostgreSQL. */
   async function everythingOf(tenant: Tenant): Promise<unknown> {
     const seen: Record<string, unknown> = {}
     for (const route of routes.filter(
@@ -397,7 +402,8 @@ describe('where both have the same name for it', () => {
         const { path } = exampleRequest(description, route, names)
         const address = route.url.startsWith('/db') ? `${tenant.workspace}${path}` : path
         const { status, body } = await service.call('GET', address, { key: tenant.key })
-        // The moment of a statistic is that of asking for it, and each refusal has an id.
+        // Leave out the timestamp of statistics and the ids of errors, which differ with every
+        // request.
         const { timestamp: _now, id: _id, ...rest } = typeof body === 'object' ? body : { body }
         seen[path] = { status, rest }
       }

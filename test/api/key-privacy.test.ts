@@ -6,8 +6,8 @@ import { addTables, expectOk, XATA_CLIENT } from '../support/tables.js'
 import { TENANT_TABLES, userRecord } from '../support/tenants.js'
 
 /*
- * One user has databases, branches, keys and colleagues whose names hold a mark. A key that does not
- * reach them walks through every route, and none of the marks may be in any answer.
+ * A user has databases, branches, keys and colleagues with marked names. A key whose scope excludes
+ * them requests every route. No answer may contain one of the marks.
  */
 
 const MARKS = {
@@ -18,7 +18,7 @@ const MARKS = {
 } as const
 type Mark = keyof typeof MARKS
 
-/** Of the same length, and the name of nothing. */
+/** Returns a text of the same length that names nothing. */
 const ghostOf = (text: string) => text.replaceAll('sekret', 'nobody')
 
 interface Kind {
@@ -80,7 +80,7 @@ const admin = async (method: string, path: string, body?: unknown) =>
   expectOk(await service.call(method, path, { body })).body
 const shop = (name: string) => `${service.workspace}/db/shop:${name}`
 
-/** A database of which the branches that begin with `pr-` are for everybody. */
+/** Creates a database in which every key may use the branches `pr-*`. */
 async function prepareShop(): Promise<void> {
   const trunk = `${MARKS.branch}-trunk`
   await createDatabase(service, 'shop', { branchName: trunk })
@@ -92,7 +92,8 @@ async function prepareShop(): Promise<void> {
   await admin('PUT', shop(`${MARKS.branch}-dev`), { from: 'pr-1' })
   await admin('PATCH', `${shop('pr-1')}/tables/users/data/ada`, { name: 'Ada of the fork' })
   await admin('PATCH', `${shop(trunk)}/tables/users/data/ada`, { name: 'Ada of the trunk' })
-  // Each side of a merge has something of the other.
+  // Merge in both directions across the scope, so that the merge history of each side mentions the
+  // other.
   await admin('POST', `${shop('pr-2')}/merge`, { into: 'pr-1', strategy: 'theirs' })
   await admin('POST', `${shop(`${MARKS.branch}-dev`)}/merge`, {
     into: 'pr-1',
@@ -141,7 +142,7 @@ interface Request {
   readonly body?: unknown
 }
 
-/** Every route with the example of its description, what takes things away at the end. */
+/** Lists every route with its documented example, destructive routes last. */
 function exampleRequests(): Request[] {
   const rank = ({ method, url }: Route) => {
     if (method === 'DELETE') return 100 - url.split('/').length
@@ -152,7 +153,7 @@ function exampleRequests(): Request[] {
   return (
     routes
       .filter(({ url }) => /^\/(workspaces|dbs?\/|users?$|user\/|linkKeys)/.test(url))
-      // The others still need it.
+      // The other requests still need the workspace.
       .filter(({ method, url }) => method !== 'DELETE' || url !== '/workspaces/:workspaceId')
       .sort((a, b) => rank(a) - rank(b))
       .map((route) => {
@@ -163,7 +164,10 @@ function exampleRequests(): Request[] {
   )
 }
 
-/** What examples leave to defaults, which is where names come from that nobody has sent. */
+/**
+ * Lists requests that rely on defaults, because defaults are where names come from that the caller
+ * did not send.
+ */
 function furtherRequests(): Request[] {
   const dbs = `${service.workspace}/dbs/shop`
   const get = (path: string): Request => ({ method: 'GET', path })
@@ -205,7 +209,7 @@ function furtherRequests(): Request[] {
   ]
 }
 
-/** Marks that an answer holds. */
+/** Returns the marks that an answer contains. */
 function marksIn({ body, headers }: Answer, hidden: readonly Mark[]): string[] {
   const text = `${JSON.stringify(body)}\n${JSON.stringify(headers)}`.toLowerCase()
   return hidden.filter((mark) => text.includes(MARKS[mark]))
@@ -281,7 +285,7 @@ describe.each(KINDS.filter(({ hidden }) => hidden.includes('database')))(
           ...request,
           path: request.path.replace(/\/(dbs?)\/shop/, `/$1/${MARKS.database}`),
         }))
-      // Without a workspace in the address, too.
+      // Repeat the requests without a workspace in the address.
       const bare = requests.map(({ path, ...request }) => ({
         ...request,
         path: path.replace(service.workspace, ''),
@@ -291,7 +295,7 @@ describe.each(KINDS.filter(({ hidden }) => hidden.includes('database')))(
   },
 )
 
-/** The requests whose answers tell something that exists from something that does not. */
+/** Returns the requests whose answers distinguish an existing name from a nonexistent one. */
 async function listTold(key: string, requests: readonly Request[]): Promise<unknown[]> {
   const told: unknown[] = []
   for (const request of requests) {
@@ -302,7 +306,7 @@ async function listTold(key: string, requests: readonly Request[]): Promise<unkn
   return told
 }
 
-/** All of an answer but which request it was. */
+/** Returns an answer as text, without the request id and the date. */
 async function ask(key: string, { method, path, body }: Request): Promise<string> {
   const answer = await service.call(method, path, { key, body })
   const { 'x-request-id': requestId, date: _date, ...headers } = answer.headers

@@ -10,7 +10,7 @@ import {
   expectOk,
 } from '../support/tables.js'
 
-/** Small limits, so that their edges are near. Those of schemas are tested with the schema. */
+/** Low limits, so that small requests reach them. Schema limits are tested in schema.test.ts. */
 const LIMITS = {
   transactionOperationsMax: 3,
   bulkRecordsMax: 3,
@@ -22,7 +22,7 @@ const LIMITS = {
 
 let service: TestService
 let call: BranchCall
-/** The same with the limits that hold where nothing is said. */
+/** A second service on the same database, with the default limits. */
 let usual: TestService
 
 beforeAll(async () => {
@@ -46,7 +46,7 @@ afterAll(async () => {
   await service.close()
 })
 
-/** A database without the small limits. */
+/** Creates a database that is used with the default limits. */
 async function openUsual(
   name: string,
   tables: Readonly<Record<string, readonly Column[]>>,
@@ -177,7 +177,7 @@ describe('of a value', () => {
 
 describe('of a record', () => {
   const name = 'text'.length
-  /** A record of so many bytes: its names and its values. */
+  /** Makes a record of this many bytes, column names included. */
   const record = (bytes: number) => ({ text: 'x'.repeat(bytes - name) })
   const LARGE = 'record is larger than the limit of 1000 bytes'
 
@@ -270,7 +270,7 @@ describe('of a table in the long run', () => {
   it('so many columns added and removed that PostgreSQL has no room for another', async () => {
     const worn = await openUsual('worn', { t: [] })
     expectOk(await worn('PUT', '/tables/t/data/x', { body: {} }))
-    // What 1590 removed columns leave behind, made in one go.
+    // Add the columns that 1590 removed columns leave in the heap, in one statement.
     const { rows } = await service.database.pool.query('select max(id) as id from offshoot.heaps')
     const removed = Array.from({ length: 1590 }, (_, number) => `add column gone${number} integer`)
     await service.database.pool.query(

@@ -4,7 +4,7 @@ import { prettyLine, toLoggedError } from '../../packages/server/src/telemetry/l
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 
-/** Stands for everything that somebody sends or stores. */
+/** Stands for any data that a user sends or stores. */
 const CANARY = 'canary-4711'
 
 let service: TestService
@@ -31,7 +31,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.close())
 
-/** Requests of every kind, each with something that must not get into the log. */
+/** Sends requests of every kind, each with data that must not be logged. */
 async function makeRequests(): Promise<void> {
   const people = '/tables/people'
   const record = { name: CANARY, email: `${CANARY}@example.com` }
@@ -56,7 +56,7 @@ async function makeRequests(): Promise<void> {
   await service.call('GET', '/user', { headers: { 'x-note': CANARY, cookie: CANARY } })
 }
 
-/** A request that fails in PostgreSQL, with an error that quotes the row. */
+/** Sends a request that fails in PostgreSQL with an error that quotes the row. */
 async function failInside() {
   const [heap] = await service.database.query<{ name: string }>(sql`
     select tablename as name

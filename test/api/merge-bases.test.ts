@@ -5,7 +5,10 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 
-/* What teams do over months: the same work reaches several branches, and is undone on some of them. */
+/*
+ * Merge bases in long-lived histories: the same work reaches several branches, and is undone on
+ * some of them.
+ */
 
 let service: TestService
 let number = 0
@@ -22,7 +25,7 @@ const ITEMS: readonly Column[] = [
   { name: 'price', type: 'int' },
 ]
 
-/** `main` with one record, and `staging` beside it. */
+/** Creates `main` with one record, and its fork `staging`. */
 async function open(): Promise<TestBranches> {
   const branches = await TestBranches.create(service, `bases${++number}`, { items: ITEMS })
   await branches.put('main', 'items', 'a', { name: 'A', price: 1 })
@@ -32,7 +35,7 @@ async function open(): Promise<TestBranches> {
 
 const items = (branches: TestBranches, branch: string) => branches.read(branch, 'items', ['a', 'b'])
 
-/** Two branches that are merged into `main` and into `staging`. */
+/** Merges two branches into both `main` and `staging`. */
 async function mergeTwoIntoBoth(branches: TestBranches): Promise<void> {
   await branches.fork('one')
   await branches.fork('two')
@@ -92,7 +95,10 @@ describe('work that was merged into two branches and undone on one of them', () 
 })
 
 describe('two branches that merged each other at the same time', () => {
-  /** Both have merged an earlier state of the other, so that neither of the two states is later. */
+  /**
+   * Criss-cross merge: each branch has merged an earlier state of the other, so there are two merge
+   * bases.
+   */
   async function crossed(): Promise<TestBranches> {
     const branches = await open()
     await branches.patch('main', 'items', 'a', { name: 'main' })
@@ -160,7 +166,8 @@ describe('the history of a database', () => {
     expect(merges).toBeLessThanOrEqual(4 * names.length)
     for (const name of names) await branches.delete(name)
     await runBackground(service)
-    // Only main and staging are left, which have a state of main in common.
+    // Only `main` and `staging` are left. Their merge base is a state of `main`, which needs no
+    // record of a merge.
     expect(await count(branches)).toMatchObject({ merges: 0, branches: 2 })
   })
 

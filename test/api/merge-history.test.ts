@@ -13,9 +13,9 @@ import {
 } from '../support/write-history.js'
 
 /*
- * Months of a team, in short: a few branches write to the same few cells, merge and pull in all
- * directions, are reset, deleted and forked anew. Every outcome must be the one that the definition of
- * a merge gives. OFFSHOOT_TEST_STEPS makes it longer, OFFSHOOT_TEST_SEED repeats a run.
+ * Simulates months of a team: a few branches write to the same cells, merge and pull in all
+ * directions, are reset, deleted and forked again. Every result must match the definition of a
+ * merge. OFFSHOOT_TEST_STEPS sets the number of steps, OFFSHOOT_TEST_SEED repeats a run.
  */
 
 const COLUMNS = ['one', 'two']
@@ -192,7 +192,7 @@ describe('merging over a long history', () => {
         merges += run.merges
         open += run.open
       }
-      // The definition must decide nearly always, or this shows nothing.
+      // If the definition leaves too many merges undecided, the test proves nothing.
       if (merges >= 100) expect(open / merges).toBeLessThan(0.2)
     },
     STEPS_TIMEOUT_MS,

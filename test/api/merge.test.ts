@@ -21,7 +21,7 @@ const ITEMS: readonly Column[] = [
   { name: 'price', type: 'int' },
 ]
 
-/** A database of the test's own, with three records on `main` and a fork `dev`. */
+/** Creates a database with three records on `main` and a fork `dev`. */
 async function open(more: Readonly<Record<string, readonly Column[]>> = {}) {
   const branches = await TestBranches.create(service, `merge${++number}`, { items: ITEMS, ...more })
   await branches.bulk('main', 'items', [
@@ -84,7 +84,7 @@ describe('a merge', () => {
       b: { name: 'B', price: 20 },
       e: { name: 'E' },
     })
-    // A merge goes one way.
+    // The merge leaves the merged branch unchanged.
     expect(await items(branches, 'dev')).toEqual({
       a: { name: 'A', price: 10 },
       b: { name: 'B', price: 2 },
@@ -152,7 +152,7 @@ describe('a merge', () => {
     const read = await branches.read('dev', 'types', ids)
     await branches.merge('dev')
     expect(await branches.read('main', 'types', ids)).toEqual(read)
-    // The same as updates, and into a fork.
+    // Repeat with updates instead of inserts, into a fork.
     await branches.fork('next')
     await branches.put('dev', 'types', 'empty', { ...full, string: 'another' })
     await branches.put('dev', 'types', 'full', {})
@@ -190,7 +190,7 @@ describe('records that are too large for one page', () => {
     })
     await branches.put('main', 'items', 'i00', { text: 'old' })
     await branches.fork('dev')
-    // Together they are larger than a page.
+    // Together, the records are larger than a page.
     const records = Array.from({ length: 12 }, (_, index) => {
       return { id: `i${String(index).padStart(2, '0')}`, text: 'x'.repeat(900_000) }
     })
@@ -294,7 +294,7 @@ describe('conflicts', () => {
     await branches.patch('dev', 'items', 'b', { price: 20 })
     await branches.patch('main', 'items', 'c', { price: 30 })
     await branches.patch('dev', 'items', 'c', { price: 31 })
-    // What is in no conflict is taken whatever the strategy.
+    // Changes without a conflict are merged whatever the strategy.
     await branches.put('dev', 'items', 'e', { name: 'E' })
     expect(await branches.merge('dev', { strategy })).toMatchObject({ conflictCount: 0 })
     expect(await items(branches, 'main')).toEqual(expected)
@@ -508,7 +508,7 @@ describe('schemas', () => {
       title: 'merge',
       operations: schema.operations,
     })
-    // Again there is nothing to bring.
+    // A second merge has no schema edits left to apply.
     expect((await branches.merge('dev')).schema.operations).toEqual([])
     expect((await branches.call('main', 'GET', '')).body.version).toBe(after.version)
   })
@@ -564,7 +564,7 @@ describe('schemas', () => {
       b: { price: 2 },
       c: { price: 3 },
     })
-    // A fork from before has them still.
+    // A fork from before the merge still has them.
     expect(await branches.read('kept', 'notes', ['n'])).toEqual({ n: { text: 'x' } })
     expect(await branches.read('kept', 'items', ['a'])).toEqual({ a: { name: 'A', price: 1 } })
   })
@@ -599,7 +599,7 @@ describe('schemas', () => {
     })
     await branches.merge('dev', { into: 'below' })
     expect(await items(branches, 'below')).toEqual(merged)
-    // And the other way: records of a branch that does not know the column.
+    // In the other direction: merge records of a branch that lacks the column.
     await branches.fork('old', 'below')
     await branches.edit('below', column('mark', { notNull: true, defaultValue: 'm' }))
     await branches.put('old', 'items', 'f', { name: 'F' })
@@ -705,7 +705,8 @@ describe('schemas', () => {
     expect(Object.keys(await branches.schema('theirs'))).toEqual(['items'])
     await branches.merge('dev', { strategy: 'ours' })
     expect(await branches.read('main', 'notes', ['n'])).toEqual({ n: { body: 'x' } })
-    // Settled: what stays here does not come up again, and can be written on.
+    // The conflict is settled: the table stays on `main`, does not conflict again, and accepts
+    // writes.
     await branches.put('main', 'notes', 'm', { body: 'y' })
     await branches.patch('dev', 'items', 'a', { price: 10 })
     await branches.merge('dev')
@@ -873,7 +874,8 @@ describe('unique columns', () => {
     await branches.fork('target')
     await branches.remove('dev', 'users', 'a')
     await branches.put('dev', 'users', 'd', { email: at('a') })
-    // The target changes its record, so that it stays, with its value.
+    // The target changes the record, so a merge with `ours` keeps it, and its unique value stays in
+    // use.
     await branches.patch('target', 'users', 'a', { name: 'kept' })
     const wish = { into: 'target', strategy: 'ours' }
     expect(conflictsOf(await branches.merging('dev', wish))).toMatchObject([{ kind: 'notUnique' }])
@@ -886,7 +888,7 @@ describe('unique columns', () => {
     async (target) => {
       const branches = await openUsers()
       if (target === 'fork') await branches.fork('fork')
-      // Round in a circle, from one that goes to one that comes.
+      // `a` and `b` swap their values, and the new record takes the value of the deleted one.
       await branches.patch('dev', 'users', 'a', { email: null })
       await branches.patch('dev', 'users', 'b', { email: at('a') })
       await branches.patch('dev', 'users', 'a', { email: at('b') })
@@ -1034,7 +1036,8 @@ describe('merges one after the other', () => {
     await branches.put('dev', 'items', 'd', { name: 'D', price: 4 })
     await branches.patch('dev', 'items', 'a', { price: 10 })
     await branches.merge('dev')
-    // The target goes on with what it got: none of this is a conflict, nor undone.
+    // The target changes what it merged. The next merge neither conflicts with these changes nor
+    // reverts them.
     await branches.remove('main', 'items', 'd')
     await branches.patch('main', 'items', 'a', { price: 11 })
     await branches.patch('dev', 'items', 'b', { price: 20 })
@@ -1098,7 +1101,8 @@ describe('merges one after the other', () => {
       join offshoot.branches b on b.id = m.into_branch_id
       join offshoot.databases d on d.id = b.database_id
       where d.name = ${branches.database}`)
-    // One for what each knows of the others, however often they met.
+    // At most one merge record per ordered pair of the three branches, however often they are
+    // merged.
     expect(merges?.count).toBeLessThanOrEqual(6)
   })
 
@@ -1110,7 +1114,8 @@ describe('merges one after the other', () => {
     await branches.pull('top')
     await branches.patch('top', 'items', 'b', { price: 20 })
     await branches.merge('dev')
-    // The target goes on; the branch below the top is deleted, as is usual after a merge.
+    // The target changes what it merged, and the branch below `top` is deleted, as is usual after a
+    // merge.
     await branches.remove('main', 'items', 'd')
     await branches.patch('main', 'items', 'a', { price: 11 })
     await branches.delete('dev')
@@ -1203,7 +1208,7 @@ describe('merges one after the other', () => {
       b: { price: 2 },
       c: { price: 31 },
     })
-    // A fork of the branch that is reset goes back to what both had before.
+    // After the reset, the merge base of `deep` and `dev` is the earlier state that both share.
     await branches.patch('dev', 'items', 'a', { price: 12 })
     await branches.fork('deep', 'dev')
     await branches.patch('deep', 'items', 'b', { price: 21 })

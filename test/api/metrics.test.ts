@@ -26,7 +26,7 @@ afterAll(async () => {
   await service.close()
 })
 
-/** What `/metrics` says, by name and labels. */
+/** Reads `/metrics` into a map from name and labels to value. */
 async function read(): Promise<Map<string, number>> {
   const answer = await service.call('GET', '/metrics', { key: null })
   expect(answer.status).toBe(200)
@@ -36,7 +36,7 @@ async function read(): Promise<Map<string, number>> {
 
 const SAMPLE = /^([a-z0-9_]+(?:\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+\})?) (\S+)$/
 
-/** Every line has to be one that Prometheus takes. */
+/** Parses the Prometheus text format, and fails on a malformed line. */
 function parse(text: string): Map<string, number> {
   const values = new Map<string, number>()
   const announced = new Set<string>()
@@ -54,7 +54,7 @@ function parse(text: string): Map<string, number> {
   return values
 }
 
-/** How much each number has grown by what happens. */
+/** Returns by how much each metric grows during an action. */
 async function growth(action: () => Promise<unknown>): Promise<(name: string) => number> {
   const before = await read()
   await action()
@@ -91,7 +91,7 @@ describe('/metrics', () => {
       service.call('POST', '/workspaces', { body: '{' }),
       service.call('BREW' as 'GET', '/user').catch(() => undefined),
     ])
-    // The one that asks.
+    // The request to `/metrics` itself.
     expect((await read()).get('offshoot_http_requests_in_flight')).toBe(1)
   })
 

@@ -61,7 +61,7 @@ const examplesOf = (media: Media): unknown[] => [
   ...Object.values(media.examples ?? {}).map(({ value }) => value),
 ]
 
-/** The words that operations begin with; another one needs a reason. */
+/** Verbs that operation names begin with. Adding one needs a reason. */
 const VERBS = [
   'accept',
   'aggregate',
@@ -100,7 +100,7 @@ const VERBS = [
   'upsert',
 ]
 
-/** The names of the operations of which the statement does not hold. */
+/** Returns the names of the operations for which the predicate is false. */
 const failing = (holds: (operation: (typeof operations)[number]) => boolean) =>
   operations.filter((operation) => !holds(operation)).map(({ name }) => name)
 
@@ -233,7 +233,7 @@ describe('/openapi.json', () => {
     let count = 0
     const check = (schema: object, example: unknown, where: string) => {
       count++
-      // References start at the root of the document.
+      // `$ref` values are relative to the root of the document.
       const isValid = ajv.compile({ components: document.components, ...schema })
       if (!isValid(example)) faults.push(`${where}: ${ajv.errorsText(isValid.errors)}`)
     }

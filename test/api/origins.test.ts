@@ -17,7 +17,7 @@ async function ask(service: TestService, origin: string | undefined, key?: strin
   return { status: statusCode, headers }
 }
 
-/** What a browser asks before it sends anything that a form could not. */
+/** Sends a CORS preflight request. */
 async function askFirst(service: TestService, origin: string, url = '/user') {
   const { statusCode, headers } = await service.app.inject({
     method: 'OPTIONS',

@@ -57,7 +57,7 @@ const through = (count: number) =>
 const key = (length: number) => ({
   filter: { [`document->${'k'.repeat(length - 'document->'.length)}`]: 'v' },
 })
-/** Values of the hub and of what its links lead to. */
+/** Selects this many values of the hub and of its linked records. */
 const values = (count: number) => {
   const whole = 4 + 5 * (1 + 254)
   const more = numbers(count - whole - 1 - 4).map((index) => `l5.c${index}`)
@@ -186,9 +186,12 @@ describe('a request', () => {
 
   describe('on a deep fork', () => {
     const LEVELS = 6
-    /** The tables of PostgreSQL that rows come from: of each branch before, what is and what was there. */
+    /**
+     * PostgreSQL tables that a read unites: the branch's own heap, and the heap and past table of
+     * each ancestor.
+     */
     const arms = 2 * LEVELS - 1
-    /** With those that each of them looks into. */
+    /** `arms`, plus the tables in which each arm looks for newer versions. */
     const scans = 1 + 2 * numbers(LEVELS - 1).reduce((sum, level) => sum + 2 * (level + 1), 0)
     const { scannedTablesMax } = QUERY_LIMITS
 
@@ -264,7 +267,7 @@ describe('a request', () => {
 })
 
 describe('planning a query', () => {
-  /** Milliseconds of CPU, the least of several times. */
+  /** Returns the CPU time of planning in milliseconds, the minimum of 15 runs. */
   function cost(request: QueryRequest, branch: string): Promise<number> {
     return withSession(service, { database: 'shop', branch }, async (session) => {
       const context = { ...service, session, tableName: 'nodes', limits: LIMITS }
@@ -281,7 +284,7 @@ describe('planning a query', () => {
   }
 
   const distinct = (count: number) => ({
-    // The last name differs, so that no plan is at hand.
+    // The last part of the paths varies, so that no cached plan applies.
     columns: numbers(count).map((index) => `l${index % 60}.${index % 2 ? 'name' : 'rank'}`),
   })
   it.each<[string, number, (count: number) => QueryRequest]>([
@@ -299,7 +302,7 @@ describe('planning a query', () => {
     for (const branch of ['main', 'fork']) {
       const quarter = await cost(request(Math.floor(max / 4)), branch)
       const whole = await cost(request(max), branch)
-      // Four times as much, and twice that for chance; a square would be sixteen times.
+      // Linear cost is a factor of 4, doubled for noise. Quadratic cost would be a factor of 16.
       expect(whole).toBeLessThan(8 * Math.max(quarter, 1))
     }
   })

@@ -62,7 +62,7 @@ describe('a public file', () => {
     await prepare('everywhere', 'everywhere')
     await fork('everywhere', 'dev')
     await fork('everywhere', 'deep', 'dev')
-    // A fork whose file has another key, and the same content.
+    // A file with another link and the same content.
     await patch('everywhere', 'deep', { photo: { name: 'renamed.txt' } })
     const branches = ['main', 'dev', 'deep']
     const links = await Promise.all(branches.map((branch) => linkOn('everywhere', branch)))
@@ -76,7 +76,7 @@ describe('a public file', () => {
       expect(await open(link)).toBe(403)
       expect(await open(link, other)).toBe(403)
     }
-    // No later change of rows makes it public by the way.
+    // No later change of rows makes the content public again.
     await fork('everywhere', 'later', 'dev')
     await patch('everywhere', 'dev', { name: 'Ada', photo: { name: 'other.txt' } })
     expectOk(await on('everywhere', 'dev')('POST', '/merge', { body: { into: 'main' } }))
@@ -89,10 +89,10 @@ describe('a public file', () => {
       expect(await open(await linkOn('everywhere', branch))).toBe(403)
     }
     expect(await open((await read('everywhere', 'later')).papers[0].url)).toBe(403)
-    // Who has a key, or a signed link, reads as before.
+    // An API key or a signed link still permits reading.
     const signed = (await read('everywhere', 'main', 'photo.signedUrl')).photo.signedUrl
     expect(await open(signed)).toBe(200)
-    // Another content is another matter.
+    // Other content in the same column is not affected.
     await patch('everywhere', 'dev', { photo: { base64Content: base64('new') } })
     expect(await open(await linkOn('everywhere', 'dev'))).toBe(200)
   })
@@ -100,7 +100,7 @@ describe('a public file', () => {
   it('can be made public again, by what its files say', async () => {
     await prepare('again', 'again')
     const { sha256 } = expectOk(await makePrivate('again')).body
-    // Twice is as good as once.
+    // Making content private is idempotent.
     expect(expectOk(await makePrivate('again')).body.sha256).toBe(sha256)
     const files = `${service.workspace}/dbs/again/privateFiles`
     expect((await service.call('GET', files)).body.files).toMatchObject([{ sha256 }])

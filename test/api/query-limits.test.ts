@@ -9,7 +9,7 @@ import { createTestService, type TestService } from '../support/service.js'
 const TIMEOUT_MS = 500
 const POOL_MAX = 10
 
-/** Quick to send, and long to find out: each word is looked for in each text. */
+/** Small to send and slow to run: each word is searched in each text. */
 const COSTLY = {
   $any: Array.from({ length: 1000 }, (_, index) => ({ text: { $iContains: `word ${index}x` } })),
 }
@@ -39,7 +39,7 @@ afterAll(async () => {
   await service.close()
 })
 
-/** Statements of requests that PostgreSQL is working on, or that wait there. */
+/** Counts the statements that are running or waiting for a lock in PostgreSQL. */
 async function countRunning(): Promise<number> {
   const [row] = await service.database.query<{ count: number }>(sql`
     select count(*)::integer as count
@@ -52,7 +52,7 @@ async function untilIdle(): Promise<void> {
   await until(async () => (await countRunning()) === 0)
 }
 
-/** Nobody can read the table until the returned function is called. */
+/** Locks the table against reads until the returned function is called. */
 async function lockNotes(): Promise<() => Promise<void>> {
   const [heap] = await service.database.query<{ id: number }>(sql`
     select id from offshoot.heaps order by id desc limit 1`)
@@ -87,7 +87,7 @@ describe('a query over its time limit', () => {
     } finally {
       await unlock()
     }
-    // A busy machine may not make it within the time limit at the first attempt.
+    // On a busy machine, the first attempt may exceed the time limit.
     await until(
       async () => (await branches.call('main', 'POST', '/tables/notes/query', {})).status === 200,
     )

@@ -7,8 +7,8 @@ import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
 /*
- * Random filters against an evaluator that goes through the rows one by one, with true, false and
- * unknown. It shares nothing with the service but the meaning of the words.
+ * Compares random filters with an evaluator that tests row by row in three-valued logic. The
+ * evaluator shares no code with the service.
  */
 
 const RUNS = 150
@@ -75,7 +75,7 @@ const comparison = (values: fc.Arbitrary<unknown>, operators: readonly string[])
     fc
       .tuple(fc.constantFrom(...operators), fc.array(values, { maxLength: 3 }))
       .map(([operator, list]) => ({ [operator]: list })),
-    // Several operators are all required.
+    // An object with several operators requires all of them.
     fc.dictionary(fc.constantFrom(...operators), values, { minKeys: 1, maxKeys: 3 }),
     fc.constant(null),
     fc.constantFrom({ $is: null }, { $isNot: null }),
@@ -146,7 +146,7 @@ const field: fc.Arbitrary<Json> = fc.oneof(
       ['document->k->l', textPredicate],
     ] as const
   ).map(([name, predicate]) => predicate.map((value) => ({ [name]: value }))),
-  // A path may be written as objects in each other.
+  // A path may be written as nested objects.
   textPredicate.map((value) => ({ link: { text: value } })),
   predicateOf(comparison(whole, RANGE)).map((value) => ({ link: { link: { whole: value } } })),
 )
@@ -165,7 +165,7 @@ const sortOf: fc.Arbitrary<SortKeys> = fc.uniqueArray(
   { maxLength: 3, selector: ([name]) => name },
 )
 
-/** Nulls are last in either direction, and the id decides between equals. */
+/** Compares rows in the order of `sort`. Nulls are last in both directions; the id breaks ties. */
 function inOrder(rows: ReadonlyMap<string, Row>, sort: SortKeys): (a: Row, b: Row) => number {
   return (a, b) => {
     for (const [name, direction] of [...sort, ['id', 'asc'] as const]) {
@@ -195,11 +195,11 @@ const filterOf: fc.Arbitrary<Json> = fc.letrec<{ filter: Json }>((tie) => ({
   ),
 })).filter
 
-/** What a path leads to; null when there is nothing. */
+/** Returns the value at a path, or null if there is none. */
 function valueAt(rows: ReadonlyMap<string, Row>, record: Row | undefined, path: string): unknown {
   if (record === undefined) return null
   if (path === 'service.version' || path === 'xata.version') return record.version ?? 0
-  // Documents are compared by what they say, not by how they are written.
+  // Documents are compared by content, not by formatting.
   if (path === 'document' && record.document !== undefined) return JSON.stringify(record.document)
   const [name = '', ...keys] = path.split('->')
   const dot = name.indexOf('.')
@@ -240,13 +240,13 @@ function matches(rows: ReadonlyMap<string, Row>, record: Row, filter: Json): Tru
   )
 }
 
-/** An object whose keys lead on, and are no operators. */
+/** Returns whether an operand is an object of column names, not of operators. */
 function isPath(operand: unknown): operand is Json {
   const isObject = typeof operand === 'object' && operand !== null && !Array.isArray(operand)
   return isObject && Object.keys(operand).some((key) => !key.startsWith('$'))
 }
 
-/** Documents in a predicate, written as ours are. */
+/** Normalizes the JSON documents in a predicate. */
 function rewritten(predicate: unknown): unknown {
   return JSON.parse(JSON.stringify(predicate), (_key, value) =>
     typeof value === 'string' ? JSON.stringify(JSON.parse(value)) : value,
@@ -265,12 +265,12 @@ function holds(value: unknown, predicate: unknown): Truth {
       if (operator === '$none') return not(or(items()))
       if (!operator.startsWith('$includes')) {
         const each = [operand].flat().map((item) => compare(operator, value, item))
-        // Being none of several is being different from each.
+        // `$isNot` with a list requires that the value differs from every item.
         return operator === '$isNot' ? and(each) : or(each)
       }
       if (!Array.isArray(value)) return undefined
       const each = value.map((element) => holds(element, operand))
-      // Unknown is not a match; neither is it the opposite of one.
+      // Unknown counts neither as a match nor as a mismatch.
       if (operator === '$includesNone') return !each.includes(true)
       return operator === '$includesAll' ? !each.includes(false) : each.includes(true)
     }),
@@ -281,7 +281,7 @@ function compare(operator: string, value: unknown, operand: unknown): Truth {
   if (operand === null) return operator === '$is' ? value === null : value !== null
   if (value === null) return undefined
   if (typeof value === 'object') {
-    // A list or an object in a document is searched as its text, but is neither more nor less.
+    // A list or an object in a document is matched as text, and has no order.
     return RANGE.includes(operator) ? undefined : compare(operator, documentText(value), operand)
   }
   const isTime = typeof operand === 'string' && /^\d{4}-.*T/.test(operand)
@@ -316,7 +316,7 @@ function compare(operator: string, value: unknown, operand: unknown): Truth {
   }
 }
 
-/** JSON as PostgreSQL writes it. */
+/** Formats JSON as PostgreSQL's jsonb does. */
 function documentText(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(documentText).join(', ')}]`
@@ -344,7 +344,8 @@ describe(`random filters (seed ${SEED})`, () => {
 
   beforeAll(async () => {
     postgres = await createTestDatabase()
-    // With so few rows PostgreSQL would go through them instead of using an index.
+    // Disable sequential scans, which PostgreSQL prefers for so few rows, so that the indexes are
+    // tested.
     const name = quoteIdent(new URL(postgres.url).pathname.slice(1))
     await postgres.pool.query(`alter database ${name} set enable_seqscan = off`)
     await postgres.pool.query(`alter database ${name} set enable_sort = off`)
@@ -362,7 +363,7 @@ describe(`random filters (seed ${SEED})`, () => {
         { name: 'code', type: 'string', unique: true },
       ],
     })
-    // What an index gives must be what going through all rows gives.
+    // An index scan must return the same rows as a sequential scan.
     for (const column of ['text', 'whole', 'flag', 'time']) {
       expectOk(await main('PUT', `/tables/rows/columns/${column}/index`))
     }
@@ -379,7 +380,7 @@ describe(`random filters (seed ${SEED})`, () => {
     const fork = branchCall(service, 'random', { branch: 'fork' })
     const rows = new Map(inherited.map((record) => [record.id, record]))
     branches.push({ call: main, rows: new Map(rows) }, { call: fork, rows: new Map(rows) })
-    // Both branches go on, each its own way.
+    // Both branches diverge.
     for (const [salt, branch] of branches.entries()) {
       const records = sample(20 + salt, 40 + salt, 1000 * (salt + 1))
       const gone = [id(2 + salt), id(11 + salt), id(25)]

@@ -11,7 +11,7 @@ import {
 
 let service: TestService
 let main: BranchCall
-/** Has the same rows as `main`, but half of them written after the fork. */
+/** Has the same rows as `main`, half of them written after the fork. */
 let fork: BranchCall
 
 const PEOPLE: readonly Column[] = [
@@ -129,7 +129,7 @@ const idsOf = (answer: Answer): string[] => {
 
 const ALL = ['ada', 'bob', 'cyd', 'dee', 'eve']
 
-/** Each filter with the records it finds, and what it is about. */
+/** Filters, each with its subject and the ids of the records it matches. */
 const FILTERS: readonly (readonly [about: string, filter: object, ids: readonly string[]])[] = [
   ['nothing', {}, ALL],
   ['equality', { name: 'Ada' }, ['ada']],
@@ -454,7 +454,7 @@ describe('the order', () => {
   })
 })
 
-/** All ids of a query, page by page. */
+/** Reads all ids of a query, page by page. */
 async function walk(call: BranchCall, body: object, size: number): Promise<string[]> {
   const ids: string[] = []
   let answer = await query(call, { ...body, page: { size } })
@@ -573,7 +573,7 @@ describe('pages', () => {
     inherited = branchCall(service, 'pages', { branch: 'inherited' })
     for (const call of [pages, inherited]) {
       expectOk(await call('POST', '/tables/rows/bulk', { body: { records: all.slice(COUNT - 5) } }))
-      // Written again, so that the fork has it in a heap of its own.
+      // Write the record again, so that the fork has it in its own heap.
       expectOk(await call('PUT', `/tables/rows/data/${id(3)}`, { body: row(3) }))
     }
   })
@@ -710,7 +710,7 @@ describe('pages', () => {
     await add('t2')
     const second = await page(inherited, { page: { after: none.cursor } })
     expect(second.ids).toEqual(['t2'])
-    // Back from an empty page is to the records before it, none left out.
+    // The page before an empty page has all records up to it.
     expect((await page(inherited, { page: { before: none.cursor } })).ids).toEqual(['t1'])
     const beyond = await page(inherited, { filter, page: { offset: 10 } })
     expect(beyond.ids).toEqual([])

@@ -63,7 +63,7 @@ async function setQuota(bytesMax: number | null): Promise<void> {
   for (const { sessions } of services) await sessions.quotas.refresh()
 }
 
-/** Measures every workspace now, and lets both processes know. */
+/** Measures every workspace now, and refreshes the quotas of both processes. */
 async function measure(options: { heapsMax?: number } = {}): Promise<number> {
   const { database } = service
   let steps = 0
@@ -74,7 +74,7 @@ async function measure(options: { heapsMax?: number } = {}): Promise<number> {
   return steps
 }
 
-/** Leaves so many bytes to the workspace. */
+/** Sets the quota so that this many bytes are left. */
 async function leaveRoom(bytes: number): Promise<number> {
   await measure()
   const { bytesUsed } = await readUsage()

@@ -6,7 +6,7 @@ import { settingsTable } from '../../packages/server/src/config.js'
 
 const RENEW = 'run `npm run docs` and keep what it writes'
 
-/** The rows of all tables on a page of the reference. */
+/** Reads the rows of all tables on a page of the reference. */
 async function readRows(page: string): Promise<string[][]> {
   const text = await readFile(new URL(`../../docs/reference/${page}`, import.meta.url), 'utf8')
   return text

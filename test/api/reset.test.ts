@@ -6,7 +6,7 @@ import { createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
-/** Two processes, as caches of the one must notice what the other does. */
+/** Two processes, because the caches of one must notice the resets of the other. */
 let service: TestService
 let second: TestService
 let number = 0
@@ -26,7 +26,7 @@ const ITEMS: readonly Column[] = [
 ]
 const IDS = ['a', 'b', 'c', 'd', 'e']
 
-/** Rows that were changed or deleted in this PostgreSQL database so far. */
+/** Counts the rows updated or deleted in this PostgreSQL database so far. */
 async function rowsTouched(): Promise<number> {
   const [row] = await service.database.query<{ count: number }>(sql`
     select (tup_updated + tup_deleted)::integer as count
@@ -35,7 +35,7 @@ async function rowsTouched(): Promise<number> {
   return row?.count ?? 0
 }
 
-/** A database of the test's own, with records on `main` and a fork `dev` that went its own way. */
+/** Creates a database with records on `main` and a diverged fork `dev`. */
 async function open() {
   const branches = await TestBranches.create(service, `reset${++number}`, { items: ITEMS })
   await branches.bulk('main', 'items', [
@@ -99,7 +99,7 @@ describe('a reset', () => {
     })
     expect((await there.call('dev', 'POST', '/tables/notes/data', {})).status).toBe(404)
     await there.patch('dev', 'items', 'a', { price: 12 })
-    // A value that the branch had before, and has no more.
+    // A unique value that the branch had before the reset is free again.
     await branches.put('dev', 'items', 'e', { name: 'C' })
     expect(await items(branches, 'dev')).toEqual({
       a: { name: 'A', price: 12 },
@@ -206,7 +206,8 @@ describe('a reset', () => {
         }))
         await branches.bulk('dev', 'items', records)
       }
-      // PostgreSQL has the numbers of a connection when it ends, at the latest.
+      // PostgreSQL reports the statistics of a connection at the latest when it closes, so the
+      // reset gets its own connections.
       const other = await createTestService({ url: service.url })
       const before = await rowsTouched()
       expectOk(

@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.close())
 
-/** A database of the test's own, with these tables. */
+/** Creates a database with these tables. */
 async function open(tables: Readonly<Record<string, readonly Column[]>> = {}): Promise<BranchCall> {
   const name = `db${++databases}`
   await createDatabase(service, name)
@@ -60,7 +60,7 @@ const read = async (call: BranchCall, table: string, id: string) => {
   return values
 }
 
-/** Everything a schema edit may change: schema, version, history, and what is physically there. */
+/** Reads everything that a schema edit may change: schema, version, history and physical tables. */
 async function snapshot(call: BranchCall) {
   const physical = await service.database.query(sql`
     select c.relname, array_agg(a.attname order by a.attnum) as columns
@@ -77,7 +77,7 @@ async function snapshot(call: BranchCall) {
   return { branch: await branch(call), history: await history(call), physical, indexes }
 }
 
-/** Refused with this message, and nothing has changed. */
+/** Expects that an edit is refused with this message and changes nothing. */
 async function expectRefused(
   call: BranchCall,
   edit: () => Promise<Answer>,
@@ -92,7 +92,7 @@ async function expectRefused(
   expect(await snapshot(call)).toEqual(before)
 }
 
-/** One edit, one version, one migration that follows the one before. */
+/** Expects that an edit adds one version and one migration, whose parent is the previous one. */
 async function expectEdit(call: BranchCall, edit: () => Promise<Answer>): Promise<Answer> {
   const before = await branch(call)
   const answer = expectOk(await edit())

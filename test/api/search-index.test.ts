@@ -38,7 +38,7 @@ const physical = (branches: TestBranches, branch = 'main') =>
   listValidIndexes(branches, { branch, kind: 'search' })
 const ALL = ['city', 'facts', 'genres', 'title'].flatMap((name) => [`heap ${name}`, `past ${name}`])
 
-/** So many rows that an index is not made at once, beside the API, which would take longer. */
+/** Adds so many rows that an index is built in the background. */
 async function fill(branches: TestBranches, count = 6000): Promise<void> {
   const records = Array.from({ length: count }, (_, index) => ({
     title: `Film number ${index} of ${'a long series '.repeat(10)}`,
@@ -105,7 +105,7 @@ describe('a search index', () => {
     expect((await branches.call('main', 'DELETE', AT)).status).toBe(404)
     const kept = await branches.call('main', 'GET', '/tables/films/columns/title/index')
     expect(kept.body).toMatchObject({ state: 'ready' })
-    // And the other way round.
+    // In the other direction: removing the column index keeps the search index.
     await put(branches)
     expectOk(await branches.call('main', 'DELETE', '/tables/films/columns/title/index'))
     await service.indexes.run()
@@ -156,7 +156,7 @@ describe('a search index of many rows', () => {
     expect(await search(branches, 'wanted')).toEqual(['wanted'])
     expect(await search(branches, 'western')).toEqual(['wanted'])
     expect(await search(branches, 'wonted')).toEqual(['wanted'])
-    // The statistics of an index are written down a moment after its use.
+    // PostgreSQL reports index statistics with a delay.
     await expect.poll(scans, { timeout: 200_000 }).toBeGreaterThan(0)
     await branches.put('main', 'films', 'new', { title: 'Also wanted' })
     expect((await search(branches, 'wanted')).toSorted()).toEqual(['new', 'wanted'])

@@ -6,13 +6,13 @@ import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
 /*
- * Random searches against an evaluator that splits texts into words and counts edits one by one. It
- * shares nothing with the service but the meaning of the words.
+ * Compares random searches with an evaluator that splits texts into words and computes edit
+ * distances. The evaluator shares no code with the service.
  */
 
 const RUNS = 40
 
-/** Not words of English, so that these have no other forms. */
+/** Letters that form no English words, so that stemming does not change them. */
 const LETTERS = ['ä', 'b', '1', 'Ж', '\u{10400}']
 const SIGNS = [' ', '  ', '. ', '\n', '-', ' – ', '“']
 
@@ -72,7 +72,10 @@ const search: fc.Arbitrary<Search> = fc.record({
 let service: TestService
 let main: BranchCall
 let fork: BranchCall
-/** The same rows in a table with a search index, of a service that uses it wherever it can. */
+/**
+ * A table with the same rows and a search index, in a service that uses the index wherever
+ * possible.
+ */
 let indexed: BranchCall
 let eager: TestService
 let rows: { id: string; a?: string; b?: string[] }[]

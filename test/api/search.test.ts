@@ -11,9 +11,9 @@ import {
 
 let service: TestService
 let main: BranchCall
-/** Has the same rows as `main`, but half of them written after the fork. */
+/** Has the same rows as `main`, half of them written after the fork. */
 let fork: BranchCall
-/** A fork of `main` with search indexes and nothing else of its own. */
+/** A fork of `main` with search indexes and no rows of its own. */
 let indexed: BranchCall
 
 const MOVIES: readonly Column[] = [
@@ -101,7 +101,7 @@ beforeAll(async () => {
   expectOk(
     await service.call('PUT', `${service.workspace}/db/films:base`, { body: { from: 'main' } }),
   )
-  // The base of the fork has other rows: one was changed, one is new, one was deleted.
+  // The parent of `fork` differs from `main`: one record is changed, one is new, one is deleted.
   const base = branchCall(service, 'films', { branch: 'base' })
   expectOk(
     await base('PATCH', '/tables/movies/data/speed', { body: { title: 'Other', plot: 'x' } }),
@@ -122,7 +122,7 @@ beforeAll(async () => {
   for (const table of ['movies', 'people']) {
     expectOk(await indexed('PUT', `/tables/${table}/searchIndex`))
   }
-  // What the base does afterwards is not seen.
+  // Later changes of the parent are not visible in `fork`.
   expectOk(await base('PATCH', '/tables/movies/data/wick', { body: { title: 'Neanderthal' } }))
 })
 
@@ -395,7 +395,7 @@ describe('highlights', () => {
     expect(await highlight({ query: 'jerry', highlight: { encodeHTML: false } })).toEqual([
       { plot: ['A bus must not slow down. Tom & <<em>Jerry</em>> are not in it.'] },
     ])
-    // The names of entities are not in the text.
+    // Highlighting escapes HTML; entity names such as `amp` are not part of the text.
     expect(await highlight({ query: 'amp', fuzziness: 0 })).toEqual([])
   })
 

@@ -12,10 +12,10 @@ import { createTestService, type TestService } from '../support/service.js'
 import { branchCall, createTables } from '../support/tables.js'
 
 const CLIENTS = 10
-/** A weakened service is asked again until it errs, up to so many times. */
+/** Rounds to run until the weakened service shows an anomaly. */
 const ROUNDS_MAX = 10
 
-/** Two processes of the service on one PostgreSQL. */
+/** Starts two processes of the service on one PostgreSQL. */
 async function startTwo(url: string): Promise<[TestService, TestService]> {
   const first = await createTestService({ url })
   return [first, await createTestService({ url })]
@@ -62,7 +62,8 @@ describe(`one-shot transactions from many clients through two processes, from se
   it('that only read see no order which the others contradict', async () => {
     const workload = await open(services, 'reading', SEED)
     const release = await holdRows(database, 'right')
-    // It has seen the old b and is held up before it ends, so it comes before who changes b.
+    // `late` reads the old `b` and is blocked before it commits, so it comes before `early` in the
+    // serial order.
     const late = workload.transact('late', [
       get('left/b'),
       update('left/a', 'l'),
@@ -70,7 +71,7 @@ describe(`one-shot transactions from many clients through two processes, from se
     ])
     await waiting(database)
     await workload.transact('early', [update('left/b', 'e')])
-    // Whoever sees the new b must see what `late` does, or else `late` must look again.
+    // A reader of the new `b` must also see the writes of `late`; otherwise `late` must be retried.
     await workload.transact('reader', [get('left/a'), get('left/b')])
     await release()
     expect((await late).status).toBe(200)
@@ -89,7 +90,7 @@ describe(`one-shot transactions from many clients through two processes, from se
   })
 })
 
-/** Keeps the gate of a database alone, as a long fork or merge would. */
+/** Holds the gate of a database exclusively, as a long fork or merge does. */
 async function holdGate({ pool }: TestDatabase, name: string): Promise<() => Promise<void>> {
   const client = await pool.connect()
   const query = ({ text, values }: Sql) => client.query({ text, values })
@@ -112,7 +113,7 @@ async function holdGate({ pool }: TestDatabase, name: string): Promise<() => Pro
   }
 }
 
-/** Locks all rows of a table as somebody else's transaction would. */
+/** Locks all rows of a table, as a concurrent transaction does. */
 async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() => Promise<void>> {
   const client = await pool.connect()
   const query = ({ text, values }: Sql) => client.query({ text, values })
@@ -133,7 +134,7 @@ async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() =
   }
 }
 
-/** Until one connection waits for another. */
+/** Waits until one connection is blocked by another. */
 async function waiting({ pool }: TestDatabase): Promise<void> {
   await until(async () => {
     const { rows } = await pool.query(
@@ -144,7 +145,7 @@ async function waiting({ pool }: TestDatabase): Promise<void> {
   })
 }
 
-/** Isolation levels that PostgreSQL has beside the one that is right, and what they let through. */
+/** Weaker isolation levels of PostgreSQL, with the anomalies that they permit. */
 describe.each([
   ['read committed', /^(G-single|G2)$/],
   ['repeatable read', /^G2$/],

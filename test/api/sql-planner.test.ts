@@ -39,7 +39,7 @@ afterAll(async () => {
   await service.close()
 })
 
-/** Of this length, a request is planned by the thread. */
+/** Pads a statement to the length at which planning moves to a worker thread. */
 const enlarge = (statement: string) => `${statement} /* ${'x'.repeat(LENGTH_AT_ONCE_MAX)} */`
 
 const plan = (...statements: readonly [string, ...(readonly number[])][]) =>

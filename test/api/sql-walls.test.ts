@@ -46,7 +46,7 @@ function ask(statement: string, params?: unknown[]): Promise<Answer> {
   })
 }
 
-/** Backends that work on a statement at the moment, other than the one that looks. */
+/** Counts the backends that are running a statement, except this one. */
 async function busyBackends(): Promise<number> {
   const rows = await service.database.query(sql`
     select 1 from pg_stat_activity
@@ -54,7 +54,10 @@ async function busyBackends(): Promise<number> {
   return rows.length
 }
 
-/** Values of each type that are as large as a statement can have them, and that are slow to search. */
+/**
+ * Expressions of each type with the largest values that a statement can have, chosen to be slow to
+ * search.
+ */
 const LARGE: Readonly<Record<string, readonly [first: string, other: string]>> = {
   text: ['l.body', `'b' || left(l.body, 999)`],
   bytea: [`convert_to(l.body, 'UTF8')`, `convert_to('b' || left(l.body, 999), 'UTF8')`],
@@ -93,7 +96,9 @@ function largeValues(types: readonly string[]): string[] | undefined {
   return values.every((value) => value !== undefined) ? (values as string[]) : undefined
 }
 
-/** It is refused, or done, or stopped; and nothing goes on behind it. */
+/**
+ * Expects that a statement is executed, refused or stopped, and that no backend keeps running it.
+ */
 async function expectEnded(statement: string): Promise<void> {
   const answer = await ask(statement)
   expect({ statement, status: answer.status, code: answer.body.code }).toMatchObject({
@@ -164,7 +169,8 @@ describe('types of results', () => {
     const others = [...functions, ...operators]
       .filter(({ type }) => !isResultType(type) && !/^any/.test(type))
       .map(({ name, type }) => `${name}: ${type}`)
-    // What takes such a value to give one is left out: there is none to begin with.
+    // Functions and operators with an argument of their result type are left out: no statement can
+    // make such an argument.
     expect(others.filter((each) => /: (reg|oid|xid|cid|tid|name|pg_)/.test(each))).toEqual([])
   })
 
@@ -215,7 +221,7 @@ describe('memory of a statement', () => {
   })
 })
 
-/** Takes as long as it is let to. */
+/** Runs until it is cancelled. */
 const LONG = 'select count(*) from generate_series(1, 1000000000) a'
 
 describe('connections for SQL', () => {
@@ -258,7 +264,7 @@ describe('connections for SQL', () => {
       () => undefined,
       (failure: unknown) => failure,
     )
-    // A machine that is quick enough has found it by then.
+    // A fast machine finishes within the time limit, and no backend is lost.
     if (!(error instanceof LostBackendError)) return client.release()
     expect(error.code).toBe('query_too_costly')
     client.release(error)

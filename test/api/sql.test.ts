@@ -338,7 +338,7 @@ describe('what PostgreSQL makes of a statement', () => {
     }
   })
 
-  /** The same statement on plain tables, run by PostgreSQL as it stands. */
+  /** Runs a statement unchanged in PostgreSQL, on plain tables with the same rows. */
   async function plainly(statement: string): Promise<unknown[]> {
     const client = await service.database.pool.connect()
     try {
@@ -412,7 +412,7 @@ describe('what PostgreSQL makes of a statement', () => {
     'select u.id from users u where exists (select from teams u where u.size = 1) and u.age > 20',
     "select make_interval(days => 3), age(timestamp '2026-01-02', timestamp '2026-01-01'), interval '1' * 2",
     'select id as "Weird ""name""", 1 as "select" from teams order by "Weird ""name"""',
-    // What query builders write of records with those that belong to them.
+    // The form in which query builders select records with their related records.
     `select "t"."id", "t_members"."data" as "members" from "teams" "t" left join lateral (
        select coalesce(json_agg(json_build_array("m"."id", "m"."name", "m_team"."data")), '[]'::json) as "data"
        from (select * from "users" "m" where "m"."team" = "t"."id" order by "m"."id" limit 2) "m"
@@ -835,7 +835,7 @@ describe('POST /db/{branch}/sql/batch', () => {
 
 describe('limits', () => {
   let small: TestService
-  /** Its time limit is so short that a busy machine may exceed it with any statement. */
+  /** A service with a time limit so short that a busy machine may exceed it with any statement. */
   let hasty: TestService
   const limits = {
     sqlLengthMax: 100,

@@ -25,7 +25,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.close())
 
-/** Routes that are described, with a path on what exists. */
+/** Lists the documented routes, each with a path to an existing object. */
 function described(): (Route & { readonly path: string; readonly takesBytes: boolean })[] {
   const values = {
     workspaceId: service.workspaceId,

@@ -15,14 +15,14 @@ beforeAll(async () => {
     app: { logLevel: 'warn', logStream: { write: (line: string) => void lines.push(line) } },
   })
   watched.stop()
-  // Those of the data plane have addresses with a workspace; no other route has.
+  // Only routes of the data plane can have a workspace in the path.
   fixed = watched.routes.filter(({ url }) => !/^\/dbs?\//.test(url))
   await service.app.listen({ host: '127.0.0.1', port: 0 })
   port = (service.app.server.address() as AddressInfo).port
 })
 afterAll(() => service.close())
 
-/** Sends a request line as it is, which clients of HTTP would tidy up. */
+/** Sends a request target unchanged. HTTP clients would normalize it. */
 async function send(method: string, target: string, headers = 'host: localhost'): Promise<Sent> {
   const socket = connect(port, '127.0.0.1')
   const authorization = `authorization: Bearer ${service.key}`
@@ -46,7 +46,7 @@ const encoded = (character: string) => `%${character.charCodeAt(0).toString(16)}
 const swapCase = (text: string) =>
   text.replace(/[a-z]/gi, (c) => (c === c.toLowerCase() ? c.toUpperCase() : c.toLowerCase()))
 
-/** Ways to write a path that differ from it, and that some server or proxy takes for the same. */
+/** Spellings of a path that some servers and proxies treat as the same path. */
 const SPELLINGS: Readonly<Record<string, (path: string) => string>> = {
   'a workspace in front': (path) => `/home-aaaaaa.local${path}`,
   'any two labels in front': (path) => `/a.b${path}`,
@@ -74,7 +74,7 @@ describe('a route outside of the data plane', () => {
     for (const path of paths) {
       for (const [name, spell] of Object.entries(SPELLINGS)) {
         const target = spell(path)
-        // A parameter takes any text, and then the path is that of another record, not of this one.
+        // A path parameter accepts any text, so these spellings name another object.
         const isOther = known.has(target) || /aaaaaa[^/]*$|index\.html[^/]*$/.test(target)
         if (isOther && /behind$/.test(name)) continue
         const { status, body } = await send('GET', target)

@@ -45,7 +45,7 @@ const attribute = (span: CollectedSpan | undefined, name: string) => {
   return stringValue ?? (intValue === undefined ? undefined : Number(intValue))
 }
 
-/** The span of a request, and those of what it has asked of PostgreSQL. */
+/** Returns the span of a request and its child spans, one for each PostgreSQL statement. */
 async function traceOf(id: unknown): Promise<[CollectedSpan, CollectedSpan[]]> {
   const isIt = (span: CollectedSpan) => attribute(span, 'offshoot.request_id') === id
   await until(async () => collector.spans.some(isIt))
@@ -155,7 +155,7 @@ describe('a trace', () => {
       expect(fresh.traceId).not.toBe(PARENT.traceId)
       expect(fresh).not.toHaveProperty('parentSpanId')
     }
-    // By now everything before has been sent.
+    // Spans are exported in order, so the unwanted one would have arrived by now.
     const id = unwanted.headers['x-request-id']
     expect(collector.spans.some((span) => attribute(span, 'offshoot.request_id') === id)).toBe(
       false,

@@ -8,8 +8,8 @@ import { type Answer, createTestService, type TestService } from '../support/ser
 import { expectOk } from '../support/tables.js'
 
 /*
- * The fixture is what the first version of the catalogue held after its own server had filled it: a
- * database with branches, forks of forks, schema edits on them, a deleted branch, keys and users.
+ * The fixture is a catalogue of the first version, filled by the server of that version: a database
+ * with branches, forks of forks, schema edits on them, a deleted branch, keys and users.
  */
 
 const FIXTURE = new URL('../fixtures/catalogue-001.sql', import.meta.url)
@@ -28,10 +28,10 @@ beforeAll(async () => {
   scopedKey = /^-- scoped key: (.*)$/m.exec(text)?.[1] ?? ''
   secondKey = /^-- second user's key: (.*)$/m.exec(text)?.[1] ?? ''
   await own.pool.query(text)
-  // Two at once, as when a fleet is replaced.
+  // Two processes start at the same time, as in a rolling upgrade.
   const services = await Promise.all([0, 1].map(() => createTestService({ url: own.url })))
   const [first, second] = services as [TestService, TestService]
-  // Neither has made a key: the instance has its users.
+  // Neither process created a first key, because the instance already has users.
   expect([first.key, second.key]).toEqual(['', ''])
   service = { ...first, key: KEY, call: withKey(first) }
   other = { ...second, key: KEY, call: withKey(second) }
@@ -134,7 +134,7 @@ describe('a catalogue of the first version', () => {
       email: 'p5@example.com',
     })
     expect(taken.status).toBe(400)
-    // What tells a repeated request from a new one is kept as well.
+    // Idempotency keys are kept too.
     const repeated = await branches.call(
       'main',
       'POST',

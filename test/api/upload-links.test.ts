@@ -111,10 +111,10 @@ describe('an upload link', () => {
     const first = upload(link, slow)
     slow.push(Buffer.alloc(1000))
     await expect.poll(() => countRows('upload_claims')).toBe(1)
-    // As if nobody had renewed the lease.
+    // Let the lease expire, as if its process had died.
     await services[0].database.query(sql`update offshoot.upload_claims set expires_at = now()`)
     expect((await upload(link, randomBytes(10), services[1])).status).toBe(201)
-    // The first one was not dead after all; it is too late.
+    // The first upload resumes after it lost its lease, and is refused.
     slow.push(null)
     expect((await first).status).toBe(404)
     expect(await countRows('upload_claims')).toBe(0)
@@ -132,7 +132,7 @@ describe('an upload link', () => {
 
   it('leaves no content behind when the process dies before the record mentions it', async () => {
     const before = new Set(await listStored())
-    // A crash after the content was stored, and one before.
+    // Simulate two crashes: after the content was stored, and before.
     await services[0].files.receive(Readable.from([randomBytes(1000)]), 'home')
     await services[0].database.query(sql`
       insert into offshoot.blobs (sha256, size) values (${randomBytes(32)}, 10)`)

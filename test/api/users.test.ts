@@ -53,7 +53,8 @@ describe('PUT user', () => {
       expect((await getUser(user.key)).body.email).toBe(email)
     }
     expect(answers.map(({ status }) => status)).toEqual([200, 200])
-    // Nor does it keep the administrator from giving somebody the address that another one shows.
+    // The profile address does not reserve an account: an administrator can still create a user
+    // with it.
     await createUser(service, 'PUT-Nobody')
   })
 

@@ -8,8 +8,8 @@ import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, branchCall, createTables, expectOk } from '../support/tables.js'
 
 /*
- * Indexes of vectors need the extension pgvector. The embedded PostgreSQL has none; with a server that
- * has it in `OFFSHOOT_TEST_DATABASE_URL`, the tests that are skipped here run.
+ * Vector indexes need the extension pgvector, which the embedded PostgreSQL lacks. The skipped
+ * tests run if `OFFSHOOT_TEST_DATABASE_URL` names a server that has it.
  */
 
 let service: TestService
@@ -59,9 +59,10 @@ describe('with pgvector', () => {
       await call('POST', '/tables/items/vectorSearch', { body: { column: 'embedding', ...body } }),
     ).body
 
-  /** How often indexes on heaps were looked into. */
+  /** Counts the index scans on heaps. */
   async function countScans(): Promise<number> {
-    // Counts of a connection are told at its end, or when it is idle for a while.
+    // PostgreSQL reports the statistics of a connection when it closes or has been idle for a
+    // while.
     await service.database.query(sql`select pg_stat_force_next_flush()`)
     const [row] = await service.database.query<{ scans: string }>(sql`
       select coalesce(sum(idx_scan), 0) as scans
@@ -93,7 +94,7 @@ describe('with pgvector', () => {
     for (let round = 0; round < 10; round++) {
       const queryVector = vector()
       const near = await search({ queryVector })
-      // Whatever has a filter is compared one by one.
+      // A search with a filter does not use the index, so its result is exact.
       const exact = await search({ queryVector, filter: { group: { $ge: 0 } } })
       expect(near.totalCount).toBe(exact.totalCount)
       expect(near.records).toHaveLength(10)

@@ -6,7 +6,7 @@ import { type BranchCall, branchCall, createTables, expectOk } from '../support/
 
 let service: TestService
 let main: BranchCall
-/** Has the same rows as `main`, half of them of its own. */
+/** Has the same rows as `main`, half of them written after the fork. */
 let fork: BranchCall
 
 type Vector = readonly number[]
@@ -20,7 +20,7 @@ const vector = (length: number): number[] =>
 const ROWS = Array.from({ length: COUNT }, (_, index) => ({
   id: `v${String(index).padStart(2, '0')}`,
   group: index % 3,
-  // Some have none, and one has no direction.
+  // Every tenth row has no vector, and one has the zero vector, which has no direction.
   ...(index % 10 === 9
     ? {}
     : { embedding: index === 7 ? new Array(DIMENSION).fill(0) : vector(DIMENSION) }),

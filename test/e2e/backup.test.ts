@@ -74,12 +74,12 @@ async function runAs(env: Record<string, string>, args: string[]) {
   return { code, stdout: command.stdout, stderr: withoutProgress(command.stderr) }
 }
 
-/** Where it takes its time, it says every few seconds how far it is. */
+/** Removes the progress lines, which are printed every few seconds. */
 function withoutProgress(stderr: string): string {
   return stderr.replaceAll(/^offshoot (backup|restore): .* so far\n/gm, '')
 }
 
-/** The same with standard input or output in a file, as in a shell. */
+/** Runs a command with standard input or output redirected to a file. */
 async function runWith(
   dataDir: string,
   args: string[],
@@ -125,7 +125,7 @@ describe('offshoot backup and offshoot restore', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     expect((await stat(path.dirname(file))).mode & 0o777).toBe(0o700)
     expect(await readFile(path.join(source, 'backups', '.gitignore'), 'utf8')).toBe('*\n')
-    // Nothing appears in the folder that it was run in, which may be a repository.
+    // The working directory, which may be a repository, is unchanged.
     expect(await readdir(folder)).toEqual(before)
     const target = newDataDir('unnamed')
     expect(await run(target, 'restore', file)).toMatchObject({ code: 0 })
@@ -145,7 +145,7 @@ describe('offshoot backup and offshoot restore', () => {
     expect(restored.stderr).toBe(made.stderr.replace('backup', 'restore'))
     expect(await postgresProcesses(target)).toEqual([])
     await expectWhole(target)
-    // Once it has something in it, nothing else goes there.
+    // A restore into a data folder that is not empty is refused.
     const again = await run(target, 'restore', 'one.tar.gz')
     expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining('is not empty') })
   })

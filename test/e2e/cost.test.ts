@@ -13,17 +13,18 @@ import type { CallableService } from '../support/service.js'
 import { createTenant, type Tenant } from '../support/tenants.js'
 
 /*
- * What a request costs, measured from outside of the service: CPU time of the turns of its event loop,
- * CPU time and memory of the process and of PostgreSQL. All of it is the same on a busy machine.
+ * Measures the cost of requests from outside the service: CPU time of the turns of its event loop,
+ * CPU time and memory of its process and of PostgreSQL. None of these depends on the load of the
+ * machine.
  */
 
-/** `OFFSHOOT_TEST_COST_REQUESTS=20000` is the long form. */
+/** Number of requests. `OFFSHOOT_TEST_COST_REQUESTS=20000` runs the long form. */
 const REQUESTS = Number(process.env.OFFSHOOT_TEST_COST_REQUESTS ?? 400)
-/** The largest number of parts of a request; the long form sends bodies up to the limit. */
+/** Largest number of parts of a request. The long form sends bodies up to the size limit. */
 const SIZE_MAX = REQUESTS >= 10_000 ? 2_000_000 : 200_000
 const TIMEOUT_MS = 600_000 + REQUESTS * 1000
 
-/** CPU time that one turn of the event loop may take more than those of trivial requests. */
+/** CPU time by which one turn of the event loop may exceed the turns of trivial requests. */
 const TURN_CPU_MS_MAX = 100
 /** CPU time of all threads of the service for one request. */
 const REQUEST_CPU_MS_MAX = 2000
@@ -31,9 +32,9 @@ const REQUEST_CPU_MS_MAX = 2000
 const QUERY_TIMEOUT_MS = 2000
 const POSTGRES_CPU_MS_MAX = 3 * QUERY_TIMEOUT_MS
 const MIB = 1024 * 1024
-/** Memory that one backend may have taken for itself. */
+/** Private memory of one backend. */
 const BACKEND_BYTES_MAX = 512 * MIB
-/** What the second half of the requests may leave behind, beyond what the first half has left. */
+/** Memory that the second half of the requests may retain beyond that of the first half. */
 const KEPT_BYTES_MAX = 100 * MIB
 
 interface Sent {
@@ -106,7 +107,7 @@ async function createTarget(): Promise<Target> {
 const send = (request: Pick<FuzzRequest, 'method' | 'url' | 'headers' | 'body'>) =>
   exchange(service.banner.address, agent, { ...request, sending: 'whole' })
 
-/** CPU time of the longest turn while nothing is asked for that costs anything. */
+/** Returns the CPU time of the longest turn during trivial requests. */
 async function measureBaseline(): Promise<number> {
   const from = Date.now()
   for (let count = 0; count < 200; count++) {
@@ -124,7 +125,7 @@ async function measureBaseline(): Promise<number> {
 const isWithin = (from: number, until: number) => (turn: Turn) =>
   turn.until >= from && turn.from <= until
 
-/** Whether a client that keeps to HTTP can send it. */
+/** Returns whether an HTTP client can send the request. */
 function isSendable({ method, url, headers }: FuzzRequest): boolean {
   return (
     method !== 'TRACE' &&
@@ -142,20 +143,20 @@ async function note(kind: string, request: string, answer: Promise<Reply>): Prom
   return reply
 }
 
-/** In one line, however long it is. */
+/** Shortens a text to one line. */
 const short = (text: string) => {
   const line = JSON.stringify(text.slice(0, 300)).slice(1, -1)
   return text.length > 300 ? `${line}...` : line
 }
 
-/** Each of them with what it cost before it, so that the difference is its own. */
+/** Returns each request with the usage before it, so that the difference is its own cost. */
 const costs = () =>
   sent.slice(1).map((one, index) => ({ ...one, before: sent[index]?.usage ?? one.usage }))
 
 const tell = (one: Sent, cost: string) =>
   `${cost}: ${one.kind}, answered ${one.reply.status} ${one.reply.code ?? ''}\n  ${one.request}`
 
-/** The dearest of each kind. */
+/** Returns the most expensive request of each kind. */
 function dearest(found: readonly { kind: string; value: number; text: string }[]): string[] {
   const byKind = new Map<string, { value: number; text: string }>()
   for (const one of found) {
@@ -193,7 +194,7 @@ describe(`the cost of ${REQUESTS} requests, from seed ${SEED}`, () => {
 
   it(`of one turn of the event loop is at most ${TURN_CPU_MS_MAX} ms more than that of trivial requests`, () => {
     const found = service.turns().flatMap((turn) => {
-      // A turn can end after the answer was sent, and begin with the request before.
+      // A turn can end after the answer was sent, and can start with the previous request.
       const request = sent.findLast(({ from }) => from <= turn.until)
       const isSlow = turn.cpuMs > baselineMs + TURN_CPU_MS_MAX
       if (request === undefined || !isSlow) return []
@@ -216,7 +217,7 @@ describe(`the cost of ${REQUESTS} requests, from seed ${SEED}`, () => {
   })
 
   it('is bounded in memory of PostgreSQL, and nothing is kept in the service', async () => {
-    // A statement can go on after its answer, so those before it are named as well.
+    // A statement can keep running after its answer, so the requests before it are reported too.
     const first = sent.findIndex(({ usage }) => usage.backendBytes > BACKEND_BYTES_MAX)
     const before = sent.slice(Math.max(0, first - 30), first + 1)
     const isStatement = ({ request }: Sent) => request.includes('/sql')

@@ -33,7 +33,10 @@ async function upload(banner: Banner, key: string, options: { id: string; conten
   return response.status
 }
 
-/** Uploads and inserts files without end, until the server is gone. Notes what it was told is kept. */
+/**
+ * Uploads and inserts files until the server is gone. Records the hash of each acknowledged content
+ * in `kept`.
+ */
 async function uploadUntilGone(
   banner: Banner,
   key: string,
@@ -111,7 +114,8 @@ describe('a server that is killed while files arrive', () => {
         expect(content.length).toBe(record.body.photo.size)
         const sha256 = createHash('sha256').update(content).digest('hex')
         expect(response.headers.get('etag')).toBe(`"${sha256}"`)
-        // Records of their own are never overwritten, so they are exactly what was sent.
+        // Bulk inserts use a new record each, which is never overwritten, so its content is exactly
+        // what was sent.
         if (!ids.has(id)) expect(sha256).toBe(kept.get(id))
         files++
       }

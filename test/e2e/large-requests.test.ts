@@ -4,12 +4,12 @@ import { exchange, type Reply } from '../support/cost/exchange.js'
 import { MeasuredService, type Turn } from '../support/cost/measured-service.js'
 
 /*
- * The largest requests that are accepted, and ones that are refused late. Others are served meanwhile:
- * no turn of the event loop takes long, in CPU time of the main thread, which is the same on a busy
- * machine.
+ * Sends the largest requests that are accepted, and requests that are refused late. No turn of the
+ * event loop may be long, so that other requests are served meanwhile. Turns are measured in CPU
+ * time of the main thread, which does not depend on the load of the machine.
  */
 
-/** CPU time that one turn of the event loop may take more than those of trivial requests. */
+/** CPU time by which one turn of the event loop may exceed the turns of trivial requests. */
 const TURN_CPU_MS_MAX = 100
 const WIDE = 200
 
@@ -50,11 +50,11 @@ const wideRecord = (length: number) =>
 const isWithin = (from: number, until: number) => (turn: Turn) =>
   turn.until >= from && turn.from <= until
 
-/** The CPU time of the longest turn while a request is answered, and the answer. */
+/** Returns the answer to a request and the CPU time of the longest turn meanwhile. */
 async function measure(request: () => Promise<Reply>): Promise<Reply & { turnMs: number }> {
   const from = Date.now()
   const reply = await request()
-  // The turn that sends the answer ends after it has arrived.
+  // The turn that sends the answer ends after the answer has arrived.
   await send('GET', '/health')
   const turns = service.turns().filter(isWithin(from, Date.now()))
   return { ...reply, turnMs: Math.max(0, ...turns.map(({ cpuMs }) => cpuMs)) }

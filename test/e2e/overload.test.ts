@@ -15,7 +15,7 @@ import {
   until,
 } from '../support/process.js'
 
-/** `OFFSHOOT_TEST_OVERLOAD_SECONDS` makes it last longer. */
+/** Duration of the overload, set by `OFFSHOOT_TEST_OVERLOAD_SECONDS`. */
 const SECONDS = Number(process.env.OFFSHOOT_TEST_OVERLOAD_SECONDS ?? 4)
 const TIMES = 10
 const AT_ONCE = 4
@@ -71,7 +71,7 @@ async function call(method: string, url: string, body?: unknown, by = key) {
 
 interface Outcome {
   readonly status: number
-  /** Of the moments when it was sent and answered: how many requests had been served by then. */
+  /** Number of requests that had been served when this one was sent, and when it was answered. */
   readonly servedBefore: number
   readonly servedAfter: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
@@ -94,7 +94,7 @@ async function send(method: 'GET' | 'POST', url: string, body?: string): Promise
   return { status, servedBefore, servedAfter: servedCount, headers, body: text }
 }
 
-/** Something that keeps PostgreSQL at work for some milliseconds. */
+/** Sends a request that keeps PostgreSQL busy for some milliseconds. */
 const work = () =>
   send(
     'POST',
@@ -105,7 +105,7 @@ const work = () =>
     }),
   )
 
-/** So many a second, whether or not the earlier ones have been answered. */
+/** Sends requests at a constant rate, whether or not the earlier ones have been answered. */
 async function atRate(perSecond: number, seconds: number): Promise<Outcome[]> {
   const sent: Promise<Outcome>[] = []
   const startedAt = performance.now()
@@ -119,12 +119,15 @@ async function atRate(perSecond: number, seconds: number): Promise<Outcome[]> {
 
 interface Capacity {
   readonly perSecond: number
-  /** Requests for a second of CPU time of the service and its PostgreSQL, which others do not change. */
+  /**
+   * Requests per second of CPU time of the service and its PostgreSQL, which other processes do not
+   * affect.
+   */
   readonly perCpuSecond: number
   readonly outcomes: Outcome[]
 }
 
-/** What is served when requests come one after the other, from as many clients as are let in. */
+/** Measures the throughput of as many sequential clients as requests may run at once. */
 async function capacity(seconds: number): Promise<Capacity> {
   const outcomes: Outcome[] = []
   const startedAt = performance.now()
@@ -138,7 +141,7 @@ async function capacity(seconds: number): Promise<Capacity> {
   return { perSecond, perCpuSecond: outcomes.length / ((await cpuSeconds()) - cpuBefore), outcomes }
 }
 
-/** CPU time of the service and of all processes of its PostgreSQL so far. */
+/** Returns the CPU time of the service and of all processes of its PostgreSQL so far. */
 async function cpuSeconds(): Promise<number> {
   const pids = [service.child.pid ?? 0, ...(await postgresProcesses(folder))]
   const ticks = pids.map(async (pid) => {
@@ -154,7 +157,7 @@ async function residentMiB(): Promise<number> {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
 }
 
-/** Looks at something again and again while something else goes on. */
+/** Calls `look` repeatedly until `meanwhile` has settled. */
 async function watching<Seen, Result>(
   look: () => Promise<Seen>,
   meanwhile: Promise<Result>,
@@ -204,17 +207,18 @@ describe(`at ${TIMES} times the load that can be served`, () => {
     expect(served.length + refused.length).toBe(result.length)
     expect(refused.length).toBeGreaterThan(result.length / 2)
     expectRefusals(refused)
-    // It gets as much done as without the rest.
+    // Throughput does not collapse under overload.
     expect(served.length / cpu).toBeGreaterThan(perCpuSecond * 0.4)
-    // It waits behind those who were there before it, and not behind all that came. The median leaves
-    // out those that waited in this process, which a busy machine may stop at any time.
+    // A request waits only for those admitted before it, not for all that arrived. The median
+    // leaves out requests that were delayed in this process, which a busy machine may stop at any
+    // time.
     const waited = quantile(
       served.map(({ servedBefore, servedAfter }) => servedAfter - servedBefore),
       0.5,
     )
     expect(waited).toBeLessThanOrEqual(2 * (AT_ONCE + WAITING))
     expect(seen.map(({ status }) => status).filter((status) => status !== 200)).toEqual([])
-    // Health does not wait in line.
+    // Health checks do not wait in the queue.
     const healthWaited = quantile(
       seen.map(({ servedMeanwhile }) => servedMeanwhile),
       0.5,
@@ -233,7 +237,7 @@ describe(`at ${TIMES} times the load that can be served`, () => {
         `${waited} others were served before (median), ${healthWaited} before health (median); ` +
         `memory +${(most - before).toFixed(0)} MiB`,
     )
-    // A line now and then, and not one for each.
+    // Refusals are logged occasionally, not one line each.
     const lines = service.stderr.split('\n').filter((line) => line.includes('overloaded'))
     expect(lines.length).toBeGreaterThan(0)
     expect(lines.length).toBeLessThan(refused.length / 10)
@@ -253,7 +257,7 @@ describe(`at ${TIMES} times the load that can be served`, () => {
     expect(refused.length).toBeGreaterThan(0)
     expect(served.length + refused.length).toBe(60)
     expectRefusals(refused)
-    // All of them would be 240 MiB before anything is made of them.
+    // The raw bodies alone would take 240 MiB.
     expect(Math.max(...seen) - before).toBeLessThan(180)
     expect((await send('POST', '/db/shop:main/tables/items/bulk', body)).status).toBe(200)
   })
@@ -273,7 +277,7 @@ describe(`at ${TIMES} times the load that can be served`, () => {
       abort.abort()
       await Promise.all(sent)
     }
-    // PostgreSQL may still be at work for some of them.
+    // PostgreSQL may still be running statements of these clients.
     await until(async () => {
       const { outcomes } = await capacity(0.2)
       return outcomes.every(({ status }) => status === 200)

@@ -8,9 +8,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
 /*
- * Runs what the documentation shows. The `sh` blocks of a page are one script, run as written in a
- * folder with the data of a fresh service. What a block prints must be what the `json` or `text`
- * block right after it says, except for ids, keys and times; without one it must print nothing.
+ * Runs the examples of the documentation. The `sh` blocks of a page form one script, run as written
+ * in a folder with the data of a fresh service. The output of a block must match the `json` or
+ * `text` block right after it, except for ids, keys and times. A block without one must print
+ * nothing.
  */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -39,7 +40,10 @@ async function readExamples(page: string): Promise<Example[]> {
   })
 }
 
-/** Pages in an order of no importance: each makes what it needs and removes it in the end. */
+/**
+ * Lists the pages. Their order does not matter: each page creates what it needs and removes it at
+ * the end.
+ */
 async function findPages(): Promise<string[]> {
   const files = await readdir(path.join(ROOT, 'docs'), { recursive: true })
   const pages = files.filter((file) => file.endsWith('.md')).sort()
@@ -48,7 +52,7 @@ async function findPages(): Promise<string[]> {
 
 const marker = (index: number) => `--- end of example ${index} ---`
 
-/** What each example printed; the first one that failed ends the script. */
+/** Returns the output of each example. The script ends at the first failure. */
 async function runExamples(
   scripts: readonly string[],
   options: { folder: string; url: string },
@@ -80,7 +84,7 @@ async function runExamples(
 
 const VARYING: ReadonlySet<string> = new Set(['createdAt', 'updatedAt', 'expires', 'unique_id'])
 
-/** What differs from one run to the next. */
+/** Masks values that differ between runs. */
 function mask(text: string): string {
   return text
     .replace(/\b(rec|usr|inv|mig)_[0-9a-v]{20}/g, '$1_')
@@ -99,7 +103,7 @@ function parse(text: string): unknown {
   })
 }
 
-/** Values in JSON, each over one line or several, and lines of plain text. */
+/** Parses output into JSON values, each on one or several lines, and lines of plain text. */
 function readOutput(text: string): unknown[] {
   const values: unknown[] = []
   let pending = ''
@@ -122,7 +126,7 @@ let banner: Banner
 
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-readme-')))
-  // Like a checkout, the folder has the packages.
+  // The folder has `node_modules`, like a checkout.
   await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
   service = startOffshoot(path.join(folder, '.offshoot'))
   banner = await service.ready()
@@ -147,7 +151,7 @@ describe('the documentation', async () => {
     if (examples.length === 0) continue
 
     it(`shows commands that work, and what they print: ${page}`, async () => {
-      // Guides take the variables and the function that the tutorial starts with for granted.
+      // Guides rely on the variables and the function that the tutorial defines at its start.
       const isComplete = page === 'README.md' || page === TUTORIAL
       const [setUp] = await readExamples(TUTORIAL)
       const all = isComplete || setUp === undefined ? examples : [setUp, ...examples]

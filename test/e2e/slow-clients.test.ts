@@ -62,7 +62,7 @@ async function call(method: string, url: string, body?: unknown) {
   return answer.body
 }
 
-/** A busy machine may be too slow for the short time limits, and the next attempt is served. */
+/** Waits until a read succeeds. On a busy machine, an attempt may exceed the short time limits. */
 const isServed = () =>
   until(async () => {
     const url = '/db/shop:main/tables/notes/data/n1'
@@ -104,7 +104,7 @@ describe('a connection', () => {
     const text = requestHead('GET', '/health')
     const wires = await Promise.all(Array.from({ length: CONNECTIONS }, () => wire(text)))
     await until(async () => wires.some(({ text }) => text.startsWith('HTTP/1.1 200')))
-    // The first attempt may be dropped, for it is what makes room.
+    // The first attempt may be dropped: it makes the service close an idle connection.
     await until(async () => (await request(banner.address, 'GET', '/health')).status === 200)
     for (const { socket } of wires) socket.destroy()
   })
@@ -230,7 +230,7 @@ describe('a stream of records', () => {
       })
       await until(async () => (await bytesUnread(opened)) === 0)
       await call('PUT', `/db/shop:while-it-begins-${attempt}`, { from: 'main' })
-      // Where the machine was too slow the stream was given up first, and says nothing.
+      // If the machine was too slow, the stream timed out first, and the attempt proves nothing.
       const isInTime = !isClosed
       opened.socket.destroy()
       await opened.closed
@@ -273,7 +273,8 @@ describe('a stream of records', () => {
       opened.socket.write('0\r\n\r\n')
       await until(async () => opened.text !== '')
       opened.socket.destroy()
-      // Where the machine stopped this process, the stream did not move on.
+      // If the machine stopped this process for too long, the stream did stall, and the attempt is
+      // repeated.
       if (longestMs > STALL_MS / 3) continue
       expect(opened.text).toMatch(/^HTTP\/1.1 200 /)
       expect(await countNotes()).toBe(before + rounds * linesPerRound)
@@ -292,7 +293,7 @@ describe('an answer', () => {
     })}${body}`
   }
 
-  /** Asks for a large answer on a connection that is not read. */
+  /** Requests a large answer on a connection that is not read. */
   const askOnly = async () => {
     const opened = await wire()
     opened.socket.pause()

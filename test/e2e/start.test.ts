@@ -43,7 +43,7 @@ const databaseUrl = (banner: Banner, name: string) =>
 const createDatabase = (banner: Banner, name: string, key: string | undefined) =>
   request(banner.address, 'PUT', databaseUrl(banner, name), { key, body: { region: 'local' } })
 
-/** A request whose body is sent in two parts, so that it runs for as long as the test likes. */
+/** Opens a request whose body is sent in two parts, so that the test decides how long it runs. */
 async function openRequest(banner: Banner, name: string, key: string) {
   const { hostname, port } = new URL(banner.address)
   const body = '{"region":"local"}'
@@ -250,7 +250,7 @@ describe('offshoot start', () => {
     const { stdout } = await run('sh', ['-c', banner.command])
     expect(JSON.parse(stdout)).toMatchObject({ message: 'database [shop] already exists' })
     await service.end('SIGTERM')
-    // The id of an answer leads to the log, which holds no secrets.
+    // The id in an answer is in the log, and the log contains no secrets.
     const lines = service.stderr
       .trim()
       .split('\n')
@@ -260,7 +260,7 @@ describe('offshoot start', () => {
     for (const secret of [given, key]) expect(service.stderr).not.toContain(secret)
   })
 
-  // How long it takes depends on what else the machine does; that it is told does not.
+  // The duration depends on the load of the machine, so only its presence is tested.
   it('says how long each later start took', () => {
     expect(laterStarts.length).toBeGreaterThan(2)
     for (const seconds of laterStarts) expect(seconds).toBeGreaterThan(0)
@@ -417,7 +417,7 @@ describe.concurrent('as another user than root', () => {
     const home = path.join(folder, 'of-nobody')
     await mkdir(home)
     await chown(home, uid, gid)
-    // Everyone may pass through here, but not look.
+    // Mode 711: other users may traverse the folder, but not list it.
     await run('chmod', ['711', folder])
     const dataDir = newDataDir('of-nobody/data')
     const service = startOffshoot(dataDir, { uid, gid, cwd: home, env: { HOME: home } })

@@ -14,7 +14,7 @@ import {
 import { openWire, requestHead, type Wire } from '../support/wire.js'
 
 const MIB = 1024 * 1024
-/** So little that a few bodies take it all. */
+/** A few bodies exhaust this budget. */
 const BUFFERED_BYTES = 4 * MIB
 
 const STRANGER_REQUESTS = 100
@@ -38,7 +38,7 @@ beforeAll(async () => {
       OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_BYTES),
       OFFSHOOT_TRUSTED_PROXIES: '127.0.0.1',
       OFFSHOOT_LIMIT_ADDRESS_REQUESTS_PER_SECOND_MAX: String(STRANGER_REQUESTS),
-      // The process loses a promise, or throws, when it is told to.
+      // Makes the process reject a promise or throw on demand.
       NODE_OPTIONS: `--import ${FAULTS}`,
     },
   })
@@ -78,7 +78,7 @@ const residentMiB = async () => {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
 }
 
-/** What someone else does meanwhile: reads, and sends a body of its own. */
+/** Acts as another client meanwhile: reads, and sends a body. */
 async function bystander(): Promise<void> {
   await call('GET', '/db/shop:main/tables/notes/data/one')
   await call('PUT', '/db/shop:main/tables/notes/data/two', { text: 'y'.repeat(10_000) })
@@ -108,7 +108,7 @@ describe('a body of a stranger', () => {
         expect([name, text]).toEqual([name, expect.stringMatching(`^HTTP/1.1 ${status} `)])
       }
       await bystander()
-      // Nobody reads on for long either.
+      // The service stops reading the rest of a refused body.
       for (const wire of opened) wire.socket.write('[0],'.repeat(1000))
     }
     await Promise.all(wires.map(({ closed }) => closed))
@@ -121,7 +121,8 @@ describe('a body of a stranger', () => {
       const before = await residentMiB()
       const head = requestHead(method, url, { ...json, ...headers, 'content-length': 60 * MIB })
       const wire = await open(head)
-      // Whoever sends all of it before it reads anything may lose the connection, and no more.
+      // A client that sends its whole body before it reads the answer may lose the connection, and
+      // nothing more.
       for (const letter of ['[', '{},']) {
         for (let count = 0; count < 60 && wire.socket.writable; count++) {
           wire.socket.write(letter.repeat(MIB / letter.length))
@@ -194,7 +195,7 @@ describe('a body of a request that has none', () => {
 })
 
 describe('requests without a valid key', () => {
-  /** The test is a trusted proxy, so that it can come from anywhere. */
+  /** Sends a request from any address, because the test is a trusted proxy. */
   const ask = async (address: string, url = '/nothing-here', bearer = '') => {
     const response = await fetch(`${banner.address}${url}`, {
       headers: {
@@ -209,7 +210,7 @@ describe('requests without a valid key', () => {
   it('are limited by address, and neither other addresses nor keys feel it', async () => {
     const askMany = (count: number, address: (number: number) => string) =>
       Promise.all(Array.from({ length: count }, (_, number) => ask(address(number))))
-    // More than are earned back meanwhile, however slow the machine is.
+    // Send more requests than the limit refills meanwhile, however slow the machine is.
     await until(async () => {
       const answers = await askMany(2 * STRANGER_REQUESTS, () => '203.0.113.7')
       return answers.some(({ status }) => status === 429)
@@ -255,7 +256,7 @@ describe('readers of files', () => {
     for (let number = 0; number < 300; number++) {
       const wire = await open('')
       readers.push(wire)
-      // Some that read nothing, all from addresses of their own.
+      // The first `LINK_MAX` readers do not read. Each reader has its own address.
       if (number < LINK_MAX) wire.socket.pause()
       const from = { 'x-forwarded-for': `203.0.${number >> 8}.${number & 255}` }
       wire.socket.write(requestHead('GET', popular, from))
@@ -271,7 +272,7 @@ describe('readers of files', () => {
     })
     expect((await byKey.arrayBuffer()).byteLength).toBe(content.length)
     for (const { socket } of readers) socket.destroy()
-    // What they held is free again.
+    // Their transfers are released.
     await until(async () => (await fetch(`${banner.address}${popular}`)).status === 200)
   })
 })

@@ -9,8 +9,8 @@ import { endAll, type OffshootProcess, request, startOffshoot } from '../support
 import { installPrograms } from '../support/programs.js'
 
 /*
- * The published command line of Xata Lite, unchanged, against the service as its users run it. It ends
- * with the code 0 whatever happens, so what it prints is what counts.
+ * Runs the published command line of Xata Lite, unchanged, against the service as its users run it.
+ * It always exits with code 0, so the tests check its output.
  */
 
 const PACKAGES = fileURLToPath(new URL('../../node_modules', import.meta.url))
@@ -42,7 +42,7 @@ const SCHEMA = {
   ],
 }
 
-/** Written against the client that the command line generates. */
+/** An application that uses the generated client. */
 const APPLICATION = `
   import { getXataClient } from './xata.js'
   const { db } = getXataClient()
@@ -110,7 +110,7 @@ async function run(args: readonly string[], options: { cwd?: string; env?: objec
 const xata = (...args: readonly string[]) => run([program, ...args])
 const urlOf = (database: string) =>
   `http://${workspace}.local.localhost:${new URL(address).port}/db/${database}`
-/** The command on a database, and where it says so on a branch. */
+/** Returns the options for a database and, if given, a branch. */
 const on = (database: string, branch?: string) => [
   '--db',
   urlOf(database),
@@ -267,7 +267,7 @@ describe('the published command line', () => {
 
   it('sets up a project for a database, and dumps its schema', async () => {
     await createDatabase('fresh')
-    // Without a package.json there is nothing to install the client into.
+    // Without a package.json, the command does not install the client.
     const project = path.join(folder, 'project')
     await mkdir(project)
     await writeFile(path.join(project, 'schema.json'), JSON.stringify(SCHEMA))
@@ -277,7 +277,7 @@ describe('the published command line', () => {
     const read = (file: string) => readFile(path.join(project, file), 'utf8')
     expect(JSON.parse(await read('.xatarc'))).toMatchObject({ databaseURL: urlOf('fresh') })
     expect(await read('.env')).toContain(`XATA_API_KEY=${key}`)
-    // What the project says about itself is enough from now on.
+    // From now on, the command reads the database from the project's files.
     const dumped = await run([program, 'schema', 'dump'], { cwd: project })
     expect(JSON.parse(dumped)).toMatchObject(SCHEMA)
   })

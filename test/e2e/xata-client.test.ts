@@ -18,8 +18,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
 /*
- * The published client of Xata Lite, unchanged, against the service as its users run it. What it is
- * expected to answer is what it answered there.
+ * Runs the published client of Xata Lite, unchanged, against the service as its users run it. The
+ * expected answers are those of Xata.
  */
 
 const TABLES = [
@@ -57,7 +57,7 @@ type Schema = {
 }
 
 const Base = buildClient()
-/** As the code generator of the client writes it. */
+/** Has the form that the client's code generator writes. */
 class XataClient extends Base<Schema> {
   constructor(options: { databaseURL: string; apiKey: string; branch: string }) {
     super(options, TABLES)
@@ -81,7 +81,8 @@ beforeAll(async () => {
   banner = await service.ready()
   workspace = banner.workspaceId
   apiKey = banner.key ?? ''
-  // From any address with `localhost` in it the client cuts off the workspace.
+  // The client treats addresses that contain `localhost` specially, and drops the workspace from
+  // them.
   const address = banner.address.replace('localhost', '127.0.0.1')
   databaseURL = `${address}/${workspace}.${region}.xata.sh/db/shop`
   const provider = `${address},${address}/{workspaceId}.{region}.xata.sh`

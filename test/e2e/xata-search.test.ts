@@ -11,7 +11,10 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
-/* Searches of the published client of Xata Lite, unchanged, against the service as its users run it. */
+/*
+ * Runs searches of the published Xata Lite client, unchanged, against the service as its users run
+ * it.
+ */
 
 const TABLES = [
   {
@@ -52,7 +55,8 @@ beforeAll(async () => {
   service = startOffshoot(path.join(folder, 'data'))
   const { address: given, workspaceId: workspace, key } = await service.ready()
   const apiKey = key ?? ''
-  // From any address with `localhost` in it the client cuts off the workspace.
+  // The client treats addresses that contain `localhost` specially, and drops the workspace from
+  // them.
   const address = given.replace('localhost', '127.0.0.1')
   const host = parseProviderString(`${address},${address}/{workspaceId}.{region}.xata.sh`)
   if (host === null) throw new Error('the provider must be understood')

@@ -23,7 +23,7 @@ const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
   [6, BACKEND_KILLED],
 ]
 
-/** How often days pass between two rounds, so that content nobody mentions is removed. */
+/** Probability that days pass between two rounds, so that unused content is removed. */
 const DAYS_PASS = 0.3
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>
@@ -37,7 +37,10 @@ beforeAll(async () => {
 })
 afterAll(() => folder.remove())
 
-/** Nothing is happening meanwhile, so this is what it looks like after some days. */
+/**
+ * Moves the timestamps of all content three days back. Nothing else depends on time while no
+ * request runs.
+ */
 async function letDaysPass(): Promise<void> {
   await service.sql(`
     update offshoot.blobs
@@ -46,7 +49,10 @@ async function letDaysPass(): Promise<void> {
       unused_since = unused_since - interval '3 days'`)
 }
 
-/** Everything that is stored is known, so that what nobody needs any more can be removed. */
+/**
+ * Returns stored tables and files that the catalogue does not know. The collector could never
+ * remove them.
+ */
 async function findLeaks(): Promise<string[]> {
   const tables = await service.sql(`
     select c.relname as name

@@ -14,10 +14,10 @@ import { SEED } from '../support/random.js'
 
 const run = promisify(execFile)
 
-/** A new cluster takes about 60 MB. */
+/** Size of the disk. A new cluster takes about 60 MB. */
 const DISK_MB = 256
 
-/** A disk in memory of its own; undefined when that is not permitted here. */
+/** Mounts a separate disk in memory. Returns undefined if mounting is not permitted. */
 async function mountDisk(): Promise<string | undefined> {
   const folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-proof-disk-')))
   try {
@@ -45,7 +45,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
   beforeAll(async () => {
     await service.start()
     await createProofDatabase(service, service.workspaceId)
-    // Otherwise how long the log goes on without space is a matter of chance and time.
+    // Without recycled WAL segments, the moment at which the log runs out of space is predictable.
     await service.sql('alter system set wal_recycle = off')
     await service.sql('select pg_reload_conf()')
   })
@@ -56,7 +56,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
     await rm(folder, { recursive: true, force: true })
   })
 
-  /** Takes the space of the disk, but for so many bytes. */
+  /** Fills the disk except for this many bytes. */
   async function fill(leftBytes: number): Promise<void> {
     const { bavail, bsize } = await statfs(folder)
     const bytes = Math.max(0, bavail * bsize - leftBytes)
@@ -101,7 +101,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
   })
 
   it('refuses writes with a clear answer while reads go on, if there is space for the log', async () => {
-    // The log has a segment of its own to go on with; only the tables cannot grow.
+    // The WAL has a fresh segment, so only the tables cannot grow.
     await service.sql('select pg_switch_wal(); checkpoint')
     await fill(0)
     const records = Array.from({ length: 2000 }, (_, n) => ({
@@ -141,7 +141,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
         check: service,
         async happen() {
           await until(async () => round.acknowledged > 50)
-          // A new segment is more than the log needs while only the tables cannot grow.
+          // A fresh segment is enough for the WAL while only the tables cannot grow.
           await service.sql('select pg_switch_wal()')
           await until(async () => round.acknowledged > 60)
           await fill(0)
@@ -164,13 +164,14 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
     },
   )
 
-  /** PostgreSQL stops when its log cannot go on, and does not start for as long as that is so. */
+  /** Fills the disk until PostgreSQL stops because it cannot write its WAL, and cannot restart. */
   async function endLog(): Promise<void> {
     await until(async () => {
-      // Some segments may have been made beforehand.
+      // Use up segments that were created in advance.
       const use = `select pg_logical_emit_message(false, '', 'x'), pg_switch_wal()`
       await service.sql(use).catch(() => undefined)
-      // What PostgreSQL removes, also while it recovers, would let it go on for a while.
+      // PostgreSQL removes files, also during recovery. Fill that space again, or it would continue
+      // for a while.
       await fill(0)
       return service.log.includes('the embedded PostgreSQL did not start')
     })

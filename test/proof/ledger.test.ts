@@ -22,7 +22,7 @@ const rows = (...entries: [string, Row][]): Rows =>
   new Map(entries.map(([id, entry]) => [`items/${id}`, entry]))
 const found = (entries: Rows, total = 0): Found => ({ rows: entries, total })
 
-/** A ledger of two writers, with what they were told. */
+/** Builds a ledger of several writers, with the answers that they received. */
 class Story {
   readonly ledger = new Ledger()
 
@@ -37,7 +37,7 @@ class Story {
     return this
   }
 
-  /** A fork that was made after everything so far, or since a moment. */
+  /** Adds a fork taken between `from` (by default now) and now. */
   fork(from = performance.now()): Branch {
     const inherited = { from, until: performance.now(), seen: undefined }
     const state = { inherited, own: new Map(), hasVersions: true }
@@ -194,7 +194,7 @@ describe('the ledger, against a service that does lose something', () => {
     }
     expect(await write((round) => until(async () => round.acknowledged > 30))).toEqual([])
 
-    // One record of a transaction that has several.
+    // Lose one of the records that a transaction wrote.
     const [note = ''] = [...proof.ledger.line('transfer1').rows.keys()].filter(
       (key) => !key.includes('account'),
     )
@@ -211,7 +211,7 @@ describe('the ledger, against a service that does lose something', () => {
     await service.send('PUT', `/db/proof:main/tables/items/data/${id}`, { body: restored })
     expect(await checkLedger(service, proof.ledger)).toEqual([])
 
-    // The content of a file.
+    // Lose the content of a file.
     const contents = [...proof.ledger.line('file1').rows.values()].map(
       ({ values }) => JSON.parse(values).content as string | undefined,
     )
@@ -224,7 +224,7 @@ describe('the ledger, against a service that does lose something', () => {
     await rename(`${file}.away`, file)
     expect(await checkLedger(service, proof.ledger)).toEqual([])
 
-    // Everything of the last moments.
+    // Lose all writes of the last moments before a crash.
     await service.sql(`alter system set synchronous_commit = 'off'`)
     await service.sql(`alter system set wal_writer_delay = '10s'`)
     await service.sql(`alter system set wal_writer_flush_after = '1GB'`)

@@ -11,7 +11,7 @@ import { createProofDatabase, makeProofFolder, ProofService } from '../support/p
 import { Round } from '../support/proof/writer.js'
 import { AWAY_ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 
-/** Changes that must go through again before a round is over. */
+/** Number of changes that must be acknowledged after the outage before a round ends. */
 const ACKNOWLEDGED_AFTERWARDS = 20
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>

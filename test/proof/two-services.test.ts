@@ -48,7 +48,10 @@ afterAll(async () => {
   await folder.remove()
 })
 
-/** A service that is known by its name in PostgreSQL. Both have one store for the content of files. */
+/**
+ * Makes a service whose connections carry its name (application_name). Both services share one file
+ * store.
+ */
 function newService(name: string): ProofService {
   const { user, password, host, port, database } = postgres.connection
   const url =
@@ -60,7 +63,7 @@ function newService(name: string): ProofService {
     OFFSHOOT_FILES_KEY_ID: 'S3RVER',
     OFFSHOOT_FILES_SECRET: 'S3RVER',
     OFFSHOOT_BACKGROUND_PAUSE_MS: '200',
-    // A stream may stand still for as long as a busy machine takes for what happens meanwhile.
+    // On a busy machine, a stream may stall for as long as the rest of the test takes.
     OFFSHOOT_LIMIT_STALL_TIMEOUT_MS: '600000',
   })
 }
@@ -76,7 +79,7 @@ async function count(query: string): Promise<number> {
   }
 }
 
-/** What the killed service has sent may still be carried out, for as long as it takes. */
+/** Counts the connections of the killed service. PostgreSQL may still be executing what it sent. */
 const connectionsOfKilled = () =>
   count(`select count(*) from pg_stat_activity where application_name = 'killed'`)
 
@@ -86,10 +89,10 @@ const waitingOf = (name: string) =>
     from pg_locks l join pg_stat_activity a using (pid)
     where not l.granted and a.application_name = '${name}'`)
 
-/** More than a service reads of a stream before it begins its transaction. */
+/** More data than a service reads ahead from a stream before it begins its transaction. */
 const AHEAD = Array.from({ length: 3 }, () => 'x'.repeat(600_000))
 
-/** An open transaction that holds the gate of the branch, until it is finished. */
+/** Opens a bulk insert whose transaction holds the gate of the branch until `finish` is called. */
 function openStream(service: ProofService, id: string) {
   const body = new PassThrough()
   body.on('error', () => undefined)
@@ -118,7 +121,8 @@ describe(`two services on one PostgreSQL, one of which is killed (seed ${SEED})`
     const stream = openStream(killed, 'never-there')
     await until(async () => (await holdersOf('killed')) > 0)
     await killed.kill()
-    // A lock that is not free in time makes it fail: the request has a time limit, the stream has none.
+    // If the gate were not freed, the fork would fail: it has a time limit, and the stream has
+    // none.
     const forked = await survivor.send('PUT', `/db/${DATABASE}:freed`, { body: { from: 'main' } })
     expect(forked.status).toBe(201)
     expect((await stream.finish()).status).toBe(0)

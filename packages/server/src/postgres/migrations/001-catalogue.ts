@@ -5,9 +5,9 @@
 export const catalogue = `
 create schema if not exists offshoot_rows;
 
--- A stamp changes whenever something that processes keep in memory about a row has changed.
+-- A row gets a new stamp when it changes in a way that invalidates what processes cache about it.
 create sequence offshoot.stamps;
--- Ids of tables and columns; one number space, never reused.
+-- Ids of tables and columns. Both share one sequence; ids are never reused.
 create sequence offshoot.object_ids;
 
 create table offshoot.users (
@@ -74,7 +74,7 @@ create table offshoot.databases (
   unique (workspace_id, name)
 );
 
--- A schema is immutable and shared by the branches that have it: a fork copies a reference.
+-- A schema is immutable and shared by all branches that have it: a fork copies the reference.
 create table offshoot.schemas (
   id bigint generated always as identity primary key,
   database_id bigint not null references offshoot.databases on delete cascade,
@@ -82,7 +82,7 @@ create table offshoot.schemas (
 );
 create index schemas_database on offshoot.schemas (database_id);
 
--- Migrations form a tree by parent, as commits do; a branch points at its newest one.
+-- Migrations form a tree through parent_id, like commits. A branch points to its newest migration.
 create table offshoot.migrations (
   id text not null,
   database_id bigint not null references offshoot.databases on delete cascade,
@@ -99,12 +99,13 @@ create table offshoot.branches (
   id text primary key,
   database_id bigint not null references offshoot.databases on delete cascade,
   name text not null,
-  -- What the branch inherits rows from, and as of which of its epochs. None: it has all its rows.
+  -- The branch that rows are inherited from, and the epoch of it that is visible. Null: all rows
+  -- are its own.
   parent_id text references offshoot.branches,
   fork_epoch integer,
-  -- The number of forks taken so far, plus one; rows carry the epoch they were written in.
+  -- The number of forks taken so far, plus one. Rows carry the epoch in which they were written.
   epoch integer not null default 1,
-  -- Writers share, forks and schema edits own, the gate of the branch while they run.
+  -- Number of the gate table that writers lock in shared mode, forks and schema edits exclusively.
   gate smallint not null default floor(random() * 64),
   schema_id bigint not null references offshoot.schemas,
   version integer not null default 1,
@@ -113,7 +114,7 @@ create table offshoot.branches (
   metadata jsonb not null default '{}',
   stamp bigint not null default nextval('offshoot.stamps'),
   created_at timestamptz not null default now(),
-  -- A deleted branch stays as long as another one inherits rows from it.
+  -- A deleted branch is kept while another branch inherits rows from it.
   deleted_at timestamptz
 );
 create unique index branches_name on offshoot.branches (database_id, name)
@@ -121,20 +122,20 @@ create unique index branches_name on offshoot.branches (database_id, name)
 create index branches_parent on offshoot.branches (parent_id, fork_epoch);
 create index branches_schema on offshoot.branches (schema_id);
 
--- The physical tables of the rows that one branch wrote for one table: offshoot_rows.heap_<id>, and
--- offshoot_rows.past_<id> for the versions that forks still see. They outlive their branch until the
--- collector drops them, so nothing here refers to it.
+-- The physical tables with the rows that one branch wrote to one table: offshoot_rows.heap_<id>,
+-- and offshoot_rows.past_<id> for versions that forks still see. They outlive their branch until
+-- the collector drops them, so there is no foreign key to it.
 create table offshoot.heaps (
   id bigint generated always as identity primary key,
   database_id bigint not null,
   branch_id text not null,
   table_id bigint not null,
-  -- The physical columns it has.
+  -- The columns of the physical table.
   column_ids bigint[] not null,
   unique (branch_id, table_id)
 );
 
--- Answers to requests that carried an Idempotency-Key, written in the transaction they answer.
+-- Answers to requests with an Idempotency-Key, written in the same transaction as the change.
 create table offshoot.idempotency_keys (
   hash bytea primary key,
   request_hash bytea not null,
