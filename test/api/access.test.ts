@@ -268,8 +268,8 @@ describe('with the key of someone who is no member', () => {
 })
 
 describe('with a key of limited scope', () => {
-  /** Members belong to a whole workspace, not to one database or branch. */
-  const isAboutMembers = ({ url }: Walked) => url.endsWith('/members')
+  /** Members and usage belong to a whole workspace, not to one database or branch. */
+  const isAboutWhole = ({ url }: Walked) => /\/(members|usage)$/.test(url)
   const isAboutAllBranches = ({ url }: Walked) => url.endsWith('/privateFiles')
   const isNotRefused = (answer: Answer) => answer.status !== 401 && answer.status !== 403
 
@@ -291,7 +291,7 @@ describe('with a key of limited scope', () => {
       walked,
       (route) => route.call(key),
       (answer, route) => {
-        if (isAboutMembers(route)) return hasCode(answer, 403, 'key_scope', route)
+        if (isAboutWhole(route)) return hasCode(answer, 403, 'key_scope', route)
         if (isPersonal(route) || !/:database(Name|Branch)/.test(route.url)) {
           return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)
         }
@@ -311,7 +311,7 @@ describe('with a key of limited scope', () => {
       walked,
       (route) => route.call(key),
       (answer, route) => {
-        if (isAboutMembers(route) || isAboutAllBranches(route))
+        if (isAboutWhole(route) || isAboutAllBranches(route))
           return hasCode(answer, 403, 'key_scope', route)
         if (!route.url.includes(':databaseBranch')) {
           return isRead(route) ? isNotRefused(answer) : hasCode(answer, 403, 'key_scope', route)

@@ -3,8 +3,8 @@ import type { Usage } from '@offshoot/contract/quotas'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import type { Principal } from '../access/principal.js'
-import type { WorkspaceAccess } from '../access/resolve.js'
-import { requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
+import { resolveWorkspace, type WorkspaceAccess } from '../access/resolve.js'
+import { isLimited, requireUnlimited, requireWholeWorkspace } from '../access/scope.js'
 import { getUsage, type UsageRow, updateDueAt, updateQuota } from './queries.js'
 import type { Quotas } from './quotas.js'
 
@@ -28,11 +28,13 @@ export async function changeQuota(
   principal: Principal,
   quota: { workspaceId: string; bytesMax: number | null },
 ): Promise<Usage> {
-  if (!principal.administrator) {
+  const { workspaceId } = quota
+  if (!principal.administrator || isLimited(principal.scope)) {
+    // Callers who are not members must not learn whether the workspace exists.
+    await resolveWorkspace(database, principal, { workspaceId, need: 'write' })
+    requireUnlimited(principal.scope)
     throw new AppError('forbidden', 'only the administrator of this instance can set quotas')
   }
-  requireUnlimited(principal.scope)
-  const { workspaceId } = quota
   const { bytesMaxDefault } = quotas
   const usage = await runTransaction(database, async (transaction) => {
     await updateQuota(transaction, quota)
