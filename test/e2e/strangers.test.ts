@@ -277,6 +277,37 @@ describe('readers of files', () => {
   })
 })
 
+describe('pipelined requests', () => {
+  const get = (url: string) => `GET ${url} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+  it('are answered up to the first one, and hold nothing when their connection closes', async () => {
+    const metric = async (name: string) => {
+      const text = await (await fetch(`${banner.address}/metrics`)).text()
+      return Number(new RegExp(`^${name} (\\d+)`, 'm').exec(text)?.[1] ?? 0)
+    }
+    for (const url of ['/openapi.json', '/health', '/nothing-here']) {
+      const wire = await open(get(url).repeat(500))
+      await wire.closed
+      expect(wire.text.match(/HTTP\/1\.1 /g)).toHaveLength(1)
+    }
+    await until(async () => (await metric('offshoot_buffered_bytes')) === 0)
+    await call('POST', '/db/shop:main/tables/notes/query', {})
+  })
+
+  it('may follow each other once the one before is answered', async () => {
+    const wire = await open(get('/health'))
+    await until(async () => wire.text.includes('ready'))
+    wire.socket.write(get('/health'))
+    await until(async () => (wire.text.match(/HTTP\/1\.1 200/g) ?? []).length === 2)
+  })
+
+  it('with an unknown expectation are bounded as any other', async () => {
+    const head = 'PUT /user HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 999999999\r\n\r\n'
+    const wire = await open(head)
+    await until(async () => wire.text.includes('401'))
+  })
+})
+
 describe('a fault of the service itself', () => {
   it('that is a lost promise is logged, and everyone is served on', async () => {
     service.child.kill('SIGUSR2')

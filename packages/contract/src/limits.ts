@@ -152,6 +152,11 @@ export const QUERY_LIMITS = {
    */
   comparisonsMax: 2000,
   /**
+   * Comparisons that search within a text, such as `$contains` and `$pattern`. PostgreSQL does not check
+   * for cancellation while it searches a long text, and keeps memory for each search of a row.
+   */
+  patternsMax: 200,
+  /**
    * Tables of PostgreSQL that a statement names. On a fork, each table consists of a table per
    * ancestor branch, and each of these is checked against the tables of nearer branches.
    */

@@ -29,7 +29,8 @@ const COMMON: Options = {
  */
 export const buildValidator = ((externalSchemas: unknown) => {
   const body = createAjv({ ...COMMON, coerceTypes: false }, externalSchemas)
-  const texts = createAjv({ ...COMMON, coerceTypes: true }, externalSchemas)
+  // Ajv skips limits of numbers that are not finite when it is strict, but coerces `1e400` to one.
+  const texts = createAjv({ ...COMMON, coerceTypes: true, strictNumbers: false }, externalSchemas)
   return ({ schema, httpPart }: { schema: object; httpPart?: string }) => {
     if (httpPart === 'body') return whenNeeded(() => body.compile(schema))
     const validate = whenNeeded(() => texts.compile(schema))

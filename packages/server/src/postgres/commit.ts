@@ -12,7 +12,7 @@ import { type Call, compileStatement } from './statement.js'
  */
 
 /** How long to wait for the answer to a COMMIT. */
-export const COMMIT_WAIT_MS = 60_000
+export const COMMIT_WAIT_MS = 30_000
 
 const NO_TIMEOUT = sql`set local statement_timeout = 0`
 

@@ -192,6 +192,7 @@ function compareSql(operator: Operator, given: unknown, context: Comparison): Sq
     throw invalidQuery(`filter: column [${path}]: operator [${operator}]: cannot compare with null`)
   }
   const sign = SIGNS[operator]
+  if (sign === undefined) parameters.countPattern()
   switch (type) {
     case 'text': {
       const text = operandText(given, value)

@@ -11,6 +11,7 @@ export class Parameters {
   readonly values: Parameter[] = []
   readonly #shared = new Map<string, Slot>()
   #comparisons = 0
+  #patterns = 0
   #scannedTables = 0
 
   add(value: Parameter): Slot {
@@ -26,6 +27,15 @@ export class Parameters {
     if (++this.#comparisons <= comparisonsMax) return
     throw invalidQuery(
       `filter: takes more than ${comparisonsMax} comparisons; a list of values takes one`,
+    )
+  }
+
+  /** Counts a comparison that searches within a text. */
+  countPattern(): void {
+    const { patternsMax } = QUERY_LIMITS
+    if (++this.#patterns <= patternsMax) return
+    throw invalidQuery(
+      `filter: takes more than ${patternsMax} comparisons that search within a text`,
     )
   }
 

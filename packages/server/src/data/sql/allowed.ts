@@ -30,6 +30,9 @@ export const PATTERN_BYTES_MAX = 1_000
 /** Maximum size of arrays and documents that are compared element by element. */
 export const COMPARED_BYTES_MAX = 64 * 1024
 
+/** Maximum size of a part that a document is built from. */
+export const DOCUMENT_BYTES_MAX = 256 * 1024
+
 export type Cost =
   /** Linear time, and a result no larger than the arguments. */
   | { readonly kind: 'linear' }
@@ -86,8 +89,7 @@ const GROWING = costing(
   `
   concat concat_ws convert_to encode overlay quote_literal quote_nullable
   array_append array_cat array_prepend array_replace array_to_json json_build_array
-  json_build_object json_object jsonb_build_array jsonb_build_object jsonb_insert jsonb_object
-  jsonb_set jsonb_set_lax row_to_json to_json to_jsonb`,
+  json_build_object json_object row_to_json to_json to_jsonb`,
 )
 
 /** Functions whose time is the product of two arguments. The sizes keep each call below one second. */
@@ -99,9 +101,10 @@ const BOUNDED: [string, Cost][] = [
     regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_split_to_array
     regexp_split_to_table regexp_substr substring to_char to_date to_number to_timestamp`,
   ),
+  // PostgreSQL builds documents as trees in memory, which are many times larger than the result.
   ...costing(
-    bounded(SEARCHED_BYTES_MAX, 10_000),
-    `jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first`,
+    bounded(DOCUMENT_BYTES_MAX),
+    'jsonb_build_array jsonb_build_object jsonb_insert jsonb_object jsonb_set jsonb_set_lax',
   ),
   // Sorting combining characters takes quadratic time.
   ...costing(bounded(10_000), 'normalize is_normalized'),
@@ -182,7 +185,6 @@ export const ROW_FUNCTIONS: ReadonlyMap<string, readonly string[]> = new Map(
     jsonb_each: ['key', 'value'],
     jsonb_each_text: ['key', 'value'],
     jsonb_object_keys: [],
-    jsonb_path_query: [],
   }),
 )
 
@@ -215,7 +217,7 @@ export const SIZED_FUNCTIONS: ReadonlyMap<string, { argument: number; max: numbe
 export const TYPES: ReadonlySet<string> = new Set(
   words(`
     bool bpchar bytea char cidr date daterange float4 float8 inet int2 int4 int4range int8 int8range
-    interval json jsonb jsonpath macaddr money numeric numrange text time timestamp timestamptz timetz
+    interval json jsonb macaddr money numeric numrange text time timestamp timestamptz timetz
     tsquery tsrange tstzrange tsvector uuid varchar`),
 )
 
@@ -241,7 +243,7 @@ export const OPERATORS: ReadonlyMap<string, Cost> = new Map([
   // For jsonb: removes a list of keys from a document.
   ...costing(bounded(VALUE_BYTES_MAX, PATTERN_BYTES_MAX), `-`),
   ...costing(bounded(1_000), `^`),
-  ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @? @@`),
+  ...costing(bounded(SEARCHED_BYTES_MAX, PATTERN_BYTES_MAX), `~~ !~~ ~~* !~~* ~ ~* !~ !~* @@`),
   ...costing(bounded(COMPARED_BYTES_MAX), `@> <@ && ?| ?&`),
 ])
 

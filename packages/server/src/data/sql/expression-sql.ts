@@ -363,10 +363,25 @@ function writeOperation(writer: ExpressionWriter, content: NodeOf<'A_Expr'>): Sq
   }
 }
 
+/**
+ * Refuses operands of `@@` that PostgreSQL could take for a jsonpath. Evaluating one can take memory in
+ * proportion to a power of the document's size, which no limit of sizes bounds.
+ */
+function requireSearch(writer: ExpressionWriter, operands: readonly (Node | undefined)[]): void {
+  const isUntyped = (node: Node | undefined) =>
+    contentOf(node, 'A_Const') !== undefined || contentOf(node, 'ParamRef') !== undefined
+  if (!operands.some(isUntyped)) return
+  throw writer.invalid(
+    'operator [@@]: both operands must be typed; write to_tsvector(...) @@ to_tsquery(...)',
+    undefined,
+  )
+}
+
 /** Writes a binary or prefix operator. */
 function writeOperator(writer: ExpressionWriter, { name, lexpr, rexpr }: NodeOf<'A_Expr'>): Sql {
   const operator = operatorOf(name)
   const what = `operator [${operator.text}]`
+  if (operator.text === '@@') requireSearch(writer, [lexpr, rexpr])
   const cost = OPERATORS.get(operator.text) ?? { kind: 'linear' }
   const write = (node: Node | undefined, position: number, other: Node | undefined): Sql => {
     if (cost.kind === 'grows') return writer.writeGrowing(node)
@@ -395,6 +410,7 @@ function writeWithMany(
   quantifier: Sql,
 ): Sql {
   const operator = operatorOf(name)
+  if (operator.text === '@@') requireSearch(writer, [lexpr, rexpr])
   const cost = OPERATORS.get(operator.text)
   if (cost?.kind !== 'bounded') {
     return sql`(${writer.write(lexpr)} ${operator} ${quantifier} (${writer.write(rexpr)}))`

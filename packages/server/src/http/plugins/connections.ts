@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { Quota } from '../admission/quota.js'
 import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
+import { handleOneAtATime } from '../one-at-a-time.js'
 import type { Services } from '../services.js'
 
 /** Interval at which Node checks for late headers. */
@@ -26,8 +27,8 @@ export function connectionOptions(limits: Limits): ServerOptions {
 type ConnectionsOptions = Pick<Services, 'limits' | 'trustedProxies'>
 
 /**
- * Limits connections, in total and per address, and handles `Expect: 100-continue` and missing
- * hosts.
+ * Limits connections, in total and per address, and requests per connection to one at a time.
+ * Handles `Expect: 100-continue` and missing hosts.
  */
 export const connectionsPlugin = fastifyPlugin(
   async (app: FastifyInstance, { limits, trustedProxies }: ConnectionsOptions) => {
@@ -47,6 +48,11 @@ export const connectionsPlugin = fastifyPlugin(
     // At the limit, idle keep-alive connections are closed to make room.
     app.server.on('drop', () => app.server.closeIdleConnections())
 
+    handleOneAtATime(app.server)
+    // Other expectations are ignored. Node's own answer would leave the body to be read for ever.
+    app.server.on('checkExpectation', (request, response) => {
+      app.server.emit('request', request, response)
+    })
     // Clients that send `Expect: 100-continue` get the 100 only after the request is admitted.
     const asking = new WeakSet<IncomingMessage>()
     app.server.on('checkContinue', (request, response) => {
