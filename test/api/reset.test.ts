@@ -199,15 +199,17 @@ describe('a reset', () => {
     const branches = await open()
     const touched: number[] = []
     for (const count of [10, 10_000]) {
+      const writer = await createTestService({ url: service.url })
       for (let start = 0; start < count; start += 10_000) {
         const records = Array.from({ length: Math.min(count, 10_000) }, (_, index) => ({
           id: `n${start + index}`,
           price: index,
         }))
-        await branches.bulk('dev', 'items', records)
+        await branches.through(writer).bulk('dev', 'items', records)
       }
-      // PostgreSQL reports the statistics of a connection at the latest when it closes, so the
-      // reset gets its own connections.
+      // PostgreSQL reports the statistics of a connection at the latest when it closes, so writing
+      // and the reset get their own connections.
+      await writer.close()
       const other = await createTestService({ url: service.url })
       const before = await rowsTouched()
       expectOk(

@@ -134,8 +134,8 @@ describe('limits of JSON', () => {
     expect(() => parse(`[${'1'.repeat(SLICE_BYTES + 1)}]`)).toThrow('a number or')
     expect(() => parse(`{"${long}" : 1}`)).toThrow('a name is longer than 65536 bytes')
     const members = (count: number) => `{${many(count, (n) => `"${n}":0`).join()}}`
-    expect(parse(members(250_000))).toBeDefined()
-    expect(() => parse(members(250_001))).toThrow('an object has more than 250000 members')
+    expect(parse(members(50_000))).toBeDefined()
+    expect(() => parse(members(50_001))).toThrow('an object has more than 50000 members')
   })
 
   it('are checked without parsing', () => {

@@ -38,7 +38,7 @@ const LETTER_U_ESCAPE_BYTES = 6
  * Members of one object; more than any record has. Growing larger hash tables blocks the event
  * loop.
  */
-const MEMBERS_MAX = 250_000
+const MEMBERS_MAX = 50_000
 
 /** A string that is longer than a slice. */
 interface LongText {
