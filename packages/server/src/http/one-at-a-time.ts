@@ -4,26 +4,36 @@ import type { Socket } from 'node:net'
 /**
  * Handles one request per connection at a time. Node starts pipelined requests all at once and keeps
  * their answers in memory until the client reads them; when the client leaves, those answers are never
- * reported as closed, so nothing they hold is released. No common client pipelines: the request in
- * progress is answered, those sent behind it are ignored, and the connection is closed.
+ * reported as closed, so nothing they hold is released. The next request waits for the answer in
+ * progress, because a client may send it as soon as it has the last byte. No common client pipelines:
+ * requests behind that one are ignored, and the connection is closed.
  */
 export function handleOneAtATime(server: Server): void {
   const handlers = server.listeners('request') as RequestListener[]
   server.removeAllListeners('request')
   const answering = new WeakMap<Socket, ServerResponse>()
-  const closing = new WeakSet<Socket>()
+  const waiting = new WeakSet<Socket>()
+  const crowded = new WeakSet<Socket>()
+  const start: RequestListener = (request, response) => {
+    const { socket } = request
+    answering.set(socket, response)
+    if (crowded.has(socket)) response.once('close', () => socket.destroy())
+    for (const handler of handlers) handler.call(server, request, response)
+  }
   server.on('request', (request, response) => {
     const { socket } = request
-    if (closing.has(socket)) return
     const current = answering.get(socket)
-    // A client that has read a whole answer may send again before Node reports the answer as sent.
-    if (current !== undefined && !current.writableEnded) {
-      closing.add(socket)
+    if (current === undefined || current.writableEnded) {
+      start(request, response)
+    } else if (waiting.has(socket)) {
+      crowded.add(socket)
       socket.pause()
-      current.once('close', () => socket.destroy())
-      return
+    } else {
+      waiting.add(socket)
+      current.once('close', () => {
+        waiting.delete(socket)
+        if (!socket.destroyed) start(request, response)
+      })
     }
-    answering.set(socket, response)
-    for (const handler of handlers) handler.call(server, request, response)
   })
 }
