@@ -4,7 +4,7 @@ import { mkdtemp, open, readdir, realpath, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { endAll, until } from '../support/process.js'
 import { checkLedger } from '../support/proof/check.js'
 import { Proof } from '../support/proof/proof.js'
@@ -71,6 +71,12 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
 
   const free = () => rm(ballast, { force: true })
 
+  // A test that fails in the middle must not leave the disk full for the next one.
+  afterEach(free)
+
+  /** Starts a WAL segment, so that the WAL needs no space on the disk for the next 16 MB. */
+  const startSegment = () => service.sql('select pg_switch_wal(); checkpoint')
+
   const upload = (content: Buffer) =>
     service.send('PUT', `/db/${DATABASE}:main/tables/files/data/disk-0/column/content/file`, {
       body: content,
@@ -81,6 +87,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
     const url = `/db/${DATABASE}:main/tables/files/data/disk-0`
     expect((await service.send('PUT', url, { body: { label: 'a' } })).status).toBe(201)
     const content = Buffer.alloc(8 * 1024 * 1024, 'x')
+    await startSegment()
     await fill(4 * 1024 * 1024)
     const refused = await upload(content)
     expect(refused.status).toBe(503)
@@ -101,8 +108,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
   })
 
   it('refuses writes with a clear answer while reads go on, if there is space for the log', async () => {
-    // The WAL has a fresh segment, so only the tables cannot grow.
-    await service.sql('select pg_switch_wal(); checkpoint')
+    await startSegment()
     await fill(0)
     const records = Array.from({ length: 2000 }, (_, n) => ({
       id: `disk-${n}`,
@@ -141,8 +147,7 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
         check: service,
         async happen() {
           await until(async () => round.acknowledged > 50)
-          // A fresh segment is enough for the WAL while only the tables cannot grow.
-          await service.sql('select pg_switch_wal()')
+          await startSegment()
           await until(async () => round.acknowledged > 60)
           await fill(0)
           await until(async () => (round.codes.get('storage_full') ?? 0) > 10)
