@@ -557,7 +557,7 @@ describe('schemas', () => {
       { removeColumn: { table: 'items', column: 'name' } },
       { removeTable: { table: 'notes' } },
     )
-    await branches.merge('dev', { allowDataLoss: true })
+    await branches.merge('dev', { strategy: 'theirs', allowDataLoss: true })
     expect(await branches.schema('main')).toEqual({ items: ['price'] })
     expect(await items(branches, 'main')).toEqual({
       a: { price: 1 },
@@ -698,7 +698,11 @@ describe('schemas', () => {
       renameColumn: { table: 'notes', oldName: 'text', newName: 'body' },
     })
     expect(conflictsOf(await branches.merging('dev'))).toMatchObject([
-      { table: 'notes', message: 'was removed on the merged branch and changed on the target' },
+      {
+        table: 'notes',
+        message: 'was removed on the merged branch and changed on the target',
+        records: 1,
+      },
     ])
     await branches.fork('theirs')
     await branches.merge('dev', { into: 'theirs', strategy: 'theirs', allowDataLoss: true })
@@ -722,7 +726,7 @@ describe('schemas', () => {
       { removeTable: { table: 'notes' } },
       { removeColumn: { table: 'items', column: 'name' } },
     )
-    await branches.patch('dev', 'items', 'a', { name: 'Dev', price: 10 })
+    await branches.patch('dev', 'items', 'a', { price: 10 })
     await branches.merge('dev')
     expect(await branches.schema('main')).toEqual({ items: ['price'] })
     expect(await items(branches, 'main')).toMatchObject({ a: { price: 10 } })
@@ -736,8 +740,8 @@ describe('schemas', () => {
       const message =
         'was removed on the target and changed on the merged branch; a merge cannot restore it'
       expect(conflictsOf(await branches.merging('dev', { strategy }))).toEqual([
-        { table: 'items', column: 'title', kind: 'schema', message },
-        { table: 'notes', kind: 'schema', message },
+        { table: 'items', column: 'title', kind: 'schema', message, records: 0 },
+        { table: 'notes', kind: 'schema', message, records: 0 },
       ])
     }
     await branches.merge('dev', { strategy: 'ours' })

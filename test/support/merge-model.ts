@@ -428,11 +428,12 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
     const other = find(theirs, table.uid)
     if (mode === 'skip' || (other === undefined && base === undefined)) tables.push(table)
     else if (other === undefined) {
-      const isUnchanged = base !== undefined && same(base, table)
+      const isUnchanged =
+        base !== undefined && same(base, table) && !isWritten(table, base, 'records')
       if (isUnchanged || strategy === 'theirs') continue
       if (strategy === 'fail') refuse(`${table.name} was removed there`)
       tables.push(table)
-    } else tables.push(mergeShape(table, other, base, strategy))
+    } else tables.push(mergeShape(table, other, base))
   }
   for (const table of theirs.tables) {
     const { strategy, mode } = ruleOf(table.uid)
@@ -440,7 +441,10 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
     const base = baseOf(table.uid)
     if (base === undefined) {
       if (!ours.removed.has(table.uid)) tables.push(table)
-    } else if (!same(base, table) && strategy !== 'ours') refuse(`${table.name} was removed here`)
+    } else if (strategy !== 'ours') {
+      const isChanged = mode === 'merge' && isWritten(table, base, 'records')
+      if (isChanged || !same(base, table)) refuse(`${table.name} was removed here`)
+    }
   }
   requireNames(tables, refuse)
   for (const table of tables) requireNames(table.columns, refuse)
@@ -453,8 +457,11 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
     table: ModelTable,
     other: ModelTable,
     base: ModelTable | undefined,
-    strategy: Strategy,
   ): ModelTable {
+    const { strategy, mode } = ruleOf(table.uid)
+    const isChanged = (before: ModelColumn, column: ModelColumn, own: ModelTable) =>
+      before.name !== column.name ||
+      ((own === table || mode === 'merge') && isWritten(own, base, [column]))
     const columns: ModelColumn[] = []
     for (const column of table.columns) {
       const before = base?.columns.find(({ uid }) => uid === column.uid)
@@ -463,7 +470,7 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
         const names = { before: before?.name, here: column.name, there: there.name }
         columns.push({ ...column, name: rename(names, strategy) })
       } else if (before === undefined) columns.push(column)
-      else if (before.name !== column.name && strategy !== 'theirs') {
+      else if (isChanged(before, column, table) && strategy !== 'theirs') {
         if (strategy === 'fail') refuse(`${column.name} was removed there`)
         columns.push(column)
       }
@@ -473,13 +480,33 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
       const before = base?.columns.find(({ uid }) => uid === column.uid)
       if (before === undefined) {
         if (!ours.removed.has(column.uid)) columns.push(column)
-      } else if (before.name !== column.name && strategy !== 'ours') {
+      } else if (isChanged(before, column, other) && strategy !== 'ours') {
         refuse(`${column.name} was removed here`)
       }
     }
     const names = { before: base?.name, here: table.name, there: other.name }
     return { ...table, name: rename(names, strategy), columns }
   }
+}
+
+/**
+ * Returns whether records were inserted or changed since the base. For given columns, only values in
+ * these columns count.
+ */
+function isWritten(
+  table: ModelTable,
+  base: ModelTable | undefined,
+  what: 'records' | readonly ModelColumn[],
+): boolean {
+  const columns = what === 'records' ? table.columns : what
+  return [...table.rows].some(([id, row]) => {
+    const before = base?.rows.get(id)
+    if (before === undefined && what === 'records') return true
+    return columns.some((column) => {
+      const then = before === undefined ? null : readValue(before, base, column)
+      return !isSame(then, readValue(row, table, column))
+    })
+  })
 }
 
 function shapeText(table: ModelTable): string {

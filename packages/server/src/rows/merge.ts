@@ -11,6 +11,7 @@ import {
 } from './layout/layout.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
 import { mayDiffer } from './merging/changed-ids.js'
+import { countChangedRows } from './merging/count-changed.js'
 import type { MergeColumn, RowStrategy } from './merging/decide.js'
 import { type MergeTally, mergeRows, type RowBase } from './merging/merge-rows.js'
 import { getLayout } from './merging/merge-writer.js'
@@ -81,8 +82,7 @@ export async function mergeTable(
   transaction: Transaction,
   options: {
     codec: TableCodec
-    /** The states that form the base, and a function that merges their rows into one. */
-    base: { readonly states: readonly TableState[]; readonly rowOf: RowBase['rowOf'] }
+    base: TableBase
     theirs: TableState & { readonly table: StoredTable }
     into: string
     strategy: RowStrategy
@@ -90,7 +90,7 @@ export async function mergeTable(
   },
 ): Promise<MergedTable | undefined> {
   const { codec, theirs, strategy, dryRun } = options
-  const base = { states: options.base.states.map(rowsOfTable), rowOf: options.base.rowOf }
+  const base = rowsOfBase(options.base)
   const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
   if (!canDiffer) return undefined
   const ours = await getLayout(transaction, options.into)
@@ -98,6 +98,38 @@ export async function mergeTable(
   const columns = mergeColumns(codec, theirs.table)
   const tally = await mergeRows(transaction, { codec, columns, strategy, dryRun, ...sides })
   return { tally, sides }
+}
+
+/** The states that form the base of one table, and a function that merges their rows into one. */
+export interface TableBase {
+  readonly states: readonly TableState[]
+  readonly rowOf: RowBase['rowOf']
+}
+
+/**
+ * Counts the rows of a state that were inserted or updated since the base, in the columns of the codec.
+ * With `values`, inserted rows count only if they have a value in one of the columns.
+ */
+export function countWritten(
+  transaction: Queryable,
+  options: {
+    codec: TableCodec
+    base: TableBase
+    state: TableState
+    counts: 'records' | 'values'
+  },
+): Promise<number> {
+  const { codec, base, state, counts } = options
+  return countChangedRows(transaction, {
+    codec,
+    base: rowsOfBase(base),
+    after: rowsOfTable(state),
+    counts,
+  })
+}
+
+function rowsOfBase({ states, rowOf }: TableBase): RowBase {
+  return { states: states.map(rowsOfTable), rowOf }
 }
 
 /** Returns the rows of a table, restricted to the columns that the state has. */

@@ -9,6 +9,7 @@ import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { type BranchState, getState } from './branch-state.js'
+import { countContested } from './contested-removals.js'
 import { type Base, type Bases, findBases } from './merge-base.js'
 import type { MergeConflict } from './merge-conflicts.js'
 
@@ -53,11 +54,21 @@ export async function planMerge(
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(transaction, { from, into })
   const ruleOf = rulesOf(options, { theirs, ours })
+  const base = baseSchema(bases)
+  const changedRecords = await countContested(transaction, {
+    ours,
+    theirs,
+    baseSchema: base,
+    baseOf: (tableId) => bases.ofTables.get(tableId) ?? bases.general,
+    ruleOf,
+    limits,
+  })
   const { schema, conflicts } = mergeSchemas(
-    { base: baseSchema(bases), ours: ours.schema, theirs: theirs.schema },
-    { limits, ruleOf },
+    { base, ours: ours.schema, theirs: theirs.schema },
+    { limits, ruleOf, changedRecords },
   )
-  const removals = conflicts.length > 0 ? [] : listRemovals(ours.schema, schema)
+  // Tables and columns in conflict are not removed.
+  const removals = listRemovals(ours.schema, schema)
   return {
     ...options,
     theirs,

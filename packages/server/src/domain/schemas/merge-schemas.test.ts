@@ -22,12 +22,15 @@ interface Sides {
   theirs: StoredSchema
 }
 
-function merge(sides: Sides, rule: Partial<TableRule> & { of?: number } = {}, limits = {}) {
-  const { of, ...rest } = rule
+type Rule = Partial<TableRule> & { of?: number; changed?: ReadonlyMap<number, number> }
+
+function merge(sides: Sides, rule: Rule = {}, limits = {}) {
+  const { of, changed = new Map(), ...rest } = rule
   const plain: TableRule = { strategy: 'fail', mode: 'merge' }
   return mergeSchemas(sides, {
     limits: { ...LIMITS, ...limits },
     ruleOf: (tableId) => (of === undefined || of === tableId ? { ...plain, ...rest } : plain),
+    changedRecords: changed,
   })
 }
 
@@ -154,6 +157,44 @@ describe('both sides', () => {
     const columns = merge({ base: BASE, ours, theirs: renamed('there') }, { strategy })
     expect(namesOf(columns.schema)).toEqual({ users: ['age'] })
     expect(columns.conflicts).toHaveLength(conflicts)
+  })
+})
+
+describe('a removal', () => {
+  const withoutName = schema(table(1, 'users', column(3, 'age')))
+  const changed = new Map([
+    [1, 5],
+    [2, 7],
+  ])
+
+  test.each<[MergeStrategy, string[], string[]]>([
+    ['fail', ['users'], ['name', 'age']],
+    ['ours', ['users'], ['name', 'age']],
+    ['theirs', [], ['age']],
+  ])('there, of what the target has written to, goes by %s', (strategy, tables, columns) => {
+    const whole = merge({ base: BASE, ours: BASE, theirs: schema() }, { strategy, changed })
+    expect(Object.keys(namesOf(whole.schema))).toEqual(tables)
+    const one = merge({ base: BASE, ours: BASE, theirs: withoutName }, { strategy, changed })
+    expect(namesOf(one.schema)).toEqual({ users: columns })
+    const message = 'was removed on the merged branch and changed on the target'
+    const isConflict = strategy === 'fail'
+    expect(whole.conflicts).toEqual(isConflict ? [{ table: 'users', message, records: 5 }] : [])
+    expect(one.conflicts).toEqual(
+      isConflict ? [{ table: 'users', column: 'name', message, records: 7 }] : [],
+    )
+  })
+
+  test.each<[MergeStrategy, number]>([
+    ['fail', 1],
+    ['ours', 0],
+    ['theirs', 1],
+  ])('here, of what the merged branch has written to, goes by %s', (strategy, conflicts) => {
+    const whole = merge({ base: BASE, ours: schema(), theirs: BASE }, { strategy, changed })
+    expect(whole.schema.tables).toEqual([])
+    expect(whole.conflicts).toMatchObject([{ records: 5 }].slice(0, conflicts))
+    const one = merge({ base: BASE, ours: withoutName, theirs: BASE }, { strategy, changed })
+    expect(namesOf(one.schema)).toEqual({ users: ['age'] })
+    expect(one.conflicts).toMatchObject([{ column: 'name', records: 7 }].slice(0, conflicts))
   })
 })
 

@@ -18,6 +18,11 @@ export interface SchemaConflict {
   readonly table: string
   readonly column?: string
   readonly message: string
+  /**
+   * For a table or column that one side removed: the records that the other side has changed there
+   * since the base.
+   */
+  readonly records?: number
 }
 
 export interface MergedSchema {
@@ -39,14 +44,19 @@ interface Named {
 /**
  * Applies to `ours` the changes of `theirs` since the base. Tables and columns are matched by id, so a
  * rename on one side and an edit on the other are combined. Tables and columns that `ours` has removed
- * stay removed.
+ * stay removed. `changedRecords` has the tables and columns that one side removed, by id, with the
+ * number of records that the other side has changed there since the base.
  */
 export function mergeSchemas(
   sides: MergeSides,
-  options: { limits: Limits; ruleOf(tableId: number): TableRule },
+  options: {
+    limits: Limits
+    ruleOf(tableId: number): TableRule
+    changedRecords?: ReadonlyMap<number, number>
+  },
 ): MergedSchema {
   const { base, ours, theirs } = sides
-  const { ruleOf } = options
+  const { ruleOf, changedRecords = new Map() } = options
   const conflicts: SchemaConflict[] = []
   const inBase = byId(base.tables)
   const inTheirs = byId(theirs.tables)
@@ -59,15 +69,15 @@ export function mergeSchemas(
     const rule = ruleOf(table.id)
     if (rule.mode === 'skip') return [table]
     if (other !== undefined) {
-      return [mergeTable({ before, table, other }, { rule, isRemoved, conflicts })]
+      const context = { rule, isRemoved, changedRecords, conflicts }
+      return [mergeTable({ before, table, other }, context)]
     }
     if (before === undefined) return [table]
-    if (sameTable(before, table) || rule.strategy === 'theirs') return []
+    const records = changedRecords.get(table.id) ?? 0
+    const isChanged = records > 0 || !sameTable(before, table)
+    if (!isChanged || rule.strategy === 'theirs') return []
     if (rule.strategy === 'fail') {
-      conflicts.push({
-        table: table.name,
-        message: 'was removed on the merged branch and changed on the target',
-      })
+      conflicts.push({ table: table.name, message: REMOVED_THERE, records })
     }
     return [table]
   })
@@ -77,8 +87,10 @@ export function mergeSchemas(
     if (inOurs.has(table.id) || rule.mode === 'skip') continue
     const before = inBase.get(table.id)
     if (before === undefined && !isRemoved.has(table.id)) added.push(table)
-    else if (before !== undefined && !sameTable(before, table) && rule.strategy !== 'ours') {
-      conflicts.push({ table: table.name, message: REMOVED_ON_TARGET })
+    if (before === undefined || rule.strategy === 'ours') continue
+    const records = changedRecords.get(table.id) ?? 0
+    if (records > 0 || !sameTable(before, table)) {
+      conflicts.push({ table: table.name, message: REMOVED_HERE, records })
     }
   }
   const tables = [...kept, ...added]
@@ -90,22 +102,35 @@ export function mergeSchemas(
   return { schema: rememberRemoved(ours, withOrder(ours, tables)), conflicts }
 }
 
+const REMOVED_THERE = 'was removed on the merged branch and changed on the target'
 /** No strategy restores what the target has removed, because its values there are lost. */
-const REMOVED_ON_TARGET =
+const REMOVED_HERE =
   'was removed on the target and changed on the merged branch; a merge cannot restore it'
 
 /** Merges a table that both sides have, with or without a base. */
 function mergeTable(
   sides: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
-  context: { rule: TableRule; isRemoved: ReadonlySet<number>; conflicts: SchemaConflict[] },
+  context: {
+    rule: TableRule
+    isRemoved: ReadonlySet<number>
+    changedRecords: ReadonlyMap<number, number>
+    conflicts: SchemaConflict[]
+  },
 ): StoredTable {
   const { before, table, other } = sides
-  const { rule, isRemoved, conflicts } = context
+  const { rule, isRemoved, changedRecords, conflicts } = context
   const old = byId(before?.columns ?? [])
   const inOther = byId(other.columns)
   const mine = byId(table.columns)
   const conflict = (message: string, column?: string) => {
     conflicts.push({ table: table.name, ...(column === undefined ? {} : { column }), message })
+  }
+  /** Returns whether one side changed a column that the other removed: its name or its values. */
+  const isChanged = (previous: Named, column: Named) =>
+    previous.name !== column.name || (changedRecords.get(column.id) ?? 0) > 0
+  const removalConflict = (message: string, { id, name }: Named) => {
+    const records = changedRecords.get(id) ?? 0
+    conflicts.push({ table: table.name, column: name, message, records })
   }
   const name = mergeName({ before, ours: table, theirs: other }, rule, conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
@@ -117,9 +142,8 @@ function mergeTable(
       return [{ ...mergeIndexes(sides), name: mergeName(sides, rule, conflictHere) }]
     }
     if (previous === undefined) return [column]
-    if (previous.name === column.name || rule.strategy === 'theirs') return []
-    if (rule.strategy === 'fail')
-      conflictHere('was removed on the merged branch and renamed on the target')
+    if (!isChanged(previous, column) || rule.strategy === 'theirs') return []
+    if (rule.strategy === 'fail') removalConflict(REMOVED_THERE, column)
     return [column]
   })
   const added: StoredColumn[] = []
@@ -127,9 +151,8 @@ function mergeTable(
     if (mine.has(column.id)) continue
     const previous = old.get(column.id)
     if (previous === undefined && !isRemoved.has(column.id)) added.push(column)
-    else if (previous !== undefined && previous.name !== column.name && rule.strategy !== 'ours') {
-      conflict(REMOVED_ON_TARGET, column.name)
-    }
+    if (previous === undefined || rule.strategy === 'ours') continue
+    if (isChanged(previous, column)) removalConflict(REMOVED_HERE, column)
   }
   const columns = [...kept, ...added]
   for (const { name: duplicate } of duplicates(columns)) {

@@ -1,0 +1,234 @@
+import type { Column } from '@offshoot/contract/schema'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+
+/*
+ * A table or column that one side removed, and that the other side has changed since the base.
+ */
+
+let service: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const TABLES: Readonly<Record<string, readonly Column[]>> = {
+  items: [
+    { name: 'name', type: 'string' },
+    { name: 'size', type: 'object', columns: [{ name: 'width', type: 'int' }] },
+    { name: 'price', type: 'int' },
+  ],
+  notes: [{ name: 'text', type: 'text' }],
+}
+
+/** Creates a database with records on `main` and a fork `dev`. */
+async function open() {
+  const branches = await TestBranches.create(service, `removed${++number}`, TABLES)
+  await branches.bulk('main', 'items', [
+    { id: 'a', name: 'A', size: { width: 1 }, price: 1 },
+    { id: 'b', name: 'B', price: 2 },
+  ])
+  await branches.bulk('main', 'notes', [
+    { id: 'n', text: 'N' },
+    { id: 'm', text: 'M' },
+  ])
+  await branches.fork('dev')
+  return branches
+}
+
+const conflictsOf = (answer: Answer) => {
+  expect([answer.status, answer.body.code], JSON.stringify(answer.body)).toEqual([
+    409,
+    'merge_conflict',
+  ])
+  return answer.body.conflicts
+}
+const withoutTable = { removeTable: { table: 'notes' } }
+const without = (column: string) => ({ removeColumn: { table: 'items', column } })
+const REMOVED_THERE = 'was removed on the merged branch and changed on the target'
+const REMOVED_HERE =
+  'was removed on the target and changed on the merged branch; a merge cannot restore it'
+const IDS = ['a', 'b', 'c', 'd', 'm', 'n', 'o']
+
+describe('a table that one side removed and the other has written to', () => {
+  it.each([
+    ['dev', 'main', REMOVED_THERE],
+    ['main', 'dev', REMOVED_HERE],
+  ])(
+    'is in conflict if %s removed it, with the records counted',
+    async (removed, kept, message) => {
+      const branches = await open()
+      await branches.edit(removed, withoutTable)
+      await branches.patch(kept, 'notes', 'n', { text: 'changed' })
+      await branches.put(kept, 'notes', 'o', { text: 'new' })
+      // A deletion is in no contradiction to the removal, and a change that was undone is none.
+      await branches.patch(kept, 'notes', 'm', { text: 'changed' })
+      await branches.patch(kept, 'notes', 'm', { text: 'M' })
+      const conflicts = [{ table: 'notes', kind: 'schema', message, records: 2 }]
+      expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
+        conflicts,
+        conflictCount: 1,
+        dataLoss: [],
+      })
+      expect(conflictsOf(await branches.merging('dev', { allowDataLoss: true }))).toEqual(conflicts)
+      expect(Object.keys(await branches.read(kept, 'notes', IDS))).toEqual(['m', 'n', 'o'])
+    },
+  )
+
+  it('is no conflict if records were only deleted there', async () => {
+    const branches = await open()
+    await branches.edit('main', withoutTable)
+    await branches.remove('dev', 'notes', 'n', 'm')
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    const other = await open()
+    await other.edit('dev', withoutTable)
+    await other.remove('main', 'notes', 'n', 'm')
+    expect(await other.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    expect(Object.keys(await other.schema('main'))).toEqual(['items'])
+  })
+
+  it('stays with the strategy ours, and goes with theirs if data may be lost', async () => {
+    const branches = await open()
+    await branches.edit('dev', withoutTable)
+    await branches.patch('main', 'notes', 'n', { text: 'changed' })
+    await branches.fork('other')
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await branches.read('main', 'notes', ['n'])).toEqual({ n: { text: 'changed' } })
+    // The conflict is settled: the next merge does not raise it again.
+    await branches.patch('main', 'notes', 'n', { text: 'again' })
+    await branches.patch('dev', 'items', 'a', { price: 5 })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+
+    const wish = { into: 'other', strategy: 'theirs' }
+    const refused = await branches.merging('dev', wish)
+    expect([refused.status, refused.body.code]).toEqual([409, 'data_loss'])
+    await branches.merge('dev', { ...wish, allowDataLoss: true })
+    expect(Object.keys(await branches.schema('other'))).toEqual(['items'])
+  })
+
+  it('stays removed with the strategy ours, if the target removed it', async () => {
+    const branches = await open()
+    await branches.edit('main', withoutTable)
+    await branches.put('dev', 'notes', 'o', { text: 'new' })
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(Object.keys(await branches.schema('main'))).toEqual(['items'])
+    await branches.patch('dev', 'items', 'a', { price: 5 })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+  })
+
+  it('is left alone by a merge that skips it', async () => {
+    const branches = await open()
+    await branches.edit('dev', withoutTable)
+    await branches.patch('main', 'notes', 'n', { text: 'changed' })
+    const options = { tables: { notes: { mode: 'skip' } } }
+    expect(await branches.merge('dev', options)).toMatchObject({ conflictCount: 0 })
+    expect(await branches.read('main', 'notes', ['n'])).toEqual({ n: { text: 'changed' } })
+  })
+})
+
+describe('a column that one side removed and the other has written to', () => {
+  it.each([
+    ['dev', 'main', REMOVED_THERE],
+    ['main', 'dev', REMOVED_HERE],
+  ])(
+    'is in conflict if %s removed it, with the records counted',
+    async (removed, kept, message) => {
+      const branches = await open()
+      await branches.edit(removed, without('name'), without('size'))
+      await branches.patch(kept, 'items', 'a', { name: 'changed', size: { width: 2 } })
+      await branches.put(kept, 'items', 'c', { name: 'new' })
+      await branches.put(kept, 'items', 'd', { price: 4 })
+      await branches.patch(kept, 'items', 'b', { price: 20 })
+      const conflicts = [
+        { table: 'items', column: 'name', kind: 'schema', message, records: 2 },
+        { table: 'items', column: 'size', kind: 'schema', message, records: 1 },
+      ]
+      expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
+        conflicts,
+        conflictCount: 2,
+      })
+      expect(conflictsOf(await branches.merging('dev', { allowDataLoss: true }))).toEqual(conflicts)
+      expect(await branches.read(kept, 'items', ['a', 'c'])).toMatchObject({
+        a: { name: 'changed', size: { width: 2 } },
+        c: { name: 'new' },
+      })
+    },
+  )
+
+  it('goes without a conflict if the other side changed only other columns', async () => {
+    const branches = await open()
+    await branches.edit('dev', without('name'))
+    await branches.patch('main', 'items', 'a', { price: 10 })
+    await branches.put('main', 'items', 'c', { price: 3 })
+    await branches.remove('main', 'items', 'b')
+    const refused = await branches.merging('dev')
+    expect(refused.body).toMatchObject({
+      code: 'data_loss',
+      dataLoss: [{ table: 'items', column: 'name', records: 1 }],
+    })
+    await branches.merge('dev', { allowDataLoss: true })
+    expect(await branches.schema('main')).toMatchObject({ items: ['size', 'price'] })
+  })
+
+  it('stays with the strategy ours, and goes with theirs if data may be lost', async () => {
+    const branches = await open()
+    await branches.edit('dev', without('name'))
+    await branches.patch('dev', 'items', 'b', { price: 20 })
+    await branches.patch('main', 'items', 'a', { name: 'changed' })
+    await branches.fork('other')
+    await branches.merge('dev', { strategy: 'ours' })
+    expect(await branches.read('main', 'items', ['a', 'b'])).toMatchObject({
+      a: { name: 'changed' },
+      b: { name: 'B', price: 20 },
+    })
+    await branches.patch('main', 'items', 'b', { name: 'again' })
+    await branches.patch('dev', 'items', 'a', { price: 5 })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+
+    const wish = { into: 'other', strategy: 'theirs' }
+    expect((await branches.merging('dev', wish)).body.code).toBe('data_loss')
+    await branches.merge('dev', { ...wish, allowDataLoss: true })
+    expect(await branches.schema('other')).toMatchObject({ items: ['size', 'price'] })
+  })
+
+  it('is shown beside the data that other removals would lose', async () => {
+    const branches = await open()
+    await branches.edit('dev', without('name'), withoutTable)
+    await branches.patch('main', 'items', 'a', { name: 'changed' })
+    expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
+      conflicts: [{ table: 'items', column: 'name', records: 1 }],
+      dataLoss: [{ table: 'notes', records: 2 }],
+    })
+  })
+})
+
+describe('two branches that merged each other, where one kept what the other removed', () => {
+  it('are in conflict about it', async () => {
+    const branches = await open()
+    await branches.fork('left')
+    await branches.fork('right')
+    await branches.edit('left', withoutTable, without('name'))
+    await branches.patch('right', 'notes', 'n', { text: 'right' })
+    await branches.patch('right', 'items', 'a', { name: 'right' })
+    // Both contain both states, and decided differently.
+    await branches.fork('left2', 'left')
+    await branches.fork('right2', 'right')
+    const wish = { strategy: 'ours', allowDataLoss: true }
+    await branches.merge('right2', { ...wish, into: 'left' })
+    await branches.merge('left2', { ...wish, into: 'right' })
+    expect(await branches.read('right', 'notes', ['n'])).toEqual({ n: { text: 'right' } })
+    for (const [from, into] of [
+      ['left', 'right'],
+      ['right', 'left'],
+    ] as const) {
+      const answer = await branches.merging(from, { into, allowDataLoss: true })
+      expect(conflictsOf(answer)).toMatchObject([
+        { table: 'items', column: 'name' },
+        { table: 'notes' },
+      ])
+    }
+  })
+})
