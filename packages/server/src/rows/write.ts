@@ -4,7 +4,7 @@
  */
 
 export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'
-export { type OpenTransaction, runSteps, runWrites } from './running/transactions.js'
+export { runSteps, runWrites, type WriteTransaction } from './running/transactions.js'
 export { describeRefusal, rowsBefore, takenColumn } from './writing/refusals.js'
 export { openSink, type RowSink } from './writing/row-sink.js'
 export type { RowInput, TableWriter, UniqueCheck, UpdateInput } from './writing/table-writer.js'

@@ -3,9 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { mapInTurns } from '../../common/in-turns.js'
 import { arrayLiteral } from '../../rows/columns.js'
-import { confirmed, type OpenTransaction, writeRecord } from '../../rows/read.js'
+import { confirmed, writeRecord } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
-import { describeRefusal, openSink, runSteps } from '../../rows/write.js'
+import { describeRefusal, openSink, runSteps, type WriteTransaction } from '../../rows/write.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
@@ -47,7 +47,7 @@ export async function bulkInsert(
 async function insertBody(
   context: RecordContext,
   table: WritableTable,
-  options: { transaction: OpenTransaction; body: Buffer; limits: Limits },
+  options: { transaction: WriteTransaction; body: Buffer; limits: Limits },
 ): Promise<Batch> {
   const { transaction, limits } = options
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
@@ -82,7 +82,7 @@ async function insertBody(
 async function writeAnswer(
   context: RecordContext,
   table: BranchTable,
-  options: { transaction: OpenTransaction; ids: readonly string[] },
+  options: { transaction: WriteTransaction; ids: readonly string[] },
 ): Promise<string> {
   const { ids } = options
   if (context.columns === undefined) {

@@ -18,8 +18,8 @@ export async function ensureHeap(
       await enterGate(transaction, { gate: layout.gate, alone: true })
       // If another request has created the heap or changed the schema, do nothing: the caller reads the
       // layout again, and calls again if the heap is still missing.
-      const [branch] = await transaction.query(sql`
-        select id
+      const [branch] = await transaction.query<{ epoch: number }>(sql`
+        select epoch
         from offshoot.branches
         where id = ${layout.branchId} and stamp = ${layout.stamp}
           and not exists (
@@ -27,7 +27,7 @@ export async function ensureHeap(
             where branch_id = ${layout.branchId} and table_id = ${table.id}
           )`)
       if (branch === undefined) return
-      await createHeap(transaction, { ...layout, table })
+      await createHeap(transaction, { ...layout, ...branch, table })
       await transaction.query(sql`
         update offshoot.branches
         set stamp = nextval('offshoot.stamps')

@@ -16,7 +16,9 @@ export interface ForkSource extends ForkPoint {
 
 /**
  * Closes the current epoch of a branch, so that forks see everything written so far and nothing later.
- * Requires the exclusive gate. Updates a single row, regardless of the size of the branch.
+ * Requires the exclusive gate. Updates a single row, regardless of the size of the branch. Only the first fork
+ * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
+ * epoch behind the gate.
  */
 export async function closeEpoch(
   transaction: Queryable,
@@ -24,7 +26,8 @@ export async function closeEpoch(
 ): Promise<ForkSource | undefined> {
   const [source] = await transaction.query<ForkSource>(sql`
     update offshoot.branches
-    set epoch = epoch + 1, stamp = nextval('offshoot.stamps')
+    set epoch = epoch + 1,
+      stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
     where id = ${branchId} and deleted_at is null
     returning id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId",
       epoch - 1 as epoch`)

@@ -33,9 +33,13 @@ export interface BranchRows {
 export interface Layout extends BranchRows {
   readonly gate: number
   readonly stamp: string
-  /** The epoch of newly written rows. */
+  /** The epoch when the layout was read. A fork changes it without changing the stamp. */
   readonly epoch: number
-  /** Forks may see rows of this branch, so changes must keep the old version in the past. */
+  /**
+   * The branch was forked, so forks may see its rows, and changes must keep the old version in the past. It
+   * stays true when the forks are deleted: otherwise clients that create and delete forks would change the
+   * stamp each time.
+   */
   readonly hasForks: boolean
   readonly levels: readonly Level[]
 }
@@ -76,7 +80,7 @@ export async function findLayout(
     )
     select c.depth, b.id as "branchId", b.database_id as "databaseId", b.gate, b.stamp,
       b.schema_id as "schemaId", b.epoch, c.as_of as "asOf",
-      exists (select from offshoot.branches f where f.parent_id = b.id) as "hasForks",
+      b.epoch > 1 as "hasForks",
       (
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids))

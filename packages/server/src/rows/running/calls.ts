@@ -13,6 +13,18 @@ export const BEGIN_SNAPSHOT = withoutValues(
 )
 export const NO_TIMEOUT = withoutValues(compileStatement(sql`set local statement_timeout = 0`))
 
+/**
+ * A COPY of rows, which need the epoch of the branch. It is known behind the gate, so the transaction makes
+ * the lines.
+ */
+export interface CopyCall extends Call {
+  linesIn(epoch: string): string
+}
+
+export function isCopyCall(call: Call): call is CopyCall {
+  return 'linesIn' in call
+}
+
 const gates = new Map<number, Call>()
 
 /** Enters a gate as a writer, together with other writers. */

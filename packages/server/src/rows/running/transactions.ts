@@ -6,9 +6,9 @@ import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { layoutOf } from '../layout/layout.js'
-import { BEGIN, BEGIN_READS, enterGateCall, NO_TIMEOUT } from './calls.js'
+import { BEGIN, BEGIN_READS, enterGateCall, isCopyCall, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
-import { type Guard, guardCall } from './guard.js'
+import { epochOf, type Guard, guardCall } from './guard.js'
 import { confirmed } from './staleness.js'
 
 /**
@@ -82,6 +82,12 @@ export interface OpenTransaction {
   run(calls: readonly Call[]): Promise<TextRows[]>
 }
 
+/** An open transaction that writes rows behind the gate. */
+export interface WriteTransaction extends OpenTransaction {
+  /** The epoch of rows that are written by COPY. Statements read it themselves. */
+  readonly epoch: string
+}
+
 /** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */
 export function openTransaction(
   database: Database,
@@ -100,7 +106,7 @@ export function openTransaction(
 export function runSteps<Result>(
   database: Database,
   guard: Guard,
-  body: (transaction: OpenTransaction, first: readonly TextRows[]) => Promise<Result>,
+  body: (transaction: WriteTransaction, first: readonly TextRows[]) => Promise<Result>,
   options: {
     first?: readonly Call[]
     isLong?: boolean
@@ -119,15 +125,8 @@ export function runSteps<Result>(
       timeoutMs: Math.max(1, Math.round(endsAt - performance.now())),
     }
     const run = async (unbind: Unbound): Promise<Result> => {
-      const opening = [
-        BEGIN,
-        enterGateCall(layoutOf(guard.rows).gate),
-        guardCall(guard),
-        ...(options.isLong ? [NO_TIMEOUT] : []),
-      ]
-      const transaction = openTransaction(database, client, options)
-      const rows = await transaction.run([...opening, ...(options.first ?? [])])
-      const result = await body(transaction, rows.slice(opening.length)).catch((error) => {
+      const { transaction, rows } = await beginWrites(database, guard, { client, ...options })
+      const result = await body(transaction, rows).catch((error) => {
         throw confirmed(error)
       })
       await unbind()
@@ -140,4 +139,27 @@ export function runSteps<Result>(
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
+}
+
+/** Begins a transaction behind the gate. Runs the first calls in the same round trip, if they are complete. */
+async function beginWrites(
+  database: Database,
+  guard: Guard,
+  options: { client: pg.PoolClient; first?: readonly Call[]; isLong?: boolean },
+): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
+  const { client, first = [] } = options
+  const entering = [BEGIN, enterGateCall(layoutOf(guard.rows).gate)]
+  const opening = [...entering, guardCall(guard), ...(options.isLong ? [NO_TIMEOUT] : [])]
+  const opened = openTransaction(database, client, options)
+  const canRun = !first.some(isCopyCall)
+  const rows = await opened.run(canRun ? [...opening, ...first] : opening)
+  const epoch = epochOf(rows[entering.length])
+  const run = (calls: readonly Call[]) =>
+    opened.run(
+      calls.map((call) => (isCopyCall(call) ? { ...call, input: call.linesIn(epoch) } : call)),
+    )
+  return {
+    transaction: { client, epoch, run },
+    rows: canRun ? rows.slice(opening.length) : await run(first),
+  }
 }

@@ -4,7 +4,6 @@ import type { Arithmetic } from '../columns/record-encoder.js'
 import { joinForCopy, joinVisible } from '../reading/arms.js'
 import { guardRelation } from '../running/guard.js'
 import {
-  EPOCH,
   FIRST_COLUMN,
   furtherColumns,
   IDS,
@@ -18,6 +17,8 @@ import {
 interface Change {
   /** Common table expression `u` with the ids of the rows. */
   readonly given: Sql
+  /** The epoch of changed rows, in terms of the input `u`. */
+  readonly epoch: Sql
   /** The new value of each changed column, in terms of the row `r` and the input `u`. */
   readonly values: ReadonlyMap<number, Sql>
   /** Returns the condition for rows that are changed. Other rows are neither changed nor returned. */
@@ -29,6 +30,7 @@ interface Change {
 export function updateStatement(parts: StatementParts, columns: readonly number[]): Statement {
   return changeRows(parts, {
     given: parts.given(columns),
+    epoch: parts.epoch,
     values: new Map(columns.map((index) => [index, parts.givenValue(index)])),
     returned: 'id',
     accepted: (alias) => sql`(u.if_version is null or ${alias}.version = u.if_version)`,
@@ -73,7 +75,8 @@ export function updateOneStatement(
     )
   const change: Change = {
     given: sql`
-      u as (select ${IDS}::text as id from ${guardRelation(guardAt)})`,
+      u as (select ${IDS}::text as id, guard.epoch from ${guardRelation(guardAt)})`,
+    epoch: sql`u.epoch`,
     values,
     accepted,
     returned: 'metadata',
@@ -90,6 +93,7 @@ export function clearStatement(parts: StatementParts, columns: readonly number[]
   })
   return changeRows(parts, {
     given: parts.given([]),
+    epoch: parts.epoch,
     values: new Map(values),
     accepted: () => sql`true`,
     returned: 'id',
@@ -102,7 +106,7 @@ function changeRows(
   change: Change & { readonly keepsVersion?: boolean },
 ): Statement {
   const { layout, codec, own } = parts
-  const { given, values, returned, keepsVersion = false } = change
+  const { given, epoch, values, returned, keepsVersion = false } = change
   const version = keepsVersion ? sql`r.version` : sql`r.version + 1`
   const updatedAt = keepsVersion ? sql`r.updated_at` : sql`now()`
   const accepted = change.accepted(sql`r`)
@@ -110,10 +114,10 @@ function changeRows(
     const changes = [...values].map(([index, value]) => sql`, ${parts.name(index)} = ${value}`)
     const before = sql`u join ${own} o on o.id = u.id where ${change.accepted(sql`o`)}`
     return compileStatement(sql`
-      with ${given}${parts.keepFrom(before)}
+      with ${given}${parts.keepFrom(before, epoch)}
       update ${own} r
       set version = ${version}, updated_at = ${updatedAt},
-        epoch = ${EPOCH}::integer${join([empty, ...changes], '')}
+        epoch = ${epoch}${join([empty, ...changes], '')}
       from u
       where r.id = u.id and ${accepted}
       returning ${returning(returned, sql`r.`)}`)
@@ -122,7 +126,7 @@ function changeRows(
   return compileStatement(sql`
     with ${given},
     seen as (
-      select r.id, ${version}, r.created_at, ${updatedAt}, ${EPOCH}::integer, false${furtherColumns(row)}
+      select r.id, ${version}, r.created_at, ${updatedAt}, ${epoch}, false${furtherColumns(row)}
       from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
       where ${accepted}
     )${parts.keep(sql`select id from seen`)}
@@ -139,7 +143,7 @@ function changeRows(
  */
 function upsertOwnRow(
   parts: StatementParts,
-  { given, values, returned, accepted }: Change,
+  { given, epoch, values, returned, accepted }: Change,
 ): Statement {
   const { layout, codec, own } = parts
   const row = parts.all.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
@@ -150,7 +154,7 @@ function upsertOwnRow(
   return compileStatement(sql`
     with ${given}
     insert into ${own} as h ${parts.rowColumns}
-    select r.id, r.version + 1, r.created_at, now(), ${EPOCH}::integer, false${furtherColumns(row)}
+    select r.id, r.version + 1, r.created_at, now(), ${epoch}, false${furtherColumns(row)}
     from u ${joinForCopy(layout, codec, { id: sql`u.id`, alias: sql`r`, accepted })}
     on conflict (id) do update
     set version = h.version + 1, updated_at = excluded.updated_at,

@@ -1,7 +1,7 @@
 import { sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
-import { EPOCH, IDS, type StatementParts } from './statement-parts.js'
+import { IDS, type StatementParts } from './statement-parts.js'
 
 /** Deletes rows by id. Returns the ids of deleted rows. */
 export function deleteStatement(parts: StatementParts): Statement {
@@ -20,7 +20,7 @@ export function deleteStatement(parts: StatementParts): Statement {
   return compileStatement(sql`
     with u as (select unnest(${IDS}::text[]) as id),
     seen as (
-      select r.id, r.version, r.created_at, now() as updated_at, ${EPOCH}::integer as epoch
+      select r.id, r.version, r.created_at, now() as updated_at, ${parts.epoch} as epoch
       from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
     )${parts.keep(sql`select id from seen`)}
     insert into ${own} (id, version, created_at, updated_at, epoch, deleted)

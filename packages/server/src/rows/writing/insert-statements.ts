@@ -3,7 +3,6 @@ import { compileStatement, type Statement, slot } from '../../postgres/statement
 import { joinVisible } from '../reading/arms.js'
 import { guardRelation } from '../running/guard.js'
 import {
-  EPOCH,
   FIRST_COLUMN,
   furtherColumns,
   IDS,
@@ -16,7 +15,7 @@ import {
 export function selectNewRows(parts: StatementParts): Sql {
   const values = parts.all.map((index) => parts.givenValue(index))
   return sql`
-      select u.id, 0, now(), now(), ${EPOCH}::integer, false${furtherColumns(values)}
+      select u.id, 0, now(), now(), ${parts.epoch}, false${furtherColumns(values)}
       from u`
 }
 
@@ -42,6 +41,13 @@ export function insertStatement(parts: StatementParts, returned: Returned): Stat
     returning ${returning(returned)}`)
 }
 
+/** Inserts rows whose ids were never used. */
+export function insertNewStatement(parts: StatementParts): Statement {
+  return compileStatement(sql`
+    with ${parts.given(parts.all)}
+    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts)}`)
+}
+
 /** COPY of id, epoch and all columns. A taken id makes the statement fail. */
 export function copyStatement({ own, names }: StatementParts): Statement {
   return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)
@@ -55,7 +61,7 @@ export function insertOneStatement({ own, rowColumns, codec }: StatementParts): 
   )
   return compileStatement(sql`
     insert into ${own} ${rowColumns}
-    select ${IDS}::text, 0, now(), now(), ${EPOCH}::integer, false${join([empty, ...values], '')}
+    select ${IDS}::text, 0, now(), now(), guard.epoch, false${join([empty, ...values], '')}
     from ${guardRelation(FIRST_COLUMN + physical.length)}
     on conflict (id) do nothing
     returning ${returning('metadata')}`)

@@ -2,13 +2,7 @@ import { empty, join, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
 import { selectNewRows } from './insert-statements.js'
-import {
-  EPOCH,
-  furtherColumns,
-  type Returned,
-  returning,
-  type StatementParts,
-} from './statement-parts.js'
+import { furtherColumns, type Returned, returning, type StatementParts } from './statement-parts.js'
 
 /*
  * Statements that write whole rows by id, and insert or replace them. The returned metadata ends with a
@@ -52,7 +46,7 @@ export function replaceStatement(parts: StatementParts, returned: Returned): Sta
     written as (
       insert into ${own} ${parts.rowColumns}
       select u.id, coalesce(s.version + 1, 0), coalesce(s.created_at, now()), now(),
-        ${EPOCH}::integer, false${furtherColumns(values)}
+        ${parts.epoch}, false${furtherColumns(values)}
       from u
       left join seen s on s.id = u.id
       where ${accepted}

@@ -1,5 +1,5 @@
 import type { TableCodec } from '../columns/table-codec.js'
-import type { OpenTransaction } from '../running/transactions.js'
+import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
 import { RowCopy } from './copy-rows.js'
 import { TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
@@ -14,11 +14,11 @@ export interface RowSink {
 /** Opens the fastest sink that the table allows. */
 export function openSink(
   table: { readonly codec: TableCodec; readonly writer: TableWriter },
-  transaction: OpenTransaction,
+  transaction: WriteTransaction,
 ): RowSink {
   const { codec, writer } = table
   return writer.takesCopies
-    ? new CopySink(new RowCopy(transaction.client, writer.copyStatement), writer)
+    ? new CopySink(writer, transaction)
     : new StatementSink(codec, writer, transaction)
 }
 
@@ -26,14 +26,16 @@ export function openSink(
 class CopySink implements RowSink {
   readonly #copy: RowCopy
   readonly #writer: TableWriter
+  readonly #epoch: string
 
-  constructor(copy: RowCopy, writer: TableWriter) {
-    this.#copy = copy
+  constructor(writer: TableWriter, { client, epoch }: WriteTransaction) {
+    this.#copy = new RowCopy(client, writer.copyStatement)
     this.#writer = writer
+    this.#epoch = epoch
   }
 
   add(rows: readonly RowInput[]): Promise<void> {
-    return this.#copy.write(this.#writer.copyLines(rows))
+    return this.#copy.write(this.#writer.copyLines(rows, this.#epoch))
   }
 
   end(): Promise<void> {

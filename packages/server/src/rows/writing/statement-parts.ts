@@ -12,11 +12,10 @@ import { heapColumns } from '../reading/arms.js'
  */
 
 /** The first values of every statement. */
-export const EPOCH = slot(0)
-export const IDS = slot(1)
-export const IF_VERSIONS = slot(2)
+export const IDS = slot(0)
+export const IF_VERSIONS = slot(1)
 /** Values of columns start here. */
-export const FIRST_COLUMN = 3
+export const FIRST_COLUMN = 2
 
 /**
  * Columns returned for each written row. `id` is cheaper: formatting times takes longer than writing the row.
@@ -45,6 +44,11 @@ export class StatementParts {
   readonly codec: TableCodec
   /** The table that the branch writes to. */
   readonly own: Sql
+  /**
+   * The epoch of the branch. Statements read it behind the gate, because a fork changes it without changing
+   * the stamp.
+   */
+  readonly epoch: Sql
   /** The branch inherits no rows of the table, so the heap has no tombstones. */
   readonly isPlain: boolean
   /** Names of the physical columns, by index. */
@@ -62,6 +66,8 @@ export class StatementParts {
     this.codec = codec
     this.#heap = heap
     this.own = heapName(heap.heapId)
+    this.epoch = sql`(
+      select b.epoch from offshoot.branches b where b.id = ${literal(layout.branchId)})`
     this.isPlain = !inheritsRows(layout, codec.table.id)
     this.names = codec.physical.map((column) => ident(column.physicalName))
     this.all = codec.physical.map((_, index) => index)
@@ -127,26 +133,28 @@ export class StatementParts {
   }
 
   /** Like `keep`, for the rows `o` of a from-clause with its conditions. */
-  keepFrom(source: Sql): Sql {
+  keepFrom(source: Sql, epoch = this.epoch): Sql {
     if (!this.layout.hasForks) return empty
-    return sql`, kept as (${this.#keepInsert(sql`${source} and ${this.#isSeen(sql`o`)}`, sql`o`)})`
+    const seen = sql`${source} and ${this.#isSeen(sql`o`, epoch)}`
+    return sql`, kept as (${this.#keepInsert(seen, { alias: sql`o`, epoch })})`
   }
 
   /** Copies deleted rows, which `gone` returns, to the past, if a fork can see them. */
   keepGone(): Sql {
-    return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`)}`, undefined)
+    const { epoch } = this
+    return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`, epoch)}`, { epoch })
   }
 
-  #keepInsert(source: Sql, alias: Sql | undefined): Sql {
+  #keepInsert(source: Sql, { alias, epoch }: { alias?: Sql; epoch: Sql }): Sql {
     return sql`
       insert into ${pastName(this.#heap.heapId)} (${heapColumns(this.#heap)}, until)
-      select ${heapColumns(this.#heap, alias)}, ${EPOCH}::integer
+      select ${heapColumns(this.#heap, alias)}, ${epoch}
       from ${source}`
   }
 
   /** Returns the condition that a fork can see the version of a row that is about to change. */
-  #isSeen(alias: Sql): Sql {
-    return sql`${alias}.epoch < ${EPOCH}::integer
+  #isSeen(alias: Sql, epoch: Sql): Sql {
+    return sql`${alias}.epoch < ${epoch}
         and exists (
           select from offshoot.branches f
           where f.parent_id = ${literal(this.layout.branchId)}

@@ -4,10 +4,16 @@ import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
+import type { CopyCall } from '../running/calls.js'
 import { type Guard, guardValues } from '../running/guard.js'
 import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
-import { copyStatement, insertOneStatement, insertStatement } from './insert-statements.js'
+import {
+  copyStatement,
+  insertNewStatement,
+  insertOneStatement,
+  insertStatement,
+} from './insert-statements.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
 import { type Returned, StatementParts } from './statement-parts.js'
 import {
@@ -41,6 +47,9 @@ export interface UniqueCheck {
   readonly call: Call
 }
 
+/** Fewer new rows are inserted by a statement, because a COPY takes a further round trip. */
+const COPIED_ROWS_MIN = 32
+
 /**
  * One cache for the statements of all tables, limited in number and length, because an update needs a
  * statement for each combination of columns.
@@ -60,14 +69,12 @@ export class TableWriter {
   readonly uniqueColumns: readonly number[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
-  readonly #epoch: string
   readonly #number = ++writerCount
 
   constructor(layout: Layout, codec: TableCodec, heap: Heap) {
     this.uniqueColumns = codec.uniqueColumns
     this.#codec = codec
     this.#parts = new StatementParts(layout, codec, heap)
-    this.#epoch = String(layout.epoch)
   }
 
   /**
@@ -91,9 +98,17 @@ export class TableWriter {
     return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
   }
 
-  /** Inserts rows with generated ids. Returns nothing. */
-  insertNew(rows: readonly RowInput[]): Call {
-    return { statement: this.copyStatement, values: [], input: this.copyLines(rows) }
+  /** Inserts rows with generated ids. The returned rows have no meaning. */
+  insertNew(rows: readonly RowInput[]): Call | CopyCall {
+    if (rows.length < COPIED_ROWS_MIN) {
+      const statement = this.#statement('insert new', () => insertNewStatement(this.#parts))
+      return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
+    }
+    return {
+      statement: this.copyStatement,
+      values: [],
+      linesIn: (epoch) => this.copyLines(rows, epoch),
+    }
   }
 
   get copyStatement(): Statement {
@@ -101,10 +116,10 @@ export class TableWriter {
   }
 
   /** Returns rows as lines for the COPY statement. */
-  copyLines(rows: readonly RowInput[]): string {
+  copyLines(rows: readonly RowInput[], epoch: string): string {
     let lines = ''
     for (const { id, values } of rows) {
-      const prefix = `${id}\t${this.#epoch}`
+      const prefix = `${id}\t${epoch}`
       lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
     }
     return lines
@@ -114,7 +129,7 @@ export class TableWriter {
   insertOne(row: RowInput, guard: Guard): Call {
     return {
       statement: this.#statement('insert one', () => insertOneStatement(this.#parts)),
-      values: [this.#epoch, row.id, null, ...row.values, ...guardValues(guard)],
+      values: [row.id, null, ...row.values, ...guardValues(guard)],
     }
   }
 
@@ -131,7 +146,7 @@ export class TableWriter {
   delete(ids: readonly string[]): Call {
     return {
       statement: this.#statement('delete', () => deleteStatement(this.#parts)),
-      values: [this.#epoch, arrayLiteral(ids)],
+      values: [arrayLiteral(ids)],
     }
   }
 
@@ -152,7 +167,6 @@ export class TableWriter {
         updateOneStatement(this.#parts, columns, arithmetic),
       ),
       values: [
-        this.#epoch,
         id,
         versionText(ifVersion),
         ...values,
@@ -169,7 +183,7 @@ export class TableWriter {
     )
     return {
       statement,
-      values: [this.#epoch, arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
+      values: [arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
     }
   }
 
@@ -221,10 +235,9 @@ export class TableWriter {
     }
   }
 
-  /** Returns epoch, ids, expected versions, and one array for each column. */
+  /** Returns ids, expected versions, and one array for each column. */
   #arrays(rows: readonly RowInput[], columns: number): string[] {
     const values = [
-      this.#epoch,
       arrayLiteral(rows.map((row) => row.id)),
       arrayLiteral(rows.map((row) => versionText(row.ifVersion))),
     ]
