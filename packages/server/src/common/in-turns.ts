@@ -3,15 +3,31 @@ import { setImmediate as yieldToOthers } from 'node:timers/promises'
 /** How long a piece of work may block the event loop. */
 const TURN_MS = 10
 
+/**
+ * Measures how long a loop has blocked the event loop. For loops that cannot be divided into steps
+ * because they wait for something else in between.
+ */
+export class Turn {
+  #startedAt = performance.now()
+
+  get isOver(): boolean {
+    return performance.now() - this.#startedAt >= TURN_MS
+  }
+
+  /** Yields to the event loop, and starts the next turn. */
+  async end(): Promise<void> {
+    await yieldToOthers()
+    this.#startedAt = performance.now()
+  }
+}
+
 /** Runs work that is divided into steps, and yields to the event loop between them. */
 export async function inTurns<Result>(steps: Generator<unknown, Result>): Promise<Result> {
-  let startedAt = performance.now()
+  const turn = new Turn()
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value
-    if (performance.now() - startedAt < TURN_MS) continue
-    await yieldToOthers()
-    startedAt = performance.now()
+    if (turn.isOver) await turn.end()
   }
 }
 

@@ -14,3 +14,5 @@ export const RESTORE_KEY = 6_001_003
  * never conflict with locks with one, so this key may equal one of the others.
  */
 export const INDEX_KEY = 6_001_002
+/** Held, together with the id of a database, while the history of the database is compacted or moved. */
+export const HISTORY_KEY = 6_001_005

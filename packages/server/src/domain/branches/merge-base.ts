@@ -56,7 +56,10 @@ export async function findBases(transaction: Queryable, sides: Sides): Promise<B
     return toBase(base, read)
   }
   const ofTables = new Map<number, Base>()
-  for (const tableId of tablesLeftOut(history)) ofTables.set(tableId, await baseOf(tableId))
+  for (const tableIds of tablesLeftOut(history)) {
+    const base = await baseOf(tableIds[0])
+    for (const tableId of tableIds) ofTables.set(tableId, base)
+  }
   return { general: await baseOf(), ofTables, isUpToDate: isUpToDate(history, sides) }
 }
 

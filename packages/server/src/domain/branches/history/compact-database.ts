@@ -1,5 +1,5 @@
-import { setImmediate } from 'node:timers/promises'
 import { newBranchId } from '../../../common/ids.js'
+import { HISTORY_KEY } from '../../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../../postgres/database.js'
 import { runTransaction } from '../../../postgres/run-transaction.js'
 import { sql } from '../../../postgres/sql.js'
@@ -8,16 +8,13 @@ import { compactHistory } from './compact-history.js'
 import type { Merge } from './history.js'
 import { findDatabaseHistory, type StoredMerge } from './queries.js'
 
-/** First key of the advisory locks on the history of a database. The second key is the database id. */
-const HISTORY_LOCK = 6_001_005
-
 /**
  * Excludes compaction until the transaction ends. A reset moves the history of a branch to another
  * branch. A compaction that has read the history before would add merges to the wrong branch.
  */
 export async function lockHistory(transaction: Queryable, databaseId: string): Promise<void> {
   await transaction.query(sql`
-    select pg_advisory_xact_lock(${HISTORY_LOCK}::integer, hashint8(${databaseId}::bigint))`)
+    select pg_advisory_xact_lock(${HISTORY_KEY}::integer, hashint8(${databaseId}::bigint))`)
 }
 
 /**
@@ -43,20 +40,20 @@ class HistoryChangedError extends Error {}
 
 async function compactNext(transaction: Queryable): Promise<boolean> {
   const [request] = await transaction.query<{ databaseId: string }>(sql`
-        select database_id as "databaseId"
-        from offshoot.compactions
-        order by id
-        limit 1
-        for update skip locked`)
+    select database_id as "databaseId"
+    from offshoot.compactions
+    order by id
+    limit 1
+    for update skip locked`)
   if (request === undefined) return false
   const { databaseId } = request
   await lockHistory(transaction, databaseId)
   // Requests that arrive after this statement are kept for another compaction.
   await transaction.query(sql`
-        delete from offshoot.compactions
-        where id = any(array(
-          select id from offshoot.compactions where database_id = ${databaseId} for update skip locked
-        ))`)
+    delete from offshoot.compactions
+    where id = any(array(
+      select id from offshoot.compactions where database_id = ${databaseId} for update skip locked
+    ))`)
   await compact(transaction, databaseId)
   return true
 }
@@ -64,7 +61,7 @@ async function compactNext(transaction: Queryable): Promise<boolean> {
 async function compact(transaction: Queryable, databaseId: string): Promise<void> {
   const history = await findDatabaseHistory(transaction, databaseId)
   if (history.merges.length === 0) return
-  const { removed, added } = await compactHistory(history, history.heads, () => setImmediate())
+  const { removed, added } = await compactHistory(history, history.heads)
   for (const merge of added) await insertReplacement(transaction, merge)
   if (removed.length === 0) return
   const gone = (removed as readonly StoredMerge[]).map(({ id }) => id)

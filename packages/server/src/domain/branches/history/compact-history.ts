@@ -1,7 +1,10 @@
+import { inTurns } from '../../../common/in-turns.js'
 import {
+  type Contained,
   type Fork,
   type History,
   HistoryGraph,
+  isIn,
   type Merge,
   type State,
   stateKey,
@@ -13,8 +16,8 @@ export interface Compaction {
   readonly added: readonly Merge[]
 }
 
-/** Observers that are processed before the event loop runs other work. */
-const OBSERVERS_PER_TURN = 50
+/** Work in steps, between which the event loop may run other work. */
+type Steps<Result> = Generator<undefined, Result>
 
 /**
  * Finds the merges that no pair of live branches can need to find a base, now or later, and the merges
@@ -23,66 +26,100 @@ const OBSERVERS_PER_TURN = 50
  * needs the bases of these states too, so needed states are also observers. A table that merges have
  * left out has its own history; a merge stays if any of these histories needs it.
  */
-export async function compactHistory(
-  history: History,
-  heads: readonly State[],
-  takeTurns: () => Promise<void>,
-): Promise<Compaction> {
+export function compactHistory(history: History, heads: readonly State[]): Promise<Compaction> {
+  return inTurns(compactUntilStable(history, heads))
+}
+
+function* compactUntilStable(history: History, heads: readonly State[]): Steps<Compaction> {
+  const before = new Set(history.merges)
   let merges = history.merges
+  let after: ReadonlySet<Merge> = before
   for (;;) {
     // A branch that was reachable only through a removed merge is no longer reachable.
-    const forks = reachedForks({ forks: history.forks, merges }, heads)
-    const kept = await compact({ forks, merges }, heads, takeTurns)
-    if (kept.length === merges.length && kept.every((merge) => merges.includes(merge))) break
+    const forks = yield* reachedForks({ forks: history.forks, merges }, heads)
+    const kept = yield* compact({ forks, merges }, heads)
+    const known = after
     merges = kept
+    after = new Set(kept)
+    if (after.size === known.size && kept.every((merge) => known.has(merge))) break
   }
-  const before = new Set(history.merges)
-  const after = new Set(merges)
   return {
     removed: history.merges.filter((merge) => !after.has(merge)),
     added: merges.filter((merge) => !before.has(merge)),
   }
 }
 
-function reachedForks(history: History, heads: readonly State[]): Fork[] {
-  const graph = new HistoryGraph(history)
-  const reached = new Set(heads.flatMap((head) => [...graph.containedIn(head).keys()]))
+function* reachedForks(history: History, heads: readonly State[]): Steps<Fork[]> {
+  const reached = yield* reachedFrom(new HistoryGraph(history), heads)
   return history.forks.filter(({ branchId }) => reached.has(branchId))
 }
 
+/** Returns the states that any of the given states contains. */
+function* reachedFrom(graph: HistoryGraph, states: readonly State[]): Steps<Contained> {
+  const reached = new Map<string, number>()
+  for (const state of states) {
+    // Its own walk would only find states that another walk has found.
+    if (isIn(reached, state)) continue
+    for (const [branchId, epoch] of graph.containedIn(state)) {
+      reached.set(branchId, Math.max(epoch, reached.get(branchId) ?? -1))
+    }
+    yield
+  }
+  return reached
+}
+
 /** Returns the merges that stay, and those that replace others. */
-async function compact(
-  history: History,
-  heads: readonly State[],
-  takeTurns: () => Promise<void>,
-): Promise<Merge[]> {
-  const tableIds = tablesLeftOut(history)
-  const graphs = [undefined, ...tableIds].map((tableId) => new HistoryGraph(history, tableId))
+function* compact(history: History, heads: readonly State[]): Steps<Merge[]> {
+  const groups = tablesLeftOut(history)
+  // One table stands for its group. Undefined stands for the tables that no merge has left out.
+  const tableIds = [undefined, ...groups.map(([tableId]) => tableId)]
   const candidates = candidatesOf(history, heads)
-  const needed: State[] = []
-  for (const graph of graphs) {
-    needed.push(...(await neededStates(graph, { candidates, heads, takeTurns })))
+  const needed = new Map<string, State>()
+  yield
+  for (const tableId of tableIds) {
+    const graph = new HistoryGraph(history, tableId)
+    for (const state of yield* neededStates(graph, candidates, heads)) {
+      needed.set(stateKey(state), state)
+    }
   }
   // A fork contains its parent state without any merge, so which states contain it must stay known.
-  const targets = epochsByBranch([...needed, ...history.forks.map(({ parent }) => parent)])
+  const targets = epochsByBranch([...needed.values(), ...history.forks.map(({ parent }) => parent)])
   const known = new Map(history.merges.map((merge) => [mergeKey(merge), merge]))
   const kept = new Map<string, Merge>()
-  for (const [index, graph] of graphs.entries()) {
-    const tableId = tableIds[index - 1]
+  yield
+  for (const tableId of tableIds) {
     const merges = history.merges.filter(
       ({ leftOut }) => tableId === undefined || !leftOut.includes(tableId),
     )
-    const replaced = [...replacements(graph, merges, targets)]
-    await takeTurns()
-    for (const merge of withoutRedundant({ forks: history.forks, merges: replaced }, needed)) {
-      kept.set(mergeKey(merge), known.get(mergeKey(merge)) ?? merge)
+    const replaced = yield* replacements({ forks: history.forks, merges }, targets)
+    const remaining = { forks: history.forks, merges: replaced }
+    for (const [key, merge] of yield* withoutRedundant(remaining, [...needed.values()])) {
+      kept.set(key, known.get(key) ?? merge)
     }
   }
-  const leftOutOf = ({ into, from }: Merge) =>
-    tableIds.filter((_, index) => !graphs[index + 1]?.contains(into, from))
-  return [...kept].map(([key, merge]) =>
-    known.has(key) ? merge : { ...merge, leftOut: leftOutOf(merge) },
-  )
+  const added = [...kept].filter(([key]) => !known.has(key)).map(([, merge]) => merge)
+  const leftOut = yield* leftOutOf(added, history, groups)
+  return [...kept.values()].map((merge) => {
+    const tables = leftOut.get(merge)
+    return tables === undefined ? merge : { ...merge, leftOut: tables }
+  })
+}
+
+/** Finds the tables that merges leave out: those whose history does not contain the merged state. */
+function* leftOutOf(
+  merges: readonly Merge[],
+  history: History,
+  groups: readonly (readonly number[])[],
+): Steps<Map<Merge, number[]>> {
+  const leftOut = new Map(merges.map((merge) => [merge, [] as number[]]))
+  for (const group of groups) {
+    const graph = new HistoryGraph(history, group[0])
+    for (const [merge, tables] of leftOut) {
+      if (!graph.contains(merge.into, merge.from)) tables.push(...group)
+      yield
+    }
+  }
+  return leftOut
 }
 
 /** Lists the states to classify: the observers of a branch change only at these epochs. */
@@ -91,23 +128,18 @@ function candidatesOf({ forks, merges }: History, heads: readonly State[]): Stat
   return [...new Map(states.map((state) => [stateKey(state), state])).values()]
 }
 
-async function neededStates(
+function* neededStates(
   graph: HistoryGraph,
-  options: {
-    candidates: readonly State[]
-    heads: readonly State[]
-    takeTurns: () => Promise<void>
-  },
-): Promise<State[]> {
-  const { candidates, heads, takeTurns } = options
+  candidates: readonly State[],
+  heads: readonly State[],
+): Steps<State[]> {
   const needed = new Map(heads.map((head) => [stateKey(head), head]))
   const classes = new ObserverClasses(candidates)
   let unseen = [...heads]
-  let turns = 0
   while (unseen.length > 0) {
     for (const observer of unseen) {
-      classes.split((state) => graph.contains(observer, state))
-      if (++turns % OBSERVERS_PER_TURN === 0) await takeTurns()
+      classes.split(graph.containedIn(observer))
+      yield
     }
     unseen = []
     for (const alike of classes.list()) {
@@ -116,6 +148,7 @@ async function neededStates(
         needed.set(stateKey(state), state)
         unseen.push(state)
       }
+      yield
     }
   }
   return [...needed.values()]
@@ -133,10 +166,10 @@ class ObserverClasses {
   }
 
   /** Splits each class into observed and other states. Class 0 has the states without an observer. */
-  split(isObserved: (state: State) => boolean): void {
+  split(observed: Contained): void {
     const next = new Map<number, number>()
     this.#states.forEach((state, index) => {
-      if (!isObserved(state)) return
+      if (!isIn(observed, state)) return
       const before = this.#classOf[index] ?? 0
       let after = next.get(before)
       if (after === undefined) {
@@ -183,37 +216,40 @@ function epochsByBranch(states: readonly State[]): Epochs {
 }
 
 /** Replaces the merged state of every merge by the latest targets that it contains. */
-function* replacements(
-  graph: HistoryGraph,
-  merges: readonly Merge[],
-  targets: Epochs,
-): Generator<Merge> {
-  for (const { into, from } of merges) {
+function* replacements(history: History, targets: Epochs): Steps<Merge[]> {
+  const graph = new HistoryGraph(history)
+  const replaced: Merge[] = []
+  for (const { into, from } of history.merges) {
     const states: State[] = []
     for (const [branchId, epoch] of graph.containedIn(from)) {
-      const within = (targets.get(branchId) ?? []).findLast((candidate) => candidate <= epoch)
+      const within = targets.get(branchId)?.findLast((candidate) => candidate <= epoch)
       if (within !== undefined) states.push({ branchId, epoch: within })
     }
-    for (const state of graph.latest(states)) yield { into, from: state, leftOut: [] }
+    for (const state of graph.latest(states)) replaced.push({ into, from: state, leftOut: [] })
+    yield
   }
+  return replaced
 }
 
 /**
  * Removes merges that are reachable from no needed state, and merges of states that the target
- * contains without them.
+ * contains without them. Returns the others by their keys.
  */
-function withoutRedundant({ forks, merges }: History, needed: readonly State[]): Merge[] {
-  const distinct = [...new Map(merges.map((merge) => [mergeKey(merge), merge])).values()]
-  const all = new HistoryGraph({ forks, merges: distinct })
-  const reached = new Map<string, number>()
-  for (const state of needed) {
-    for (const [branchId, epoch] of all.containedIn(state)) {
-      reached.set(branchId, Math.max(epoch, reached.get(branchId) ?? -1))
-    }
+function* withoutRedundant(
+  { forks, merges }: History,
+  needed: readonly State[],
+): Steps<Map<string, Merge>> {
+  const distinct = new Map(merges.map((merge) => [mergeKey(merge), merge]))
+  const all = new HistoryGraph({ forks, merges: [...distinct.values()] })
+  yield
+  const reached = yield* reachedFrom(all, needed)
+  const kept = new Map([...distinct].filter(([, { into }]) => isIn(reached, into)))
+  const graph = new HistoryGraph({ forks, merges: [...kept.values()] })
+  for (const [key, merge] of kept) {
+    if (graph.isRedundant(merge)) kept.delete(key)
+    yield
   }
-  const kept = distinct.filter(({ into }) => (reached.get(into.branchId) ?? -1) >= into.epoch)
-  const graph = new HistoryGraph({ forks, merges: kept })
-  return kept.filter((merge) => !graph.isRedundant(merge))
+  return kept
 }
 
 function mergeKey({ into, from }: Merge): string {

@@ -132,11 +132,7 @@ describe('the history of a database', () => {
         merges.push(...model.merges.slice(known))
         if (step % 3 === 0) {
           const heads = [...model.live].map((id) => model.head(id))
-          const { removed, added } = await compactHistory(
-            { forks: model.forks, merges },
-            heads,
-            async () => {},
-          )
+          const { removed, added } = await compactHistory({ forks: model.forks, merges }, heads)
           merges = [...merges.filter((merge) => !removed.includes(merge)), ...added]
         }
         for (const tableId of [undefined, 7]) {
@@ -159,7 +155,7 @@ describe('the history of a database', () => {
         model.merge('b0', branch)
       }
       const heads = [...model.live].map((id) => model.head(id))
-      const { removed, added } = await compactHistory(model, heads, async () => {})
+      const { removed, added } = await compactHistory(model, heads)
       model.merges = [...model.merges.filter((merge) => !removed.includes(merge)), ...added]
       expect(model.merges.length).toBeLessThanOrEqual(4 * branches.length)
     }

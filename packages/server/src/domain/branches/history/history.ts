@@ -35,8 +35,8 @@ export type Contained = ReadonlyMap<string, number>
  */
 export class HistoryGraph {
   readonly #parents = new Map<string, State>()
+  /** The merges into each branch, in the order of their epochs. */
   readonly #merges = new Map<string, Merge[]>()
-  readonly #contained = new Map<string, Contained>()
 
   constructor({ forks, merges }: History, tableId?: number) {
     for (const { branchId, parent } of forks) this.#parents.set(branchId, parent)
@@ -47,20 +47,18 @@ export class HistoryGraph {
       if (known === undefined) this.#merges.set(branchId, [merge])
       else known.push(merge)
     }
+    for (const known of this.#merges.values()) {
+      known.sort((left, right) => left.into.epoch - right.into.epoch)
+    }
   }
 
-  /** Returns the states that a state contains, including itself. */
+  /** Walks to the states that a state contains, including itself. */
   containedIn(state: State): Contained {
-    const key = stateKey(state)
-    const known = this.#contained.get(key)
-    if (known !== undefined) return known
-    const contained = this.#walk([state])
-    this.#contained.set(key, contained)
-    return contained
+    return this.#walk([state])
   }
 
   contains(state: State, other: State): boolean {
-    return (this.containedIn(state).get(other.branchId) ?? -1) >= other.epoch
+    return isIn(this.containedIn(state), other)
   }
 
   /** Returns the lowest common ancestors: the common states that no other common state contains. */
@@ -76,29 +74,30 @@ export class HistoryGraph {
   /** Returns the states that no other given state contains. At most one state per branch is given. */
   latest(states: readonly State[]): State[] {
     // One walk from the direct predecessors of all states is enough, because the graph has no cycles.
-    const reached = this.#walk(states.flatMap((state) => this.#predecessors(state)))
-    return states
-      .filter(({ branchId, epoch }) => (reached.get(branchId) ?? -1) < epoch)
-      .sort(compareStates)
+    const reached = this.#walk(states.flatMap((state) => [...this.#predecessors(state)]))
+    return states.filter((state) => !isIn(reached, state)).sort(compareStates)
   }
 
   /** Returns whether the target of a merge would contain the merged state without that merge. */
   isRedundant({ into, from }: Merge): boolean {
     if (from.branchId === into.branchId) return true
-    const others = this.#predecessors(into).filter((state) => state !== from)
-    return (this.#walk(others).get(from.branchId) ?? -1) >= from.epoch
+    const others = [...this.#predecessors(into)].filter((state) => state !== from)
+    return isIn(this.#walk(others), from)
   }
 
   /**
-   * Returns the states of other branches that a state contains directly: its parent, and the states
+   * Yields the states of other branches that a state contains directly: its parent, and the states
    * merged after epoch `after`.
    */
-  #predecessors({ branchId, epoch }: State, after = -1): State[] {
+  *#predecessors({ branchId, epoch }: State, after = -1): Generator<State> {
     const parent = this.#parents.get(branchId)
-    const merged = (this.#merges.get(branchId) ?? [])
-      .filter(({ into }) => into.epoch <= epoch && into.epoch > after)
-      .map(({ from }) => from)
-    return parent === undefined || after >= 0 ? merged : [parent, ...merged]
+    if (parent !== undefined && after < 0) yield parent
+    const merges = this.#merges.get(branchId) ?? []
+    for (let index = firstAfter(merges, after); index < merges.length; index++) {
+      const { into, from } = merges[index] as Merge
+      if (into.epoch > epoch) return
+      yield from
+    }
   }
 
   #walk(states: readonly State[]): Contained {
@@ -108,10 +107,26 @@ export class HistoryGraph {
       const seen = contained.get(next.branchId) ?? -1
       if (seen >= next.epoch) continue
       contained.set(next.branchId, next.epoch)
-      waiting.push(...this.#predecessors(next, seen))
+      for (const state of this.#predecessors(next, seen)) waiting.push(state)
     }
     return contained
   }
+}
+
+/** Finds the first merge after an epoch by binary search, because walks visit a branch repeatedly. */
+function firstAfter(merges: readonly Merge[], epoch: number): number {
+  let low = 0
+  let high = merges.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((merges[middle] as Merge).into.epoch <= epoch) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+export function isIn(contained: Contained, { branchId, epoch }: State): boolean {
+  return (contained.get(branchId) ?? -1) >= epoch
 }
 
 /**
@@ -192,7 +207,25 @@ function union(left: Contained, right: Contained): Contained {
   return all
 }
 
-/** Lists the ids of the tables that a merge has left out. */
-export function tablesLeftOut({ merges }: Pick<History, 'merges'>): number[] {
-  return [...new Set(merges.flatMap(({ leftOut }) => leftOut))]
+/**
+ * Lists the ids of the tables that merges have left out. Tables that were left out of the same merges
+ * have the same history and are in one group.
+ */
+export function tablesLeftOut({ merges }: Pick<History, 'merges'>): number[][] {
+  const leftOutOf = new Map<number, number[]>()
+  for (const [index, { leftOut }] of merges.entries()) {
+    for (const tableId of leftOut) {
+      const known = leftOutOf.get(tableId)
+      if (known === undefined) leftOutOf.set(tableId, [index])
+      else known.push(index)
+    }
+  }
+  const groups = new Map<string, number[]>()
+  for (const [tableId, indexes] of leftOutOf) {
+    const key = indexes.join()
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [tableId])
+    else group.push(tableId)
+  }
+  return [...groups.values()]
 }
