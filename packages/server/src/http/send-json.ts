@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream'
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
+import { inTurns } from '../common/in-turns.js'
+import { writeJson } from '../common/write-json.js'
 
 /** Shorter texts are sent as they are; longer ones in pieces of this many characters. */
 const PIECE_LENGTH = 64 * 1024
@@ -15,6 +17,14 @@ export function sendJson(reply: FastifyReply, text: string): FastifyReply {
   reply.request.ticket?.addBytes(text.length)
   reply.header('content-length', Buffer.byteLength(text))
   return reply.send(Readable.from(pieces(text), { objectMode: false }))
+}
+
+/**
+ * Sends a value that may be large, such as a schema. It is written in steps, not by the serializer of
+ * the route, which would block the event loop.
+ */
+export async function sendLarge(reply: FastifyReply, value: unknown): Promise<FastifyReply> {
+  return sendJson(reply, await inTurns(writeJson(value)))
 }
 
 async function* pieces(text: string): AsyncGenerator<Buffer> {

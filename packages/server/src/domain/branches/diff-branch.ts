@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { Turn } from '../../common/in-turns.js'
 import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
@@ -59,11 +60,11 @@ export async function readDifference(
       const after = await getState(transaction, access)
       const before = await resolveAgainst(transaction, access, { after, against: options.against })
       const operations = compareSchemasById(before.schema, after.schema)
+      const tablesBefore = new Set(before.schema.tables.map(({ id }) => id))
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
       for (const table of tablesToShow(after, options.tableName)) {
-        const hadTable = before.schema.tables.some(({ id }) => id === table.id)
-        const had = hadTable ? before.rows : noRows(before.rows)
+        const had = tablesBefore.has(table.id) ? before.rows : noRows(before.rows)
         if (options.tableName === undefined && !mayDiffer(had, after.rows, table.id)) continue
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
         const states = [had, after.rows] as const
@@ -150,6 +151,7 @@ async function describeTable(
   const changes: string[] = []
   let cursor = options.after ?? ''
   let more = false
+  const turn = new Turn()
   while (size > 0) {
     const { rows, next } = await listCompared(transaction, {
       codec,
@@ -160,6 +162,7 @@ async function describeTable(
       limit: CANDIDATES_PER_READ,
     })
     for (const row of rows) {
+      if (turn.isOver) await turn.end()
       const change = describeChange(codec, columns, row)
       if (change === undefined) continue
       // A change beyond the page size means that there are more.

@@ -18,12 +18,13 @@ interface Named {
 export function compareSchemasById(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
   const { removed, renamed, added } = compareNames(before.tables, after.tables)
   const old = new Map(before.tables.map((table) => [table.id, table]))
+  const definitions = new Map(toPublicSchema(after).tables.map((table) => [table.name, table]))
   return [
     ...removed.map((table) => ({ removeTable: { table } })),
     ...renamed.map((names) => ({ renameTable: names })),
     ...added.map(({ name }) => ({ addTable: { table: name } })),
     ...after.tables.flatMap((table) =>
-      compareColumnsById(old.get(table.id), table, publicColumns(after, table)),
+      compareColumnsById(old.get(table.id), table, definitions.get(table.name)?.columns ?? []),
     ),
   ]
 }
@@ -75,43 +76,43 @@ function compareNames<Item extends Named>(
  * not renamed, because their names are in use.
  */
 function orderRenames(items: readonly Rename[]): Rename[] {
+  const changed = items.filter(({ oldName, newName }) => oldName !== newName)
+  const waiting = new Map(changed.map((item) => [item.newName.toLowerCase(), item]))
   const names = new Set(items.map(({ oldName }) => oldName.toLowerCase()))
   const ordered: Rename[] = []
-  let waiting = items.filter(({ oldName, newName }) => oldName !== newName)
-  const isFree = ({ oldName, newName }: Rename) =>
-    oldName.toLowerCase() === newName.toLowerCase() || !names.has(newName.toLowerCase())
-  const rename = (step: Rename) => {
-    ordered.push(step)
-    names.delete(step.oldName.toLowerCase())
-    names.add(step.newName.toLowerCase())
-  }
-  for (;;) {
-    const [first] = waiting
-    if (first === undefined) return ordered
-    const next = waiting.find(isFree)
-    if (next !== undefined) {
-      rename(next)
-      waiting = waiting.filter((item) => item !== next)
-    } else {
-      const step = { oldName: first.oldName, newName: freeName(items, names) }
-      rename(step)
-      waiting = [{ ...first, oldName: step.newName }, ...waiting.slice(1)]
+  const rename = (first: Rename) => {
+    // The name that a rename gives up may be the one that another rename is waiting for.
+    let next: Rename | undefined = first
+    while (next !== undefined) {
+      const oldKey: string = next.oldName.toLowerCase()
+      const newKey: string = next.newName.toLowerCase()
+      if (oldKey !== newKey && names.has(newKey)) return
+      ordered.push(next)
+      waiting.delete(newKey)
+      names.delete(oldKey)
+      names.add(newKey)
+      next = oldKey === newKey ? undefined : waiting.get(oldKey)
     }
   }
+  for (const item of changed) {
+    if (waiting.get(item.newName.toLowerCase()) === item) rename(item)
+  }
+  // All that still wait exchange their names in cycles.
+  const wanted = new Set(items.map(({ newName }) => newName.toLowerCase()))
+  for (const [key, item] of waiting) {
+    const step = { oldName: item.oldName, newName: freeName(names, wanted) }
+    waiting.set(key, { ...item, oldName: step.newName })
+    rename(step)
+  }
+  return ordered
 }
 
 /** Returns a name that no item has, before or after the renames. */
-function freeName(items: readonly Rename[], names: ReadonlySet<string>): string {
-  const wanted = new Set(items.map(({ newName }) => newName.toLowerCase()))
+function freeName(names: ReadonlySet<string>, wanted: ReadonlySet<string>): string {
   for (let number = 1; ; number++) {
     const name = `renamed_${number}`
     if (!names.has(name) && !wanted.has(name)) return name
   }
-}
-
-function publicColumns(schema: StoredSchema, table: StoredTable): readonly Column[] {
-  const found = toPublicSchema(schema).tables.find(({ name }) => name === table.name)
-  return found?.columns ?? []
 }
 
 /** Compares two schemas by id, and returns the changes for the storage. */

@@ -29,12 +29,15 @@ import { dryRunOptions } from './edit-options.js'
 import { editSchema, type PlanEdits } from './edit-schema.js'
 import { planPush } from './plan-push.js'
 import { findColumn, flattenColumns, toPublicSchema } from './public-schema.js'
-import { type BranchHead, findHead, listMigrations, type MigrationRow } from './queries.js'
+import {
+  type BranchHead,
+  findHead,
+  findMigrations,
+  listMigrations,
+  type MigrationRow,
+} from './queries.js'
 import { readSchema } from './read-schema.js'
 import { setColumns } from './set-columns.js'
-
-/** Migrations of a branch that are read. No branch is expected to have more. */
-const HISTORY_MAX = 100_000
 
 export interface EditContext {
   readonly access: BranchAccess
@@ -88,12 +91,12 @@ export function pushMigrations(
   { migrations }: PushMigrations,
 ): Promise<SchemaUpdate> {
   return editDirectly(database, context, async (head, transaction) => {
-    const history = await listMigrations(transaction, {
+    const { found } = await findMigrations(transaction, {
       databaseId: context.access.databaseId,
       fromId: head.lastMigrationId,
-      limit: HISTORY_MAX,
+      ids: migrations.map(({ id }) => id),
     })
-    return planPush({ head: head.lastMigrationId, history, migrations })
+    return planPush({ head: head.lastMigrationId, known: found, migrations })
   })
 }
 
@@ -254,29 +257,28 @@ export async function readHistory(
   if (page?.after !== undefined && page.before !== undefined) {
     throw new AppError('invalid_request', 'body: field [page]: takes [after] or [before], not both')
   }
-  const all = await listMigrations(database, {
-    databaseId: access.databaseId,
-    fromId: lastMigrationId,
-    limit: HISTORY_MAX,
-  })
+  const history = { databaseId: access.databaseId, fromId: lastMigrationId }
+  const ids = [since, page?.after, page?.before].filter((id) => id !== undefined)
+  const { total, found } = await findMigrations(database, { ...history, ids })
+  const positions = new Map(found.map(({ id, position }) => [id, position]))
   const positionOf = (id: string, field: string): number => {
-    const position = all.findIndex((row) => row.id === id)
-    if (position === -1) {
+    const position = positions.get(id)
+    if (position === undefined) {
       throw new AppError('invalid_request', `body: field [${field}]: [${id}] is not in the history`)
     }
     return position
   }
-  const end = since === undefined ? all.length : positionOf(since, 'since')
+  const end = since === undefined ? total : positionOf(since, 'since') - 1
   const size = page?.size ?? HISTORY_PAGE_SIZE
-  let start = page?.after === undefined ? 0 : positionOf(page.after, 'page.after') + 1
-  let stop = Math.min(end, start + size)
+  let first = page?.after === undefined ? 1 : positionOf(page.after, 'page.after') + 1
+  let last = Math.min(end, first + size - 1)
   if (page?.before !== undefined) {
-    stop = Math.min(end, positionOf(page.before, 'page.before'))
-    start = Math.max(0, stop - size)
+    last = Math.min(end, positionOf(page.before, 'page.before') - 1)
+    first = Math.max(1, last - size + 1)
   }
-  const logs = all.slice(start, stop)
+  const logs = await listMigrations(database, { ...history, first, last })
   return {
-    meta: { cursor: logs.at(-1)?.id ?? page?.after ?? lastMigrationId, more: stop < end },
+    meta: { cursor: logs.at(-1)?.id ?? page?.after ?? lastMigrationId, more: last < end },
     logs: logs.map(toLog),
   }
 }

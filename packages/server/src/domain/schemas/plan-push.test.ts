@@ -17,7 +17,7 @@ const c = migration('c', 'b')
 const d = migration('d', 'c')
 
 /** A branch that has root, a and b. */
-const branch = { head: 'b', history: [{ id: 'b' }, { id: 'a' }, { id: 'root' }] }
+const branch = { head: 'b', known: [{ id: 'b' }, { id: 'a' }, { id: 'root' }] }
 
 const idsOf = (migrations: readonly Migration[]) =>
   planPush({ ...branch, migrations }).map(({ id, parentID }) => [id, parentID])
@@ -97,10 +97,10 @@ test('refuses a migration that is listed twice', () => {
 })
 
 test('refuses a migration of the branch whose operations have changed', () => {
-  const history = [{ id: 'b', checksum: b.checksum }]
+  const known = [{ id: 'b', checksum: b.checksum }]
   const changed = { ...migration('x'), id: 'b' }
-  expect(planPush({ head: 'b', history, migrations: [b] })).toEqual([])
-  expect(() => planPush({ head: 'b', history, migrations: [changed] })).toThrow(
+  expect(planPush({ head: 'b', known, migrations: [b] })).toEqual([])
+  expect(() => planPush({ head: 'b', known, migrations: [changed] })).toThrow(
     'migration [b]: the branch has this migration with different operations',
   )
 })

@@ -5,8 +5,8 @@ import { checksumOf } from './checksum.js'
 export interface PushInput {
   /** The id of the newest migration of the branch. */
   readonly head: string
-  /** The migrations of the branch, newest first. */
-  readonly history: readonly { readonly id: string; readonly checksum?: string }[]
+  /** The pushed migrations that the branch has already. */
+  readonly known: readonly { readonly id: string; readonly checksum?: string }[]
   /** The pushed migrations, oldest first. */
   readonly migrations: readonly Migration[]
 }
@@ -18,8 +18,8 @@ export type PlannedMigration = Migration & { readonly parentID: string }
  * push must contain the head of the branch or follow it. A migration without a parent follows the
  * previous one.
  */
-export function planPush({ head, history, migrations }: PushInput): PlannedMigration[] {
-  const known = new Map(history.map(({ id, checksum }) => [id, checksum]))
+export function planPush({ head, known: found, migrations }: PushInput): PlannedMigration[] {
+  const known = new Map(found.map(({ id, checksum }) => [id, checksum]))
   checkMigrations(migrations, known)
   const headIndex = migrations.findIndex(({ id }) => id === head)
   for (const { id } of migrations.slice(0, Math.max(headIndex, 0))) {

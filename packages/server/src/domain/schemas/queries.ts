@@ -1,6 +1,6 @@
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import type { StoredSchema } from '../../rows/columns.js'
 
 export interface BranchHead {
@@ -99,26 +99,60 @@ export interface MigrationRow {
   readonly createdAt: Date
 }
 
-/** Lists a migration and its ancestors, newest first. */
+/** Migrations of a branch that are read. No branch is expected to have more. */
+const HISTORY_MAX = 100_000
+
+/** Returns a query for a migration and its ancestors, with their positions, newest first from 1. */
+function ancestry(options: { databaseId: string; fromId: string; limit: number }): Sql {
+  return sql`
+    select m.id, m.parent_id, m.checksum, 1 as position
+    from offshoot.migrations m
+    where m.database_id = ${options.databaseId} and m.id = ${options.fromId}
+    union all
+    select m.id, m.parent_id, m.checksum, h.position + 1
+    from history h
+    join offshoot.migrations m on m.database_id = ${options.databaseId} and m.id = h.parent_id
+    where h.position < ${options.limit}`
+}
+
+export interface FoundMigrations {
+  /** The number of migrations of the branch. */
+  readonly total: number
+  readonly found: readonly { readonly id: string; readonly checksum: string; position: number }[]
+}
+
+/** Finds migrations by id among a migration and its ancestors. Does not read their operations. */
+export async function findMigrations(
+  database: Queryable,
+  options: { databaseId: string; fromId: string; ids: readonly string[] },
+): Promise<FoundMigrations> {
+  const [row] = await database.query<FoundMigrations>(sql`
+    with recursive history as (${ancestry({ ...options, limit: HISTORY_MAX })})
+    select count(*)::integer as total,
+      coalesce(
+        json_agg(json_build_object('id', id, 'checksum', checksum, 'position', position))
+          filter (where id = any(${options.ids}::text[])),
+        '[]'
+      ) as found
+    from history`)
+  return row ?? { total: 0, found: [] }
+}
+
+/** Lists the migrations from one position to another, newest first. */
 export async function listMigrations(
   database: Queryable,
-  options: { databaseId: string; fromId: string; limit: number },
+  options: { databaseId: string; fromId: string; first: number; last: number },
 ): Promise<MigrationRow[]> {
+  const { databaseId, fromId, first, last } = options
+  if (first > last) return []
   return database.query<MigrationRow>(sql`
-    with recursive history as (
-      select m.*, 1 as position
-      from offshoot.migrations m
-      where m.database_id = ${options.databaseId} and m.id = ${options.fromId}
-      union all
-      select m.*, h.position + 1
-      from history h
-      join offshoot.migrations m on m.database_id = h.database_id and m.id = h.parent_id
-      where h.position < ${options.limit}
-    )
-    select id, parent_id as "parentId", checksum, operations, title, message,
-      created_at as "createdAt"
-    from history
-    order by position`)
+    with recursive history as (${ancestry({ databaseId, fromId, limit: last })})
+    select m.id, m.parent_id as "parentId", m.checksum, m.operations, m.title, m.message,
+      m.created_at as "createdAt"
+    from history h
+    join offshoot.migrations m on m.database_id = ${databaseId} and m.id = h.id
+    where h.position between ${first} and ${last}
+    order by h.position`)
 }
 
 /** Finds the parent and checksum of a migration. Two migrations are the same if both are equal. */

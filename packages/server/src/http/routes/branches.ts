@@ -44,6 +44,7 @@ import {
 import { readSettings, updateSettings } from '../../domain/databases/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { Empty, refusals } from '../responses.js'
+import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
 
 /**
@@ -73,7 +74,8 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
         },
       },
-      async (request) => readBranch(database, await branchOf(request, 'read')),
+      async (request, reply) =>
+        sendLarge(reply, await readBranch(database, await branchOf(request, 'read'))),
     )
 
     app.put(
@@ -118,7 +120,10 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           response: { 200: Type.Ref('Branch#'), ...refusals(404) },
         },
       },
-      async (request) => updateBranch(database, await branchOf(request, 'write'), request.body),
+      async (request, reply) => {
+        const access = await branchOf(request, 'write')
+        return sendLarge(reply, await updateBranch(database, access, request.body))
+      },
     )
 
     app.delete(
@@ -182,8 +187,10 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           response: { 200: BranchListSchema, ...refusals(404) },
         },
       },
-      async (request) =>
-        readBranches(database, await databaseOf(request, request.params.databaseName, 'read')),
+      async (request, reply) => {
+        const access = await databaseOf(request, request.params.databaseName, 'read')
+        return sendLarge(reply, await readBranches(database, access))
+      },
     )
 
     app.get(

@@ -45,6 +45,7 @@ import {
 } from '../../domain/schemas/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
 import { refusals } from '../responses.js'
+import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
 
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
@@ -286,7 +287,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
         },
       },
-      async (request) => compareWithSchema(database, await look(request), request.body),
+      async (request, reply) =>
+        sendLarge(reply, await compareWithSchema(database, await look(request), request.body)),
     )
 
     app.post(
@@ -301,7 +303,7 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: ComparisonSchema, ...refusals(404, 422) },
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const { databaseName } = splitDatabaseBranch(request.params.databaseBranch)
         const context = await look(request)
         const other = await branchOf(
@@ -309,7 +311,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           'read',
           `${databaseName}:${request.params.branchName}`,
         )
-        return compareWithBranch(database, context, { other, request: request.body ?? {} })
+        const options = { other, request: request.body ?? {} }
+        return sendLarge(reply, await compareWithBranch(database, context, options))
       },
     )
 
@@ -326,7 +329,8 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: PreviewSchema, ...refusals(404, 422) },
         },
       },
-      async (request) => previewEdits(database, await look(request), request.body),
+      async (request, reply) =>
+        sendLarge(reply, await previewEdits(database, await look(request), request.body)),
     )
 
     app.post(
@@ -375,7 +379,10 @@ export function schemaRoutes({ database, limits }: Services): FastifyPluginAsync
           response: { 200: HistorySchema, ...refusals(404) },
         },
       },
-      async (request) => readHistory(database, await edit(request, 'read'), request.body ?? {}),
+      async (request, reply) => {
+        const context = await edit(request, 'read')
+        return sendLarge(reply, await readHistory(database, context, request.body ?? {}))
+      },
     )
 
     app.post(

@@ -1,0 +1,27 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { writeJson } from './write-json.js'
+
+function write(value: unknown): { text: string; steps: number } {
+  const writing = writeJson(value)
+  for (let steps = 1; ; steps++) {
+    const step = writing.next()
+    if (step.done) return { text: step.value, steps }
+  }
+}
+
+test('JSON that is written in steps is the same as JSON that is written at once', () => {
+  const values = fc.oneof(fc.jsonValue(), fc.object({ maxDepth: 6, withNullPrototype: false }))
+  fc.assert(
+    fc.property(values, (value) => {
+      expect(write(value).text).toBe(JSON.stringify(value))
+    }),
+  )
+})
+
+test('long lists take many steps, wherever they are', () => {
+  const list = Array.from({ length: 1000 }, (_, index) => ({ index }))
+  for (const value of [list, { list }, { a: { list } }, { logs: [{ list }] }]) {
+    expect(write(value).steps).toBeGreaterThan(1000)
+  }
+})
