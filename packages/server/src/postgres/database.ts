@@ -3,8 +3,9 @@ import pg from 'pg'
 import type { Span } from '../telemetry/tracer.js'
 import { watchWarnings } from './commit.js'
 import { codeOf } from './failures.js'
+import { surviveProtocolErrors } from './protocol-errors.js'
 import type { Sql } from './sql.js'
-import { requireSendable } from './statement.js'
+import { toQuery } from './statement.js'
 
 const INVALID_PARAMETER_VALUE = '22023'
 
@@ -161,9 +162,8 @@ export class Database implements Queryable {
   }
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
-    const { text, values } = statement
-    requireSendable(text, values.length)
-    return (await this.pool.query<Row>({ text, values })).rows
+    const query = toQuery(statement)
+    return (await this.pool.query<Row>(query)).rows
   }
 
   /**
@@ -171,12 +171,11 @@ export class Database implements Queryable {
    * the pool and waited there for a second one could deadlock with others that do the same.
    */
   async queryAside<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
-    const { text, values } = statement
+    const query = toQuery(statement)
     if (this.#sidePool === undefined) {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
-    requireSendable(text, values.length)
-    return (await this.#sidePool.query<Row>({ text, values })).rows
+    return (await this.#sidePool.query<Row>(query)).rows
   }
 
   /**
@@ -192,6 +191,7 @@ export class Database implements Queryable {
     this.#long.add(client)
     try {
       await client.connect()
+      surviveProtocolErrors(client)
       await watchClient(client)
     } catch (error) {
       this.#long.delete(client)
@@ -199,8 +199,8 @@ export class Database implements Queryable {
       throw error
     }
     return {
-      query: async <Row extends pg.QueryResultRow>({ text, values }: Sql) =>
-        (await client.query<Row>({ text, values })).rows,
+      query: async <Row extends pg.QueryResultRow>(statement: Sql) =>
+        (await client.query<Row>(toQuery(statement))).rows,
       end: async () => {
         this.#long.delete(client)
         await client.end()
@@ -241,6 +241,7 @@ function createPool(
   // by itself.
   pool.on('connect', (client) => {
     client.on('error', () => undefined)
+    surviveProtocolErrors(client)
     watchWarnings(client)
     options.tracing?.watch(client)
   })

@@ -1,5 +1,11 @@
 import type pg from 'pg'
-import { type Call, requireSendable, type TextRows } from './statement.js'
+import {
+  type Call,
+  DESCRIBED_PARAMETERS_MAX,
+  PARAMETERS_MAX,
+  requireSendable,
+  type TextRows,
+} from './statement.js'
 
 /*
  * `pg` waits for the answer to each statement before it sends the next. The statements of a request
@@ -270,7 +276,10 @@ export function runPipeline(
   room?: ReadRoom,
 ): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
-    for (const { statement } of calls) requireSendable(statement.text, statement.slots.length)
+    for (const { statement, describes } of calls) {
+      const parametersMax = describes ? DESCRIBED_PARAMETERS_MAX : PARAMETERS_MAX
+      requireSendable(statement.text, statement.slots.length, parametersMax)
+    }
     const pipeline = new Pipeline(calls, { resolve, reject }, room)
     client.query(pipeline as unknown as pg.Submittable)
   })

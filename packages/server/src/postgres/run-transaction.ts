@@ -5,7 +5,7 @@ import { releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import type { Sql } from './sql.js'
-import { requireSendable } from './statement.js'
+import { toQuery } from './statement.js'
 
 export interface Transaction extends Queryable {
   /** The connection, for operations that need it, such as COPY. */
@@ -99,9 +99,7 @@ function transactionOn(client: pg.PoolClient): Transaction {
   return {
     client,
     async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
-      const { text, values } = statement
-      requireSendable(text, values.length)
-      return (await client.query<Row>({ text, values })).rows
+      return (await client.query<Row>(toQuery(statement))).rows
     },
   }
 }

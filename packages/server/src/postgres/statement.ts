@@ -3,17 +3,23 @@ import type { Sql } from './sql.js'
 
 /** The protocol counts the parameters of a statement in two bytes. */
 export const PARAMETERS_MAX = 65_535
+/** `pg` reads the number of parameters in the description of a statement as a signed number. */
+export const DESCRIBED_PARAMETERS_MAX = 32_767
 /** Characters of a statement. PostgreSQL accepts longer ones, but takes minutes to plan them. */
 export const TEXT_LENGTH_MAX = 4 * 1024 * 1024
 
 /**
  * Refuses a statement that exceeds a limit of the protocol; sending it would break the connection.
  */
-export function requireSendable(text: string, parameters: number): void {
-  if (parameters > PARAMETERS_MAX) {
+export function requireSendable(
+  text: string,
+  parameters: number,
+  parametersMax = PARAMETERS_MAX,
+): void {
+  if (parameters > parametersMax) {
     throw new AppError(
       'query_too_costly',
-      `the query is too costly: it takes ${parameters} parameters, and PostgreSQL takes ${PARAMETERS_MAX}`,
+      `the query is too costly: it takes ${parameters} parameters, and at most ${parametersMax} are possible`,
     )
   }
   if (text.length > TEXT_LENGTH_MAX) {
@@ -41,14 +47,21 @@ export interface Statement {
   readonly slots: readonly (number | string)[]
 }
 
-/** Compiles a template whose values are slots or constant numbers. */
+/**
+ * A number of a statement that repeats, such as the epoch that a branch is read at. All constants of
+ * a template with the same key take one parameter. Like other parameters, they are not part of the
+ * text, so statements that differ only in their values share a prepared statement.
+ */
+export class Constant {
+  constructor(
+    readonly key: string,
+    readonly value: number,
+  ) {}
+}
+
+/** Compiles a template whose values are slots, constants or numbers. */
 export function compileStatement(template: Sql): Statement {
-  const slots = template.values.map((value) => {
-    if (value instanceof Slot) return value.position
-    if (typeof value === 'number') return String(value)
-    throw new Error('a compiled statement takes slots and numbers, not other values')
-  })
-  return { text: template.text, slots }
+  return toStatement(numberParameters(template, constantKey))
 }
 
 /**
@@ -56,22 +69,53 @@ export function compileStatement(template: Sql): Statement {
  * PostgreSQL recognises equal expressions.
  */
 export function compileSharing(template: Sql): Statement {
-  const slots: (number | string)[] = []
-  const numbers = new Map<number, number>()
-  let text = template.strings[0] ?? ''
-  for (const [index, value] of template.values.entries()) {
-    const position = value instanceof Slot ? value.position : undefined
-    if (position === undefined && typeof value !== 'number') {
-      throw new Error('a compiled statement takes slots and numbers, not other values')
-    }
-    let number = position === undefined ? undefined : numbers.get(position)
-    if (number === undefined) {
-      number = slots.push(position ?? String(value))
-      if (position !== undefined) numbers.set(position, number)
-    }
-    text += `$${number}${template.strings[index + 1] ?? ''}`
+  const keyOf = (value: unknown) =>
+    value instanceof Slot ? `slot ${value.position}` : constantKey(value)
+  return toStatement(numberParameters(template, keyOf))
+}
+
+/** Returns the text and the parameters of a template that is run once. */
+export function toQuery(template: Sql): { readonly text: string; readonly values: unknown[] } {
+  const { text, values } = numberParameters(template, constantKey)
+  requireSendable(text, values.length)
+  return {
+    text,
+    values: values.map((value) => (value instanceof Constant ? value.value : value)),
   }
-  return { text, slots }
+}
+
+function constantKey(value: unknown): string | undefined {
+  return value instanceof Constant ? `constant ${value.key}` : undefined
+}
+
+/** Numbers the parameters of a template. Values with the same key share a parameter. */
+function numberParameters(
+  { strings, values }: Sql,
+  keyOf: (value: unknown) => string | undefined,
+): { readonly text: string; readonly values: readonly unknown[] } {
+  const parameters: unknown[] = []
+  const numbers = new Map<string, number>()
+  let text = strings[0] ?? ''
+  for (const [index, value] of values.entries()) {
+    const key = keyOf(value)
+    let number = key === undefined ? undefined : numbers.get(key)
+    if (number === undefined) {
+      number = parameters.push(value)
+      if (key !== undefined) numbers.set(key, number)
+    }
+    text += `$${number}${strings[index + 1] ?? ''}`
+  }
+  return { text, values: parameters }
+}
+
+function toStatement(numbered: { text: string; values: readonly unknown[] }): Statement {
+  const slots = numbered.values.map((value) => {
+    if (value instanceof Slot) return value.position
+    if (value instanceof Constant) return String(value.value)
+    if (typeof value === 'number') return String(value)
+    throw new Error('a compiled statement takes slots, constants and numbers, not other values')
+  })
+  return { text: numbered.text, slots }
 }
 
 /** A value in PostgreSQL's text form. */

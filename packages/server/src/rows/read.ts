@@ -9,7 +9,7 @@ import type { TableLookup } from './reading/read-plan.js'
  * guard of a session.
  */
 
-export { countArms, type VisibleArm } from './reading/arms.js'
+export { countArms, countScans, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'
 export {
   countOwn,
@@ -55,22 +55,6 @@ export function listArms(
   alias: Sql,
 ): VisibleArm[] {
   return visibleArms(layoutOf(lookup.rows), codec, alias)
-}
-
-/**
- * Returns the number of physical tables in a query for all rows of a table. Each arm also searches the nearer
- * arms.
- */
-export function countScans(rows: BranchRows, tableId: number): number {
-  let nearer = 0
-  let scans = 0
-  for (const { asOf, heaps } of layoutOf(rows).levels) {
-    if (!heaps.has(tableId)) continue
-    const arms = asOf === undefined ? 1 : 2
-    scans += arms * (1 + nearer)
-    nearer += arms
-  }
-  return scans
 }
 
 /** Restricts the rows of a branch to one table, so that less data is sent to a worker thread. */

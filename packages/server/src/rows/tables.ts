@@ -3,7 +3,7 @@ import type { Database, Queryable } from '../postgres/database.js'
 import type { Statement } from '../postgres/statement.js'
 import type { Fault } from './columns/fault.js'
 import type { TableCodec } from './columns/table-codec.js'
-import { ensureHeap } from './layout/ensure-heap.js'
+import { ensureHeaps } from './layout/ensure-heaps.js'
 import { type BranchRows, findLayout, layoutOf, ownHeap } from './layout/layout.js'
 import {
   countTexts,
@@ -163,16 +163,19 @@ function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
 }
 
 /**
- * Returns the table, ready for writes. The first write of a branch to a table creates its own storage. In that
- * case, throws a `StaleError`, so that the request starts over with the new layout.
+ * Returns the tables, ready for writes. The first write of a branch to a table creates its own storage. In
+ * that case, throws a `StaleError`, so that the request starts over with the new layout.
  */
 export async function makeWritable(
   database: Database,
   rows: BranchRows,
-  table: BranchTable,
-): Promise<WritableTable> {
-  if (isWritable(table)) return table
-  await ensureHeap(database, layoutOf(rows), table.codec.table)
+  tables: readonly BranchTable[],
+): Promise<WritableTable[]> {
+  const writable = tables.filter(isWritable)
+  if (writable.length === tables.length) return writable
+  const missing = tables.filter((table) => !isWritable(table))
+  const stored = missing.map(({ codec }) => codec.table)
+  await ensureHeaps(database, layoutOf(rows), stored)
   throw new StaleError('the branch has new storage')
 }
 

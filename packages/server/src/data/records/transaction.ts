@@ -4,7 +4,6 @@ import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
-import type { BranchTable } from '../../rows/tables.js'
 import { describeRefusal, runSteps, takenColumn } from '../../rows/write.js'
 import type { Files } from '../files/files.js'
 import type { Session } from '../session/session.js'
@@ -57,11 +56,8 @@ async function requireHeaps(
   { sessions, session }: TransactionContext,
   planned: readonly PlannedOperation[],
 ): Promise<void> {
-  const written = new Set<BranchTable>()
-  for (const { kind, table } of planned) {
-    if (kind !== 'get') written.add(table)
-  }
-  for (const table of written) await sessions.writable(session, table)
+  const written = planned.filter(({ kind }) => kind !== 'get').map(({ table }) => table)
+  await sessions.requireWritable(session, written)
 }
 
 /**

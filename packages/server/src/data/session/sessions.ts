@@ -197,8 +197,15 @@ export class Sessions {
   }
 
   /** Returns the table, ready for writes. */
-  writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
-    return makeWritable(this.#sources.database, guard.rows, table)
+  async writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
+    const [writable] = await makeWritable(this.#sources.database, guard.rows, [table])
+    if (writable === undefined) throw new Error('a writable table must be returned')
+    return writable
+  }
+
+  /** Prepares all given tables for writes at once. */
+  async requireWritable({ guard }: BranchSession, tables: Iterable<BranchTable>): Promise<void> {
+    await makeWritable(this.#sources.database, guard.rows, [...new Set(tables)])
   }
 
   async #open(key: string, request: SessionRequest): Promise<Entry> {

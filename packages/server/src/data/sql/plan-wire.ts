@@ -1,7 +1,7 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { Sql } from '../../postgres/sql.js'
-import { Slot } from '../../postgres/statement.js'
+import { Constant, Slot } from '../../postgres/statement.js'
 import type { StoredTable } from '../../rows/columns.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { StatementPlan } from './statement-plan.js'
@@ -53,16 +53,29 @@ class SqlParts {
   readonly isSql = true
   constructor(
     readonly strings: readonly string[],
-    readonly values: readonly (number | { slot: number })[],
+    readonly values: readonly WireValue[],
   ) {}
+}
+
+type WireValue =
+  | number
+  | { readonly slot: number }
+  | { readonly key: string; readonly value: number }
+
+function toWireValue(value: unknown): WireValue {
+  if (value instanceof Slot) return { slot: value.position }
+  if (value instanceof Constant) return { key: value.key, value: value.value }
+  return Number(value)
+}
+
+function fromWireValue(value: WireValue): Slot | Constant | number {
+  if (typeof value === 'number') return value
+  return 'slot' in value ? new Slot(value.slot) : new Constant(value.key, value.value)
 }
 
 export function toWire(value: unknown): unknown {
   if (value instanceof Sql) {
-    const values = value.values.map((each) =>
-      each instanceof Slot ? { slot: each.position } : Number(each),
-    )
-    return new SqlParts(value.strings, values)
+    return new SqlParts(value.strings, value.values.map(toWireValue))
   }
   return mapMembers(value, toWire)
 }
@@ -73,8 +86,7 @@ export function fromWire(value: unknown): StatementPlan {
 
 function readWire(value: unknown): unknown {
   if (!isSqlParts(value)) return mapMembers(value, readWire)
-  const values = value.values.map((each) => (typeof each === 'number' ? each : new Slot(each.slot)))
-  return new Sql([...value.strings], values)
+  return new Sql([...value.strings], value.values.map(fromWireValue))
 }
 
 function isSqlParts(value: unknown): value is SqlParts {

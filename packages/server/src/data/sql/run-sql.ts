@@ -52,9 +52,11 @@ export async function runSql(
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (isWrite) requireAccess(session.principal.scope, 'write')
   if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
-  for (const { plan } of prepared) {
-    if (plan.kind !== 'select') await sessions.writable(session, session.table(plan.table))
-  }
+  const written = prepared.flatMap(({ plan }) => (plan.kind === 'select' ? [] : [plan.table]))
+  await sessions.requireWritable(
+    session,
+    written.map((name) => session.table(name)),
+  )
   const { database, bounds } = context
   const run = async () => {
     const options = { hasReader: await hasReader(database), responseType }

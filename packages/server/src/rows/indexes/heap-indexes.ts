@@ -153,13 +153,11 @@ async function searchIndexes(database: Queryable, target: IndexTarget): Promise<
   return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
 }
 
-/** Creates the indexes of a column on a new, empty heap. */
-export async function createIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
+/** Returns statements that create the indexes of a column on a new, empty heap. */
+export async function newIndexStatements(database: Queryable, target: IndexTarget): Promise<Sql[]> {
   // An index that has become impossible is no error here: queries work without it.
-  const indexes = await listHeapIndexes(transaction, target).catch(unlessUnindexable)
-  for (const { definition } of indexes ?? []) {
-    await transaction.query(sql`create index ${definition}`)
-  }
+  const indexes = await listHeapIndexes(database, target).catch(unlessUnindexable)
+  return (indexes ?? []).map(({ definition }) => sql`create index ${definition}`)
 }
 
 function unlessUnindexable(error: unknown): undefined {

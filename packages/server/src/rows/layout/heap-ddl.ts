@@ -3,7 +3,7 @@ import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
 import {
-  createIndexes,
+  newIndexStatements,
   releaseIndexes,
   requestIndexes,
   wantsIndex,
@@ -25,19 +25,64 @@ function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
   }))
 }
 
-/** Creates the heap and the past of a table on a branch. Requires the exclusive gate. */
-export async function createHeap(
+/** Statements that are sent together. */
+const STATEMENTS_AT_ONCE = 500
+
+interface NewHeap {
+  readonly heapId: string
+  readonly table: StoredTable
+  readonly shapes: readonly ColumnShape[]
+}
+
+/** Creates the heaps and pasts of tables on a branch, in few round trips. Requires the exclusive gate. */
+export async function createHeaps(
   transaction: Queryable,
-  options: { databaseId: string; branchId: string; epoch: number; table: StoredTable },
+  options: { databaseId: string; branchId: string; epoch: number; tables: readonly StoredTable[] },
 ): Promise<void> {
-  const shapes = physicalShapes(options.table.columns)
-  const [row] = await transaction.query<{ id: string }>(sql`
+  const heaps = await insertHeaps(transaction, options)
+  const statements: Sql[] = []
+  for (const heap of heaps) {
+    statements.push(...tableStatements(heap))
+    for (const { column } of heap.shapes) {
+      statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
+    }
+  }
+  for (let start = 0; start < statements.length; start += STATEMENTS_AT_ONCE) {
+    // Without parameters, PostgreSQL accepts several statements at once.
+    const some = statements.slice(start, start + STATEMENTS_AT_ONCE)
+    await transaction.query(join(some, ';\n'))
+  }
+}
+
+async function insertHeaps(
+  transaction: Queryable,
+  options: { databaseId: string; branchId: string; epoch: number; tables: readonly StoredTable[] },
+): Promise<NewHeap[]> {
+  const { databaseId, branchId, epoch } = options
+  const tables = new Map(
+    options.tables.map((table) => [table.id, { table, shapes: physicalShapes(table.columns) }]),
+  )
+  const given = [...tables].map(([tableId, { shapes }]) => ({
+    tableId,
+    columnIds: shapes.map((shape) => shape.id),
+    fileColumnIds: fileColumnIds(shapes),
+  }))
+  const idsIn = (name: string) => sql`
+    array(select jsonb_array_elements_text(t -> ${name}::text)::bigint)`
+  const rows = await transaction.query<{ heapId: string; tableId: string }>(sql`
     insert into offshoot.heaps
       (database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
-    values (${options.databaseId}, ${options.branchId}, ${options.table.id},
-      ${shapes.map((shape) => shape.id)}, ${fileColumnIds(shapes)}, ${options.epoch})
-    returning id`)
-  if (row === undefined) throw new Error('an inserted heap must be returned')
+    select ${databaseId}::bigint, ${branchId}, (t ->> 'tableId')::bigint, ${idsIn('columnIds')},
+      ${idsIn('fileColumnIds')}, ${epoch}::integer
+    from jsonb_array_elements(${JSON.stringify(given)}::jsonb) t
+    returning id as "heapId", table_id as "tableId"`)
+  return rows.flatMap(({ heapId, tableId }) => {
+    const found = tables.get(Number(tableId))
+    return found === undefined ? [] : [{ heapId, ...found }]
+  })
+}
+
+function tableStatements({ heapId, shapes }: NewHeap): Sql[] {
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )
@@ -48,26 +93,29 @@ export async function createHeap(
     created_at timestamptz(3) not null default now(),
     updated_at timestamptz(3) not null default now(),
     deleted boolean not null default false`
-  await transaction.query(sql`
-    create table ${heapName(row.id)} (
-      ${common},
-      id text collate "C" primary key${join([sql``, ...definitions], '')}
-    )`)
-  await transaction.query(sql`
-    create table ${pastName(row.id)} (
-      ${common},
-      until integer not null,
-      id text collate "C" not null${join([sql``, ...definitions], '')},
-      primary key (id, until)
-    )`)
-  // Finds changes since a fork. The partial index is empty for a branch that was never forked.
-  await transaction.query(sql`create index on ${heapName(row.id)} (epoch) where epoch > 1`)
-  await transaction.query(sql`create index on ${pastName(row.id)} (until)`)
-  for (const shape of shapes) {
-    await createUniqueIndexes(transaction, row.id, shape)
-    await createIndexes(transaction, { heapId: row.id, table: options.table, column: shape.column })
-  }
-  await createFileIndexes(transaction, row.id, shapes)
+  return [
+    sql`
+      create table ${heapName(heapId)} (
+        ${common},
+        id text collate "C" primary key${join([sql``, ...definitions], '')}
+      )`,
+    sql`
+      create table ${pastName(heapId)} (
+        ${common},
+        until integer not null,
+        id text collate "C" not null${join([sql``, ...definitions], '')},
+        primary key (id, until)
+      )`,
+    // Finds changes since a fork. The partial index is empty for a branch that was never forked.
+    sql`create index on ${heapName(heapId)} (epoch) where epoch > 1`,
+    sql`create index on ${pastName(heapId)} (until)`,
+    ...shapes.flatMap((shape) => uniqueIndexStatements(heapId, shape)),
+    ...fileIndexStatements(heapId, shapes),
+  ]
+}
+
+async function runAll(transaction: Queryable, statements: readonly Sql[]): Promise<void> {
+  for (const statement of statements) await transaction.query(statement)
 }
 
 /** Adds a column and its nested columns to an existing heap. Existing rows get the fill value. */
@@ -90,8 +138,10 @@ export async function addHeapColumn(
       )
     }
   }
-  for (const shape of shapes) await createUniqueIndexes(transaction, heapId, shape)
-  await createFileIndexes(transaction, heapId, shapes)
+  await runAll(transaction, [
+    ...shapes.flatMap((shape) => uniqueIndexStatements(heapId, shape)),
+    ...fileIndexStatements(heapId, shapes),
+  ])
   await transaction.query(sql`
     update offshoot.heaps
     set column_ids = column_ids || ${shapes.map((shape) => shape.id)}::bigint[],
@@ -109,17 +159,15 @@ function fillOf({ column, sqlType }: ColumnShape): Sql {
 }
 
 /** The past is indexed too, to compare values that a fork writes with those it inherits. */
-async function createUniqueIndexes(
-  transaction: Queryable,
-  heapId: string,
-  { id, physicalName, column }: ColumnShape,
-): Promise<void> {
-  if (column.unique !== true) return
-  await transaction.query(sql`
-    create unique index ${ident(uniqueIndexName(heapId, id))}
-    on ${heapName(heapId)} (${ident(physicalName)})
-    where not deleted`)
-  await transaction.query(sql`create index on ${pastName(heapId)} (${ident(physicalName)})`)
+function uniqueIndexStatements(heapId: string, { id, physicalName, column }: ColumnShape): Sql[] {
+  if (column.unique !== true) return []
+  return [
+    sql`
+      create unique index ${ident(uniqueIndexName(heapId, id))}
+      on ${heapName(heapId)} (${ident(physicalName)})
+      where not deleted`,
+    sql`create index on ${pastName(heapId)} (${ident(physicalName)})`,
+  ]
 }
 
 function fileColumnIds(shapes: readonly ColumnShape[]): number[] {
@@ -132,19 +180,15 @@ export function mentionedContents(column: Sql): Sql {
 }
 
 /** Indexes content hashes, because the collector looks for rows that refer to a content. */
-async function createFileIndexes(
-  transaction: Queryable,
-  heapId: string,
-  shapes: readonly ColumnShape[],
-): Promise<void> {
-  for (const id of fileColumnIds(shapes)) {
+function fileIndexStatements(heapId: string, shapes: readonly ColumnShape[]): Sql[] {
+  return fileColumnIds(shapes).flatMap((id) => {
     const column = ident(`c${id}`)
-    for (const table of [heapName(heapId), pastName(heapId)]) {
-      await transaction.query(sql`
+    return [heapName(heapId), pastName(heapId)].map(
+      (table) => sql`
         create index on ${table} using gin ((${mentionedContents(column)}))
-        where ${column} is not null`)
-    }
-  }
+        where ${column} is not null`,
+    )
+  })
 }
 
 /** Drops the indexes of a removed column. Its values stay, for forks that still have the column. */

@@ -6,7 +6,7 @@ import { sql } from '../../postgres/sql.js'
 import { compileTable } from '../columns/table-codec.js'
 import { requestIndexes } from '../indexes/heap-indexes.js'
 import { selectVisible } from '../reading/arms.js'
-import { addHeapColumn, createHeap, dropColumnRules, dropHeap } from './heap-ddl.js'
+import { addHeapColumn, createHeaps, dropColumnRules, dropHeap } from './heap-ddl.js'
 import { type BranchRows, type Layout, layoutOf, ownHeap } from './layout.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
@@ -32,11 +32,12 @@ export async function applySchemaChanges(
   },
 ): Promise<void> {
   const layout = layoutOf(rows)
+  const added = options.changes.filter((change) => change.kind === 'tableAdded')
+  await createHeaps(transaction, { ...layout, tables: added.map(({ table }) => table) })
   for (const change of options.changes) {
     const heap = ownHeap(layout, change.table.id)
     switch (change.kind) {
       case 'tableAdded':
-        await createHeap(transaction, { ...layout, table: change.table })
         break
       case 'tableRemoved':
         // Forks may still read the rows. The collector drops the heap when there are no forks left.

@@ -3,7 +3,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import type { Call } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { createHeap } from '../layout/heap-ddl.js'
+import { createHeaps } from '../layout/heap-ddl.js'
 import { findLayout, type Layout, ownHeap } from '../layout/layout.js'
 import { TableWriter } from '../writing/table-writer.js'
 import type { Decision, RowWrite } from './decide.js'
@@ -145,7 +145,7 @@ async function openTarget(
   const layout = await getLayout(transaction, branchId)
   const heap = ownHeap(layout, codec.table.id)
   if (heap !== undefined) return { layout, writer: new TableWriter(layout, codec, heap) }
-  await createHeap(transaction, { ...layout, table: codec.table })
+  await createHeaps(transaction, { ...layout, tables: [codec.table] })
   // The new stamp makes sessions of other processes reload the layout.
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)

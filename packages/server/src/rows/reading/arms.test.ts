@@ -1,9 +1,10 @@
 import { LIMITS } from '@offshoot/contract/limits'
 import { expect, it } from 'vitest'
 import { sql } from '../../postgres/sql.js'
+import { compileSharing, compileStatement, toQuery } from '../../postgres/statement.js'
 import { compileTable } from '../columns/table-codec.js'
 import type { Layout } from '../layout/layout.js'
-import { selectVisible, visibleArms } from './arms.js'
+import { countScans, NEAR_LEVELS_MAX, selectVisible, visibleArms } from './arms.js'
 
 const codec = compileTable(
   { id: 1, name: 'people', columns: [{ id: 2, name: 'age', type: 'int' }] },
@@ -32,11 +33,43 @@ const count = (text: string, part: string) => text.split(part).length - 1
 
 it('A row of a far arm is looked for in the nearer ones as in one relation', () => {
   // With a join for each pair of arms, planning took 20 seconds for a chain of 40 forks.
-  const arms = visibleArms(chain(40), codec, sql`r`)
-  expect(arms).toHaveLength(81)
+  const depth = NEAR_LEVELS_MAX - 1
+  const arms = visibleArms(chain(depth), codec, sql`r`)
+  expect(arms).toHaveLength(1 + 2 * depth)
   expect(arms.map(({ condition }) => count(condition.text, 'not exists'))).toEqual([
     0,
-    ...Array(80).fill(1),
+    ...Array(2 * depth).fill(1),
   ])
-  expect(count(selectVisible(chain(40), codec).text, 'limit 1) is null')).toBe(80)
+  expect(count(selectVisible(chain(depth), codec).text, 'limit 1) is null')).toBe(2 * depth)
+})
+
+it('Levels beyond the nearest ones form one arm', () => {
+  const arms = visibleArms(chain(40), codec, sql`r`)
+  expect(arms).toHaveLength(1 + 2 * (NEAR_LEVELS_MAX - 1) + 1)
+  expect(count(arms.at(-1)?.table.text ?? '', 'union all')).toBe(2 * (41 - NEAR_LEVELS_MAX) - 1)
+  // One far level is an arm like the others.
+  expect(visibleArms(chain(NEAR_LEVELS_MAX), codec, sql`r`)).toHaveLength(1 + 2 * NEAR_LEVELS_MAX)
+})
+
+it('The length of statements grows linearly with the depth of a branch', () => {
+  const lengths = [250, 500, 1000].map((depth) => selectVisible(chain(depth), codec).text.length)
+  const [quarter = 0, half = 0, whole = 0] = lengths
+  expect((whole - half) / (half - quarter)).toBeCloseTo(2, 1)
+  expect(compileStatement(selectVisible(chain(1000), codec)).text.length).toBeLessThan(500_000)
+})
+
+it('A level takes one parameter, however often a statement refers to it', () => {
+  const rows = selectVisible(chain(10), codec)
+  const { slots, text } = compileStatement(sql`${rows} union all ${rows}`)
+  expect(slots).toEqual(Array(10).fill('1'))
+  expect(count(text, '$11')).toBe(0)
+  expect(compileSharing(rows).slots).toHaveLength(10)
+  expect(toQuery(rows).values).toEqual(Array(10).fill(1))
+})
+
+it('The number of scanned tables is that of the statement', () => {
+  for (const depth of [0, 1, 3, NEAR_LEVELS_MAX, NEAR_LEVELS_MAX + 1, 40]) {
+    const text = selectVisible(chain(depth), codec).text
+    expect(countScans(chain(depth), 1)).toBe(count(text, 'offshoot_rows.'))
+  }
 })

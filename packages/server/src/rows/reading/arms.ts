@@ -1,4 +1,5 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { Constant } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import {
@@ -14,7 +15,14 @@ import {
  * A branch reads its own heap and those that it inherits. Each physical table that rows can come from is an
  * arm of a union. The nearest arm with a row of an id decides; if that row is a tombstone, the record does
  * not exist.
+ *
+ * A query for many rows searches all nearer arms for each row of an arm. So that its length does not grow
+ * with the square of the number of levels, only the nearest levels are arms of their own. All others form one
+ * arm, a subquery that sorts their rows by id and takes the nearest one.
  */
+
+/** Levels that have arms of their own in a query for many rows. */
+export const NEAR_LEVELS_MAX = 6
 
 interface Arm {
   /** 0 is nearest. Arms of one level never have rows of the same id at the same epoch. */
@@ -22,11 +30,13 @@ interface Arm {
   readonly table: Sql
   /** Returns the condition that a row of the arm is visible at the epoch that the branch reads. */
   inEpoch(alias: Sql): Sql
-  readonly columnIds: ReadonlySet<number>
+  /** undefined: the arm has all columns of the schema. */
+  readonly columnIds: ReadonlySet<number> | undefined
 }
 
+/** Returns the arms of all levels, the nearest first. */
 function listArms(layout: Layout, tableId: number): Arm[] {
-  return layout.levels.flatMap(({ asOf, heaps }, level): Arm[] => {
+  return layout.levels.flatMap(({ branchId, asOf, heaps }, level): Arm[] => {
     const heap = heaps.get(tableId)
     if (heap === undefined) return []
     const { heapId, columnIds } = heap
@@ -34,7 +44,7 @@ function listArms(layout: Layout, tableId: number): Arm[] {
       return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
     }
     // A parameter, so that all forks without own rows share prepared statements.
-    const epoch = sql`${asOf}::integer`
+    const epoch = sql`${new Constant(`${branchId}@${asOf}`, asOf)}::integer`
     return [
       {
         level,
@@ -52,17 +62,80 @@ function listArms(layout: Layout, tableId: number): Arm[] {
   })
 }
 
+/** Returns the arms of a query for many rows: levels far away form a single arm. */
+function listScannedArms(layout: Layout, codec: TableCodec): Arm[] {
+  const arms = listArms(layout, codec.table.id)
+  const { near, far } = splitLevels(arms.map(({ level }) => level))
+  const [nearest] = far
+  if (nearest === undefined) return arms
+  const farArms = arms.filter(({ level }) => level >= nearest)
+  return [
+    ...arms.slice(0, near.length),
+    {
+      level: nearest,
+      table: nearestRows(farArms, codec),
+      inEpoch: () => sql`true`,
+      columnIds: undefined,
+    },
+  ]
+}
+
+/** Splits the levels of arms. A single far level would gain nothing from a subquery. */
+function splitLevels(levels: readonly number[]): { near: number[]; far: number[] } {
+  const distinct = [...new Set(levels)]
+  const first = distinct.length > NEAR_LEVELS_MAX + 1 ? distinct[NEAR_LEVELS_MAX] : undefined
+  const isFar = (level: number) => first !== undefined && level >= first
+  return { near: levels.filter((level) => !isFar(level)), far: levels.filter(isFar) }
+}
+
+/** Returns a subquery for the nearest row of each id. In the order of ids, PostgreSQL reads only what it needs. */
+function nearestRows(arms: readonly Arm[], codec: TableCodec): Sql {
+  const selects = arms.map(
+    (arm) => sql`
+      select ${armSelect(sql`a`, arm, codec)}, ${raw(String(arm.level))} as level
+      from ${arm.table} a
+      where ${arm.inEpoch(sql`a`)}`,
+  )
+  return sql`(
+    select distinct on (a.id) a.*
+    from (${join(selects, ' union all ')}) a
+    order by a.id, a.level
+  )`
+}
+
 /** The number of tables of PostgreSQL that rows of a table come from on a branch. */
 export function countArms(rows: BranchRows, tableId: number): number {
-  return layoutOf(rows).levels.reduce((count, { asOf, heaps }) => {
-    if (!heaps.has(tableId)) return count
-    return count + (asOf === undefined ? 1 : 2)
-  }, 0)
+  return armLevels(rows, tableId).length
+}
+
+/**
+ * Returns the number of physical tables in a query for all rows of a table. Each arm also searches the nearer
+ * arms.
+ */
+export function countScans(rows: BranchRows, tableId: number): number {
+  const { near, far } = splitLevels(armLevels(rows, tableId))
+  const nearScans = near.map((level) => 1 + near.filter((other) => other < level).length)
+  const farScans = far.length === 0 ? 0 : far.length + near.length
+  return nearScans.reduce((sum, scans) => sum + scans, farScans)
+}
+
+/** Returns the level of each arm. */
+function armLevels(rows: BranchRows, tableId: number): number[] {
+  return layoutOf(rows).levels.flatMap(({ asOf, heaps }, level) => {
+    if (!heaps.has(tableId)) return []
+    return asOf === undefined ? [level] : [level, level]
+  })
+}
+
+/** Lists the physical tables that rows of a table come from on a branch. */
+export function listTables(layout: Layout, tableId: number): Sql[] {
+  return listArms(layout, tableId).map(({ table }) => table)
 }
 
 /** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */
-function armColumn(alias: Sql, column: PhysicalColumn, columnIds: ReadonlySet<number>): Sql {
-  if (columnIds.has(column.id)) return sql`${alias}.${ident(column.physicalName)}`
+function armColumn(alias: Sql, column: PhysicalColumn, { columnIds }: Pick<Arm, 'columnIds'>): Sql {
+  if (columnIds === undefined || columnIds.has(column.id))
+    return sql`${alias}.${ident(column.physicalName)}`
   const { fill } = column.column
   const constant = fill === undefined ? sql`null` : literal(fill)
   return sql`(${constant}::${raw(column.sqlType)})`
@@ -77,7 +150,7 @@ function columnsOf(codec: TableCodec, wanted?: ReadonlySet<number>): readonly Ph
 /** Returns the select list of an arm: metadata, and the `wanted` columns or all columns of the schema. */
 function armSelect(alias: Sql, arm: Arm, codec: TableCodec, wanted?: ReadonlySet<number>): Sql {
   const columns = columnsOf(codec, wanted).map(
-    (column) => sql`${armColumn(alias, column, arm.columnIds)} as ${ident(column.physicalName)}`,
+    (column) => sql`${armColumn(alias, column, arm)} as ${ident(column.physicalName)}`,
   )
   const metadata = sql`${alias}.id, ${alias}.version, ${alias}.created_at, ${alias}.updated_at, ${alias}.deleted`
   return columns.length === 0 ? metadata : sql`${metadata}, ${join(columns, ', ')}`
@@ -96,7 +169,7 @@ export function joinVisible(
   const arms = listArms(layout, codec.table.id)
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
-  const hasAll = columnsOf(codec, columns).every((column) => only?.columnIds.has(column.id))
+  const hasAll = columnsOf(codec, columns).every((column) => only?.columnIds?.has(column.id))
   if (arms.length === 1 && only?.level === 0 && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }
@@ -166,11 +239,11 @@ export function selectVisible(
   codec: TableCodec,
   options: { from?: number; where?(expressionOf: (column: PhysicalColumn) => Sql): Sql } = {},
 ): Sql {
-  const arms = listArms(layout, codec.table.id)
+  const arms = listScannedArms(layout, codec)
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
   if (chosen.length === 0) return noRow(codec)
   const selects = chosen.map((arm) => {
-    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm.columnIds)
+    const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm)
     const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
     return sql`
       select ${armSelect(sql`h`, arm, codec)}
@@ -190,7 +263,7 @@ export function heapColumns(heap: Heap, alias?: Sql): Sql {
   return join(alias === undefined ? names : names.map((name) => sql`${alias}.${name}`), ', ')
 }
 
-/** One physical table that visible rows come from. */
+/** One table that visible rows come from: a physical one, or a subquery over several. */
 export interface VisibleArm {
   readonly table: Sql
   /** The condition for visible rows, in terms of the requested alias. */
@@ -201,7 +274,7 @@ export interface VisibleArm {
 
 /** Returns all tables that rows of the branch come from. Together they contain each visible row once. */
 export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
-  const arms = listArms(layout, codec.table.id)
+  const arms = listScannedArms(layout, codec)
   const isPlain = arms.length === 1 && arms[0]?.level === 0
   return arms.map((arm) => ({
     table: arm.table,
@@ -210,7 +283,7 @@ export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): Visi
     column(index) {
       const column = codec.physical[index]
       if (column === undefined) throw new Error('a column must belong to the table')
-      return armColumn(alias, column, arm.columnIds)
+      return armColumn(alias, column, arm)
     },
   }))
 }

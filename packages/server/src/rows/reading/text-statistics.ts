@@ -3,7 +3,7 @@ import type { Slot } from '../../postgres/statement.js'
 import { arrayLiteral } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { layoutOf } from '../layout/layout.js'
-import { visibleArms } from './arms.js'
+import { listTables } from './arms.js'
 import type { TableLookup } from './read-plan.js'
 
 /** Assumed for tables that PostgreSQL has not analysed yet. */
@@ -20,8 +20,8 @@ export function estimateTexts(
   codec: TableCodec,
   options: { columns: readonly number[]; add(text: string): Slot },
 ): Sql {
-  const tables = visibleArms(layoutOf(lookup.rows), codec, sql`h`).map(
-    ({ table }) => sql`(select tableoid from ${table} limit 1)`,
+  const tables = listTables(layoutOf(lookup.rows), codec.table.id).map(
+    (table) => sql`(select tableoid from ${table} limit 1)`,
   )
   const names = options.columns.map((index) => codec.physical[index]?.physicalName ?? '')
   const length = raw(String(TEXT_LENGTH))

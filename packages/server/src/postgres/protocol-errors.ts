@@ -1,0 +1,25 @@
+import type { Socket } from 'node:net'
+import type pg from 'pg'
+
+/** `pg` could not read what PostgreSQL sent, so the state of the connection is unknown. */
+export class ProtocolError extends Error {}
+
+/**
+ * Makes an exception of the driver while it reads a message break the connection. Otherwise it would be
+ * thrown in an event of the socket, where nothing catches it, and end the process.
+ */
+export function surviveProtocolErrors(client: pg.ClientBase): void {
+  const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+  const listeners = stream.listeners('data') as ((chunk: Buffer) => void)[]
+  stream.removeAllListeners('data')
+  stream.on('data', (chunk: Buffer) => {
+    if (stream.destroyed) return
+    try {
+      for (const listener of listeners) listener(chunk)
+    } catch (error) {
+      stream.destroy(
+        new ProtocolError('a message of PostgreSQL could not be read', { cause: error }),
+      )
+    }
+  })
+}

@@ -1,0 +1,54 @@
+import type { Database } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { enterGate } from '../running/gate.js'
+import { createHeaps } from './heap-ddl.js'
+import type { Layout } from './layout.js'
+import type { StoredTable } from './stored-schema.js'
+
+/** Heaps that one transaction creates. Writers of the branch wait for it, and it locks each new table. */
+const HEAPS_AT_ONCE = 32
+
+/** Creates the missing heaps of tables on a branch, before the branch writes to them for the first time. */
+export async function ensureHeaps(
+  database: Database,
+  layout: Layout,
+  tables: readonly StoredTable[],
+): Promise<void> {
+  for (let start = 0; start < tables.length; start += HEAPS_AT_ONCE) {
+    await ensureSome(database, layout, tables.slice(start, start + HEAPS_AT_ONCE))
+  }
+}
+
+async function ensureSome(
+  database: Database,
+  { databaseId, branchId, schemaId, gate }: Layout,
+  tables: readonly StoredTable[],
+): Promise<void> {
+  await runTransaction(
+    database,
+    async (transaction) => {
+      await enterGate(transaction, { gate, alone: true })
+      // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
+      // are still missing.
+      const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(sql`
+        select b.epoch, array(
+            select h.table_id::double precision from offshoot.heaps h where h.branch_id = b.id
+          ) as "tableIds"
+        from offshoot.branches b
+        where b.id = ${branchId} and b.schema_id = ${schemaId}`)
+      if (branch === undefined) return
+      // Another request may have created some of the heaps.
+      const present = new Set(branch.tableIds)
+      const missing = tables.filter(({ id }) => !present.has(id))
+      if (missing.length === 0) return
+      const { epoch } = branch
+      await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
+      await transaction.query(sql`
+        update offshoot.branches
+        set stamp = nextval('offshoot.stamps')
+        where id = ${branchId}`)
+    },
+    { isolation: 'read committed' },
+  )
+}
