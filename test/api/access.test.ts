@@ -168,7 +168,7 @@ describe('without a valid key, every route', () => {
     await expectOfEach(withBody, (route) => route.call(null, {}, '{ not json'), isMissing)
   })
 
-  it('answers 401 in the dialect too', async () => {
+  it('answers 401 to Xata clients too', async () => {
     await expectOfEach(walked, (route) => route.call(null, { 'x-xata-agent': 'x' }), isMissing)
   })
 
@@ -241,7 +241,7 @@ describe('with the key of someone who is no member', () => {
     )
   })
 
-  it('every route about a workspace answers 401 in the dialect, in other words', async () => {
+  it('every route about a workspace answers 401 to Xata clients, with another message', async () => {
     await expectOfEach(
       aboutWorkspace.filter((route) => !isAccept(route)),
       (route) => route.call(key, { 'x-xata-agent': 'x' }),

@@ -191,14 +191,14 @@ describe('a workspace that is unknown or of others', () => {
     ['by path', () => get('/nowhere-aaaaaa.local/db/x:main', XATA_CLIENT)],
     ['in the control plane', () => get('/workspaces/nowhere-aaaaaa', XATA_CLIENT)],
     ['with the other header', () => get('/workspaces/nowhere-aaaaaa', { 'x-xata-agent': '' })],
-  ])('is answered with 401 in the dialect, %s', async (_name, call) => {
+  ])('is answered to Xata clients with 401, %s', async (_name, call) => {
     const answer = await call()
     expect(answer.status).toBe(401)
     expect(answer.body.message).toBe('workspace [nowhere-aaaaaa] not found')
     expect(answer.body.message).not.toContain('Invalid API key')
   })
 
-  it('does not change what is missing inside a known one in the dialect', async () => {
+  it('does not change the answer to Xata clients for what is missing inside a known one', async () => {
     expect((await get(`${service.workspace}/db/nowhere:main`, XATA_CLIENT)).status).toBe(404)
     expect((await get(`${service.workspace}/db/home-only:nowhere`, XATA_CLIENT)).status).toBe(404)
   })

@@ -689,7 +689,7 @@ describe('branch rules', () => {
     expect((await inRuled('GET', 'third')).body).toMatchObject({ ttl: 33 })
   })
 
-  it('decide over what clients of the dialect get by default', async () => {
+  it('decide over what Xata clients get by default', async () => {
     await writeRules([{ pattern: 'with-*', data: true }])
     for (const name of ['with-rows', 'without-rows']) {
       expectOk(await service.call('PUT', url(name, 'ruled'), { headers: XATA_CLIENT }))
@@ -1011,16 +1011,16 @@ describe('resolveBranch with create', () => {
     expect(await names()).not.toContain('feat-bot')
   })
 
-  it('starts the branch with rows, and without them for clients of the dialect', async () => {
+  it('starts the branch with rows, and without them for Xata clients', async () => {
     const inherits = async (name: string) => {
       const [row] = await service.database.query<{ inherits: boolean }>(sql`
         select parent_id is not null as inherits from offshoot.branches where name = ${name}`)
       return row?.inherits
     }
     await make('data/plain')
-    const path = `${service.workspace}/dbs/git/resolveBranch?gitBranch=data/dialect&create=true`
+    const path = `${service.workspace}/dbs/git/resolveBranch?gitBranch=data/xata&create=true`
     expectOk(await service.call('GET', path, { headers: XATA_CLIENT }))
     expect(await inherits('data-plain')).toBe(true)
-    expect(await inherits('data-dialect')).toBe(false)
+    expect(await inherits('data-xata')).toBe(false)
   })
 })

@@ -165,7 +165,7 @@ describe('PUT branch', () => {
     expect((await create(`data-${data}`, { body: { data } })).status).toBe(201)
   })
 
-  it('leaves the rows out by default for clients of the dialect', async () => {
+  it('leaves the rows out by default for Xata clients', async () => {
     const inherits = async (branch: string) => {
       const [row] = await service.database.query<{ parent_id: string | null }>(sql`
         select parent_id from offshoot.branches where name = ${branch}`)
@@ -173,12 +173,12 @@ describe('PUT branch', () => {
     }
     const put = (branch: string, body?: unknown) =>
       service.call('PUT', url(branch), { body, headers: XATA_CLIENT })
-    await put('dialect-default')
-    await put('dialect-data', { data: true })
+    await put('xata-default')
+    await put('xata-data', { data: true })
     await create('plain-default')
     await create('plain-no-data', { body: { data: false } })
-    expect(await inherits('dialect-default')).toBe(false)
-    expect(await inherits('dialect-data')).toBe(true)
+    expect(await inherits('xata-default')).toBe(false)
+    expect(await inherits('xata-data')).toBe(true)
     expect(await inherits('plain-default')).toBe(true)
     expect(await inherits('plain-no-data')).toBe(false)
   })

@@ -135,7 +135,7 @@ describe('setting the whole column list', () => {
     await ok(putSchema('main', { columns, allowDataLoss: true }))
   })
 
-  it('works for clients of the dialect as it always did', async () => {
+  it('works for Xata clients without the consent', async () => {
     await ok(putSchema('main', { columns: without('name') }, XATA_CLIENT))
   })
 })
@@ -176,7 +176,7 @@ describe.each([
     await ok(edit([{ addColumn: { table: 'people', column } }, removeColumn('extra')]))
   })
 
-  it('loses values when the request says so, or comes from the dialect', async () => {
+  it('loses values when the request says so, or comes from a Xata client', async () => {
     await ok(edit([removeColumn('name')], { allowDataLoss: true }))
     await ok(edit([removeColumn('age')], {}, XATA_CLIENT))
   })
@@ -207,7 +207,7 @@ describe('compare and preview', () => {
     expect((await ok(post('dev/schema/compare/main'))).body.dataLoss).toEqual([])
   })
 
-  it('answer clients of the dialect as before', async () => {
+  it('answer Xata clients without the field', async () => {
     const schema = { tables: [] }
     const { body } = await ok(post('main/schema/compare', { schema }, XATA_CLIENT))
     expect(body).not.toHaveProperty('dataLoss')

@@ -319,7 +319,7 @@ describe.each([
       expect((await get('long_line')).headers.etag).toBe(`"${hashOf(content)}"`)
     })
 
-    it('may lack a name when a client of the dialect sends them, and none else', async () => {
+    it('may lack a name only if a Xata client sends them', async () => {
       const body = { photo: { base64Content: base64('hello') } }
       const headers = { 'x-xata-agent': 'client=TS_SDK' }
       const { id } = expectOk(await call('POST', '/tables/people/data', { body, headers })).body

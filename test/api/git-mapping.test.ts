@@ -173,7 +173,7 @@ describe('GET git mapping', () => {
     expect(names).toEqual(['Z', 'a/10', 'a/2', 'b'])
   })
 
-  it('calls the branch xataBranch for clients of the dialect', async () => {
+  it('calls the branch xataBranch for Xata clients', async () => {
     const { body } = await service.call('GET', mappingUrl('ordered'), { headers: XATA_CLIENT })
     expect(body.mapping[0]).toEqual({ gitBranch: 'Z', xataBranch: 'main' })
   })

@@ -132,12 +132,12 @@ function workspaceAttempts(): Attempt[] {
     })
     const none = () => ''
     if (!route.url.startsWith('/db'))
-      return [attempt('', none), attempt('dialect', none, () => XATA_CLIENT)]
+      return [attempt('', none), attempt('Xata client', none, () => XATA_CLIENT)]
     return [
       attempt('by path', (id) => `/${id}.local`),
       attempt('by host', none, (id) => ({ host: `${id}.local.localhost` })),
       attempt(
-        'by path, dialect',
+        'by path, Xata client',
         (id) => `/${id}.local.xata.sh`,
         () => XATA_CLIENT,
       ),

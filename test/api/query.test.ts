@@ -260,7 +260,7 @@ const FILTERS: readonly (readonly [about: string, filter: object, ids: readonly 
   ['a document of text', { settings: '"text"' }, ['dee']],
   ['not a document', { settings: { $isNot: '[1,2,3]' } }, ['ada', 'bob', 'dee']],
   ['metadata', { 'service.version': 0, name: 'Bob' }, ['bob']],
-  ['metadata in the dialect', { 'xata.version': { $ge: 0 }, age: 41 }, ['bob']],
+  ['metadata by the name of Xata clients', { 'xata.version': { $ge: 0 }, age: 41 }, ['bob']],
   ['metadata as an object', { service: { createdAt: { $gt: '2020-01-01T00:00:00Z' } } }, ALL],
   ['metadata of a link', { 'team.xata.updatedAt': { $lt: '2020-01-01T00:00:00Z' } }, []],
   ['ids', { id: { $any: ['eve', 'bob', 'nobody'] } }, ['bob', 'eve']],

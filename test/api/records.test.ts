@@ -1054,7 +1054,7 @@ describe('DELETE data', () => {
   })
 })
 
-describe('the dialect', () => {
+describe('a Xata client', () => {
   const ask = (
     method: string,
     url: string,
@@ -1063,7 +1063,7 @@ describe('the dialect', () => {
   ) => call(method, url, { body, headers })
 
   it.each([[XATA_CLIENT], [{ 'X-Xata-Client-ID': 'x' }]])(
-    'is known by the header %j',
+    'is recognised by the header %j',
     async (headers) => {
       const { body } = await ask('POST', path('users'), {}, headers as Record<string, string>)
       expect(Object.keys(body).sort()).toEqual(['id', 'xata'])
@@ -1086,25 +1086,25 @@ describe('the dialect', () => {
   )
 
   it('calls the metadata xata everywhere', async () => {
-    await put('teams', 'dialect', { name: 'T' })
-    const first = await ask('PUT', path('users', 'dialect', '?columns=*'), { team: 'dialect' })
+    await put('teams', 'xata-user', { name: 'T' })
+    const first = await ask('PUT', path('users', 'xata-user', '?columns=*'), { team: 'xata-user' })
     expect(first.body).toEqual({
-      id: 'dialect',
-      team: { id: 'dialect' },
+      id: 'xata-user',
+      team: { id: 'xata-user' },
       xata: {
         version: 0,
         createdAt: expect.stringMatching(TIME),
         updatedAt: expect.stringMatching(TIME),
       },
     })
-    const { body } = await ask('GET', path('users', 'dialect', '?columns=team.name,xata.version'))
+    const { body } = await ask('GET', path('users', 'xata-user', '?columns=team.name,xata.version'))
     expect(body).toMatchObject({ team: { name: 'T', xata: { version: 0 } }, xata: { version: 0 } })
     expect(JSON.stringify(body)).not.toContain('service')
-    expect((await ask('PATCH', path('users', 'dialect'), {})).body).toHaveProperty(
+    expect((await ask('PATCH', path('users', 'xata-user'), {})).body).toHaveProperty(
       'xata.version',
       1,
     )
-    expect((await ask('DELETE', path('users', 'dialect', '?columns=*'))).body).toHaveProperty(
+    expect((await ask('DELETE', path('users', 'xata-user', '?columns=*'))).body).toHaveProperty(
       'xata',
     )
   })

@@ -169,7 +169,7 @@ describe('POST /db/{branch}/sql', () => {
     )
   })
 
-  it('names the metadata as the dialect does, and takes both names in both forms', async () => {
+  it('names the metadata as Xata clients expect, and takes both names from every client', async () => {
     const { body } = expectOk(await ask('select * from teams', { headers: XATA_CLIENT }))
     expect(body.columns.slice(-3).map((column: { name: string }) => column.name)).toEqual([
       'xata.version',

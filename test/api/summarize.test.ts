@@ -258,7 +258,7 @@ describe('summarize', () => {
     expect(await ordered([{ total: 'asc' }])).toEqual([9, 10, 100])
   })
 
-  it('gives documents as text in the dialect', async () => {
+  it('gives documents as text to Xata clients', async () => {
     const body = { columns: ['data'], filter: { id: 'a' }, consistency: 'eventual' }
     const answer = await branches[1]?.('POST', '/tables/users/summarize', {
       body,

@@ -167,31 +167,31 @@ describe('results', () => {
     expect(gone).toEqual({ operation: 'get', columns: {} })
   })
 
-  it('in the dialect have columns where its clients look for them', async () => {
+  it('have columns where Xata clients look for them', async () => {
     const answer = await run(
       [
         insert('teams', { name: 'T' }),
-        insert('teams', { id: 'dialect', name: 'T' }),
-        insert('teams', { id: 'dialect-only', name: 'T' }, { createOnly: true }),
-        insert('teams', { id: 'dialect-not', name: 'T' }, { createOnly: false }),
-        update('teams', 'dialect', { size: 1 }),
-        update('teams', 'dialect', { size: 2 }, { columns: ['size'] }),
-        get('teams', 'dialect'),
-        remove('teams', 'dialect'),
-        remove('teams', 'dialect-only', { columns: ['name'] }),
+        insert('teams', { id: 'xata', name: 'T' }),
+        insert('teams', { id: 'xata-only', name: 'T' }, { createOnly: true }),
+        insert('teams', { id: 'xata-not', name: 'T' }, { createOnly: false }),
+        update('teams', 'xata', { size: 1 }),
+        update('teams', 'xata', { size: 2 }, { columns: ['size'] }),
+        get('teams', 'xata'),
+        remove('teams', 'xata'),
+        remove('teams', 'xata-only', { columns: ['name'] }),
       ],
       { headers: XATA_CLIENT },
     )
     expect(expectOk(answer).body.results).toEqual([
       { operation: 'insert', rows: 1, id: expect.any(String) },
-      { operation: 'insert', rows: 1, id: 'dialect', columns: {} },
-      { operation: 'insert', rows: 1, id: 'dialect-only' },
-      { operation: 'insert', rows: 1, id: 'dialect-not', columns: {} },
-      { operation: 'update', rows: 1, id: 'dialect', columns: {} },
-      { operation: 'update', rows: 1, id: 'dialect', columns: { size: 2 } },
+      { operation: 'insert', rows: 1, id: 'xata', columns: {} },
+      { operation: 'insert', rows: 1, id: 'xata-only' },
+      { operation: 'insert', rows: 1, id: 'xata-not', columns: {} },
+      { operation: 'update', rows: 1, id: 'xata', columns: {} },
+      { operation: 'update', rows: 1, id: 'xata', columns: { size: 2 } },
       {
         operation: 'get',
-        columns: { id: 'dialect', xata: expect.objectContaining({ version: 2 }) },
+        columns: { id: 'xata', xata: expect.objectContaining({ version: 2 }) },
       },
       { operation: 'delete', rows: 1 },
       { operation: 'delete', rows: 1, columns: { name: 'T' } },

@@ -265,7 +265,7 @@ export class BranchModel {
     const path = `/tables/${tableName}/data/${id}`
     const kind = this.#pick(['put', 'create', 'patch', 'upsert', 'delete', 'bulk', 'sum']) as string
     this.#note(`${branchName}: ${kind} ${tableName}.${id} ${JSON.stringify(values)}`)
-    /** Stores a record and says which status that must have; or 400 for a value that is taken. */
+    /** Stores a record. Returns the expected status, which is 400 if a unique value is taken. */
     const store = (next: Map<string, number>, version: number, status: number): number => {
       if (this.#isTaken(table, id, next)) return 400
       table.records.set(id, { version, values: next })

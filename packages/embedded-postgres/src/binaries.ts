@@ -43,7 +43,7 @@ export async function findPackage(
   const supported = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64']
   if (!supported.includes(target)) {
     throw new EmbeddedError(
-      `no embedded postgresql for ${target}: set OFFSHOOT_DATABASE_URL to use your own`,
+      `no embedded PostgreSQL for ${target}: set OFFSHOOT_DATABASE_URL to use your own`,
     )
   }
   let entry: string
@@ -105,16 +105,16 @@ export async function prepareBinaries(options: {
     const folder = join(cacheFolder, name)
     try {
       if (await ensureCopy(native, links, folder)) {
-        log(`copied the programs of postgresql to [${folder}] for user [${identity.name}]`)
+        log(`copied the programs of PostgreSQL to [${folder}] for user [${identity.name}]`)
       }
       if (await isUsableInPlace(folder, links, identity)) return programsIn(folder)
     } catch (error) {
-      log(`cannot keep a copy of postgresql in [${cacheFolder}]: ${errorMessage(error)}`)
+      log(`cannot keep a copy of PostgreSQL in [${cacheFolder}]: ${errorMessage(error)}`)
     }
   }
   const folder = join(options.fallbackFolder, name)
   await ensureCopy(native, links, folder)
-  log(`copied the programs of postgresql to [${folder}] for this run`)
+  log(`copied the programs of PostgreSQL to [${folder}] for this run`)
   return programsIn(folder)
 }
 

@@ -53,7 +53,7 @@ export async function checkCluster(
   }
   if (version !== major) {
     throw new EmbeddedError(
-      `the database cluster in [${cluster}] is of postgresql [${version}] and this offshoot ` +
+      `the database cluster in [${cluster}] is of PostgreSQL [${version}] and this offshoot ` +
         `brings [${major}]: use an offshoot with the same version, or set OFFSHOOT_DATA_DIR to ` +
         'another folder',
     )

@@ -52,7 +52,7 @@ export async function chooseIdentity(clusterDirectory: string): Promise<Identity
       .find((account) => account !== undefined)
   if (!chosen) {
     throw new EmbeddedError(
-      'postgresql does not run as root and /etc/passwd has neither a user [postgres] nor [nobody]: ' +
+      'PostgreSQL does not run as root and /etc/passwd has neither a user [postgres] nor [nobody]: ' +
         'add one, start offshoot as a normal user, or set OFFSHOOT_DATABASE_URL to use your own',
     )
   }
@@ -65,7 +65,7 @@ export async function chooseIdentity(clusterDirectory: string): Promise<Identity
 export function requireAccount(identity: Identity): void {
   if (identity.dropped || ownName() !== undefined) return
   throw new EmbeddedError(
-    `user id ${identity.uid} has no name, which postgresql needs to create a database cluster: ` +
+    `user id ${identity.uid} has no name, which PostgreSQL needs to create a database cluster: ` +
       'add it to /etc/passwd, or set OFFSHOOT_DATABASE_URL to use your own',
   )
 }
@@ -83,7 +83,7 @@ export function explainMissingRight(identity: Identity, error: unknown): unknown
   const code = errorCode(error)
   if (!identity.dropped || (code !== 'EPERM' && code !== 'EINVAL')) return error
   return new EmbeddedError(
-    `root may not run postgresql as user [${identity.name}] here (${code}): ` +
+    `root may not run PostgreSQL as user [${identity.name}] here (${code}): ` +
       'start offshoot as a normal user, or set OFFSHOOT_DATABASE_URL to use your own',
     { cause: error },
   )

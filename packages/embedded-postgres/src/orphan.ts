@@ -48,7 +48,7 @@ export async function stopOrphan(options: {
   const isGone = async () => (await find()).length === 0
   let found = await find()
   if (found.includes(recorded.pid)) {
-    log(`stopping the postgresql that an earlier run left behind (pid ${recorded.pid})`)
+    log(`stopping the PostgreSQL that an earlier run left behind (pid ${recorded.pid})`)
     sendSignal(recorded.pid, 'SIGINT')
     if (!(await waitUntil(isGone, cleanStopMilliseconds))) log('it does not stop: aborting it')
     found = await find()
@@ -66,7 +66,7 @@ export async function stopOrphan(options: {
   }
   if (found.length > 0) {
     throw new EmbeddedError(
-      `the postgresql of an earlier run does not end (pid ${found.join(', ')}): ` +
+      `the PostgreSQL of an earlier run does not end (pid ${found.join(', ')}): ` +
         'end it, then start offshoot again',
     )
   }

@@ -28,7 +28,7 @@ export async function openPlace(folder: string, identity: Identity): Promise<Pla
   if (!identity.dropped || (await canReach(parent, identity))) return direct
   if (process.platform !== 'linux') {
     throw new EmbeddedError(
-      `user [${identity.name}], as which postgresql runs, cannot reach the folder [${parent}]: ` +
+      `user [${identity.name}], as which PostgreSQL runs, cannot reach the folder [${parent}]: ` +
         'start offshoot as a normal user, or set OFFSHOOT_DATA_DIR to a folder it can reach',
     )
   }
@@ -99,7 +99,7 @@ async function spawnError(file: string, identity: Identity, error: unknown): Pro
   )
   if (code === 'ENOENT' && exists) {
     return new EmbeddedError(
-      'the embedded postgresql cannot run here because the system has no glibc, as on alpine: ' +
+      'the embedded PostgreSQL cannot run here because the system has no glibc, as on Alpine: ' +
         'use a system with glibc, or set OFFSHOOT_DATABASE_URL to use your own',
     )
   }

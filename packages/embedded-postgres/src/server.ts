@@ -50,7 +50,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     })
     if (!ending) return server
     throw new EmbeddedError(
-      `postgresql ended with ${describeEnding(ending)} instead of starting` +
+      `PostgreSQL ended with ${describeEnding(ending)} instead of starting` +
         `${await serverLog.tail()}`,
     )
   } finally {
@@ -69,7 +69,7 @@ function supervise({ child, ended }: RunningProcess, log: (line: string) => void
   const stop = async () => {
     child.kill('SIGINT')
     const timer = setTimeout(() => {
-      log('postgresql does not stop: aborting it')
+      log('PostgreSQL does not stop: aborting it')
       child.kill('SIGQUIT')
     }, abortAfterMilliseconds)
     await ended
@@ -104,7 +104,7 @@ async function waitUntilReady(
     if (ending) return ending
     if (isPatient && performance.now() - start > patienceMilliseconds) {
       isPatient = false
-      log('postgresql is still starting, most likely because it recovers from a crash')
+      log('PostgreSQL is still starting, most likely because it recovers from a crash')
     }
   }
 }

@@ -213,7 +213,7 @@ test('what people store does not get into the log when their queries fail', asyn
   expect(log).not.toContain('secret-')
 })
 
-test('committed rows survive when postgresql is killed, even while it is busy', async () => {
+test('committed rows survive when PostgreSQL is killed, even while it is busy', async () => {
   usePreparedData()
   const server = await start()
   const busy = new pg.Client(server.connection)
@@ -331,7 +331,7 @@ test('a cluster of another version or foreign files are left alone', async () =>
   await writeFile(join(cluster, 'notes.txt'), '')
   await expect(start()).rejects.toThrow(`the folder [${cluster}] has files but no`)
   await writeFile(join(cluster, 'PG_VERSION'), '17\n')
-  await expect(start()).rejects.toThrow('is of postgresql [17] and this offshoot brings [18]')
+  await expect(start()).rejects.toThrow('is of PostgreSQL [17] and this offshoot brings [18]')
   expect((await readdir(cluster)).sort()).toEqual(['PG_VERSION', 'notes.txt'])
 })
 
@@ -346,7 +346,7 @@ test('a log that has grown large is put aside', async () => {
 test('a platform without a package is told how to go on', async () => {
   await expect(findPackage('win32-x64')).rejects.toThrow(
     new EmbeddedError(
-      'no embedded postgresql for win32-x64: set OFFSHOOT_DATABASE_URL to use your own',
+      'no embedded PostgreSQL for win32-x64: set OFFSHOOT_DATABASE_URL to use your own',
     ),
   )
 })

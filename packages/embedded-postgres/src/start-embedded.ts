@@ -65,7 +65,7 @@ export async function startFromPackage(
     return await prepareAndStart(binaryPackage, options)
   } catch (error) {
     if (error instanceof EmbeddedError) throw error
-    throw new EmbeddedError(`cannot start the embedded postgresql: ${errorMessage(error)}`, {
+    throw new EmbeddedError(`cannot start the embedded PostgreSQL: ${errorMessage(error)}`, {
       cause: error,
     })
   }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import { ERROR_CODES, type ErrorBody, type ErrorCode } from '@offshoot/contract/errors'
 import { commonHeaders, newRequestId } from './common-headers.js'
 
-const FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+const FAILURES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'the request did not arrive in time'],
   HPE_HEADER_OVERFLOW: ['headers_too_large', 'the request headers are larger than the limit'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: [
@@ -22,7 +22,7 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
     socket.destroy()
     return
   }
-  const [code, message] = FAULTS[error.code ?? ''] ?? MALFORMED
+  const [code, message] = FAILURES[error.code ?? ''] ?? MALFORMED
   const [status] = ERROR_CODES[code]
   const id = newRequestId()
   const body = JSON.stringify({ id, message, code } satisfies ErrorBody)

@@ -9,8 +9,9 @@ import type { TableLookup } from './reading/read-plan.js'
  * guard of a session.
  */
 
-export { countArms, countScans, type VisibleArm } from './reading/arms.js'
+export { countArms, countScans, selectNoRows, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'
+export { selectJsonRows } from './reading/json-rows.js'
 export {
   countOwn,
   countTexts,

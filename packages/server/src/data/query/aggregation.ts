@@ -98,11 +98,11 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
     if (!isObject(options)) throw invalidQuery(`${at}: [${type}]: expected an object`)
     const unknown = Object.keys(options).find((key) => !read.known.includes(key))
     if (unknown !== undefined) throw invalidQuery(`${at}: [${type}]: [${unknown}] is not known`)
-    const fault = (message: string) => invalidQuery(`${at}: [${type}]: ${message}`)
-    const field = fieldOf(options.column, read.types, fault)
-    const result = read.read(options, field, fault)
+    const invalid = (message: string) => invalidQuery(`${at}: [${type}]: ${message}`)
+    const field = fieldOf(options.column, read.types, invalid)
+    const result = read.read(options, field, invalid)
     if ('kind' in result && isBucketing(result)) {
-      if (options.aggs !== undefined && beside !== undefined) throw fault('[aggs] is given twice')
+      if (options.aggs !== undefined && beside !== undefined) throw invalid('[aggs] is given twice')
       const given = options.aggs ?? beside
       const inner = given === undefined ? [] : list(given, at, depth + 1)
       return { kind: 'buckets', bucketing: result, aggregations: inner }
@@ -118,12 +118,12 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
     return { kind: 'count', filter: parseFilter(context.resolve, options.filter ?? {}) }
   }
 
-  function fieldOf(column: unknown, types: ReadonlySet<FieldType>, fault: FaultOf): Field {
-    if (typeof column !== 'string') throw fault('[column] must be the name of a column')
+  function fieldOf(column: unknown, types: ReadonlySet<FieldType>, invalid: Invalid): Field {
+    if (typeof column !== 'string') throw invalid('[column] must be the name of a column')
     const field = context.resolve(column)
-    if (context.isLink(field)) throw fault(`column [${column}]: is a link`)
+    if (context.isLink(field)) throw invalid(`column [${column}]: is a link`)
     if (!types.has(field.type)) {
-      throw fault(`column [${column}]: cannot be used with type [${field.type}]`)
+      throw invalid(`column [${column}]: cannot be used with type [${field.type}]`)
     }
     return field
   }
@@ -131,12 +131,12 @@ export function parseAggregations(context: AggregationContext, given: unknown): 
   return list(given, 'aggs', 1)
 }
 
-type FaultOf = (message: string) => Error
+type Invalid = (message: string) => Error
 
 interface Reader {
   readonly known: readonly string[]
   readonly types: ReadonlySet<FieldType>
-  read(options: Shape, field: Field, fault: FaultOf): Measure | Bucketing
+  read(options: Shape, field: Field, invalid: Invalid): Measure | Bucketing
 }
 
 const measure = (kind: 'sum' | 'max' | 'min' | 'average'): [string, Reader] => [
@@ -163,16 +163,16 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
     {
       known: ['column', 'percentiles'],
       types: NUMBERS,
-      read: ({ percentiles }, field, fault) => {
+      read: ({ percentiles }, field, invalid) => {
         if (!Array.isArray(percentiles) || percentiles.length === 0) {
-          throw fault('[percentiles] must be a list of numbers')
+          throw invalid('[percentiles] must be a list of numbers')
         }
         if (percentiles.length > PERCENTILES_MAX) {
-          throw fault(`there are more than ${PERCENTILES_MAX} percentiles`)
+          throw invalid(`there are more than ${PERCENTILES_MAX} percentiles`)
         }
         const percents = percentiles.map((percent) => {
           if (typeof percent === 'number' && percent >= 0 && percent <= 100) return percent
-          throw fault('a percentile must be a number from 0 to 100')
+          throw invalid('a percentile must be a number from 0 to 100')
         })
         return { kind: 'percentiles', field, percents }
       },
@@ -183,10 +183,10 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
     {
       known: ['column', 'size', 'aggs'],
       types: SINGLE,
-      read: ({ size = TOP_SIZE }, field, fault) => {
+      read: ({ size = TOP_SIZE }, field, invalid) => {
         const isSize = typeof size === 'number' && Number.isInteger(size)
         if (!isSize || size < 1 || size > TOP_SIZE_MAX) {
-          throw fault(`[size] must be a whole number from 1 to ${TOP_SIZE_MAX}`)
+          throw invalid(`[size] must be a whole number from 1 to ${TOP_SIZE_MAX}`)
         }
         return { kind: 'topValues', field, size }
       },
@@ -197,11 +197,11 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
     {
       known: ['column', 'interval', 'calendarInterval', 'timezone', 'aggs'],
       types: TIMES,
-      read: (options, field, fault) => ({
+      read: (options, field, invalid) => ({
         kind: 'dateHistogram',
         field,
-        interval: dateInterval(options, fault),
-        offsetMinutes: offsetMinutes(options.timezone, fault),
+        interval: dateInterval(options, invalid),
+        offsetMinutes: offsetMinutes(options.timezone, invalid),
       }),
     },
   ],
@@ -210,12 +210,12 @@ const READERS: ReadonlyMap<string, Reader> = new Map([
     {
       known: ['column', 'interval', 'offset', 'aggs'],
       types: NUMBERS,
-      read: ({ interval, offset = 0 }, field, fault) => {
+      read: ({ interval, offset = 0 }, field, invalid) => {
         if (typeof interval !== 'number' || !(interval > 0) || !Number.isFinite(interval)) {
-          throw fault('[interval] must be a number above 0')
+          throw invalid('[interval] must be a number above 0')
         }
         if (typeof offset !== 'number' || !Number.isFinite(offset)) {
-          throw fault('[offset] must be a number')
+          throw invalid('[offset] must be a number')
         }
         return { kind: 'numericHistogram', field, interval, offset }
       },
@@ -228,31 +228,31 @@ function isBucketing(result: Measure | Bucketing): result is Bucketing {
   return kind === 'topValues' || kind === 'dateHistogram' || kind === 'numericHistogram'
 }
 
-function dateInterval(options: Shape, fault: FaultOf): CalendarUnit | { ms: number } {
+function dateInterval(options: Shape, invalid: Invalid): CalendarUnit | { ms: number } {
   const { interval, calendarInterval } = options
   if ((interval === undefined) === (calendarInterval === undefined)) {
-    throw fault('expected either [interval] or [calendarInterval]')
+    throw invalid('expected either [interval] or [calendarInterval]')
   }
   if (calendarInterval !== undefined) {
     const unit = CALENDAR_UNITS.find((known) => known === calendarInterval)
     if (unit === undefined) {
-      throw fault(`[calendarInterval] must be one of ${CALENDAR_UNITS.join(', ')}`)
+      throw invalid(`[calendarInterval] must be one of ${CALENDAR_UNITS.join(', ')}`)
     }
     return unit
   }
   const [, digits = '', unit = ''] = /^(\d{1,9})(ms|[smhd])$/.exec(String(interval)) ?? []
   const ms = Number(digits) * (UNIT_MS.get(unit) ?? 0)
   if (!(ms > 0) || ms > INTERVAL_MS_MAX) {
-    throw fault('[interval] must be a number with d, h, m, s or ms, such as 5d')
+    throw invalid('[interval] must be a number with d, h, m, s or ms, such as 5d')
   }
   return { ms }
 }
 
-function offsetMinutes(timezone: unknown, fault: FaultOf): number {
+function offsetMinutes(timezone: unknown, invalid: Invalid): number {
   if (timezone === undefined || timezone === 'Z' || timezone === 'UTC') return 0
   const [, sign, hours, minutes] = /^([+-])(\d\d):([0-5]\d)$/.exec(String(timezone)) ?? []
   if (sign === undefined || Number(hours) > 15) {
-    throw fault('[timezone] must be an offset such as +01:00')
+    throw invalid('[timezone] must be an offset such as +01:00')
   }
   return (Number(hours) * 60 + Number(minutes)) * (sign === '-' ? -1 : 1)
 }

@@ -66,46 +66,46 @@ export function parseReverseLink(context: ReverseLinkContext, given: unknown): R
   if (typeof name !== 'string' || !isReverseLink(name) || !name.includes('.')) {
     throw invalidQuery('columns: reverse link: [name] must be of the form <-table.linkColumn')
   }
-  const fault = (message: string): AppError => invalidQuery(`columns: [${name}]: ${message}`)
+  const invalid = (message: string): AppError => invalidQuery(`columns: [${name}]: ${message}`)
   const dot = name.indexOf('.')
   const tableName = name.slice(ARROW.length, dot)
   const path = name.slice(dot + 1)
   const codec = context.tableByName(tableName)
-  if (codec === undefined) throw fault(`table [${tableName}] not found`)
+  if (codec === undefined) throw invalid(`table [${tableName}] not found`)
   const column = codec.indexes.get(path) ?? -1
   const target = codec.physical[column]?.column.link?.tableId
-  if (target === undefined) throw fault(`column [${path}]: is not a link`)
+  if (target === undefined) throw invalid(`column [${path}]: is not a link`)
   if (target !== context.codec.table.id) {
-    throw fault(`column [${path}]: does not link to table [${context.codec.table.name}]`)
+    throw invalid(`column [${path}]: does not link to table [${context.codec.table.name}]`)
   }
   return {
-    key: keyOf(as ?? `${tableName}${path}`, context.codec, fault),
+    key: keyOf(as ?? `${tableName}${path}`, context.codec, invalid),
     codec,
     column,
-    read: context.planColumns(codec, columnNames(columns, fault)),
+    read: context.planColumns(codec, columnNames(columns, invalid)),
     sort: parseSort(
       (name) => resolveField(context.lookup, codec, name),
-      sort ?? orderAsSort(order, codec, fault),
+      sort ?? orderAsSort(order, codec, invalid),
     ),
-    limit: whole(limit ?? PAGE_SIZE, { name: 'limit', min: 1, max: context.pageSizeMax }, fault),
-    offset: whole(offset ?? 0, { name: 'offset', min: 0, max: OFFSET_MAX }, fault),
+    limit: whole(limit ?? PAGE_SIZE, { name: 'limit', min: 1, max: context.pageSizeMax }, invalid),
+    offset: whole(offset ?? 0, { name: 'offset', min: 0, max: OFFSET_MAX }, invalid),
   }
 }
 
-type FaultOf = (message: string) => AppError
+type Invalid = (message: string) => AppError
 
-function keyOf(as: unknown, codec: TableCodec, fault: FaultOf): string {
-  if (typeof as !== 'string' || as === '') throw fault('[as] must be a name')
+function keyOf(as: unknown, codec: TableCodec, invalid: Invalid): string {
+  if (typeof as !== 'string' || as === '') throw invalid('[as] must be a name')
   if (RESERVED_COLUMN_NAMES.has(as) || codec.indexes.has(as))
-    throw fault(`[as]: the name [${as}] is taken`)
+    throw invalid(`[as]: the name [${as}] is taken`)
   return as
 }
 
-function columnNames(columns: unknown, fault: FaultOf): string[] {
+function columnNames(columns: unknown, invalid: Invalid): string[] {
   if (columns === undefined) return ['*']
-  if (!Array.isArray(columns)) throw fault('[columns] must be a list')
+  if (!Array.isArray(columns)) throw invalid('[columns] must be a list')
   return columns.map((column) => {
-    if (typeof column !== 'string') throw fault('reverse links go one level deep')
+    if (typeof column !== 'string') throw invalid('reverse links go one level deep')
     return column
   })
 }
@@ -113,12 +113,12 @@ function columnNames(columns: unknown, fault: FaultOf): string[] {
 const METADATA_NAMES: ReadonlySet<string> = new Set(['version', 'createdAt', 'updatedAt'])
 
 /** Converts an older form of sort, `[{column, order}]`, in which metadata columns have no prefix. */
-function orderAsSort(order: unknown, codec: TableCodec, fault: FaultOf): unknown {
+function orderAsSort(order: unknown, codec: TableCodec, invalid: Invalid): unknown {
   if (order === undefined) return undefined
-  if (!Array.isArray(order)) throw fault('[order] must be a list')
+  if (!Array.isArray(order)) throw invalid('[order] must be a list')
   return order.map((item) => {
     const { column, order: direction = 'asc' } = (item ?? {}) as Readonly<Record<string, unknown>>
-    if (typeof column !== 'string') throw fault('[order] must name columns')
+    if (typeof column !== 'string') throw invalid('[order] must name columns')
     const isMetadata = METADATA_NAMES.has(column) && !codec.indexes.has(column)
     return { [isMetadata ? `xata.${column}` : column]: direction }
   })
@@ -127,13 +127,13 @@ function orderAsSort(order: unknown, codec: TableCodec, fault: FaultOf): unknown
 function whole(
   value: unknown,
   range: { name: string; min: number; max: number },
-  fault: FaultOf,
+  invalid: Invalid,
 ): number {
   const { name, min, max } = range
   if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) {
     return value
   }
-  throw fault(`[${name}] must be a whole number from ${min} to ${max}`)
+  throw invalid(`[${name}] must be a whole number from ${min} to ${max}`)
 }
 
 /** Names for the values of a linking record, before they are combined to one text. */

@@ -166,27 +166,28 @@ function columnOf(codec: TableCodec, { links, source }: Field) {
 }
 
 function planSummary(resolve: (path: string) => Field, name: string, given: unknown): Summary {
-  const fault = (message: string) => invalidQuery(`summaries: [${name}]: ${message}`)
-  if (!NAME.test(name)) throw fault('is not a name')
+  const invalid = (message: string) => invalidQuery(`summaries: [${name}]: ${message}`)
+  if (!NAME.test(name)) throw invalid('is not a name')
   const entries = typeof given === 'object' && given !== null ? Object.entries(given) : []
   const [entry] = entries
   if (entry === undefined || entries.length > 1) {
-    throw fault('expected one of count, min, max, sum, average')
+    throw invalid('expected one of count, min, max, sum, average')
   }
   const [operation, path] = entry
   const types = OPERATIONS.get(operation)
-  if (types === undefined) throw fault(`[${operation}] is not one of count, min, max, sum, average`)
-  if (typeof path !== 'string') throw fault('expected the name of a column')
+  if (types === undefined)
+    throw invalid(`[${operation}] is not one of count, min, max, sum, average`)
+  if (typeof path !== 'string') throw invalid('expected the name of a column')
   if (path === '*') {
-    if (operation !== 'count') throw fault(`[${operation}] needs a column`)
+    if (operation !== 'count') throw invalid(`[${operation}] needs a column`)
     return { name, operation, field: undefined, type: 'int' }
   }
   const field = resolve(path)
   if (field.source.kind === 'id' || field.source.kind === 'metadata') {
-    throw fault(`column [${path}]: id and metadata cannot be summarized`)
+    throw invalid(`column [${path}]: id and metadata cannot be summarized`)
   }
   if (!types.has(field.type)) {
-    throw fault(`column [${path}]: [${operation}] cannot be used with type [${field.type}]`)
+    throw invalid(`column [${path}]: [${operation}] cannot be used with type [${field.type}]`)
   }
   const type = operation === 'count' ? 'int' : operation === 'average' ? 'float' : field.type
   return { name, operation: operation as Operation, field, type }

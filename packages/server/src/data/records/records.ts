@@ -176,9 +176,9 @@ export async function upsertRecord(
     })
     if (written !== undefined) return { answer, created: false }
     if (alternative !== undefined) return { answer, created: true }
-    const fault = await explainNoUpdate(context, { id, ifVersion }, update)
-    const isInvalid = fault.code === 'record_not_found' && isFaults(whole)
-    throw confirmed(isInvalid ? invalidRecord(whole) : fault)
+    const error = await explainNoUpdate(context, { id, ifVersion }, update)
+    const isInvalid = error.code === 'record_not_found' && isFaults(whole)
+    throw confirmed(isInvalid ? invalidRecord(whole) : error)
   })
 }
 

@@ -119,15 +119,15 @@ function parseDate(
 ): Booster {
   const { column, origin, scale, decay, factor = 1 } = request
   const field = typed(resolve, column, DATES)
-  const fault = (message: string) => invalidQuery(`boosters: column [${column}]: ${message}`)
+  const invalid = (message: string) => invalidQuery(`boosters: column [${column}]: ${message}`)
   const [, digits = '', unit = ''] = /^(\d{1,9})(ms|[smhd])$/.exec(scale) ?? []
   const scaleSeconds = Number(digits) * (UNIT_SECONDS[unit] ?? 0)
   if (scaleSeconds === 0) {
-    throw fault('[scale] must be a number above 0 with d, h, m, s or ms, such as 5d')
+    throw invalid('[scale] must be a number above 0 with d, h, m, s or ms, such as 5d')
   }
-  if (!(decay > 0 && decay < 1)) throw fault('[decay] must be between 0 and 1')
+  if (!(decay > 0 && decay < 1)) throw invalid('[decay] must be between 0 and 1')
   const time = origin === undefined || origin === 'now' ? undefined : encodeDatetime(origin)
-  if (time instanceof Fault) throw fault(`[origin]: ${time.message}`)
+  if (time instanceof Fault) throw invalid(`[origin]: ${time.message}`)
   const ifMatches = condition(resolve, request)
   return { kind: 'date', field, origin: time, scaleSeconds, decay, factor, ifMatches }
 }

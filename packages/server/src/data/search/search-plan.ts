@@ -77,13 +77,13 @@ function listColumns(codec: TableCodec, target: string): number[] {
   const path = target.replace(/\.\*$/, '')
   const index = codec.indexes.get(path)
   const column = index === undefined ? undefined : codec.physical[index]?.column
-  const fault = (message: string) =>
+  const invalid = (message: string) =>
     invalidQuery(`target: table [${codec.table.name}]: column [${target}]: ${message}`)
-  if (index === undefined || column === undefined) throw fault('column not found')
+  if (index === undefined || column === undefined) throw invalid('column not found')
   if (column.type === 'object') return searchable(codec, `${path}.`)
-  if (path !== target) throw fault('column not found')
+  if (path !== target) throw invalid('column not found')
   if (textKindOf(column.type) === undefined) {
-    throw fault(`cannot be searched, it is of type [${column.type}]`)
+    throw invalid(`cannot be searched, it is of type [${column.type}]`)
   }
   return [index]
 }

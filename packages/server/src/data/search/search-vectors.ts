@@ -86,10 +86,10 @@ export function readVector(
 ): Pick<VectorPlan, 'column' | 'query' | 'similarity'> {
   const column = codec.indexes.get(name) ?? -1
   const stored = codec.physical[column]?.column
-  const fault = (message: string) =>
+  const invalid = (message: string) =>
     invalidQuery(`table [${codec.table.name}]: column [${name}]: ${message}`)
-  if (stored === undefined) throw fault('column not found')
-  if (stored.type !== 'vector') throw fault(`is of type [${stored.type}], not [vector]`)
+  if (stored === undefined) throw invalid('column not found')
+  if (stored.type !== 'vector') throw invalid(`is of type [${stored.type}], not [vector]`)
   const dimension = stored.vector?.dimension
   if (queryVector.length !== dimension) {
     throw invalidQuery(

@@ -1,8 +1,8 @@
 import type { ColumnType } from '@offshoot/contract/schema'
-import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
-import { countArms, listArms } from '../../rows/read.js'
+import { countArms, listArms, recordAs, selectJsonRows, selectNoRows } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
 import { invalidSql } from './invalid-sql.js'
 import { cutName, findName } from './scope.js'
@@ -206,23 +206,11 @@ function selectColumns(columns: readonly OwnColumn[], physical: (index: number) 
   )
 }
 
-/** Returns expressions for physical columns by their names in a heap. */
-function ownPhysical({ physical }: TableCodec): (index: number) => Sql {
-  return (index) => sql`${ROW}.${ident(physical[index]?.physicalName ?? '')}`
-}
-
 function writeProposed(codec: TableCodec, columns: readonly OwnColumn[], records: Slot): Sql {
-  const values = codec.physical.map(
-    ({ sqlType, physicalName }, index) =>
-      sql`, (p.record ->> ${index + 1}::integer)::${raw(sqlType)} as ${ident(physicalName)}`,
-  )
   return sql`
-    select ${selectColumns(columns, ownPhysical(codec))}, ${ROW}.position as ${PROPOSED_POSITION}
-    from (
-      select p.record ->> 0 as id, 0 as version, now() as created_at, now() as updated_at,
-        p.position${join([empty, ...values], '')}
-      from jsonb_array_elements(${records}::jsonb) with ordinality p(record, position)
-    ) ${ROW}`
+    select ${selectColumns(columns, recordAs(codec, ROW).column)},
+      ${ROW}.position as ${PROPOSED_POSITION}
+    from (${selectJsonRows(codec, records)}) ${ROW}`
 }
 
 function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnColumn[]): Sql {
@@ -235,16 +223,8 @@ function writeRows(rows: BranchRows, codec: TableCodec, columns: readonly OwnCol
     return join(selects, ' union all ')
   }
   // Nothing was ever written to the table on this branch.
-  const nothing = codec.physical.map(
-    ({ sqlType, physicalName }) => sql`, null::${raw(sqlType)} as ${ident(physicalName)}`,
-  )
   return sql`
-    select ${selectColumns(columns, ownPhysical(codec))}
-    from (
-      select null::text as id, null::integer as version, null::timestamptz as created_at,
-        null::timestamptz as updated_at${join([empty, ...nothing], '')}
-    ) ${ROW}
-    where false`
+    select ${selectColumns(columns, recordAs(codec, ROW).column)} from (${selectNoRows(codec)}) ${ROW}`
 }
 
 /** Types that values are cast to before they are validated like input of a record. */

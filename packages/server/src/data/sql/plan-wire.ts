@@ -33,19 +33,19 @@ export interface PlanAnswer {
   readonly plan: unknown
 }
 
-export interface FaultAnswer {
-  readonly fault: { readonly code: ErrorCode | undefined; readonly message: string }
+export interface ErrorAnswer {
+  readonly error: { readonly code: ErrorCode | undefined; readonly message: string }
 }
 
-export function faultAnswer(error: unknown): FaultAnswer {
+export function errorAnswer(error: unknown): ErrorAnswer {
   const message = error instanceof Error ? error.message : String(error)
-  return { fault: { code: error instanceof AppError ? error.code : undefined, message } }
+  return { error: { code: error instanceof AppError ? error.code : undefined, message } }
 }
 
 /** Returns the answer, or throws the error that it contains. */
-export function requireAnswer<Answer extends object>(answer: Answer | FaultAnswer): Answer {
-  if (!('fault' in answer)) return answer
-  const { code, message } = answer.fault
+export function requireAnswer<Answer extends object>(answer: Answer | ErrorAnswer): Answer {
+  if (!('error' in answer)) return answer
+  const { code, message } = answer.error
   throw code === undefined ? new Error(message) : new AppError(code, message)
 }
 

@@ -5,7 +5,7 @@ import { compileTable, type TableCodec } from '../../rows/columns.js'
 import { BranchTables } from './branch-tables.js'
 import { warmUpParser } from './parser.js'
 import {
-  faultAnswer,
+  errorAnswer,
   type ParseAnswer,
   type PlanAnswer,
   type PlanRequest,
@@ -63,7 +63,7 @@ if (port === null) throw new Error('this module runs as a thread')
 port.on('message', (request: PlanRequest) => {
   handle(request).then(
     (answer) => answer !== undefined && port.postMessage(answer),
-    (error: unknown) => port.postMessage(faultAnswer(error)),
+    (error: unknown) => port.postMessage(errorAnswer(error)),
   )
 })
 await warmUpParser()

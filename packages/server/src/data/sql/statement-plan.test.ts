@@ -25,7 +25,7 @@ import {
 } from './sql-limits.js'
 import { parseStatement, planStatement, type StatementPlan } from './statement-plan.js'
 
-/** Tables whose rows come from where no statement can name them. */
+/** Creates a table whose rows come from a relation that no statement can name. */
 function fakeTable(name: string, columns: readonly string[]): BranchTable {
   const targets = columns.map(
     (column): TargetColumn => ({
@@ -86,7 +86,7 @@ async function refusal(statement: string, parameterCount = 0): Promise<string> {
   throw new Error(`was not refused: ${statement}`)
 }
 
-/** Everything of a kind in a parsed statement, wherever it is. */
+/** Collects all nodes of a kind from a syntax tree. */
 function collect(node: unknown, kind: string, found: Record<string, unknown>[] = []) {
   if (typeof node !== 'object' || node === null) return found
   for (const [key, value] of Object.entries(node)) {
@@ -180,7 +180,7 @@ const ACCEPTED = [
   'delete from users using teams t where users.team = t.id and t.size = 0 returning users.*',
 ]
 
-/** All of these must be refused before PostgreSQL hears of them. */
+/** Statements that must be refused before anything is sent to PostgreSQL. */
 const REFUSED = [
   // Other relations.
   'select * from pg_class',
@@ -215,7 +215,7 @@ const REFUSED = [
   'delete from offshoot.branches',
   'delete from users using pg_class',
   'delete from users returning (select max(oid) from pg_class)',
-  // Functions that reach beyond their arguments.
+  // Functions that do more than calculate a value from their arguments.
   'select pg_sleep(10)',
   'select pg_catalog.pg_sleep(10)',
   'select "pg_sleep"(10)',
@@ -283,7 +283,7 @@ const REFUSED = [
   'update users set name = version()',
   'delete from users where pg_sleep(1) is null',
   'delete from users returning pg_sleep(1)',
-  // The other ways to call a function: as a field, where PostgreSQL finds no column.
+  // Fields of rows that are not columns: PostgreSQL calls the function of that name.
   'select g.pg_sleep from generate_series(1, 3) g',
   'select g.pg_sleep from generate_series(1, 3) g, (select 1 as pg_sleep) x',
   'select x.pg_sleep from (select 1 as a) x',
@@ -320,7 +320,7 @@ const REFUSED = [
   "select * from json_to_record('{}') as x(a regclass)",
   "select * from jsonb_to_record('{}') as x(a pg_authid)",
   "select b'101', x'ff'",
-  // Values that tell about the server.
+  // Values that reveal details of the server.
   'select current_user',
   'select session_user, user, current_role',
   'select current_catalog, current_schema',
@@ -331,7 +331,7 @@ const REFUSED = [
   'select name collate public."C" from users',
   'select 1 operator(public.+) 2',
   'select name <-> name from users',
-  // Other kinds of statements, alone and inside of one.
+  // Other kinds of statements, alone and nested in an allowed one.
   'drop table users',
   'truncate users',
   'alter table users add column x int',
@@ -407,7 +407,7 @@ const REFUSED = [
   'delete from users where current of c',
   'delete from users returning old.name',
   'update users set age = 1 returning with (old as o) o.age',
-  // Too much.
+  // Values that are too large.
   "select repeat('x', 1000000000)",
   "select repeat('x', 1001)",
   "select repeat('x', age::int) from users",
@@ -415,7 +415,7 @@ const REFUSED = [
   "select format('%1000000000s', 1)",
   'select array_fill(0, array[100000, 100000])',
   "select set_byte('', 1, 1), pg_column_size(1)",
-  // Names.
+  // Names that do not exist or are ambiguous.
   'select * from nothing',
   'select nothing from users',
   'select users.nothing from users',
@@ -483,7 +483,7 @@ describe('a statement', () => {
   })
 
   it('has as many nodes as its limit, and not one more', async () => {
-    // A value is a node, and the list, the query and the statement around them are further ones.
+    // Each value is a node; the list, the query and the statement add a fixed number.
     const values = (count: number) => `values (${new Array(count).fill('1').join(',')})`
     const { nodeCount } = await parseSql(values(1))
     const most = NODES_MAX - nodeCount + 1
@@ -729,9 +729,9 @@ describe('random statements', () => {
       return (state >>> 8) % below
     }
     let accepted = 0
-    // Most are refused; it goes on until enough were not.
+    // Most statements are refused, so continue until enough were accepted.
     for (let round = 0; round < 3000 || (accepted <= 100 && round < 30_000); round++) {
-      // Changing statements that hold gets further than words alone.
+      // A changed valid statement gets past more checks than a list of random words.
       const words = (ACCEPTED[next(ACCEPTED.length)] ?? '').split(/(?<=\W)|(?=\W)/)
       for (let change = next(3); change >= 0; change--) {
         words.splice(next(words.length), next(2), ` ${WORDS[next(WORDS.length)]} `)

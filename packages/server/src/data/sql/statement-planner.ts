@@ -10,7 +10,7 @@ import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { tooCostly } from './invalid-sql.js'
 import { warmUpParser } from './parser.js'
 import {
-  type FaultAnswer,
+  type ErrorAnswer,
   fromWire,
   type ParseAnswer,
   type PlanAnswer,
@@ -168,7 +168,7 @@ class PlanningInThread {
   }
 
   async #ask<Answer extends object>(request: PlanRequest): Promise<Answer> {
-    return requireAnswer(await this.#thread.ask<Answer | FaultAnswer>(request))
+    return requireAnswer(await this.#thread.ask<Answer | ErrorAnswer>(request))
   }
 }
 

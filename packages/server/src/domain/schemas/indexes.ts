@@ -203,14 +203,14 @@ async function requireIndexable(
   database: Queryable,
   { table, column, path }: FoundColumn,
 ): Promise<void> {
-  const fault = (message: string) =>
+  const invalid = (message: string) =>
     new AppError('invalid_schema', `table [${table.name}]: column [${path}]: ${message}`)
   if (!COLUMN_TYPE_ENTRIES[column.type].allows.index) {
-    throw fault(`a column of type [${column.type}] cannot be indexed`)
+    throw invalid(`a column of type [${column.type}] cannot be indexed`)
   }
   if (column.type !== 'vector') return
   await getVectorIndexing(database, column).catch((error) => {
-    throw error instanceof UnindexableError ? fault(`cannot be indexed: ${error.message}`) : error
+    throw error instanceof UnindexableError ? invalid(`cannot be indexed: ${error.message}`) : error
   })
 }
 

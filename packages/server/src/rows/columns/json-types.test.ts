@@ -150,7 +150,7 @@ describe('a text', () => {
   })
 })
 
-test('is read as it is, in the dialect as a string', () => {
+test('is read as it is, and as a string for Xata clients', () => {
   expect(codec.decode('{"a": 1}')).toBe('{"a": 1}')
   const asText = jsonType.compile(column, { ...options, jsonAsText: true })
   expect(asText.decode('{"a": 1}')).toBe('"{\\"a\\": 1}"')

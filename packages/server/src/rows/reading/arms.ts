@@ -174,7 +174,7 @@ export function joinVisible(
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }
   if (arms.length === 0) {
-    return sql`${kind} lateral (${noRow(codec)}) ${alias} on true`
+    return sql`${kind} lateral (${selectNoRows(codec)}) ${alias} on true`
   }
   return sql`${kind} lateral (${firstRow(arms, codec, id, columns)}) ${alias} on not ${alias}.deleted`
 }
@@ -220,7 +220,8 @@ export function joinForCopy(
     ) ${alias}`
 }
 
-function noRow(codec: TableCodec): Sql {
+/** Returns a relation with the columns of a table and without rows. */
+export function selectNoRows(codec: TableCodec): Sql {
   const columns = codec.physical.map(
     (column) => sql`, null::${raw(column.sqlType)} as ${ident(column.physicalName)}`,
   )
@@ -241,7 +242,7 @@ export function selectVisible(
 ): Sql {
   const arms = listScannedArms(layout, codec)
   const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
-  if (chosen.length === 0) return noRow(codec)
+  if (chosen.length === 0) return selectNoRows(codec)
   const selects = chosen.map((arm) => {
     const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm)
     const condition = options.where === undefined ? empty : sql` and ${options.where(expressionOf)}`
