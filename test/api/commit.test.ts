@@ -36,7 +36,7 @@ beforeAll(async () => {
   admin = new pg.Client({ connectionString: url })
   await admin.connect()
   await admin.query('set synchronous_commit = local')
-}, 120_000)
+})
 afterEach(() => setStandby(''))
 afterAll(async () => {
   await service.close()

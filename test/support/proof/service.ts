@@ -13,6 +13,13 @@ export interface Reply {
   readonly body: any
   readonly bytes: Buffer
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Why there was no answer. */
+  readonly failure?: string
+}
+
+/** Describes an answer that was not expected. */
+export function describeReply({ status, body, failure }: Reply): string {
+  return `${status} ${failure ?? JSON.stringify(body)}`
 }
 
 export interface SendOptions {
@@ -33,6 +40,14 @@ const NO_ANSWER: Reply = { status: 0, body: undefined, bytes: Buffer.alloc(0), h
 
 /** Timeout that only a request that hangs exceeds; shorter than that of a test. */
 const ANSWER_TIMEOUT_MS = 60_000
+
+/** Names an error of the network and its causes. */
+function describeError(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { code } = error as { code?: string }
+  const cause = error.cause === undefined ? '' : `, caused by ${describeError(error.cause)}`
+  return `${error.name} ${code ?? ''} ${error.message}${cause}`
+}
 
 /** The built service as a process that can be killed and restarted on its data folder. */
 export class ProofService implements Endpoint {
@@ -93,6 +108,7 @@ export class ProofService implements Endpoint {
   async send(method: string, url: string, options: SendOptions = {}): Promise<Reply> {
     const { body } = options
     const isRaw = body === undefined || Buffer.isBuffer(body) || body instanceof Readable
+    const started = performance.now()
     try {
       const response = await request(`${this.#address}${this.#locate(url)}`, {
         method: method as 'GET',
@@ -112,7 +128,10 @@ export class ProofService implements Endpoint {
       return { status: response.statusCode, headers: response.headers, body: value, bytes }
     } catch (error) {
       if (error instanceof SyntaxError) throw error
-      return NO_ANSWER
+      return {
+        ...NO_ANSWER,
+        failure: `${describeError(error)} after ${performance.now() - started} ms`,
+      }
     }
   }
 
@@ -176,7 +195,7 @@ export async function createProofDatabase(endpoint: Endpoint, workspaceId: strin
   for (const [method, url, body] of steps) {
     const reply = await endpoint.send(method, url, { body })
     if (reply.status >= 300 || reply.status === 0) {
-      throw new Error(`${method} ${url}: ${reply.status} ${JSON.stringify(reply.body)}`)
+      throw new Error(`${method} ${url}: ${describeReply(reply)}`)
     }
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../seeded-random.js'
 import { canonical, type Filters, readOwnRows } from './check.js'
 import type { Act, Changes, Ledger, Line, Row } from './ledger.js'
-import { DATABASE, type Endpoint, type Reply, type SendOptions } from './service.js'
+import { DATABASE, describeReply, type Endpoint, type Reply, type SendOptions } from './service.js'
 
 /** done: acknowledged. refused: nothing was applied. unknown: all or nothing was applied. */
 export type Outcome = 'done' | 'refused' | 'unknown'
@@ -46,7 +46,7 @@ export class Round {
     this.unknown++
     const isExpected = reply.status === 503 || (reply.status === 0 && this.options.mayVanish)
     if (!isExpected) {
-      this.faults.push(`${what}: got ${reply.status} ${JSON.stringify(reply.body)}`)
+      this.faults.push(`${what}: got ${describeReply(reply)}`)
     }
     return 'unknown'
   }

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Random } from '../seeded-random.js'
 import { type Filters, sha256Of } from './check.js'
 import type { Row } from './ledger.js'
-import { DATABASE } from './service.js'
+import { DATABASE, describeReply } from './service.js'
 import { type Change, newRow, type Outcome, type Round, valuesOf, Writer } from './writer.js'
 
 const ROWS_MAX = 250
@@ -251,7 +251,7 @@ const FILES_MAX = 12
 
 /** Uploads and deletes files, some of them with equal content. */
 export class FileWriter extends Writer {
-  /** The same contents for all writers of files, so that several records share them. */
+  /** Contents that all writers of files choose from, so that records of several writers share one. */
   static readonly contents = Array.from({ length: CONTENTS }, (_, index) =>
     contentOf(new Random(index), 1 + index * 3000),
   )
@@ -356,7 +356,7 @@ export class Observer {
       return
     }
     if (reply.status !== 200) {
-      round.faults.push(`reading accounts: got ${reply.status} ${JSON.stringify(reply.body)}`)
+      round.faults.push(`reading accounts: got ${describeReply(reply)}`)
       return
     }
     const values: (number | undefined)[] = reply.body.results.map(

@@ -26,10 +26,9 @@ interface Pace {
 
 /** Maximum interval of the one timer that checks all transfers. */
 const CHECK_MS_MAX = 1000
-/**
- * Bytes of an unwanted body that are read and discarded, so that the client can read the answer.
- */
+/** Bytes of an unwanted body that are read and discarded. */
 const LEFTOVER_BYTES_MAX = 1024 * 1024
+/** Time for the client to read the answer while it still sends an unwanted body. */
 const LEFTOVER_MS_MAX = 5000
 /** Maximum size of a chunk of a streamed answer, and of its unsent data. */
 const PIECE_BYTES = 128 * 1024
@@ -82,8 +81,9 @@ class BodyTransfer implements Transfer {
 }
 
 /**
- * The rest of a body whose request is already answered. It is discarded, up to a limit. Closing the
- * connection at once would reset it before the client has read the answer.
+ * The rest of a body whose request is already answered. It is discarded, up to a limit; the bytes
+ * beyond it stay unread. Then the client has some time to read the answer and close the connection:
+ * closing it at once would reset it, and a client that still sends would not get the answer.
  */
 class Leftover implements Transfer {
   readonly #request: IncomingMessage
@@ -117,7 +117,7 @@ class Leftover implements Transfer {
     if (complete || destroyed) return 'over'
     if (!this.#response.writableFinished) return 'moving'
     this.#leftMs -= elapsedMs
-    return this.#leftMs < 0 || this.#bytes > LEFTOVER_BYTES_MAX ? 'slow' : 'moving'
+    return this.#leftMs < 0 ? 'slow' : 'moving'
   }
 
   cut(): void {
@@ -193,20 +193,20 @@ class AnswerTransfer implements Transfer {
 export const pacePlugin = fastifyPlugin(
   async (app: FastifyInstance, { limits }: { limits: Limits }) => {
     const transfers = new Set<Transfer>()
+    const intervalMs = Math.min(CHECK_MS_MAX, Math.ceil(limits.stallTimeoutMs / 10))
     let checkedAt = performance.now()
-    const timer = setInterval(
-      () => {
-        const elapsedMs = performance.now() - checkedAt
-        checkedAt += elapsedMs
-        for (const transfer of transfers) {
-          const state = transfer.check(elapsedMs)
-          if (state === 'moving') continue
-          transfers.delete(transfer)
-          if (state === 'slow') transfer.cut()
-        }
-      },
-      Math.min(CHECK_MS_MAX, Math.ceil(limits.stallTimeoutMs / 10)),
-    ).unref()
+    const timer = setInterval(() => {
+      const now = performance.now()
+      // If the machine did not let this process run, no transfer could move: that time does not count.
+      const elapsedMs = Math.min(now - checkedAt, 2 * intervalMs)
+      checkedAt = now
+      for (const transfer of transfers) {
+        const state = transfer.check(elapsedMs)
+        if (state === 'moving') continue
+        transfers.delete(transfer)
+        if (state === 'slow') transfer.cut()
+      }
+    }, intervalMs).unref()
     app.addHook('onClose', async () => clearInterval(timer))
 
     // Bodies that have arrived by now are not tracked, and bodies that are parsed as a whole are
