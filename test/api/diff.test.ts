@@ -232,6 +232,83 @@ describe('the difference of a branch', () => {
   })
 })
 
+describe('the difference after a pull or a merge', () => {
+  it('shows what the branch did, and not what its source did', async () => {
+    const branches = await open()
+    await branches.patch('dev', 'items', 'a', { price: 10 })
+    await branches.patch('main', 'items', 'b', { price: 20 })
+    await branches.put('main', 'items', 'd', { name: 'D' })
+    await branches.edit('main', {
+      addColumn: { table: 'items', column: { name: 'label', type: 'string' } },
+    })
+    await branches.pull('dev')
+    const own = [{ change: 'updated', id: 'a', columns: { price: { from: 1, to: 10 } } }]
+    expect(await branches.diff('dev')).toEqual({
+      branch: 'dev',
+      against: { branch: 'main', at: 'base' },
+      schema: { operations: [] },
+      tables: [table('items', [0, 1, 0], own)],
+    })
+    // The state at the fork can still be asked for.
+    const sinceFork = await branches.diff('dev', '?against=fork')
+    expect(sinceFork.against).toEqual({ branch: 'main', at: 'fork' })
+    expect(sinceFork.schema.operations).toHaveLength(1)
+    expect(sinceFork.tables).toMatchObject([{ inserted: 1, updated: 2, deleted: 0 }])
+    // What was merged is no longer a difference.
+    await branches.merge('dev')
+    await branches.remove('dev', 'items', 'c')
+    expect((await branches.diff('dev')).tables).toEqual([
+      table('items', [0, 0, 1], [{ change: 'deleted', id: 'c', record: { name: 'C', price: 3 } }]),
+    ])
+  })
+
+  it('is what a merge would bring, also over several common ancestors', async () => {
+    const branches = await open()
+    await branches.fork('one')
+    await branches.patch('one', 'items', 'a', { price: 11 })
+    await branches.patch('dev', 'items', 'b', { price: 22 })
+    // `one` and `dev` are merged into both `main` and `two`, which then have two lowest ancestors.
+    await branches.fork('two')
+    for (const into of ['main', 'two']) {
+      await branches.merge('one', { into })
+      await branches.merge('dev', { into })
+    }
+    await branches.remove('two', 'items', 'c')
+    await branches.put('two', 'items', 'd', { name: 'D' })
+    await branches.patch('two', 'items', 'b', { price: 23 })
+    expect(await branches.diff('two')).toMatchObject({
+      against: { branch: 'main', at: 'base' },
+      schema: { operations: [] },
+      tables: [
+        table(
+          'items',
+          [1, 1, 1],
+          [
+            { change: 'updated', id: 'b', columns: { price: { from: 22, to: 23 } } },
+            { change: 'deleted', id: 'c', record: { name: 'C', price: 3 } },
+            { change: 'inserted', id: 'd', record: { name: 'D' } },
+          ],
+        ),
+      ],
+    })
+    expect((await branches.merge('two')).tables).toMatchObject([
+      { inserted: 1, updated: 1, deleted: 1 },
+    ])
+  })
+
+  it('is that from the fork once the source is deleted', async () => {
+    const branches = await open()
+    await branches.fork('deep', 'dev')
+    await branches.patch('dev', 'items', 'a', { price: 10 })
+    await branches.pull('deep')
+    await branches.delete('dev')
+    expect(await branches.diff('deep')).toMatchObject({
+      against: { at: 'fork' },
+      tables: [{ updated: 1 }],
+    })
+  })
+})
+
 describe('the difference of schemas', () => {
   it('is the edits that lead to the branch, renames told from removals', async () => {
     const branches = await open()

@@ -112,6 +112,32 @@ describe('a merge', () => {
     expect(body.bytes.owned).toBe(0)
   })
 
+  it('that only gets back what it brought says so', async () => {
+    const branches = await open()
+    await branches.patch('dev', 'items', 'a', { price: 10 })
+    await branches.put('dev', 'items', 'd', { name: 'D' })
+    await branches.remove('dev', 'items', 'b')
+    expect(await branches.merge('dev')).toMatchObject({ merged: true })
+    expect(await branches.pull('dev')).toMatchObject({ merged: false, tables: [{ ...nothing }] })
+    await branches.patch('main', 'items', 'c', { price: 30 })
+    expect(await branches.pull('dev')).toMatchObject({ merged: true })
+    expect(await branches.pull('dev')).toMatchObject({ merged: false })
+    expect(await branches.merge('dev')).toMatchObject({ merged: false })
+  })
+
+  it('of nothing says so, also beside a table that was left out', async () => {
+    const branches = await open({ notes: [{ name: 'text', type: 'text' }] })
+    await branches.patch('main', 'items', 'a', { price: 10 })
+    await branches.put('main', 'notes', 'n', { text: 'N' })
+    const skip = { tables: { notes: { mode: 'skip' } } }
+    expect(await branches.pull('dev', skip)).toMatchObject({ merged: true })
+    expect(await branches.pull('dev', skip)).toMatchObject({ merged: false })
+    // The table that was left out is new.
+    expect(await branches.pull('dev')).toMatchObject({ merged: true })
+    expect(await branches.pull('dev')).toMatchObject({ merged: false })
+    expect(await branches.read('dev', 'notes', ['n'])).toEqual({ n: { text: 'N' } })
+  })
+
   it('raises the version of updated records, keeps when they were made, and starts new ones', async () => {
     const branches = await open()
     await branches.patch('dev', 'items', 'a', { price: 10 })

@@ -1,5 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createKey } from '../support/people.js'
@@ -137,7 +138,14 @@ describe('a reset', () => {
       expect(await items(branches, name)).toEqual({ ...records, c: { name: 'C', price: 3 } })
       expect(await branches.read(name, 'notes', ['n'])).toEqual({ n: {} })
     }
-    expect((await branches.diff('child')).tables).toMatchObject([{ name: 'items', updated: 2 }])
+    expect((await branches.diff('child', '?against=fork')).tables).toMatchObject([
+      { name: 'items', updated: 2 },
+    ])
+    // A merge into `dev` would also bring what `dev` had before its reset.
+    expect((await branches.diff('child')).tables).toMatchObject([
+      { name: 'items', inserted: 1, updated: 1, deleted: 1 },
+      { name: 'notes', inserted: 1 },
+    ])
   })
 
   it('of a fork of a fork goes to the fork, also after that one was reset', async () => {
@@ -222,6 +230,136 @@ describe('a reset', () => {
     }
     const [few = 0, many = 0] = touched
     expect(many).toBeLessThan(few + 100)
+  })
+})
+
+describe('a reset to a branch that the request names', () => {
+  it('brings back a spoilt main from a fork that was taken before', async () => {
+    const branches = await open()
+    await branches.fork('before')
+    await branches.fork('feature')
+    await branches.put('feature', 'items', 'e', { name: 'E' })
+    // The merge spoils `main`.
+    await branches.merge('dev')
+    await branches.fork('late')
+    const before = (await branches.call('main', 'GET', '')).body
+    expect(await items(branches, 'main')).toMatchObject({ a: { price: 10 } })
+    await branches.reset('main', 'before')
+    const restored = { a: { name: 'A', price: 1 }, b: { name: 'B', price: 2 } }
+    expect(await items(branches.through(second), 'main')).toEqual(restored)
+    expect(await branches.schema('main')).toEqual({ items: ['name', 'price'] })
+    const { body } = await branches.call('main', 'GET', '')
+    expect(body).toMatchObject({ id: before.id, version: before.version + 1 })
+    expect(body).not.toHaveProperty('startedFrom')
+    // Forks of the spoilt state keep it.
+    expect(await items(branches, 'late')).toMatchObject({ a: { price: 10 } })
+    // Work that started before the spoilt merge brings only itself.
+    expect((await branches.merge('feature')).tables).toEqual([
+      { name: 'items', inserted: 1, updated: 0, deleted: 0 },
+    ])
+    expect(await items(branches, 'main')).toEqual({ ...restored, e: { name: 'E' } })
+    // `before` can be deleted, and `main` can be written, forked and merged as ever.
+    await branches.delete('before')
+    await runBackground(service)
+    await branches.patch('main', 'items', 'b', { price: 21 })
+    await branches.fork('next')
+    await branches.put('next', 'items', 'd', { name: 'D' })
+    await branches.merge('next')
+    expect(await items(branches, 'main')).toMatchObject({ b: { price: 21 }, d: { name: 'D' } })
+    // The spoilt merge is not part of the history any more, so it can be made again.
+    expect(await branches.merge('dev', { strategy: 'theirs' })).toMatchObject({ merged: true })
+    expect(await items(branches, 'main')).toMatchObject({ a: { price: 10 }, c: { name: 'C' } })
+  })
+
+  it('goes to its own fork, a sibling or a cousin, and keeps its source', async () => {
+    const branches = await open()
+    await branches.fork('child', 'dev')
+    await branches.patch('child', 'items', 'a', { price: 30 })
+    await branches.fork('sibling')
+    await branches.put('sibling', 'items', 'e', { name: 'E' })
+    for (const to of ['child', 'sibling', 'child', 'main']) {
+      await branches.patch('dev', 'items', 'a', { price: 99 })
+      await branches.reset('dev', to)
+      expect(await items(branches, 'dev')).toEqual(await items(branches, to))
+      expect(await branches.schema('dev')).toEqual(await branches.schema(to))
+      expect((await branches.call('dev', 'GET', '')).body.startedFrom.branchName).toBe('main')
+      const { tables } = await branches.diff('dev', `?against=${to}`)
+      expect(tables.flatMap(({ changes }: { changes: unknown[] }) => changes)).toEqual([])
+      expect((await branches.diff('dev', '?against=fork')).against.branch).toBe(to)
+    }
+    await branches.reset('dev', 'child')
+    await branches.put('dev', 'items', 'd', { name: 'D' })
+    // The difference from its source includes what it got by the reset.
+    expect((await branches.diff('dev')).tables[0]).toMatchObject({
+      name: 'items',
+      inserted: 2,
+      updated: 1,
+      deleted: 1,
+    })
+    await branches.merge('dev')
+    expect(await items(branches, 'main')).toEqual(await items(branches, 'dev'))
+    expect(await branches.merge('child')).toMatchObject({ merged: false, into: 'dev' })
+  })
+
+  it('finds the bases of merges with forks from before and after', async () => {
+    const branches = await open()
+    await branches.fork('other')
+    await branches.fork('early')
+    await branches.patch('main', 'items', 'a', { price: 100 })
+    await branches.fork('late')
+    await branches.put('early', 'items', 'd', { name: 'D' })
+    await branches.put('late', 'items', 'e', { name: 'E' })
+    await branches.patch('other', 'items', 'b', { price: 20 })
+    await branches.reset('main', 'other')
+    await runBackground(service)
+    await branches.merge('early', { into: 'main' })
+    // `late` contains the price that the reset has discarded on `main`, and brings it back.
+    await branches.merge('late', { into: 'main' })
+    expect(await items(branches, 'main')).toEqual({
+      a: { name: 'A', price: 100 },
+      b: { name: 'B', price: 20 },
+      d: { name: 'D' },
+      e: { name: 'E' },
+    })
+    expect(await branches.pull('other', { from: 'main' })).toMatchObject({ merged: true })
+    expect(await items(branches, 'other')).toEqual(await items(branches, 'main'))
+    expect(await branches.pull('other', { from: 'main' })).toMatchObject({ merged: false })
+  })
+
+  it('says in a dry run what would be discarded, and changes nothing', async () => {
+    const branches = await open()
+    await branches.fork('before')
+    await branches.put('main', 'items', 'e', { name: 'E' })
+    const dry = (branch: string, body: object) =>
+      branches.call(branch, 'POST', '/reset', { ...body, dryRun: true })
+    expect(expectOk(await dry('main', { to: 'before' })).body).toMatchObject({
+      branchName: 'main',
+      difference: {
+        branch: 'main',
+        against: { branch: 'before', at: 'now' },
+        tables: [{ name: 'items', inserted: 1, updated: 0, deleted: 0, changes: [] }],
+      },
+    })
+    expect(await items(branches, 'main')).toMatchObject({ e: { name: 'E' } })
+    await branches.fork('empty', 'main', { data: false })
+    await branches.put('empty', 'items', 'x', { name: 'X' })
+    expect(expectOk(await dry('empty', {})).body.difference.tables).toMatchObject([
+      { name: 'items', inserted: 1, deleted: 3 },
+    ])
+    await branches.fork('guarded', 'main', { protected: true })
+    expect((await dry('guarded', {})).body.code).toBe('protected_branch')
+  })
+
+  it.each([
+    ['to itself', { to: 'dev' }, 400, 'invalid_request'],
+    ['to an unknown branch', { to: 'nowhere' }, 404, 'branch_not_found'],
+    ['to a name that is none', { to: '' }, 400, 'invalid_request'],
+    ['with an unknown field', { into: 'main' }, 400, 'invalid_request'],
+  ])('is refused %s', async (_name, body, status, code) => {
+    const branches = await open()
+    const answer = await branches.call('dev', 'POST', '/reset', body)
+    expect([answer.status, answer.body.code]).toEqual([status, code])
+    expect(await items(branches, 'dev')).toMatchObject({ a: { price: 10 } })
   })
 })
 

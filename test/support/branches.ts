@@ -118,7 +118,7 @@ export class TestBranches {
     return expectOk(await this.pulling(branch, body)).body
   }
 
-  async reset(branch: string): Promise<void> {
-    expectOk(await this.call(branch, 'POST', '/reset'))
+  async reset(branch: string, to?: string): Promise<void> {
+    expectOk(await this.call(branch, 'POST', '/reset', to === undefined ? undefined : { to }))
   }
 }

@@ -1,7 +1,13 @@
 import { type Static, Type } from 'typebox'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
-import { BranchNameSchema, NAME_PATTERN, TableNameSchema } from './names.js'
+import {
+  BranchNameSchema,
+  DatabaseNameSchema,
+  MigrationStatusSchema,
+  NAME_PATTERN,
+  TableNameSchema,
+} from './names.js'
 import type { SchemaOperation } from './schema-edits.js'
 
 const closed = { additionalProperties: false } as const
@@ -14,12 +20,13 @@ export const DifferenceQuerySchema = Type.Object({
   against: Type.Optional(
     Type.String({
       description:
-        'The state to compare the branch with: `fork` (its source at the time of the fork), ' +
-        '`source` (its source now), or the name of a related branch.',
+        'The state to compare the branch with: `base` (the last state that it has in common with its ' +
+        'source, by its fork, a pull or a merge; the default), `fork` (the state that it was forked ' +
+        'from or last reset to), `source` (its source now), or the name of a related branch.',
       minLength: 1,
       maxLength: LIMITS.nameLengthMax,
       pattern: NAME_PATTERN,
-      examples: ['fork'],
+      examples: ['base'],
     }),
   ),
   table: Type.Optional(TableNameSchema),
@@ -68,7 +75,11 @@ export const DifferenceSchema = Type.Object(
       branch: Type.Optional(
         Type.String({ description: 'Omitted if the scope of the API key excludes that branch.' }),
       ),
-      at: Type.Enum(['fork', 'now']),
+      at: Type.Enum(['base', 'fork', 'now'], {
+        description:
+          '`fork`: the state that the branch was forked from. `base`: a later state that it has in ' +
+          'common with its source. `now`: the current state.',
+      }),
     }),
     schema: Type.Object({ operations: OperationsSchema }),
     tables: Type.Array(
@@ -199,6 +210,40 @@ export const MergeResultSchema = Type.Object(
   },
 )
 export type MergeResult = Static<typeof MergeResultSchema>
+
+export const ResetRequestSchema = Type.Object(
+  {
+    to: Type.Optional(BranchNameSchema),
+    dryRun: Type.Optional(
+      Type.Boolean({ description: 'Report what would be discarded, and change nothing.' }),
+    ),
+  },
+  {
+    ...closed,
+    title: 'ResetRequest',
+    description: '`to` defaults to the source of the branch.',
+    examples: [{ to: 'before-import' }],
+  },
+)
+export type ResetRequest = Static<typeof ResetRequestSchema>
+
+export const ResetResultSchema = Type.Object(
+  {
+    databaseName: DatabaseNameSchema,
+    branchName: BranchNameSchema,
+    status: MigrationStatusSchema,
+    difference: Type.Optional(
+      Type.Unsafe<Static<typeof DifferenceSchema>>({
+        ...DifferenceSchema,
+        description:
+          'Only for a dry run: the difference between the branch and the state it would be reset to, ' +
+          'with the numbers of records and without their values. It would be discarded.',
+      }),
+    ),
+  },
+  { title: 'ResetResult' },
+)
+export type ResetResult = Static<typeof ResetResultSchema>
 
 const amounts = Type.Object({ owned: Type.Integer(), inherited: Type.Integer() })
 

@@ -11,7 +11,7 @@ import {
 } from './layout/layout.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
 import { mayDiffer } from './merging/changed-ids.js'
-import { countChangedRows } from './merging/count-changed.js'
+import { countChanges } from './merging/count-changed.js'
 import type { MergeColumn, RowStrategy } from './merging/decide.js'
 import { type MergeTally, mergeRows, type RowBase } from './merging/merge-rows.js'
 import { getLayout } from './merging/merge-writer.js'
@@ -26,10 +26,10 @@ export {
   type ComparedPage,
   type ComparedRow,
   changedColumns,
-  countChanges,
   listCompared,
   type RowTexts,
 } from './merging/compare-rows.js'
+export { type ChangeCounts, countChanges } from './merging/count-changed.js'
 export type { RowConflict } from './merging/decide.js'
 export type { MergeTally, RowBase } from './merging/merge-rows.js'
 export { RefusedRowError } from './merging/merge-writer.js'
@@ -110,7 +110,7 @@ export interface TableBase {
  * Counts the rows of a state that were inserted or updated since the base, in the columns of the codec.
  * With `values`, inserted rows count only if they have a value in one of the columns.
  */
-export function countWritten(
+export async function countWritten(
   transaction: Queryable,
   options: {
     codec: TableCodec
@@ -120,12 +120,14 @@ export function countWritten(
   },
 ): Promise<number> {
   const { codec, base, state, counts } = options
-  return countChangedRows(transaction, {
+  const { inserted, updated } = await countChanges(transaction, {
     codec,
+    columns: new Set(codec.physical.keys()),
     base: rowsOfBase(base),
     after: rowsOfTable(state),
-    counts,
+    inserted: counts === 'records' ? 'all' : 'withValues',
   })
+  return inserted + updated
 }
 
 function rowsOfBase({ states, rowOf }: TableBase): RowBase {

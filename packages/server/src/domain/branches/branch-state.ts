@@ -17,6 +17,8 @@ export interface BranchState {
 
 interface OriginRow {
   readonly startedFrom: StartedFrom | null
+  /** The branch that rows are inherited from. A reset can change it without changing the source. */
+  readonly parentName: string | null
   readonly forkSchema: StoredSchema | null
 }
 
@@ -41,8 +43,9 @@ async function findState(database: Queryable, branchId: string): Promise<BranchS
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
   const [row] = await database.query<OriginRow>(sql`
-    select b.started_from as "startedFrom", s.document as "forkSchema"
+    select b.started_from as "startedFrom", p.name as "parentName", s.document as "forkSchema"
     from offshoot.branches b
+    left join offshoot.branches p on p.id = b.parent_id
     left join offshoot.schemas s on s.id = b.fork_schema_id
     where b.id = ${branchId}`)
   return row
@@ -61,8 +64,8 @@ export async function getStartOf(database: Queryable, branchId: string): Promise
 }
 
 /**
- * Returns the state of the source at the time of the fork. The name of the source is undefined if it
- * is outside the scope of the key.
+ * Returns the state that a branch started from, at its fork or at its last reset. The name of the other
+ * branch is undefined if it is outside the scope of the key.
  */
 export async function getForkState(
   database: Queryable,
@@ -70,8 +73,8 @@ export async function getForkState(
   { rows }: BranchState,
 ): Promise<BranchState & { name: string | undefined }> {
   const origin = await findOrigin(database, access.branchId)
-  if (origin?.startedFrom == null || origin.forkSchema === null) throw noSource(access)
-  const { branchName } = origin.startedFrom
+  const branchName = origin?.parentName ?? origin?.startedFrom?.branchName
+  if (branchName === undefined || origin?.forkSchema == null) throw noSource(access)
   return {
     name: scopeReachesBranch(access.principal.scope, branchName) ? branchName : undefined,
     rows: startRows(rows),
@@ -79,21 +82,26 @@ export async function getForkState(
   }
 }
 
+/** Finds the source of a branch, if it still exists. Does not check the scope of the key. */
+export async function findSourceOf(
+  database: Queryable,
+  branchId: string,
+): Promise<{ branchId: string; branchName: string } | undefined> {
+  const [source] = await database.query<{ branchId: string; branchName: string }>(sql`
+    select id as "branchId", name as "branchName"
+    from offshoot.branches
+    where id = (select started_from ->> 'dbBranchID' from offshoot.branches where id = ${branchId})
+      and ${isLive}`)
+  return source
+}
+
 /** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
-  const origin = await findOrigin(database, access.branchId)
-  const sourceId = origin?.startedFrom?.dbBranchID
-  const [source] =
-    sourceId === undefined
-      ? []
-      : await database.query<{ id: string; name: string }>(sql`
-          select id, name
-          from offshoot.branches
-          where id = ${sourceId} and ${isLive}`)
-  if (source === undefined || !scopeReachesBranch(access.principal.scope, source.name)) {
+  const source = await findSourceOf(database, access.branchId)
+  if (source === undefined || !scopeReachesBranch(access.principal.scope, source.branchName)) {
     throw noSource(access)
   }
-  return { ...access, branchId: source.id, branchName: source.name }
+  return { ...access, ...source }
 }
 
 function noSource({ branchName }: BranchAccess): AppError {

@@ -15,30 +15,42 @@ import {
 } from '../../rows/columns.js'
 import {
   areRelated,
-  type ComparedRow,
   changedColumns,
   countChanges,
   listCompared,
   mayDiffer,
   noRows,
+  type RowBase,
+  type RowTexts,
 } from '../../rows/merge.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { scopeReachesBranch } from '../access/scope.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
-import { type BranchState, getForkState, getSource, getState } from './branch-state.js'
+import {
+  type BranchState,
+  findSourceOf,
+  getForkState,
+  getSource,
+  getState,
+} from './branch-state.js'
+import { UNDECIDED } from './history/virtual-row.js'
+import { baseSchema, findBasesInSnapshot, unrelated } from './merge-base.js'
 
 /** The state that a branch is compared with. */
-export type Against = 'fork' | 'source' | BranchAccess
+export type Against = 'base' | 'fork' | 'source' | BranchAccess
 
 const CANDIDATES_PER_READ = 1000
 
 export interface DifferenceOptions {
   readonly against: Against
+  /** Whether the branch may be compared with one that it shares no rows with. */
+  readonly mayBeUnrelated?: boolean
   readonly limits: Limits
-  readonly tableName: string | undefined
+  readonly tableName?: string | undefined
   readonly size: number
-  readonly after: string | undefined
+  readonly after?: string | undefined
 }
 
 /**
@@ -58,18 +70,17 @@ export async function readDifference(
     database,
     async (transaction) => {
       const after = await getState(transaction, access)
-      const before = await resolveAgainst(transaction, access, { after, against: options.against })
+      const before = await resolveAgainst(transaction, access, { state: after, ...options })
       const operations = compareSchemasById(before.schema, after.schema)
-      const tablesBefore = new Set(before.schema.tables.map(({ id }) => id))
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
       for (const table of tablesToShow(after, options.tableName)) {
-        const had = tablesBefore.has(table.id) ? before.rows : noRows(before.rows)
-        if (options.tableName === undefined && !mayDiffer(had, after.rows, table.id)) continue
+        const base = before.rowsOf(table.id)
+        const canDiffer = base.states.some((rows) => mayDiffer(rows, after.rows, table.id))
+        if (options.tableName === undefined && !canDiffer) continue
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
-        const states = [had, after.rows] as const
-        const columns = comparedColumns(codec, before.schema)
-        tables.push(await describeTable(transaction, { codec, columns, states, room, ...options }))
+        const compared = { base, after: after.rows, columns: comparedColumns(codec, before.schema) }
+        tables.push(await describeTable(transaction, { codec, compared, room, ...options }))
       }
       return writeDifference({ access, before, operations, tables })
     },
@@ -91,28 +102,100 @@ class AnswerRoom {
   }
 }
 
+/** The other side of a difference. */
+interface Before {
+  /** Undefined if the scope of the key excludes the branch. */
+  readonly name: string | undefined
+  readonly at: 'base' | 'fork' | 'now'
+  readonly schema: StoredSchema
+  rowsOf(tableId: number): RowBase
+}
+
 async function resolveAgainst(
   transaction: Transaction,
   access: BranchAccess,
-  { after, against }: { after: BranchState; against: Against },
-): Promise<{
-  name: string | undefined
-  at: 'fork' | 'now'
-  rows: BranchRows
-  schema: StoredSchema
-}> {
-  if (against === 'fork') {
-    return { ...(await getForkState(transaction, access, after)), at: 'fork' }
+  options: Pick<DifferenceOptions, 'against' | 'mayBeUnrelated'> & { state: BranchState },
+): Promise<Before> {
+  const { state: after, against, mayBeUnrelated = false } = options
+  if (against === 'base') {
+    const before = await findBase(transaction, access, after)
+    if (before !== undefined) return before
+  }
+  if (against === 'base' || against === 'fork') {
+    const { name, ...state } = await getForkState(transaction, access, after)
+    return { name, at: 'fork', ...inState(state) }
   }
   const other = against === 'source' ? await getSource(transaction, access) : against
   const state = await getState(transaction, other)
-  if (!areRelated(state.rows, after.rows)) {
-    throw new AppError(
-      'unrelated_branches',
-      `branches [${access.branchName}] and [${other.branchName}] have no common ancestor that they inherit rows from`,
-    )
+  if (!mayBeUnrelated && !areRelated(state.rows, after.rows))
+    throw unrelated(access.branchName, other.branchName)
+  return { name: other.branchName, at: 'now', ...inState(state) }
+}
+
+function inState(state: BranchState): Pick<Before, 'schema' | 'rowsOf'> {
+  return {
+    schema: state.schema,
+    rowsOf: rowsIn([state], ([row]) => row),
   }
-  return { ...state, name: other.branchName, at: 'now' }
+}
+
+/** Returns a function for the rows of a table. A state that does not have the table has no rows of it. */
+function rowsIn(
+  states: readonly BranchState[],
+  rowOf: RowBase['rowOf'],
+): (tableId: number) => RowBase {
+  const known = states.map(({ rows, schema }) => ({
+    rows,
+    tables: new Set(schema.tables.map(({ id }) => id)),
+  }))
+  return (tableId) => ({
+    states: known.map(({ rows, tables }) => (tables.has(tableId) ? rows : noRows(rows))),
+    rowOf,
+  })
+}
+
+/**
+ * Finds the last state that a branch has in common with its source, as a merge would. Returns undefined
+ * if the source no longer exists, or has no rows in common with the branch.
+ */
+async function findBase(
+  transaction: Transaction,
+  access: BranchAccess,
+  after: BranchState,
+): Promise<Before | undefined> {
+  const source = await findSourceOf(transaction, access.branchId)
+  if (source === undefined) return undefined
+  const from = { ...source, databaseId: access.databaseId }
+  const bases = await findBasesInSnapshot(transaction, { from, into: access })
+  if (bases === undefined) return undefined
+  const isShown = scopeReachesBranch(access.principal.scope, source.branchName)
+  const general = rowsIn(bases.general.states, bases.general.rowOf)
+  return {
+    name: isShown ? source.branchName : undefined,
+    at: bases.isForkOfTarget ? 'fork' : 'base',
+    schema: withNames(baseSchema(bases), after.schema),
+    rowsOf(tableId) {
+      const own = bases.ofTables.get(tableId)
+      return own === undefined ? general(tableId) : rowsIn(own.states, own.rowOf)(tableId)
+    },
+  }
+}
+
+/** Replaces names on which the states of a virtual base disagree by those of the branch. */
+function withNames(base: StoredSchema, after: StoredSchema): StoredSchema {
+  const known = new Map(
+    after.tables.flatMap((table) => [table, ...table.columns]).map(({ id, name }) => [id, name]),
+  )
+  const named = <Item extends { readonly id: number; readonly name: string }>(
+    item: Item,
+  ): Item[] => {
+    const name = item.name === UNDECIDED ? known.get(item.id) : item.name
+    return name === undefined ? [] : [{ ...item, name }]
+  }
+  const tables = base.tables
+    .flatMap(named)
+    .map((table) => ({ ...table, columns: table.columns.flatMap(named) }))
+  return { ...base, tables }
 }
 
 function tablesToShow(
@@ -134,20 +217,26 @@ function comparedColumns(codec: TableCodec, before: StoredSchema): ReadonlySet<n
   return new Set(codec.physical.flatMap(({ id }, index) => (removed.has(id) ? [] : [index])))
 }
 
+interface Compared {
+  readonly base: RowBase
+  readonly after: BranchRows
+  /** Indexes of the columns to compare. */
+  readonly columns: ReadonlySet<number>
+}
+
 async function describeTable(
   transaction: Transaction,
   options: {
     codec: TableCodec
-    columns: ReadonlySet<number>
-    states: readonly [BranchRows, BranchRows]
+    compared: Compared
     size: number
-    after: string | undefined
+    after?: string | undefined
     room: AnswerRoom
   },
 ): Promise<string> {
-  const { codec, columns, states, size, room } = options
-  const [before, after] = states
-  const counts = await countChanges(transaction, { codec, columns, before, after })
+  const { codec, compared, size, room } = options
+  const { base, columns } = compared
+  const counts = await countChanges(transaction, { codec, ...compared })
   const changes: string[] = []
   let cursor = options.after ?? ''
   let more = false
@@ -155,15 +244,16 @@ async function describeTable(
   while (size > 0) {
     const { rows, next } = await listCompared(transaction, {
       codec,
-      before: [before],
-      after,
+      before: base.states,
+      after: compared.after,
       form: 'json',
       afterId: cursor,
       limit: CANDIDATES_PER_READ,
     })
     for (const row of rows) {
       if (turn.isOver) await turn.end()
-      const change = describeChange(codec, columns, row)
+      const sides = { before: base.rowOf(row.before), after: row.after }
+      const change = describeChange(codec, columns, { id: row.id, ...sides })
       if (change === undefined) continue
       // A change beyond the page size means that there are more.
       more = changes.length === size
@@ -183,14 +273,16 @@ async function describeTable(
 function describeChange(
   codec: TableCodec,
   compared: ReadonlySet<number>,
-  { id, before: [before], after }: ComparedRow,
+  { id, before, after }: { id: string; before: RowTexts; after: RowTexts },
 ): string | undefined {
   const record = (texts: TextRow) => `"record":{${codec.decodeRow(texts)}}`
   if (before === undefined) {
     return after === undefined ? undefined : `{"change":"inserted","id":"${id}",${record(after)}}`
   }
   if (after === undefined) {
-    const known = before.map((text, index) => (compared.has(index) ? text : null))
+    const known = before.map((text, index) =>
+      compared.has(index) && text !== UNDECIDED ? text : null,
+    )
     return `{"change":"deleted","id":"${id}",${record(known)}}`
   }
   const columns = changedColumns(before, after).filter((index) => compared.has(index))
@@ -219,7 +311,8 @@ function describeColumn(
 function writeValue(codec: TableCodec, index: number, texts: TextRow): string {
   const text = texts[index]
   const column = codec.physical[index]
-  if (text == null || column === undefined) return 'null'
+  // An undecided value is one on which the states of a virtual base disagree.
+  if (text == null || text === UNDECIDED || column === undefined) return 'null'
   if (column.column.type !== 'object') return column.codec.decode(text)
   const members = codec.physical.flatMap(({ path }, nested) => {
     const isMember = enclosingObjects(codec, nested).at(-1) === index && texts[nested] !== null
@@ -230,7 +323,7 @@ function writeValue(codec: TableCodec, index: number, texts: TextRow): string {
 
 function writeDifference(options: {
   access: BranchAccess
-  before: { name: string | undefined; at: 'fork' | 'now' }
+  before: Pick<Before, 'name' | 'at'>
   operations: readonly SchemaOperation[]
   tables: readonly string[]
 }): string {

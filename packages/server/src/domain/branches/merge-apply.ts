@@ -14,6 +14,7 @@ import {
   updateHead,
 } from '../schemas/queries.js'
 import type { BranchState } from './branch-state.js'
+import { baseOfTable } from './merge-base.js'
 import { describeConflicts, type MergeConflict } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 
@@ -96,7 +97,7 @@ async function applyTable(
   const { mode, strategy } = plan.ruleOf(table.id)
   const theirs = { rows: plan.theirs.rows, table: tableOf(plan.theirs, table) }
   if (mode !== 'merge' || theirs.table === undefined) return undefined
-  const base = plan.bases.ofTables.get(table.id) ?? plan.bases.general
+  const base = baseOfTable(plan.bases, table.id)
   const codec = compileTable(table, { limits, jsonAsText: false })
   const merged = await refusing(codec, () =>
     mergeTable(transaction, {

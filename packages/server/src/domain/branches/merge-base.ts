@@ -1,7 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { closeEpoch, FORK_COLUMNS, forkValues } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -34,6 +34,11 @@ export interface Base {
   readonly schema: StoredSchema
   /** Computes the row of the base from the rows of its states, which are given in the same order. */
   rowOf(rows: readonly Row[]): Row
+  /**
+   * Whether the target contains all states of the merged branch, except for its open epoch. Nobody has
+   * forked or merged that epoch, so if it has the same content as the base, there is nothing to merge.
+   */
+  readonly isUpToDate: boolean
 }
 
 export interface Bases {
@@ -41,35 +46,97 @@ export interface Bases {
   readonly general: Base
   /** The bases of tables that an earlier merge has left out, by table id. */
   readonly ofTables: ReadonlyMap<number, Base>
-  /** Whether the target contains the merged branch as of its last closed epoch. */
-  readonly isUpToDate: boolean
+  /** Whether the general base is the state that the target was forked from. */
+  readonly isForkOfTarget: boolean
+}
+
+/** Returns the base of a table. */
+export function baseOfTable({ general, ofTables }: Bases, tableId: number): Base {
+  return ofTables.get(tableId) ?? general
+}
+
+/** Returns the schema of the base. Tables that an earlier merge left out are taken from their own base. */
+export function baseSchema({ general, ofTables }: Bases): StoredSchema {
+  const tableIn = ({ schema }: Base, tableId: number) =>
+    schema.tables.filter((table) => table.id === tableId)
+  return {
+    ...general.schema,
+    tables: [
+      ...general.schema.tables.filter((table) => !ofTables.has(table.id)),
+      ...[...ofTables].flatMap(([tableId, base]) => tableIn(base, tableId)),
+    ],
+  }
 }
 
 /** Finds the bases of a merge. Their states are locked until the transaction ends. */
 export async function findBases(transaction: Queryable, sides: Sides): Promise<Bases> {
+  const bases = await readBases(transaction, sides, { locks: true })
+  if (bases !== undefined) return bases
   const { from, into } = sides
-  const history = await findHistory(transaction, [from.branchId, into.branchId])
-  const states = new StateReader(transaction)
-  const baseOf = async (tableId?: number) => {
-    const base = mergeBaseOf(new HistoryGraph(history, tableId), sides)
-    const read = await states.readAll(statesOf(base))
-    return toBase(base, read)
-  }
-  const ofTables = new Map<number, Base>()
-  for (const tableIds of tablesLeftOut(history)) {
-    const base = await baseOf(tableIds[0])
-    for (const tableId of tableIds) ofTables.set(tableId, base)
-  }
-  return { general: await baseOf(), ofTables, isUpToDate: isUpToDate(history, sides) }
+  throw unrelated(from.branchName, into.branchName)
 }
 
-function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase {
+/**
+ * Finds the bases of a merge without locks, for a read-only snapshot. Returns undefined if the branches
+ * have no common ancestor.
+ */
+export function findBasesInSnapshot(
+  transaction: Queryable,
+  sides: Sides,
+): Promise<Bases | undefined> {
+  return readBases(transaction, sides, { locks: false })
+}
+
+async function readBases(
+  transaction: Queryable,
+  sides: Sides,
+  options: { locks: boolean },
+): Promise<Bases | undefined> {
+  const { from, into } = sides
+  const history = await findHistory(transaction, [from.branchId, into.branchId])
+  const states = new StateReader(transaction, options)
+  const baseOf = async (tableId?: number) => {
+    const graph = new HistoryGraph(history, tableId)
+    const found = mergeBaseOf(graph, sides)
+    if (found === undefined) return undefined
+    const read = await states.readAll(statesOf(found))
+    const base: Base = {
+      ...toBase(found, read),
+      isUpToDate: isUpToDate(graph, history, sides),
+    }
+    return { found, base }
+  }
+  const general = await baseOf()
+  if (general === undefined) return undefined
+  const ofTables = new Map<number, Base>()
+  for (const tableIds of tablesLeftOut(history)) {
+    // Branches with a common ancestor also have one without the merges that left out a table.
+    const ofTable = (await baseOf(tableIds[0]))?.base ?? general.base
+    for (const tableId of tableIds) ofTables.set(tableId, ofTable)
+  }
+  const { found } = general
+  const fork = history.forks.find(({ branchId }) => branchId === into.branchId)?.parent
+  return {
+    general: general.base,
+    ofTables,
+    isForkOfTarget:
+      found.kind === 'state' && fork !== undefined && stateKey(found.state) === stateKey(fork),
+  }
+}
+
+export function unrelated(one: string, other: string): AppError {
+  return new AppError(
+    'unrelated_branches',
+    `branches [${one}] and [${other}] have no common ancestor that they inherit rows from`,
+  )
+}
+
+function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase | undefined {
   try {
-    const base = findMergeBase(graph, {
+    return findMergeBase(graph, {
       ours: { branchId: into.branchId, epoch: NOW },
       theirs: { branchId: from.branchId, epoch: NOW },
     })
-    if (base !== undefined) return base
   } catch (error) {
     if (!(error instanceof TooManyBasesError)) throw error
     throw new AppError(
@@ -77,13 +144,12 @@ function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase {
       `branches [${from.branchName}] and [${into.branchName}] have too many common ancestors; merge one of them into a third branch first`,
     )
   }
-  throw new AppError(
-    'unrelated_branches',
-    `branches [${from.branchName}] and [${into.branchName}] have no common ancestor that they inherit rows from`,
-  )
 }
 
-function toBase(base: MergeBase, states: ReadonlyMap<string, BranchState>): Base {
+function toBase(
+  base: MergeBase,
+  states: ReadonlyMap<string, BranchState>,
+): Omit<Base, 'isUpToDate'> {
   const order = new Map([...states.keys()].map((key, index) => [key, index]))
   const schemaIn = (state: State) => states.get(stateKey(state))?.schema ?? { tables: [] }
   return {
@@ -93,31 +159,34 @@ function toBase(base: MergeBase, states: ReadonlyMap<string, BranchState>): Base
   }
 }
 
-/**
- * Returns whether the target contains the merged branch as of its last closed epoch, and nothing has
- * been merged into that branch since then. Such a merge would bring states that the target lacks.
- */
-function isUpToDate(history: StoredHistory, { from, into }: Sides): boolean {
+/** Returns whether the target contains all states of the merged branch, except for its open epoch. */
+function isUpToDate(graph: HistoryGraph, history: StoredHistory, { from, into }: Sides): boolean {
   const { branchId } = from
   const open = history.openEpochs.get(branchId)
   if (open === undefined) return false
-  const isMergedSince = history.merges.some(
+  const now = { branchId: into.branchId, epoch: NOW }
+  const mergedSince = history.merges.filter(
     (merge) => merge.into.branchId === branchId && merge.into.epoch === open,
   )
   // A branch without a closed epoch contains only the state that it was forked from.
   const parent = history.forks.find((fork) => fork.branchId === branchId)?.parent
   const last = open > 1 ? { branchId, epoch: open - 1 } : parent
-  const now = { branchId: into.branchId, epoch: NOW }
-  return last !== undefined && !isMergedSince && new HistoryGraph(history).contains(now, last)
+  return (
+    last !== undefined &&
+    graph.contains(now, last) &&
+    mergedSince.every((merge) => graph.contains(now, merge.from))
+  )
 }
 
 /** Reads states by way of their forks. Every state that can be a base has a fork. */
 class StateReader {
   readonly #transaction: Queryable
+  readonly #lock: Sql
   readonly #known = new Map<string, BranchState>()
 
-  constructor(transaction: Queryable) {
+  constructor(transaction: Queryable, { locks }: { locks: boolean }) {
     this.#transaction = transaction
+    this.#lock = locks ? sql`for key share` : empty
   }
 
   async readAll(states: readonly State[]): Promise<ReadonlyMap<string, BranchState>> {
@@ -135,7 +204,7 @@ class StateReader {
       where parent_id = ${state.branchId} and fork_epoch = ${state.epoch}
       order by id
       limit 1
-      for key share`)
+      ${this.#lock}`)
     if (fork === undefined) {
       throw new AppError(
         'retry_limit',

@@ -2,13 +2,14 @@ import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
+import type { StoredTable } from '../../rows/columns.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { listGates, lockBranches } from './lock-branches.js'
 import { applyMerge, type MergeOutcome } from './merge-apply.js'
-import { insertMerge } from './merge-base.js'
+import { baseOfTable, baseSchema, insertMerge } from './merge-base.js'
 import { type MergeOptions, type MergePlan, planMerge } from './merge-plan.js'
 
 /** Thrown at the end of a dry run, so that the transaction is rolled back. */
@@ -83,13 +84,22 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
  * so that the base of the next merge contains them.
  */
 function hasNothingNew(plan: MergePlan, outcome: MergeOutcome): boolean {
-  const { theirs, bases, schema, leftOut } = plan
-  if (!bases.isUpToDate || bases.ofTables.size > 0 || leftOut.length > 0) return false
-  if (JSON.stringify(bases.general.schema) !== JSON.stringify(theirs.schema)) return false
+  const { theirs, bases, schema, changedRecords } = plan
+  const leftOut = new Set(plan.leftOut)
+  const isMerged = ({ id }: StoredTable) => !leftOut.has(id)
+  const tables = theirs.schema.tables.filter(isMerged)
+  const used = [bases.general, ...tables.map(({ id }) => baseOfTable(bases, id))]
+  if (!used.every(({ isUpToDate }) => isUpToDate)) return false
+  const before = baseSchema(bases)
+  const isSameSchema =
+    JSON.stringify(before.tables.filter(isMerged)) === JSON.stringify(tables) &&
+    JSON.stringify(before.tablesOrder) === JSON.stringify(theirs.schema.tablesOrder)
   const compared = new Set(schema.tables.map(({ id }) => id))
   return (
-    theirs.schema.tables.every(({ id }) => compared.has(id)) &&
-    outcome.tables.every(({ tally }) => tally.compared === 0)
+    isSameSchema &&
+    tables.every(({ id }) => compared.has(id)) &&
+    [...changedRecords.values()].every((count) => count === 0) &&
+    outcome.tables.every(({ tally }) => tally.changed === 0)
   )
 }
 

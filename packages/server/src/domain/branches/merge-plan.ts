@@ -10,7 +10,7 @@ import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { type BranchState, getState } from './branch-state.js'
 import { countContested } from './contested-removals.js'
-import { type Base, type Bases, findBases } from './merge-base.js'
+import { type Bases, baseOfTable, baseSchema, findBases } from './merge-base.js'
 import type { MergeConflict } from './merge-conflicts.js'
 
 export interface MergeOptions {
@@ -39,6 +39,11 @@ export interface MergePlan extends MergeOptions {
   readonly dataLoss: readonly DataLoss[]
   /** Conflicts of the schemas. If there are any, nothing is applied. */
   readonly conflicts: readonly MergeConflict[]
+  /**
+   * Tables and columns that one side removed, by id, with the number of records that the other side has
+   * changed there since the base.
+   */
+  readonly changedRecords: ReadonlyMap<number, number>
   /** Ids of the tables whose rows are not merged. */
   readonly leftOut: readonly number[]
 }
@@ -59,7 +64,7 @@ export async function planMerge(
     ours,
     theirs,
     baseSchema: base,
-    baseOf: (tableId) => bases.ofTables.get(tableId) ?? bases.general,
+    baseOf: (tableId) => baseOfTable(bases, tableId),
     ruleOf,
     limits,
   })
@@ -79,6 +84,7 @@ export async function planMerge(
     schema,
     // No edits lead to a schema in conflict.
     operations: conflicts.length > 0 ? [] : compareSchemasById(ours.schema, schema),
+    changedRecords,
     conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
     leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
   }
@@ -120,17 +126,4 @@ function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: numb
   }
   const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
   return (tableId) => byId.get(tableId) ?? rest
-}
-
-/** Returns the schema of the base. Tables that an earlier merge left out are taken from their own base. */
-function baseSchema({ general, ofTables }: Bases): StoredSchema {
-  const tableIn = ({ schema }: Base, tableId: number) =>
-    schema.tables.filter((table) => table.id === tableId)
-  return {
-    ...general.schema,
-    tables: [
-      ...general.schema.tables.filter((table) => !ofTables.has(table.id)),
-      ...[...ofTables].flatMap(([tableId, base]) => tableIn(base, tableId)),
-    ],
-  }
 }

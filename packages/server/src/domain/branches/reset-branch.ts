@@ -1,5 +1,7 @@
+import type { ResetResult } from '@offshoot/contract/branch-changes'
 import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
@@ -15,24 +17,34 @@ import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { findHead } from '../schemas/queries.js'
-import { getSource } from './branch-state.js'
+import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
 import { listGates, lockBranches } from './lock-branches.js'
 import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 
 /**
- * Resets a branch to the current state of its source. The branch is forked again, and keeps its name
- * and id. Its previous state moves to a hidden branch, from which its own forks continue to read. This
- * takes constant time.
+ * Resets a branch to the current state of its source, or of the branch `to`. The branch is forked again,
+ * and keeps its name, its id and its source. Its previous state moves to a hidden branch, from which its
+ * own forks continue to read. This takes constant time.
  */
 export async function resetBranch(
   database: Database,
   access: BranchAccess,
-): Promise<{ databaseName: string; branchName: string; status: 'completed' }> {
+  { to: source, dryRun, limits }: { to: BranchAccess; dryRun: boolean; limits: Limits },
+): Promise<ResetResult> {
   requireAccess(access.principal.scope, 'write')
   const { branchId, branchName } = access
-  const source = await getSource(database, access)
+  if (source.branchId === branchId) {
+    throw new AppError('invalid_request', `branch [${branchName}]: cannot be reset to itself`)
+  }
+  const result = { databaseName: access.databaseName, branchName, status: 'completed' } as const
+  if (dryRun) {
+    await requireUnprotected(database, access)
+    const compared = { against: source, mayBeUnrelated: true, limits, size: 0 }
+    const difference = await readDifference(database, access, compared)
+    return { ...result, difference: JSON.parse(difference) }
+  }
   const branches = [access, source]
   const gates = await listGates(database, branches)
   await runTransaction(
@@ -40,13 +52,7 @@ export async function resetBranch(
     async (transaction) => {
       await lockBranches(transaction, branches, gates)
       await lockHistory(transaction, access.databaseId)
-      const head = await findHead(transaction, branchId)
-      if (head?.isProtected) {
-        throw new AppError(
-          'protected_branch',
-          `branch [${branchName}]: is protected and cannot be reset; remove the protection first`,
-        )
-      }
+      await requireUnprotected(transaction, access)
       const forked = await closeEpoch(transaction, source.branchId)
       if (forked === undefined) throw new Error('a locked branch must exist')
       const hiddenId = await hideState(transaction, branchId)
@@ -59,7 +65,19 @@ export async function resetBranch(
     { isolation: 'read committed' },
   )
   forks.add()
-  return { databaseName: access.databaseName, branchName, status: 'completed' }
+  return result
+}
+
+async function requireUnprotected(
+  database: Queryable,
+  { branchId, branchName }: BranchAccess,
+): Promise<void> {
+  const head = await findHead(database, branchId)
+  if (!head?.isProtected) return
+  throw new AppError(
+    'protected_branch',
+    `branch [${branchName}]: is protected and cannot be reset; remove the protection first`,
+  )
 }
 
 /** Moves the rows of a branch, and the forks that read them, to a new hidden branch. Returns its id. */
@@ -95,6 +113,11 @@ async function startOver(
     set ${restartFrom(source)},
       schema_id = ${source.schemaId}, fork_schema_id = ${source.schemaId},
       last_migration_id = ${source.lastMigrationId}, version = version + 1,
-      started_from = ${JSON.stringify(startedFrom)}::jsonb, stamp = nextval('offshoot.stamps')
+      started_from = case
+        -- A reset to another branch does not change the source.
+        when started_from ->> 'dbBranchID' = ${source.id} then ${JSON.stringify(startedFrom)}::jsonb
+        else started_from
+      end,
+      stamp = nextval('offshoot.stamps')
     where id = ${branchId}`)
 }

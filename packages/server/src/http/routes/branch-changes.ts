@@ -7,8 +7,10 @@ import {
   MergeRequestSchema,
   MergeResultSchema,
   PullRequestSchema,
+  ResetRequestSchema,
+  ResetResultSchema,
 } from '@offshoot/contract/branch-changes'
-import { BranchParamsSchema, CreatedBranchSchema } from '@offshoot/contract/branches'
+import { BranchParamsSchema } from '@offshoot/contract/branches'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { BranchAccess } from '../../domain/access/resolve.js'
@@ -63,18 +65,17 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'diffBranch',
           summary: 'Show what a branch has changed',
           description:
-            'Compares schema and records with the source as of the fork, with the source now, or with a related branch. The cost depends on the number of changes, not on the size of the branch.',
+            'Compares schema and records with the last state that the branch has in common with its source, with the state that it was forked from, with the source now, or with a related branch. The cost depends on the number of changes, not on the size of the branch.',
           params,
           querystring: DifferenceQuerySchema,
           response: { 200: DifferenceSchema, ...refusals(404, 409) },
         },
       },
       async (request, reply) => {
-        const { against = 'fork', table, size = DIFFERENCE_PAGE_SIZE, after } = request.query
+        const { against = 'base', table, size = DIFFERENCE_PAGE_SIZE, after } = request.query
         const access = await branchOf(request, 'read')
-        const isMoment = against === 'fork' || against === 'source'
         const difference = await readDifference(database, access, {
-          against: isMoment
+          against: isMoment(against)
             ? against
             : await otherBranch(request, access, { name: against, need: 'read' }),
           limits,
@@ -136,13 +137,20 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         schema: {
           tags,
           operationId: 'resetBranch',
-          summary: 'Reset a branch to the current state of its source',
-          description: 'All changes of the branch are discarded. Takes about as long as a fork.',
+          summary: 'Reset a branch to its source or another branch',
+          description:
+            'All changes of the branch are discarded, and it gets the current schema and rows of its source, or of the branch `to`. It keeps its name, its id and its source. Forks of the branch keep what they had. Takes about as long as a fork. `dryRun` returns the difference that would be discarded.',
           params,
-          response: { 200: CreatedBranchSchema, ...refusals(404, 409) },
+          body: Type.Union([ResetRequestSchema, Type.Null()]),
+          response: { 200: ResetResultSchema, ...refusals(404, 409) },
         },
       },
-      async (request) => resetBranch(database, await branchOf(request, 'write')),
+      async (request) => {
+        const { to: name, dryRun = false } = request.body ?? {}
+        const access = await branchOf(request, 'write')
+        const to = await otherBranch(request, access, { name, need: 'read' })
+        return resetBranch(database, access, { to, dryRun, limits })
+      },
     )
 
     app.get(
@@ -159,4 +167,9 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       async (request) => readBranchStats(database, await branchOf(request, 'read'), { limits }),
     )
   }
+}
+
+/** Returns whether a word names a state of the branch or its source. Other words are branch names. */
+function isMoment(word: string): word is 'base' | 'fork' | 'source' {
+  return word === 'base' || word === 'fork' || word === 'source'
 }

@@ -30,12 +30,6 @@ const PAGE_BYTES_MAX = 8 * 1024 * 1024
 /** `json`: the texts that decoding reads. `write`: the texts that a write takes. */
 export type TextForm = 'json' | 'write'
 
-export interface ChangeCounts {
-  readonly inserted: number
-  readonly updated: number
-  readonly deleted: number
-}
-
 type Querying = Pick<Transaction, 'query'>
 
 /**
@@ -119,35 +113,6 @@ function stateTexts(codec: TableCodec, alias: Sql, form: TextForm): Sql {
     return sql`, (${raw(selected)})::text`
   })
   return sql`array[${alias}.id${join([empty, ...texts], '')}]`
-}
-
-/** Counts the rows that differ between two states in the given physical columns. */
-export async function countChanges(
-  transaction: Querying,
-  options: {
-    codec: TableCodec
-    columns: ReadonlySet<number>
-    before: BranchRows
-    after: BranchRows
-  },
-): Promise<ChangeCounts> {
-  const { codec, columns, before, after } = options
-  const differs = codec.physical.flatMap(({ physicalName }, index) => {
-    const name = ident(physicalName)
-    // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
-    return columns.has(index) ? sql`b.${name}::text is distinct from a.${name}::text` : []
-  })
-  const isChanged = differs.length === 0 ? sql`false` : join(differs, ' or ')
-  const [counts] = await transaction.query<ChangeCounts>(sql`
-    select
-      (count(*) filter (where b.id is null and a.id is not null))::integer as inserted,
-      (count(*) filter (where b.id is not null and a.id is not null and (${isChanged})))::integer
-        as updated,
-      (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
-    from (${changedIds(before, after, codec.table.id)}) k
-    ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
-    ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
-  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
 }
 
 /** Returns the indexes of the physical columns whose texts differ. */

@@ -1,37 +1,84 @@
-import type { Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
-import { changedColumns, listCompared } from './compare-rows.js'
+import { type ComparedPage, changedColumns, listCompared, type RowTexts } from './compare-rows.js'
 import type { RowBase } from './merge-rows.js'
+
+export interface ChangeCounts {
+  readonly inserted: number
+  readonly updated: number
+  readonly deleted: number
+}
+
+interface Compared {
+  readonly codec: TableCodec
+  /** Indexes of the physical columns to compare. */
+  readonly columns: ReadonlySet<number>
+  readonly base: RowBase
+  readonly after: BranchRows
+  /** `withValues`: inserted rows count only if they have a value in one of the columns. */
+  readonly inserted?: 'all' | 'withValues'
+}
 
 /** The number of rows compared at a time, if the base is virtual. */
 const PAGE_ROWS = 1000
 
-/**
- * Counts the rows that were inserted or updated since the base, in the columns of the codec. With
- * `values`, inserted rows count only if they have a value in one of the columns.
- */
-export async function countChangedRows(
-  transaction: Queryable,
-  options: {
-    codec: TableCodec
-    base: RowBase
-    after: BranchRows
-    counts: 'records' | 'values'
-  },
-): Promise<number> {
-  const { codec, base, after, counts } = options
-  if (!base.states.some((state) => mayDiffer(state, after, codec.table.id))) return 0
-  const [only, ...others] = base.states
-  if (only !== undefined && others.length === 0) {
-    return countInOneStatement(transaction, { codec, before: only, after, counts })
+/** Counts the rows that differ between the base and a later state in the given columns. */
+export async function countChanges(
+  transaction: Pick<Transaction, 'query'>,
+  options: Compared,
+): Promise<ChangeCounts> {
+  const { base, after, codec } = options
+  if (!base.states.some((state) => mayDiffer(state, after, codec.table.id))) {
+    return { inserted: 0, updated: 0, deleted: 0 }
   }
-  let count = 0
+  const [only, ...others] = base.states
+  return only !== undefined && others.length === 0
+    ? countInOneStatement(transaction, { ...options, before: only })
+    : countRowByRow(transaction, options)
+}
+
+async function countInOneStatement(
+  transaction: Pick<Transaction, 'query'>,
+  { codec, columns, before, after, inserted = 'all' }: Compared & { before: BranchRows },
+): Promise<ChangeCounts> {
+  const names = codec.physical.flatMap(({ physicalName }, index) =>
+    columns.has(index) ? ident(physicalName) : [],
+  )
+  const anyOf = (conditions: readonly Sql[]) =>
+    conditions.length === 0 ? sql`false` : join(conditions, ' or ')
+  const isInserted =
+    inserted === 'all' ? sql`true` : anyOf(names.map((name) => sql`a.${name} is not null`))
+  // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
+  const isChanged = anyOf(
+    names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`),
+  )
+  const [counts] = await transaction.query<ChangeCounts>(sql`
+    select
+      (count(*) filter (where b.id is null and a.id is not null and (${isInserted})))::integer
+        as inserted,
+      (count(*) filter (where b.id is not null and a.id is not null and (${isChanged})))::integer
+        as updated,
+      (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
+    from (${changedIds(before, after, codec.table.id)}) k
+    ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
+    ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
+  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
+}
+
+/** The row of a virtual base can only be computed here, from the rows of its states. */
+async function countRowByRow(
+  transaction: Pick<Transaction, 'query'>,
+  { codec, columns, base, after, inserted = 'all' }: Compared,
+): Promise<ChangeCounts> {
+  const counts = { inserted: 0, updated: 0, deleted: 0 }
+  const hasValue = (row: NonNullable<RowTexts>) =>
+    row.some((text, index) => text !== null && columns.has(index))
   for (let afterId: string | undefined = ''; afterId !== undefined; ) {
-    const page: Awaited<ReturnType<typeof listCompared>> = await listCompared(transaction, {
+    const page: ComparedPage = await listCompared(transaction, {
       codec,
       before: base.states,
       after,
@@ -40,42 +87,16 @@ export async function countChangedRows(
       limit: PAGE_ROWS,
     })
     for (const row of page.rows) {
-      if (row.after === undefined) continue
       const before = base.rowOf(row.before)
-      const isChanged =
-        before === undefined
-          ? counts === 'records' || row.after.some((text) => text !== null)
-          : changedColumns(before, row.after).length > 0
-      if (isChanged) count++
+      if (before === undefined) {
+        if (row.after !== undefined && (inserted === 'all' || hasValue(row.after)))
+          counts.inserted++
+      } else if (row.after === undefined) counts.deleted++
+      else if (changedColumns(before, row.after).some((index) => columns.has(index))) {
+        counts.updated++
+      }
     }
     afterId = page.next
   }
-  return count
-}
-
-async function countInOneStatement(
-  transaction: Queryable,
-  options: {
-    codec: TableCodec
-    before: BranchRows
-    after: BranchRows
-    counts: 'records' | 'values'
-  },
-): Promise<number> {
-  const { codec, before, after, counts } = options
-  const names = codec.physical.map(({ physicalName }) => ident(physicalName))
-  const anyOf = (conditions: readonly Sql[]) =>
-    conditions.length === 0 ? sql`false` : join(conditions, ' or ')
-  const isInserted =
-    counts === 'records' ? sql`true` : anyOf(names.map((name) => sql`a.${name} is not null`))
-  const isUpdated = anyOf(
-    names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`),
-  )
-  const [row] = await transaction.query<{ count: number }>(sql`
-    select count(*)::integer as count
-    from (${changedIds(before, after, codec.table.id)}) k
-    ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
-    ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: false })}
-    where case when b.id is null then ${isInserted} else ${isUpdated} end`)
-  return row?.count ?? 0
+  return counts
 }

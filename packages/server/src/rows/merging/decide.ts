@@ -38,6 +38,16 @@ export interface MergedRow {
   readonly states: readonly [RowTexts, RowTexts, RowTexts]
 }
 
+/** Returns whether theirs has changed a row since the base. */
+export function isChangedRow(
+  base: RowTexts,
+  theirs: RowTexts,
+  columns: readonly MergeColumn[],
+): boolean {
+  if (base === undefined || theirs === undefined) return base !== theirs
+  return changedColumns(base, theirs).some((column) => columns[column]?.isTheirs)
+}
+
 /** Decides how a merge changes one row. Only the strategy `fail` results in conflicts. */
 export function decide(
   row: MergedRow,

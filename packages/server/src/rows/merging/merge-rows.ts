@@ -4,6 +4,7 @@ import { listCompared, type RowTexts } from './compare-rows.js'
 import {
   type Decision,
   decide,
+  isChangedRow,
   type MergeColumn,
   type RowConflict,
   type RowStrategy,
@@ -12,8 +13,8 @@ import { MergeWriter, type MergeWrites } from './merge-writer.js'
 
 /** The effect of a merge on one table. */
 export interface MergeTally {
-  /** Rows that may have changed since the base. */
-  compared: number
+  /** Rows that theirs has changed since the base. */
+  changed: number
   inserted: number
   updated: number
   deleted: number
@@ -46,7 +47,7 @@ export interface RowMerge extends MergeWrites {
  */
 export async function mergeRows(transaction: Transaction, merge: RowMerge): Promise<MergeTally> {
   const tally: MergeTally = {
-    compared: 0,
+    changed: 0,
     inserted: 0,
     updated: 0,
     deleted: 0,
@@ -66,11 +67,16 @@ export async function mergeRows(transaction: Transaction, merge: RowMerge): Prom
   return tally
 }
 
+interface ComparedDecision extends Decision {
+  /** Whether theirs has changed the row since the base. */
+  readonly isChanged: boolean
+}
+
 async function* listDecisions(
   transaction: Transaction,
   { codec, columns, base, theirs, strategy }: RowMerge,
   { ours }: { readonly ours: BranchRows },
-): AsyncGenerator<readonly Decision[]> {
+): AsyncGenerator<readonly ComparedDecision[]> {
   let afterId = ''
   for (;;) {
     const { rows, next } = await listCompared(transaction, {
@@ -82,17 +88,19 @@ async function* listDecisions(
       afterId,
       limit: PAGE_ROWS,
     })
-    yield rows.map(({ id, before, after, beside: [ourRow] }) =>
-      decide({ id, states: [base.rowOf(before), after, ourRow] }, strategy, columns),
-    )
+    yield rows.map(({ id, before, after, beside: [ourRow] }) => {
+      const states = [base.rowOf(before), after, ourRow] as const
+      const isChanged = isChangedRow(states[0], after, columns)
+      return { isChanged, ...decide({ id, states }, strategy, columns) }
+    })
     if (next === undefined) return
     afterId = next
   }
 }
 
-function count(decisions: readonly Decision[], tally: MergeTally): void {
-  tally.compared += decisions.length
-  for (const { insert, update, remove, conflict } of decisions) {
+function count(decisions: readonly ComparedDecision[], tally: MergeTally): void {
+  for (const { isChanged, insert, update, remove, conflict } of decisions) {
+    if (isChanged) tally.changed++
     if (insert !== undefined) tally.inserted++
     if (update !== undefined) tally.updated++
     if (remove !== undefined) tally.deleted++
