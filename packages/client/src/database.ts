@@ -1,0 +1,120 @@
+import type { BranchRule, BranchSummary, ResolvedBranch } from './api.js'
+import { Branch } from './branch.js'
+import { type CallOptions, segment, type Transport } from './http.js'
+
+/** A pair of a git branch and the branch that belongs to it. */
+export interface GitMapping {
+  readonly gitBranch: string
+  readonly serviceBranch: string
+}
+
+/** A database: its branches, and the branches of git that they belong to. */
+export class Database<Schema> {
+  readonly name: string
+  readonly #transport: Transport
+  readonly #prefix: string
+
+  /** `prefix` is the part of the path that names the workspace, or empty. */
+  constructor(transport: Transport, prefix: string, name: string) {
+    this.name = name
+    this.#transport = transport
+    this.#prefix = prefix
+  }
+
+  /** A branch of the database. No request is sent. */
+  branch(name: string): Branch<Schema> {
+    return new Branch(this.#transport, `${this.#prefix}/db/${segment(this.name)}`, name)
+  }
+
+  /** Lists the branches. */
+  async branches(options: CallOptions = {}): Promise<readonly BranchSummary[]> {
+    const { branches } = await this.#transport.json<{ branches: readonly BranchSummary[] }>({
+      method: 'GET',
+      path: this.#path(),
+      isRead: true,
+      signal: options.signal,
+    })
+    return branches
+  }
+
+  /**
+   * Finds the branch that belongs to a git branch. With `create`, forks one if there is none.
+   *
+   * @example
+   * ```ts
+   * const { branch } = await client.database.resolveBranch({ gitBranch: 'feat/login', create: true })
+   * ```
+   */
+  resolveBranch(
+    question: {
+      readonly gitBranch?: string
+      readonly fallbackBranch?: string
+      readonly create?: boolean
+    },
+    options: CallOptions = {},
+  ): Promise<ResolvedBranch> {
+    return this.#transport.json({
+      method: 'GET',
+      path: this.#path('/resolveBranch'),
+      query: question,
+      isRead: true,
+      signal: options.signal,
+    })
+  }
+
+  /** Lists the git branches that have a branch of their own. */
+  async gitBranches(options: CallOptions = {}): Promise<readonly GitMapping[]> {
+    const { mapping } = await this.#transport.json<{ mapping: readonly GitMapping[] }>({
+      method: 'GET',
+      path: this.#path('/gitBranches'),
+      isRead: true,
+      signal: options.signal,
+    })
+    return mapping
+  }
+
+  /** Assigns a branch to a git branch. */
+  async mapGitBranch(mapping: GitMapping, options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      method: 'POST',
+      path: this.#path('/gitBranches'),
+      json: mapping,
+      signal: options.signal,
+    })
+  }
+
+  /** Removes the assignment of a git branch. */
+  async unmapGitBranch(gitBranch: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.send({
+      method: 'DELETE',
+      path: this.#path('/gitBranches'),
+      query: { gitBranch },
+      signal: options.signal,
+    })
+  }
+
+  /** Reads the rules for new branches. */
+  async rules(options: CallOptions = {}): Promise<readonly BranchRule[]> {
+    const { rules } = await this.#transport.json<{ rules: readonly BranchRule[] }>({
+      method: 'GET',
+      path: this.#path('/branchRules'),
+      isRead: true,
+      signal: options.signal,
+    })
+    return rules
+  }
+
+  /** Replaces the rules for new branches. */
+  async setRules(rules: readonly BranchRule[], options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      method: 'PUT',
+      path: this.#path('/branchRules'),
+      json: { rules },
+      signal: options.signal,
+    })
+  }
+
+  #path(rest = ''): string {
+    return `${this.#prefix}/dbs/${segment(this.name)}${rest}`
+  }
+}

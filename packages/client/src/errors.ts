@@ -1,0 +1,156 @@
+/** Codes of errors that the service reports. The reference of errors explains each of them. */
+export const SERVICE_ERROR_CODES = [
+  'invalid_request',
+  'invalid_json',
+  'ambiguous_workspace',
+  'unknown_source_branch',
+  'unknown_branch',
+  'invalid_schema',
+  'invalid_record',
+  'transaction_failed',
+  'invalid_sql',
+  'query_too_costly',
+  'invalid_api_key',
+  'invalid_metrics_token',
+  'forbidden',
+  'key_scope',
+  'quota_exceeded',
+  'invalid_link',
+  'route_not_found',
+  'workspace_not_found',
+  'database_not_found',
+  'branch_not_found',
+  'table_not_found',
+  'column_not_found',
+  'index_not_found',
+  'record_not_found',
+  'file_not_found',
+  'git_branch_not_found',
+  'key_not_found',
+  'member_not_found',
+  'invite_not_found',
+  'repository_not_found',
+  'method_not_allowed',
+  'request_timeout',
+  'conflict',
+  'default_branch',
+  'protected_branch',
+  'only_owner',
+  'data_loss',
+  'merge_conflict',
+  'no_source',
+  'unrelated_branches',
+  'retry_limit',
+  'idempotency_conflict',
+  'link_in_use',
+  'payload_too_large',
+  'unsupported_media_type',
+  'range_not_satisfiable',
+  'already_exists',
+  'invite_settled',
+  'version_conflict',
+  'limit_reached',
+  'idempotency_mismatch',
+  'headers_too_large',
+  'rate_limited',
+  'internal',
+  'starting',
+  'draining',
+  'overloaded',
+  'unavailable',
+  'storage_full',
+  'commit_unknown',
+  'timeout',
+] as const
+
+/**
+ * The code of an error. Two codes come from the client itself: `unreachable` (there was no answer)
+ * and `unexpected_answer` (the answer did not come from Offshoot).
+ */
+export type ErrorCode = (typeof SERVICE_ERROR_CODES)[number] | 'unreachable' | 'unexpected_answer'
+
+/** One of several faults: of a record in a bulk insert, or of an operation in a transaction. */
+export interface Fault {
+  readonly index: number
+  readonly message: string
+  readonly status?: number
+  readonly line?: number
+}
+
+/**
+ * The error of every failed request.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await client.table('users').update('ada', { name: 'Ada' }, { ifVersion: 3 })
+ * } catch (error) {
+ *   if (!(error instanceof OffshootError) || error.code !== 'version_conflict') throw error
+ *   // Someone else has changed the record since it was read.
+ * }
+ * ```
+ */
+export class OffshootError extends Error {
+  override readonly name = 'OffshootError'
+  readonly code: ErrorCode
+  /** The HTTP status, or 0 if there was no answer. */
+  readonly status: number
+  /** The id under which the log of the service has the request. */
+  readonly requestId: string | undefined
+  readonly errors: readonly Fault[] | undefined
+  /** The whole body of the answer, with fields such as `conflicts` and `dataLoss`. */
+  readonly body: Readonly<Record<string, unknown>>
+
+  constructor(
+    message: string,
+    details: {
+      code: ErrorCode
+      status: number
+      requestId?: string | undefined
+      errors?: readonly Fault[] | undefined
+      body?: Readonly<Record<string, unknown>>
+      cause?: unknown
+    },
+  ) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause })
+    this.code = details.code
+    this.status = details.status
+    this.requestId = details.requestId
+    this.errors = details.errors
+    this.body = details.body ?? {}
+  }
+}
+
+/** Creates the error for an answer with a status of 400 or more. */
+export async function errorOf(response: Response): Promise<OffshootError> {
+  const text = await response.text().catch(() => '')
+  const body = parseObject(text)
+  const requestId = response.headers.get('x-request-id') ?? undefined
+  const { status } = response
+  if (typeof body?.message !== 'string' || typeof body.code !== 'string') {
+    return new OffshootError(`the server answered ${status}, but not as Offshoot does`, {
+      code: 'unexpected_answer',
+      status,
+      requestId,
+      body: { text: text.slice(0, 1000) },
+    })
+  }
+  return new OffshootError(body.message, {
+    code: body.code as ErrorCode,
+    status,
+    requestId,
+    errors: Array.isArray(body.errors) ? (body.errors as Fault[]) : undefined,
+    body,
+  })
+}
+
+function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null
+      ? (value as Record<string, unknown>)
+      : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,192 @@
+import { errorOf, OffshootError } from './errors.js'
+
+/** A body that can be sent more than once. */
+export type RepeatableBody = string | Blob | Uint8Array<ArrayBuffer>
+
+export interface ApiRequest {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  readonly path: string
+  readonly query?: Readonly<Record<string, unknown>> | undefined
+  /** A body that is sent as JSON. */
+  readonly json?: unknown
+  /** A body that is sent as it is. A stream is sent only once. */
+  readonly body?: RepeatableBody | ReadableStream<Uint8Array>
+  readonly headers?: Readonly<Record<string, string>>
+  /** The request changes nothing, so it may be repeated after any failure. */
+  readonly isRead?: boolean
+  /** The service applies a request with this key once, however often it is sent. */
+  readonly idempotencyKey?: string | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Options that every method takes. */
+export interface CallOptions {
+  /** Cancels the request. */
+  readonly signal?: AbortSignal
+}
+
+export interface TransportOptions {
+  /** The address of the service, such as `http://127.0.0.1:6001`. */
+  readonly url: string
+  readonly apiKey: string
+  /** Replaces the global `fetch`. */
+  readonly fetch?: typeof fetch
+  /** How often a request is repeated after a failure that passes. Default: 5. */
+  readonly retries?: number
+  /** The time limit of one attempt in milliseconds. Default: none. */
+  readonly timeoutMs?: number
+}
+
+const RETRIES_DEFAULT = 5
+const FIRST_DELAY_MS = 100
+const DELAY_MS_MAX = 10_000
+
+/** With these codes the service promises that it has executed nothing. */
+const NOTHING_EXECUTED: ReadonlySet<string> = new Set([
+  'rate_limited',
+  'overloaded',
+  'starting',
+  'draining',
+])
+
+/** Sends requests, and repeats them where that is safe. */
+export class Transport {
+  readonly #origin: string
+  readonly #apiKey: string
+  readonly #fetch: typeof fetch
+  readonly #retries: number
+  readonly #timeoutMs: number | undefined
+
+  constructor(options: TransportOptions) {
+    this.#origin = options.url.replace(/\/+$/, '')
+    this.#apiKey = options.apiKey
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args))
+    this.#retries = options.retries ?? RETRIES_DEFAULT
+    this.#timeoutMs = options.timeoutMs
+  }
+
+  /** Sends a request and returns the JSON of its answer. An answer without a body gives undefined. */
+  async json<Answer>(request: ApiRequest): Promise<Answer> {
+    const response = await this.send(request)
+    const text = await response.text()
+    if (text === '') return undefined as Answer
+    try {
+      return JSON.parse(text) as Answer
+    } catch (cause) {
+      throw new OffshootError('the answer of the server is not JSON', {
+        code: 'unexpected_answer',
+        status: response.status,
+        cause,
+      })
+    }
+  }
+
+  /** Sends a request. Throws an `OffshootError` for a status of 400 or more. */
+  async send(request: ApiRequest): Promise<Response> {
+    for (let attempt = 0; ; attempt++) {
+      const outcome = await this.#attempt(request)
+      if (outcome instanceof Response) return outcome
+      if (attempt >= this.#retries || !mayRepeat(request, outcome.error)) throw outcome.error
+      await pause(delayMs(attempt, outcome.retryAfter), request.signal)
+    }
+  }
+
+  async #attempt(
+    request: ApiRequest,
+  ): Promise<Response | { error: OffshootError; retryAfter: string | null }> {
+    let response: Response
+    try {
+      response = await this.#fetch(this.#origin + pathOf(request), this.#init(request))
+    } catch (cause) {
+      request.signal?.throwIfAborted()
+      return { error: unreachable(this.#origin, cause), retryAfter: null }
+    }
+    if (response.ok) return response
+    return { error: await errorOf(response), retryAfter: response.headers.get('retry-after') }
+  }
+
+  #init(request: ApiRequest): RequestInit {
+    const { method, json, body, idempotencyKey } = request
+    const headers: Record<string, string> = { authorization: `Bearer ${this.#apiKey}` }
+    if (json !== undefined) headers['content-type'] = 'application/json'
+    if (idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey
+    Object.assign(headers, request.headers)
+    const signal = this.#signalOf(request)
+    return {
+      method,
+      headers,
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(body === undefined ? {} : { body }),
+      // `fetch` requires this for a stream as the body.
+      ...(body instanceof ReadableStream ? ({ duplex: 'half' } as object) : {}),
+      ...(signal === undefined ? {} : { signal }),
+    }
+  }
+
+  #signalOf({ signal, body }: ApiRequest): AbortSignal | undefined {
+    // A transfer of any length is not an attempt that hangs.
+    if (this.#timeoutMs === undefined || body instanceof ReadableStream) return signal
+    const timeout = AbortSignal.timeout(this.#timeoutMs)
+    return signal === undefined ? timeout : AbortSignal.any([signal, timeout])
+  }
+}
+
+function pathOf({ path, query = {} }: ApiRequest): string {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined) search.set(name, String(value))
+  }
+  return search.size === 0 ? path : `${path}?${search}`
+}
+
+/** Returns whether it is safe and useful to send a request again. */
+function mayRepeat(request: ApiRequest, { status, code }: OffshootError): boolean {
+  if (request.body instanceof ReadableStream) return false
+  if (NOTHING_EXECUTED.has(code) || status === 429) return true
+  const isSafe = request.isRead === true || request.idempotencyKey !== undefined
+  // A request with the same idempotency key may still be running after a lost connection.
+  return isSafe && (status === 0 || status === 503 || code === 'idempotency_conflict')
+}
+
+/** Waits as long as the service asks for, or twice as long with every attempt; with jitter. */
+function delayMs(attempt: number, retryAfter: string | null): number {
+  const seconds = Number(retryAfter ?? Number.NaN)
+  const jitter = 0.5 + Math.random() / 2
+  if (Number.isFinite(seconds) && seconds > 0) return (seconds + Math.random() / 2) * 1000
+  return Math.min(FIRST_DELAY_MS * 2 ** attempt, DELAY_MS_MAX) * jitter
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', end)
+      resolve()
+    }, ms)
+    if (signal?.aborted) end()
+    else signal?.addEventListener('abort', end, { once: true })
+  })
+}
+
+function unreachable(origin: string, cause: unknown): OffshootError {
+  const reason = cause instanceof Error ? (cause.cause ?? cause) : cause
+  const detail = reason instanceof Error ? reason.message || reason.name : String(reason)
+  return new OffshootError(`no answer from ${origin}: ${detail}`, {
+    code: 'unreachable',
+    status: 0,
+    cause,
+  })
+}
+
+/** Returns a part of a path, encoded so that it cannot end or change the path. */
+export function segment(name: string): string {
+  return encodeURIComponent(name)
+}
+
+/** Returns a new idempotency key. */
+export function newIdempotencyKey(): string {
+  return crypto.randomUUID()
+}

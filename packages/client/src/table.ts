@@ -1,0 +1,417 @@
+import { FileHandle } from './files.js'
+import type { Filter, Sort } from './filter.js'
+import { type CallOptions, segment, type Transport } from './http.js'
+import { type InsertManyOptions, type InsertManyResult, insertMany } from './insert-many.js'
+import type {
+  BaseRecord,
+  ColumnName,
+  FullRecord,
+  InsertRecord,
+  TableName,
+  UpdateFields,
+} from './schema.js'
+import { pathsOf, type Selected, type Selection } from './selection.js'
+
+export interface ReadOptions<Schema, Table extends keyof Schema, Chosen> extends CallOptions {
+  /** The columns to return. Default: all columns, with links as ids. */
+  readonly columns?: Chosen & Selection<Schema, Table>
+}
+
+export interface WriteOptions extends CallOptions {
+  /** The write is refused with `version_conflict` unless the record has this version. */
+  readonly ifVersion?: number
+}
+
+export interface QueryOptions<Schema, Table extends keyof Schema, Chosen>
+  extends ReadOptions<Schema, Table, Chosen> {
+  readonly filter?: Filter<Schema, Table>
+  readonly sort?: Sort<Schema, Table>
+  /** Records per page. Default: 20. */
+  readonly size?: number
+}
+
+/** A page of a query, from which all others can be reached. */
+export interface Page<Row> {
+  readonly records: readonly Row[]
+  /** Whether there are more records after this page. */
+  readonly hasMore: boolean
+  /** A text from which another process can continue, with `page(cursor)`. */
+  readonly cursor: string
+  /** Reads the next page. Returns undefined if there is none. */
+  next(): Promise<Page<Row> | undefined>
+}
+
+/** A query. It is sent when it is awaited, iterated or asked for a page. */
+export interface Query<Row> extends AsyncIterable<Row> {
+  /** Reads one page; with a cursor, the page after it. */
+  page(cursor?: string): Promise<Page<Row>>
+  /** Iterates over all pages. */
+  pages(): AsyncIterableIterator<Page<Row>>
+  /** Reads all records. */
+  all(): Promise<Row[]>
+  /** Reads the first record. */
+  first(): Promise<Row | undefined>
+}
+
+interface QueryAnswer<Row> {
+  readonly records: Row[]
+  readonly meta: { readonly page: { readonly cursor: string; readonly more: boolean } }
+}
+
+/** Records per request when all records are read. */
+const ALL_PAGE_SIZE = 200
+
+/** A table of a branch. */
+export class Table<Schema, Name extends TableName<Schema>> {
+  readonly name: Name
+  readonly #transport: Transport
+  readonly #path: string
+
+  constructor(transport: Transport, branchPath: string, name: Name) {
+    this.name = name
+    this.#transport = transport
+    this.#path = `${branchPath}/tables/${segment(name)}`
+  }
+
+  /**
+   * Creates a record. Returns its id and metadata, or the chosen columns.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.table('users').create({ email: 'ada@example.com' })
+   * ```
+   */
+  create<const Chosen extends Selection<Schema, Name> | readonly [] = readonly []>(
+    record: InsertRecord<Schema, Name>,
+    options: ReadOptions<Schema, Name, Chosen> = {},
+  ): Promise<Selected<Schema, Name, Chosen>> {
+    const { id } = record as { id?: string }
+    const { columns, signal } = options
+    const query = { columns: columnList(columns) }
+    if (id === undefined) {
+      return this.#transport.json({
+        method: 'POST',
+        path: `${this.#path}/data`,
+        query,
+        json: record,
+        signal,
+      })
+    }
+    return this.#transport.json({
+      method: 'PUT',
+      path: this.#record(id),
+      query: { ...query, createOnly: true },
+      json: record,
+      signal,
+    })
+  }
+
+  /**
+   * Reads a record. Returns undefined if it does not exist.
+   *
+   * @example
+   * ```ts
+   * const user = await client.table('users').read('ada', { columns: { email: true, team: { name: true } } })
+   * ```
+   */
+  async read<const Chosen extends Selection<Schema, Name> | undefined = undefined>(
+    id: string,
+    options: ReadOptions<Schema, Name, Chosen> = {},
+  ): Promise<Selected<Schema, Name, Chosen> | undefined> {
+    const { columns, signal } = options
+    return this.#unlessMissing(
+      this.#transport.json<Selected<Schema, Name, Chosen>>({
+        method: 'GET',
+        path: this.#record(id),
+        query: { columns: columnList(columns) },
+        isRead: true,
+        signal,
+      }),
+    )
+  }
+
+  /**
+   * Changes columns of a record. Throws `record_not_found` if it does not exist.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').update('ada', { name: 'Ada', visits: { $increment: 1 } })
+   * ```
+   */
+  update(
+    id: string,
+    fields: UpdateFields<Schema, Name>,
+    options: WriteOptions = {},
+  ): Promise<BaseRecord> {
+    return this.#write('PATCH', id, fields, options)
+  }
+
+  /** Replaces a record as a whole, or creates it. Columns that are left out become empty. */
+  replace(
+    id: string,
+    record: InsertRecord<Schema, Name>,
+    options: WriteOptions = {},
+  ): Promise<BaseRecord> {
+    return this.#write('PUT', id, record, options)
+  }
+
+  /** Changes columns of a record, or creates it. */
+  upsert(
+    id: string,
+    record: InsertRecord<Schema, Name>,
+    options: WriteOptions = {},
+  ): Promise<BaseRecord> {
+    return this.#write('POST', id, record, options)
+  }
+
+  /** Deletes a record. Returns whether it existed. */
+  async delete(id: string, options: CallOptions = {}): Promise<boolean> {
+    const deleted = await this.#unlessMissing(
+      this.#transport
+        .send({ method: 'DELETE', path: this.#record(id), signal: options.signal })
+        .then(() => true),
+    )
+    return deleted ?? false
+  }
+
+  /**
+   * Finds records. Nothing is sent until the query is used.
+   *
+   * @example
+   * ```ts
+   * const adults = client.table('users').query({ filter: { age: { $ge: 18 } }, sort: { name: 'asc' } })
+   * for await (const user of adults) console.log(user.name)
+   * const page = await adults.page()
+   * const everyone = await adults.all()
+   * ```
+   */
+  query<const Chosen extends Selection<Schema, Name> | undefined = undefined>(
+    options: QueryOptions<Schema, Name, Chosen> = {},
+  ): Query<Selected<Schema, Name, Chosen>> {
+    type Row = Selected<Schema, Name, Chosen>
+    const { filter, sort, columns, size, signal } = options
+    const question = { filter, sort, columns: pathsOf(columns) }
+    const ask = (body: object) =>
+      this.#transport.json<QueryAnswer<Row>>({
+        method: 'POST',
+        path: `${this.#path}/query`,
+        json: body,
+        isRead: true,
+        signal,
+      })
+    const pageOf = (
+      { records, meta }: QueryAnswer<Row>,
+      pageSize: number | undefined,
+    ): Page<Row> => ({
+      records,
+      hasMore: meta.page.more,
+      cursor: meta.page.cursor,
+      next: async () =>
+        meta.page.more
+          ? pageOf(await ask({ page: { after: meta.page.cursor, size: pageSize } }), pageSize)
+          : undefined,
+    })
+    const readPage = async (pageSize = size, cursor?: string) =>
+      pageOf(
+        cursor === undefined
+          ? await ask({ ...question, page: { size: pageSize } })
+          : await ask({ page: { after: cursor, size: pageSize } }),
+        pageSize,
+      )
+    async function* pages(pageSize = size) {
+      let page: Page<Row> | undefined = await readPage(pageSize)
+      while (page !== undefined) {
+        yield page
+        page = await page.next()
+      }
+    }
+    async function* records() {
+      for await (const page of pages(size ?? ALL_PAGE_SIZE)) yield* page.records
+    }
+    return {
+      page: (cursor) => readPage(size, cursor),
+      pages,
+      all: async () => {
+        const all: Row[] = []
+        for await (const page of pages(size ?? ALL_PAGE_SIZE)) all.push(...page.records)
+        return all
+      },
+      first: async () => (await readPage(1)).records[0],
+      [Symbol.asyncIterator]: records,
+    }
+  }
+
+  /**
+   * Groups records and summarises each group.
+   *
+   * @example
+   * ```ts
+   * const { summaries } = await client.table('users').summarize({
+   *   columns: ['team.name'],
+   *   summaries: { people: { count: '*' } },
+   * })
+   * ```
+   */
+  summarize(
+    request: {
+      readonly columns?: readonly string[]
+      readonly summaries?: Readonly<Record<string, Summary<ColumnName<Schema, Name>>>>
+      readonly filter?: Filter<Schema, Name>
+      readonly summariesFilter?: unknown
+      readonly sort?: unknown
+      readonly size?: number
+    },
+    options: CallOptions = {},
+  ): Promise<{ readonly summaries: readonly Readonly<Record<string, unknown>>[] }> {
+    const { size, ...rest } = request
+    return this.#ask('summarize', { ...rest, ...(size && { page: { size } }) }, options)
+  }
+
+  /** Computes several aggregations over the same records. */
+  aggregate(
+    request: {
+      readonly filter?: Filter<Schema, Name>
+      readonly aggs: Readonly<Record<string, unknown>>
+    },
+    options: CallOptions = {},
+  ): Promise<{ readonly aggs: Readonly<Record<string, unknown>> }> {
+    return this.#ask('aggregate', request, options)
+  }
+
+  /** Counts records. */
+  async count(filter?: Filter<Schema, Name>, options: CallOptions = {}): Promise<number> {
+    const { aggs } = await this.aggregate(
+      { ...(filter === undefined ? {} : { filter }), aggs: { count: { count: '*' } } },
+      options,
+    )
+    return aggs.count as number
+  }
+
+  /** Searches the texts of the table. */
+  search(
+    query: string,
+    options: SearchOptions<Schema, Name> & CallOptions = {},
+  ): Promise<{
+    readonly records: readonly FullRecord<Schema, Name>[]
+    readonly totalCount?: number
+  }> {
+    const { signal, ...rest } = options
+    return this.#ask('search', { query, ...rest }, { ...(signal && { signal }) })
+  }
+
+  /** Finds the records whose vector is most similar to the given one. */
+  searchVectors(
+    vector: readonly number[],
+    options: {
+      readonly column: ColumnName<Schema, Name>
+      readonly filter?: Filter<Schema, Name>
+      readonly size?: number
+      readonly similarityFunction?: 'cosineSimilarity' | 'l1' | 'euclidean'
+    } & CallOptions,
+  ): Promise<{ readonly records: readonly FullRecord<Schema, Name>[] }> {
+    const { signal, ...rest } = options
+    return this.#ask(
+      'vectorSearch',
+      { queryVector: vector, ...rest },
+      { ...(signal && { signal }) },
+    )
+  }
+
+  /**
+   * Inserts many records, from a list or any iterable. A list of up to 10,000 records is one
+   * transaction. More records are sent in batches, each of which is one transaction.
+   *
+   * @example
+   * ```ts
+   * const { inserted } = await client.table('users').insertMany(readRows(), {
+   *   onProgress: ({ inserted }) => console.log(inserted),
+   * })
+   * ```
+   */
+  insertMany(
+    records: Iterable<InsertRecord<Schema, Name>> | AsyncIterable<InsertRecord<Schema, Name>>,
+    options: InsertManyOptions = {},
+  ): Promise<InsertManyResult> {
+    return insertMany(this.#transport, `${this.#path}/bulk`, { records, options })
+  }
+
+  /**
+   * A file of a record. The third argument is the id of a file in a list.
+   *
+   * @example
+   * ```ts
+   * const photo = client.table('users').file('ada', 'photo')
+   * await photo.upload(new Blob(['...'], { type: 'image/png' }))
+   * const content = await photo.download()
+   * ```
+   */
+  file(id: string, column: ColumnName<Schema, Name>, fileId?: string): FileHandle {
+    const base = `${this.#record(id)}/column/${segment(column)}/file`
+    return new FileHandle(
+      this.#transport,
+      fileId === undefined ? base : `${base}/${segment(fileId)}`,
+    )
+  }
+
+  #record(id: string): string {
+    return `${this.#path}/data/${segment(id)}`
+  }
+
+  #write(
+    method: 'PUT' | 'PATCH' | 'POST',
+    id: string,
+    record: object,
+    { ifVersion, signal }: WriteOptions,
+  ): Promise<BaseRecord> {
+    return this.#transport.json({
+      method,
+      path: this.#record(id),
+      query: { ifVersion },
+      json: record,
+      signal,
+    })
+  }
+
+  #ask<Answer>(action: string, body: object, { signal }: CallOptions): Promise<Answer> {
+    return this.#transport.json({
+      method: 'POST',
+      path: `${this.#path}/${action}`,
+      json: body,
+      isRead: true,
+      signal,
+    })
+  }
+
+  async #unlessMissing<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
+    try {
+      return await answer
+    } catch (error) {
+      if ((error as { code?: string }).code === 'record_not_found') return undefined
+      throw error
+    }
+  }
+}
+
+export type Summary<Column extends string> =
+  | { readonly count: '*' | Column }
+  | { readonly min: Column | `${string}.${string}` }
+  | { readonly max: Column | `${string}.${string}` }
+  | { readonly sum: Column | `${string}.${string}` }
+  | { readonly average: Column | `${string}.${string}` }
+
+export interface SearchOptions<Schema, Table extends keyof Schema> {
+  readonly fuzziness?: 0 | 1 | 2
+  readonly prefix?: 'phrase' | 'disabled'
+  readonly target?: readonly (
+    | (keyof Schema[Table] & string)
+    | { readonly column: string; readonly weight?: number }
+  )[]
+  readonly filter?: Filter<Schema, Table>
+  readonly highlight?: { readonly enabled?: boolean; readonly encodeHTML?: boolean }
+  readonly page?: { readonly size?: number; readonly offset?: number }
+}
+
+function columnList(selection: unknown): string | undefined {
+  const paths = pathsOf(selection)
+  return paths === undefined || paths.length === 0 ? undefined : paths.join(',')
+}

@@ -1,0 +1,626 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type * as Branches from '@offshoot/contract/branch-changes'
+import { ERROR_CODES } from '@offshoot/contract/errors'
+import type { Schema } from '@offshoot/contract/schema'
+import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from 'vitest'
+import {
+  type Client,
+  createClient,
+  type DateTime,
+  type Files,
+  type Json,
+  type Link,
+  type MergeResult,
+  OffshootError,
+  type File as OneFile,
+  type SchemaDefinition,
+  type SchemaOperation as SchemaOperationOfClient,
+  SERVICE_ERROR_CODES,
+  type WithDefault,
+} from '../../packages/client/src/index.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+interface Shop {
+  teams: { name: string; motto: string | null }
+  users: {
+    email: string
+    name: string | null
+    age: WithDefault<number>
+    active: boolean | null
+    tags: string[] | null
+    joined: DateTime | null
+    team: Link<'teams'> | null
+    address: { city: string | null; zip: string | null } | null
+    settings: Json<{ theme: string }> | null
+    photo: OneFile | null
+    papers: Files
+  }
+}
+
+const SHOP: readonly SchemaOperationOfClient[] = [
+  { addTable: { table: 'teams' } },
+  { addColumn: { table: 'teams', column: { name: 'name', type: 'string', notNull: true } } },
+  { addColumn: { table: 'teams', column: { name: 'motto', type: 'text' } } },
+  { addTable: { table: 'users' } },
+  ...(
+    [
+      { name: 'email', type: 'email', unique: true, notNull: true },
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int', notNull: true, defaultValue: '18' },
+      { name: 'active', type: 'bool' },
+      { name: 'tags', type: 'multiple' },
+      { name: 'joined', type: 'datetime' },
+      { name: 'team', type: 'link', link: { table: 'teams' } },
+      {
+        name: 'address',
+        type: 'object',
+        columns: [
+          { name: 'city', type: 'string' },
+          { name: 'zip', type: 'string' },
+        ],
+      },
+      { name: 'settings', type: 'json' },
+      { name: 'photo', type: 'file' },
+      { name: 'papers', type: 'file[]' },
+    ] as const
+  ).map((column) => ({ addColumn: { table: 'users', column } })),
+]
+
+let service: TestService
+let url: string
+let databases = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+  url = await service.app.listen({ port: 0, host: '127.0.0.1' })
+})
+afterAll(() => service.close())
+
+/** A client of a new database with the tables of the shop. */
+async function createShop(options: { url?: string; retries?: number } = {}): Promise<Client<Shop>> {
+  const database = `shop${databases++}`
+  const client = createClient<Shop>({
+    url,
+    apiKey: service.key,
+    workspace: service.workspaceId,
+    database,
+    branch: 'main',
+    ...options,
+  })
+  await client.account.createDatabase(service.workspaceId, database)
+  await client.branch().applySchema(SHOP)
+  return client
+}
+
+/** Returns the error of a call that must fail. */
+async function errorOf(call: Promise<unknown>): Promise<OffshootError> {
+  const error = await call.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toBeInstanceOf(OffshootError)
+  return error as OffshootError
+}
+
+describe('records', () => {
+  it('are created, read, updated, replaced, upserted and deleted', async () => {
+    const users = (await createShop()).table('users')
+    const created = await users.create({ id: 'ada', email: 'ada@example.com', tags: ['a', 'b'] })
+    expect(created).toEqual({ id: 'ada', service: expect.objectContaining({ version: 0 }) })
+    await users.update('ada', { name: 'Ada', age: { $increment: 2 } }, { ifVersion: 0 })
+    expect(await users.read('ada')).toMatchObject({
+      id: 'ada',
+      email: 'ada@example.com',
+      name: 'Ada',
+      age: 20,
+      tags: ['a', 'b'],
+      papers: [],
+      service: { version: 1 },
+    })
+    await users.replace('ada', { email: 'ada@example.com' })
+    expect((await users.read('ada'))?.name).toBeUndefined()
+    await users.upsert('grace', { email: 'grace@example.com', joined: new Date(0) })
+    expect((await users.read('grace'))?.joined).toBe('1970-01-01T00:00:00.000Z')
+    expect(await users.delete('ada')).toBe(true)
+    expect(await users.delete('ada')).toBe(false)
+    expect(await users.read('ada')).toBeUndefined()
+  })
+
+  it('are not overwritten if someone else has changed them', async () => {
+    const users = (await createShop()).table('users')
+    await users.create({ id: 'ada', email: 'ada@example.com' })
+    await users.update('ada', { name: 'A' })
+    const error = await errorOf(users.update('ada', { name: 'B' }, { ifVersion: 0 }))
+    expect(error).toMatchObject({ code: 'version_conflict', status: 422 })
+    expect(error.requestId).toMatch(/^req_/)
+  })
+
+  it('are created only once under an id', async () => {
+    const users = (await createShop()).table('users')
+    await users.create({ id: 'ada', email: 'ada@example.com' })
+    const error = await errorOf(users.create({ id: 'ada', email: 'other@example.com' }))
+    expect(error.status).toBe(422)
+  })
+
+  it('have the columns that were chosen, through links and objects', async () => {
+    const client = await createShop()
+    await client.table('teams').create({ id: 'core', name: 'Core', motto: 'on' })
+    const users = client.table('users')
+    await users.create({
+      id: 'ada',
+      email: 'ada@example.com',
+      team: 'core',
+      address: { city: 'London', zip: 'N1' },
+    })
+    const listed = await users.read('ada', { columns: ['email', 'team'] })
+    expectTypeOf(listed).toExtend<{ email: string; team?: { name: string } } | undefined>()
+    expect(listed).toMatchObject({ email: 'ada@example.com', team: { id: 'core', name: 'Core' } })
+    const chosen = await users.read('ada', {
+      columns: { team: { name: true }, address: { city: true } },
+    })
+    expectTypeOf(chosen?.team?.name).toEqualTypeOf<string | undefined>()
+    expectTypeOf(chosen).not.toExtend<{ email: string } | undefined>()
+    expect(chosen?.team).toMatchObject({ id: 'core', name: 'Core' })
+    expect(chosen?.team).not.toHaveProperty('motto')
+    expect(chosen?.address).toEqual({ city: 'London' })
+    const whole = await users.read('ada')
+    expect(whole?.team).toEqual({ id: 'core' })
+  })
+})
+
+describe('queries', () => {
+  async function createPeople() {
+    const client = await createShop()
+    const users = client.table('users')
+    await users.insertMany(
+      Array.from({ length: 25 }, (_, n) => ({ id: `u${n}`, email: `u${n}@example.com`, age: n })),
+    )
+    return users
+  }
+
+  it('return pages, all records, or the first one', async () => {
+    const users = await createPeople()
+    const query = users.query({ filter: { age: { $ge: 5 } }, sort: { age: 'asc' }, size: 8 })
+    const page = await query.page()
+    expect(page.records.map(({ age }) => age)).toEqual([5, 6, 7, 8, 9, 10, 11, 12])
+    expect(page.hasMore).toBe(true)
+    expect((await page.next())?.records[0]?.age).toBe(13)
+    expect((await query.page(page.cursor)).records[0]?.age).toBe(13)
+    expect((await query.all()).map(({ age }) => age)).toEqual(
+      Array.from({ length: 20 }, (_, n) => n + 5),
+    )
+    expect((await query.first())?.age).toBe(5)
+    const seen: number[] = []
+    for await (const { age } of query) seen.push(age)
+    expect(seen).toHaveLength(20)
+    expect(await users.count({ age: { $lt: 5 } })).toBe(5)
+    expect(await users.query({ filter: { id: 'nobody' } }).first()).toBeUndefined()
+  })
+
+  it('are checked by the compiler', async () => {
+    const users = (await createShop()).table('users')
+    // @ts-expect-error: there is no such column
+    await errorOf(users.query({ filter: { nme: 'Ada' } }).page())
+    // @ts-expect-error: the column is a number
+    await errorOf(users.query({ filter: { age: 'old' } }).page())
+    // @ts-expect-error: there is no such column
+    await errorOf(users.create({ email: 'a@example.com', nme: 'Ada' }))
+    // @ts-expect-error: the column must have a value
+    await errorOf(users.create({ name: 'Ada' }))
+    // @ts-expect-error: arithmetic needs a number
+    await errorOf(users.update('ada', { name: { $increment: 1 } }))
+  })
+
+  it('summarise, aggregate and search', async () => {
+    const users = await createPeople()
+    const { summaries } = await users.summarize({ summaries: { oldest: { max: 'age' } } })
+    expect(summaries).toEqual([{ oldest: 24 }])
+    const { aggs } = await users.aggregate({ aggs: { total: { sum: { column: 'age' } } } })
+    expect(aggs).toEqual({ total: 300 })
+    const { records } = await users.search('u7', { fuzziness: 0 })
+    expect(records.map(({ id }) => id)).toContain('u7')
+  })
+})
+
+describe('many records', () => {
+  it('are inserted from any iterable, in batches, with progress', async () => {
+    const users = (await createShop()).table('users')
+    async function* rows() {
+      for (let n = 0; n < 950; n++) yield { email: `n${n}@example.com` }
+    }
+    const progress: number[] = []
+    const result = await users.insertMany(rows(), {
+      batchSize: 300,
+      onProgress: ({ inserted }) => progress.push(inserted),
+    })
+    expect(result).toEqual({ inserted: 950, failed: 0, errors: [] })
+    expect(progress).toHaveLength(4)
+    expect(progress.at(-1)).toBe(950)
+    expect(await users.count()).toBe(950)
+  })
+
+  it('that are refused name their position among all records', async () => {
+    const users = (await createShop()).table('users')
+    const rows = Array.from({ length: 10 }, (_, n) => ({
+      email: n === 7 ? 'not an address' : `r${n}@example.com`,
+    }))
+    const result = await users.insertMany(rows, { mode: 'partial', batchSize: 4 })
+    expect(result).toMatchObject({ inserted: 9, failed: 1 })
+    expect(result.errors).toEqual([expect.objectContaining({ index: 7, line: 8 })])
+    const error = await errorOf(users.insertMany([{ email: 'not an address' }]))
+    expect(error).toMatchObject({ code: 'invalid_record' })
+    expect(error.errors).toHaveLength(1)
+  })
+})
+
+describe('transactions', () => {
+  it('return a typed result for each operation', async () => {
+    const client = await createShop()
+    await client.table('users').create({ id: 'ada', email: 'ada@example.com', name: 'Ada' })
+    const [created, changed, read, deleted] = await client.transaction([
+      { insert: { table: 'users', record: { id: 'grace', email: 'grace@example.com' } } },
+      {
+        update: {
+          table: 'users',
+          id: 'grace',
+          fields: { age: { $increment: 1 } },
+          columns: ['age'],
+        },
+      },
+      { get: { table: 'users', id: 'ada', columns: ['name'] } },
+      { delete: { table: 'users', id: 'ada' } },
+    ])
+    expectTypeOf(created.id).toEqualTypeOf<string>()
+    expectTypeOf(changed.columns.age).toEqualTypeOf<number>()
+    expectTypeOf(read.columns?.name).toEqualTypeOf<string | undefined>()
+    expect(created).toMatchObject({ operation: 'insert', id: 'grace', rows: 1 })
+    expect(changed.columns).toMatchObject({ age: 19 })
+    expect(read.columns).toMatchObject({ name: 'Ada' })
+    expect(deleted).toMatchObject({ operation: 'delete', rows: 1 })
+  })
+
+  it('apply nothing if one operation fails, and say which', async () => {
+    const client = await createShop()
+    const error = await errorOf(
+      client.transaction([
+        { insert: { table: 'users', record: { id: 'ada', email: 'ada@example.com' } } },
+        { update: { table: 'users', id: 'nobody', fields: { name: 'x' } } },
+      ]),
+    )
+    expect(error.errors?.map(({ index }) => index)).toEqual([1])
+    expect(await client.table('users').read('ada')).toBeUndefined()
+  })
+})
+
+describe('SQL', () => {
+  it('takes the values of a template as parameters', async () => {
+    const client = await createShop()
+    await client.table('users').create({ id: 'ada', email: 'ada@example.com', name: "O'Hara" })
+    const name = "O'Hara"
+    const { records, total } = await client.sql<{ id: string }>`
+      select id from users where name = ${name} and age >= ${18}`
+    expect(records).toEqual([{ id: 'ada' }])
+    expect(total).toBe(1)
+    const [one, two] = await client.sql.batch([
+      { statement: 'select 1 as n' },
+      { statement: 'select $1::int + 1 as n', params: [1] },
+    ])
+    expect([one?.records, two?.records]).toEqual([[{ n: 1 }], [{ n: 2 }]])
+  })
+})
+
+describe('files', () => {
+  it('are uploaded and downloaded as a blob or a stream', async () => {
+    const users = (await createShop()).table('users')
+    await users.create({ id: 'ada', email: 'ada@example.com' })
+    const photo = users.file('ada', 'photo')
+    expect(await photo.download()).toBeUndefined()
+    const info = await photo.upload(new Blob(['hello'], { type: 'text/plain' }))
+    expect(info).toMatchObject({ size: 5, mediaType: 'text/plain' })
+    expect(await (await photo.download())?.text()).toBe('hello')
+    const paper = users.file('ada', 'papers', 'letter')
+    await paper.upload(new Blob(['Dear ', 'Charles']).stream(), { mediaType: 'text/plain' })
+    const stream = await paper.stream()
+    expect(await new Response(stream).text()).toBe('Dear Charles')
+    expect((await users.read('ada'))?.papers).toHaveLength(1)
+    await photo.delete()
+    expect(await photo.download()).toBeUndefined()
+  })
+})
+
+describe('branches', () => {
+  it('are forked, compared, merged, pulled, reset and deleted', async () => {
+    const client = await createShop()
+    await client.table('users').create({ id: 'ada', email: 'ada@example.com', name: 'Ada' })
+    const dev = await client.branch('main').fork('dev', { ttl: 3600 })
+    await dev.table('users').update('ada', { name: 'Countess' })
+    await dev.table('users').create({ id: 'grace', email: 'grace@example.com' })
+    const changes = []
+    for await (const change of dev.changes()) changes.push(change)
+    expect(changes).toEqual([
+      {
+        table: 'users',
+        change: 'updated',
+        id: 'ada',
+        columns: { name: { from: 'Ada', to: 'Countess' } },
+      },
+      expect.objectContaining({ table: 'users', change: 'inserted', id: 'grace' }),
+    ])
+    expect(await dev.merge({ dryRun: true })).toMatchObject({ merged: false, conflictCount: 0 })
+    expect((await client.table('users').read('ada'))?.name).toBe('Ada')
+    expect(await dev.merge()).toMatchObject({ merged: true, into: 'main' })
+    expect((await client.table('users').read('ada'))?.name).toBe('Countess')
+    await client.table('users').update('ada', { name: 'Lady' })
+    expect(await dev.pull()).toMatchObject({ merged: true, from: 'main' })
+    expect((await dev.table('users').read('ada'))?.name).toBe('Lady')
+    await dev.table('users').delete('ada')
+    await dev.reset()
+    expect((await dev.table('users').read('ada'))?.name).toBe('Lady')
+    expect((await dev.stats()).rows.inherited).toBe(2)
+    await dev.update({ protected: true })
+    expect((await client.database.branches()).map(({ name }) => name)).toEqual(['dev', 'main'])
+    expect(await errorOf(dev.delete())).toMatchObject({ code: 'protected_branch' })
+    await dev.update({ protected: false })
+    await dev.delete()
+    expect(await errorOf(dev.get())).toMatchObject({ code: 'branch_not_found', status: 404 })
+  })
+
+  it('list all changes, however many', async () => {
+    const client = await createShop()
+    const dev = await client.branch('main').fork('dev')
+    await dev
+      .table('users')
+      .insertMany(
+        Array.from({ length: 450 }, (_, n) => ({ id: `c${n}`, email: `c${n}@example.com` })),
+      )
+    await dev.table('teams').create({ id: 'core', name: 'Core' })
+    const ids = new Set<string>()
+    for await (const { table, id } of dev.changes()) ids.add(`${table}/${id}`)
+    expect(ids.size).toBe(451)
+  })
+
+  it('that contradict each other are reported with their conflicts', async () => {
+    const client = await createShop()
+    const users = client.table('users')
+    await users.create({ id: 'ada', email: 'ada@example.com', name: 'Ada' })
+    const dev = await client.branch('main').fork('dev')
+    await users.update('ada', { name: 'A' })
+    await dev.table('users').update('ada', { name: 'B' })
+    const error = await errorOf(dev.merge())
+    expect(error.code).toBe('merge_conflict')
+    expect(error.body.conflictCount).toBe(1)
+    await dev.merge({ strategy: 'theirs' })
+    expect((await users.read('ada'))?.name).toBe('B')
+  })
+
+  it('belong to branches of git', async () => {
+    const { database } = await createShop()
+    const { branch } = await database.resolveBranch({ gitBranch: 'feat/login', create: true })
+    expect(await database.gitBranches()).toEqual([
+      { gitBranch: 'feat/login', serviceBranch: branch },
+    ])
+    await database.unmapGitBranch('feat/login')
+    expect(await database.gitBranches()).toEqual([])
+    await database.setRules([{ pattern: 'preview-*', ttl: 60 }])
+    expect(await database.rules()).toEqual([{ pattern: 'preview-*', ttl: 60 }])
+  })
+})
+
+describe('the account', () => {
+  it('lists workspaces and databases, and creates keys that work', async () => {
+    const client = await createShop()
+    const { account } = client
+    expect((await account.workspaces()).map(({ id }) => id)).toContain(service.workspaceId)
+    const names = (await account.databases(service.workspaceId)).map(({ name }) => name)
+    expect(names).toContain(client.database.name)
+    const { key } = await account.createKey('reader', { scope: { access: 'read' } })
+    const reader = createClient<Shop>({
+      url,
+      apiKey: key,
+      workspace: service.workspaceId,
+      database: client.database.name,
+      branch: 'main',
+    })
+    expect(await reader.table('users').count()).toBe(0)
+    const error = await errorOf(reader.table('users').create({ email: 'a@example.com' }))
+    expect(error).toMatchObject({ code: 'key_scope', status: 403 })
+    await account.deleteKey('reader')
+    expect(await errorOf(reader.table('users').count())).toMatchObject({ code: 'invalid_api_key' })
+    await account.deleteDatabase(service.workspaceId, client.database.name)
+    expect(await errorOf(client.table('users').count())).toMatchObject({
+      code: 'database_not_found',
+    })
+  })
+})
+
+/** Forwards requests to the service. `lose` decides which answers are lost on the way back. */
+async function startLossyProxy(lose: (url: string) => boolean): Promise<{
+  url: string
+  received: string[]
+  close(): void
+}> {
+  const received: string[] = []
+  const proxy: Server = createServer(async (request, response) => {
+    received.push(`${request.method} ${request.url}`)
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const { host: _host, connection: _connection, ...headers } = request.headers
+    const answer = await fetch(`${url}${request.url}`, {
+      method: request.method ?? 'GET',
+      headers: headers as Record<string, string>,
+      ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
+    })
+    const body = Buffer.from(await answer.arrayBuffer())
+    if (lose(request.url ?? '')) request.socket.destroy()
+    else {
+      response.writeHead(answer.status, {
+        'content-type': answer.headers.get('content-type') ?? 'text/plain',
+      })
+      response.end(body)
+    }
+  })
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+  const { port } = proxy.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, received, close: () => proxy.close() }
+}
+
+describe('a lost answer', () => {
+  it('of a transaction or a bulk insert is asked for again, and nothing is applied twice', async () => {
+    const direct = await createShop()
+    const lost = new Set<string>()
+    const proxy = await startLossyProxy((path) => {
+      const action = /\/(bulk|transaction)/.exec(path)?.[1]
+      if (action === undefined || lost.has(action)) return false
+      lost.add(action)
+      return true
+    })
+    try {
+      const client = createClient<Shop>({
+        url: proxy.url,
+        apiKey: service.key,
+        workspace: service.workspaceId,
+        database: direct.database.name,
+        branch: 'main',
+      })
+      await client.transaction([
+        { insert: { table: 'teams', record: { name: 'Core' } } },
+        { insert: { table: 'teams', record: { name: 'Edge' } } },
+      ])
+      await client.table('users').insertMany([{ email: 'ada@example.com' }])
+      expect(lost).toEqual(new Set(['transaction', 'bulk']))
+      expect(await direct.table('teams').count()).toBe(2)
+      expect(await direct.table('users').count()).toBe(1)
+    } finally {
+      proxy.close()
+    }
+  })
+
+  it('of a change without an idempotency key is an error, because it may have been applied', async () => {
+    const direct = await createShop()
+    const proxy = await startLossyProxy((path) => path.endsWith('/data'))
+    try {
+      const client = createClient<Shop>({
+        url: proxy.url,
+        apiKey: service.key,
+        workspace: service.workspaceId,
+        database: direct.database.name,
+        branch: 'main',
+      })
+      const error = await errorOf(client.table('users').create({ email: 'ada@example.com' }))
+      expect(error).toMatchObject({ code: 'unreachable', status: 0 })
+      expect(proxy.received.filter((request) => request.endsWith('/data'))).toHaveLength(1)
+    } finally {
+      proxy.close()
+    }
+  })
+})
+
+describe('an answer that asks for patience', () => {
+  it('is followed by another attempt after the time that it names', async () => {
+    let attempts = 0
+    const busy = createServer((_request, response) => {
+      attempts++
+      if (attempts < 3) {
+        response.writeHead(429, { 'retry-after': '0' })
+        response.end(JSON.stringify({ id: 'req_1', code: 'rate_limited', message: 'slow down' }))
+      } else response.end('{"records":[],"meta":{"page":{"cursor":"c","more":false}}}')
+    })
+    await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
+    const { port } = busy.address() as AddressInfo
+    const options = {
+      apiKey: 'k',
+      database: 'shop',
+      branch: 'main',
+      url: `http://127.0.0.1:${port}`,
+    }
+    try {
+      expect(await createClient(options).table('users').query().all()).toEqual([])
+      expect(attempts).toBe(3)
+      attempts = 0
+      const error = await errorOf(
+        createClient({ ...options, retries: 1 })
+          .table('users')
+          .query()
+          .all(),
+      )
+      expect(error).toMatchObject({ code: 'rate_limited', status: 429 })
+      expect(attempts).toBe(2)
+    } finally {
+      busy.close()
+    }
+  })
+
+  it('does not keep a cancelled request waiting', async () => {
+    const busy = createServer((_request, response) => {
+      response.writeHead(503, { 'retry-after': '600' })
+      response.end(JSON.stringify({ id: 'req_1', code: 'overloaded', message: 'later' }))
+    })
+    await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
+    const { port } = busy.address() as AddressInfo
+    const controller = new AbortController()
+    busy.once('request', () => controller.abort(new Error('no longer needed')))
+    const call = createClient({
+      url: `http://127.0.0.1:${port}`,
+      apiKey: 'k',
+      database: 'shop',
+      branch: 'main',
+    })
+      .table('users')
+      .read('ada', { signal: controller.signal })
+    await expect(call).rejects.toThrow('no longer needed')
+    busy.close()
+  })
+})
+
+describe('errors', () => {
+  it('name the server that does not answer', async () => {
+    const client = createClient({
+      url: 'http://127.0.0.1:9',
+      apiKey: 'k',
+      database: 'shop',
+      branch: 'main',
+      retries: 0,
+    })
+    const error = await errorOf(client.table('users').count())
+    expect(error.code).toBe('unreachable')
+    expect(error.message).toContain('http://127.0.0.1:9')
+  })
+
+  it('tell a server that is not Offshoot', async () => {
+    const other = createServer((_request, response) => response.writeHead(404).end('<h1>No</h1>'))
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+    const { port } = other.address() as AddressInfo
+    const client = createClient({
+      url: `http://127.0.0.1:${port}`,
+      apiKey: 'k',
+      database: 'shop',
+      branch: 'main',
+    })
+    expect(await errorOf(client.table('users').count())).toMatchObject({
+      code: 'unexpected_answer',
+      status: 404,
+    })
+    other.close()
+  })
+
+  it('name the option that is missing', () => {
+    const options = { url, apiKey: '', database: 'shop', branch: 'main' }
+    expect(() => createClient(options)).toThrow('[apiKey]')
+  })
+})
+
+describe('the types of the client', () => {
+  it('are those of the contract', () => {
+    expect([...SERVICE_ERROR_CODES].sort()).toEqual(Object.keys(ERROR_CODES).sort())
+    expectTypeOf<SchemaDefinition>().toExtend<Schema>()
+    expectTypeOf<Schema>().toExtend<SchemaDefinition>()
+    expectTypeOf<SchemaOperation>().toExtend<SchemaOperationOfClient>()
+    expectTypeOf<SchemaOperationOfClient>().toExtend<SchemaOperation>()
+    // The contract does not describe the fields of a conflict.
+    type WithoutConflicts = Omit<MergeResult, 'conflicts'>
+    const same = (result: Branches.MergeResult): WithoutConflicts => result
+    expectTypeOf(same).returns.toEqualTypeOf<WithoutConflicts>()
+  })
+})
