@@ -8,8 +8,10 @@ import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { type BranchCall, createTables, expectOk, XATA_CLIENT } from '../support/tables.js'
 
+/** Requests of one key that run at once, and that wait: its share of the limits. */
 const AT_ONCE = 4
 const WAITING = 6
+const LIMITS = { requestsAtOnceMax: 6, requestsWaitingMax: 8 }
 /** Timeout that no test reaches. */
 const PATIENCE_MS = 3_600_000
 /** Longest time that a request may wait in `hasty`. */
@@ -23,8 +25,7 @@ let port: number
 beforeAll(async () => {
   service = await createTestService({
     limits: {
-      requestsAtOnceMax: AT_ONCE,
-      requestsWaitingMax: WAITING,
+      ...LIMITS,
       requestWaitMs: PATIENCE_MS,
       bufferedBytesMax: 1_000_000,
     },
@@ -32,7 +33,7 @@ beforeAll(async () => {
   call = await createTables(service, 'shop', { items: [{ name: 'name', type: 'text' }] })
   hasty = await createTestService({
     url: service.url,
-    limits: { requestsAtOnceMax: AT_ONCE, requestsWaitingMax: WAITING, requestWaitMs: WAIT_MS },
+    limits: { ...LIMITS, requestWaitMs: WAIT_MS },
   })
   await service.app.listen({ host: '127.0.0.1', port: 0 })
   port = (service.app.server.address() as AddressInfo).port

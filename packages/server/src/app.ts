@@ -7,7 +7,7 @@ import { requestIdFrom } from './http/common-headers.js'
 import { readJsonBodies } from './http/json-body.js'
 import { decorateOrigin } from './http/origin.js'
 import { addressPlugin, rewriteUrl } from './http/plugins/address.js'
-import { admissionPlugin } from './http/plugins/admission.js'
+import { admissionPlugin, useLane } from './http/plugins/admission.js'
 import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
@@ -132,6 +132,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(fileLinkRoutes(services))
   await app.register(async (protectedApp) => {
     limitBodies(protectedApp, services.limits.controlBytesMax)
+    useLane(protectedApp, 'control')
     await protectedApp.register(authPlugin, services)
     await protectedApp.register(userRoutes(services))
     await protectedApp.register(linkKeyRoutes(services))

@@ -1,5 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
+import { Places } from '../common/places.js'
+import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { watchWarnings } from './commit.js'
 import { codeOf } from './failures.js'
@@ -88,11 +90,15 @@ export class Database implements Queryable {
   #connection: Connection | undefined
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
+  /** Connections of the pool in use, by owner. */
+  readonly #places: Places
   /** Bytes of rows that are being read for answers. */
   readonly reading: { bytes: number; readonly bytesMax: number }
 
   constructor(options: DatabaseOptions) {
     this.#options = options
+    const waitMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
+    this.#places = new Places({ placesMax: options.poolMax, waitMs }, tooManyRequests)
     this.reading = { bytes: 0, bytesMax: options.readingBytesMax ?? Number.POSITIVE_INFINITY }
   }
 
@@ -115,7 +121,7 @@ export class Database implements Queryable {
     return {
       open: totalCount,
       inUse: totalCount - idleCount,
-      waiting: waitingCount,
+      waiting: waitingCount + this.#places.waiting,
       max: this.#options.poolMax,
     }
   }
@@ -150,7 +156,30 @@ export class Database implements Queryable {
 
   /** Whether requests wait because all connections are in use. */
   get isCrowded(): boolean {
-    return (this.#pool?.waitingCount ?? 0) > 0
+    return this.poolState.waiting > 0
+  }
+
+  /**
+   * Returns a connection of the pool, which must be released. Each owner has a share of the pool, and
+   * owners that wait take turns: neither slow statements nor locks of one keep the others waiting.
+   */
+  async acquire(
+    options: { owner?: string | undefined; signal?: AbortSignal | undefined } = {},
+  ): Promise<pg.PoolClient> {
+    const { owner = NO_OWNER, signal } = options
+    await this.#places.enter(owner, signal)
+    try {
+      const client = await this.pool.connect()
+      const release = client.release.bind(client)
+      client.release = (error) => {
+        release(error)
+        this.#places.leave(owner)
+      }
+      return client
+    } catch (error) {
+      this.#places.leave(owner)
+      throw error
+    }
   }
 
   /**
@@ -163,7 +192,16 @@ export class Database implements Queryable {
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const query = toQuery(statement)
-    return (await this.pool.query<Row>(query)).rows
+    const client = await this.acquire()
+    let failure: Error | undefined
+    try {
+      return (await client.query<Row>(query)).rows
+    } catch (error) {
+      failure = error as Error
+      throw error
+    } finally {
+      client.release(failure)
+    }
   }
 
   /**
@@ -221,6 +259,10 @@ export class Database implements Queryable {
       await pool?.end()
     }
   }
+}
+
+function tooManyRequests(): AppError {
+  return new AppError('overloaded', 'all connections to the database are in use; try again later')
 }
 
 function createPool(

@@ -17,6 +17,8 @@ export interface TransactionOptions {
   readonly readOnly?: boolean
   /** Further SQLSTATEs after which the transaction is retried. */
   readonly retried?: ReadonlySet<string>
+  /** Whose share of the connections is used; none for the process itself and the control plane. */
+  readonly owner?: string | undefined
 }
 
 /**
@@ -64,7 +66,7 @@ async function attemptTransaction<Result>(
   body: (transaction: Transaction) => Promise<Result>,
   options: TransactionOptions,
 ): Promise<Result> {
-  const client = await database.pool.connect()
+  const client = await database.acquire({ owner: options.owner })
   let broken: Error | undefined
   let unknown: UnknownOutcomeError | undefined
   try {

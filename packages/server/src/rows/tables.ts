@@ -15,6 +15,7 @@ import {
   type TableLookup,
 } from './reading/read-plan.js'
 import { compileGuardedRead, compileReadMany, compileReadOne } from './reading/select-plan.js'
+import { type Guard, ownerOf } from './running/guard.js'
 import { StaleError } from './running/staleness.js'
 import { TableWriter } from './writing/table-writer.js'
 
@@ -168,14 +169,14 @@ function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
  */
 export async function makeWritable(
   database: Database,
-  rows: BranchRows,
+  guard: Guard,
   tables: readonly BranchTable[],
 ): Promise<WritableTable[]> {
   const writable = tables.filter(isWritable)
   if (writable.length === tables.length) return writable
   const missing = tables.filter((table) => !isWritable(table))
   const stored = missing.map(({ codec }) => codec.table)
-  await ensureHeaps(database, layoutOf(rows), stored)
+  await ensureHeaps(database, layoutOf(guard.rows), { tables: stored, owner: ownerOf(guard) })
   throw new StaleError('the branch has new storage')
 }
 

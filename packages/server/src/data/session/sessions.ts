@@ -198,14 +198,14 @@ export class Sessions {
 
   /** Returns the table, ready for writes. */
   async writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
-    const [writable] = await makeWritable(this.#sources.database, guard.rows, [table])
+    const [writable] = await makeWritable(this.#sources.database, guard, [table])
     if (writable === undefined) throw new Error('a writable table must be returned')
     return writable
   }
 
   /** Prepares all given tables for writes at once. */
   async requireWritable({ guard }: BranchSession, tables: Iterable<BranchTable>): Promise<void> {
-    await makeWritable(this.#sources.database, guard.rows, [...new Set(tables)])
+    await makeWritable(this.#sources.database, guard, [...new Set(tables)])
   }
 
   async #open(key: string, request: SessionRequest): Promise<Entry> {

@@ -16,8 +16,12 @@ interface Visitor extends Waiting {
   state: string
 }
 
-function visitor(): Visitor {
+let visitors = 0
+
+/** A request of its own owner, unless one is given. */
+function visitor(owner = `owner ${++visitors}`): Visitor {
   return {
+    owner,
     state: '',
     admit() {
       this.state = 'admitted'
@@ -30,8 +34,14 @@ function visitor(): Visitor {
 
 function createLane(atOnceMax: number, waitingMax: number) {
   const lane = new Lane({ atOnceMax, waitingMax, waitMs: WAIT_MS })
-  const enter = (isReturning = false) => {
-    const guest = visitor()
+  const enter = ({
+    isReturning = false,
+    owner,
+  }: {
+    isReturning?: boolean
+    owner?: string
+  } = {}) => {
+    const guest = visitor(owner)
     guest.state = lane.enter(guest, { isReturning })
     return guest
   }
@@ -52,30 +62,30 @@ describe('a lane', () => {
 
   it('passes a place on to the one that has waited longest', () => {
     const { lane, enter } = createLane(1, 3)
-    enter()
+    const { owner } = enter()
     const [first, second] = [enter(), enter()]
-    lane.leave()
+    lane.leave(owner)
     expect([first.state, second.state]).toEqual(['admitted', 'waiting'])
-    lane.leave()
-    lane.leave()
+    lane.leave(first.owner)
+    lane.leave(second.owner)
     expect(second.state).toBe('admitted')
     expect(lane).toMatchObject({ inside: 0, waiting: 0 })
   })
 
   it('lets those go first that were in before', () => {
     const { lane, enter } = createLane(1, 3)
-    enter()
-    const [waiting, returning] = [enter(), enter(true)]
-    lane.leave()
+    const { owner } = enter()
+    const [waiting, returning] = [enter(), enter({ isReturning: true })]
+    lane.leave(owner)
     expect([waiting.state, returning.state]).toEqual(['waiting', 'admitted'])
   })
 
   it('has no place for one that no longer waits', () => {
     const { lane, enter } = createLane(1, 3)
-    enter()
+    const { owner } = enter()
     const [gone, next] = [enter(), enter()]
     lane.abandon(gone)
-    lane.leave()
+    lane.leave(owner)
     expect([gone.state, next.state]).toEqual(['waiting', 'admitted'])
   })
 
@@ -93,7 +103,7 @@ describe('a lane', () => {
 
   it('has less patience when there has been a queue for long', () => {
     const { lane, enter } = createLane(1, 10)
-    enter()
+    const { owner } = enter()
     for (let round = 0; round < 15; round++) {
       enter()
       pass(WAIT_MS / 6)
@@ -101,11 +111,35 @@ describe('a lane', () => {
     const last = enter()
     pass(WAIT_MS / 2)
     expect(last.state).toBe('refused')
-    lane.leave()
+    lane.leave(owner)
     pass(WAIT_MS * 1.2)
     enter()
     const calm = enter()
     pass(WAIT_MS / 2)
     expect(calm.state).toBe('waiting')
+  })
+
+  it('keeps a quarter of its places and of its queue for other owners', () => {
+    const { lane, enter } = createLane(4, 8)
+    const greedy = Array.from({ length: 10 }, () => enter({ owner: 'greedy' }).state)
+    expect(greedy).toEqual([
+      ...Array.from({ length: 3 }, () => 'inside'),
+      ...Array.from({ length: 6 }, () => 'waiting'),
+      'refused',
+    ])
+    expect(enter({ owner: 'other' }).state).toBe('inside')
+    expect(enter({ owner: 'other' }).state).toBe('waiting')
+    expect(lane).toMatchObject({ inside: 4, waiting: 7 })
+  })
+
+  it('admits owners by turns', () => {
+    const { lane, enter } = createLane(1, 10)
+    enter({ owner: 'busy' })
+    const busy = [enter({ owner: 'busy' }), enter({ owner: 'busy' })]
+    const calm = enter({ owner: 'calm' })
+    lane.leave('busy')
+    expect(busy[0]?.state).toBe('admitted')
+    lane.leave('busy')
+    expect([busy[1]?.state, calm.state]).toEqual(['waiting', 'admitted'])
   })
 })

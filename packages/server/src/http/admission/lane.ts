@@ -1,8 +1,13 @@
+import { Shares, shareOf } from '../../common/shares.js'
+import { Turns } from '../../common/turns.js'
+
 /**
  * A request in the queue of a lane. Either `admit` or `refuse` is called once, unless it abandons
  * the queue.
  */
 export interface Waiting {
+  /** The key or address that the request counts for. It must not change while the request waits. */
+  readonly owner: string
   admit(): void
   refuse(): void
 }
@@ -22,17 +27,34 @@ const SWEEP_MS = 50
 const CROWDED_TIMES = 2
 const CROWDED_PART = 0.1
 
+/** Waiting requests with the time they started to wait, oldest first, and in the order of their turns. */
+class Queue {
+  readonly since = new Map<Waiting, number>()
+  readonly turns = new Turns<Waiting>()
+
+  add(request: Waiting): void {
+    this.since.set(request, performance.now())
+    this.turns.add(request.owner, request)
+  }
+
+  /** Returns false if the request does not wait. */
+  remove(request: Waiting): boolean {
+    this.turns.remove(request.owner, request)
+    return this.since.delete(request)
+  }
+}
+
 /**
  * A limit on concurrent requests, with a bounded queue. A request is refused if the queue is full
- * or if it waits too long; a refusal costs almost nothing.
+ * or if it waits too long; a refusal costs almost nothing. Each owner has a share of the places and
+ * of the queue, and owners that wait take turns.
  */
 export class Lane {
   readonly #options: LaneOptions
-  /** Waiting requests with the time they started to wait, oldest first. */
-  readonly #waiting = new Map<Waiting, number>()
+  readonly #shares: Shares
+  readonly #waiting = new Queue()
   /** Waiting requests that were admitted before. They have cost work already, so they go first. */
-  readonly #returning = new Map<Waiting, number>()
-  #inside = 0
+  readonly #returning = new Queue()
   #refused = 0
   #crowdedSince = Number.NEGATIVE_INFINITY
   #emptySince = Number.NEGATIVE_INFINITY
@@ -40,14 +62,15 @@ export class Lane {
 
   constructor(options: LaneOptions) {
     this.#options = options
+    this.#shares = new Shares(options.atOnceMax)
   }
 
   get inside(): number {
-    return this.#inside
+    return this.#shares.held
   }
 
   get waiting(): number {
-    return this.#waiting.size + this.#returning.size
+    return this.#waiting.since.size + this.#returning.since.size
   }
 
   /** Number of refusals since the start. */
@@ -56,36 +79,43 @@ export class Lane {
   }
 
   enter(request: Waiting, options: { isReturning: boolean }): 'inside' | 'waiting' | 'refused' {
-    if (this.#inside < this.#options.atOnceMax) {
-      this.#inside++
+    if (this.#shares.hasRoom(request.owner)) {
+      this.#shares.take(request.owner)
       return 'inside'
     }
     const queue = options.isReturning ? this.#returning : this.#waiting
-    if (queue.size >= this.#options.waitingMax) {
+    if (!this.#mayWait(queue.turns, request.owner)) {
       this.#refused++
       return 'refused'
     }
     if (this.waiting === 0) this.#startQueue()
-    queue.set(request, performance.now())
+    queue.add(request)
     return 'waiting'
   }
 
-  /** Frees the slot, or passes it to the next request in the queue. */
-  leave(): void {
-    const queue = this.#returning.size > 0 ? this.#returning : this.#waiting
-    const [next] = queue.keys()
-    if (next === undefined) {
-      this.#inside--
-      return
+  /** Frees the slot of an owner, and admits the next requests in the queue. */
+  leave(owner: string): void {
+    this.#shares.give(owner)
+    const hasRoom = (waiting: string) => this.#shares.hasRoom(waiting)
+    while (this.waiting > 0) {
+      const next = this.#returning.turns.next(hasRoom) ?? this.#waiting.turns.next(hasRoom)
+      if (next === undefined) return
+      this.abandon(next)
+      this.#shares.take(next.owner)
+      next.admit()
     }
-    this.abandon(next)
-    next.admit()
   }
 
   /** Removes a waiting request from the queue. */
   abandon(request: Waiting): void {
-    const isKnown = this.#returning.delete(request) || this.#waiting.delete(request)
+    const isKnown = this.#returning.remove(request) || this.#waiting.remove(request)
     if (isKnown && this.waiting === 0) this.#endQueue()
+  }
+
+  #mayWait(turns: Turns<Waiting>, owner: string): boolean {
+    const free = this.#options.waitingMax - turns.size
+    const own = turns.sizeOf(owner)
+    return free > 0 && own < shareOf(free + own)
   }
 
   #startQueue(): void {
@@ -106,7 +136,7 @@ export class Lane {
     const isCrowded = now - this.#crowdedSince > waitMs * CROWDED_TIMES
     const patienceMs = isCrowded ? waitMs * CROWDED_PART : waitMs
     for (const queue of [this.#returning, this.#waiting]) {
-      for (const [request, since] of queue) {
+      for (const [request, since] of queue.since) {
         if (now - since < patienceMs) break
         this.#refused++
         this.abandon(request)

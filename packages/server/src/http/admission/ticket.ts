@@ -17,10 +17,13 @@ export class Ticket implements Waiting {
   /** The lane in which the request is executed. */
   readonly lane: Lane
   readonly #budget: ByteBudget
+  readonly #address: () => string
   #share: ByteShare = newShare()
   #body: Arriving | undefined
   #caller: Caller | undefined
   #place: Lane | undefined
+  /** The owner of the slot that the request holds or waits for. */
+  #owner = ''
   #waitingIn: Lane | undefined
   #next: Next | undefined
   readonly #held: [Quota, string][] = []
@@ -28,14 +31,26 @@ export class Ticket implements Waiting {
   #busy = 0
   #isClosed = false
 
-  constructor(options: { bearer: Bearer; lane: Lane; budget: ByteBudget }) {
+  /** `address` returns the name under which requests without a known key are counted. */
+  constructor(options: {
+    bearer: Bearer
+    lane: Lane
+    budget: ByteBudget
+    address: () => string
+  }) {
     this.bearer = options.bearer
     this.lane = options.lane
     this.#budget = options.budget
+    this.#address = options.address
   }
 
   get caller(): Caller | undefined {
     return this.#caller
+  }
+
+  /** The key, or the address of a request without a known key. */
+  get owner(): string {
+    return this.#owner
   }
 
   /** The lane in which the request holds a slot now. */
@@ -62,6 +77,7 @@ export class Ticket implements Waiting {
       next(new AppError('invalid_request', 'the request was not received completely'))
       return
     }
+    this.#owner = this.#caller === undefined ? this.#address() : this.bearer.key
     const state = lane.enter(this, { isReturning })
     if (state === 'inside') {
       this.#place = lane
@@ -96,7 +112,7 @@ export class Ticket implements Waiting {
   leave(): void {
     const place = this.#place
     this.#place = undefined
-    place?.leave()
+    place?.leave(this.#owner)
   }
 
   /** Marks work that continues even if the client disconnects. */

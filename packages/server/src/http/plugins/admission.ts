@@ -21,7 +21,7 @@ import type { Services } from '../services.js'
 /**
  * Lanes are separate limits on concurrent requests, so that slow requests leave room for fast ones.
  */
-export type LaneName = 'work' | 'imports' | 'files' | 'strangers'
+export type LaneName = 'work' | 'control' | 'imports' | 'files' | 'strangers'
 
 /** The state of admission, for metrics. */
 export interface Admission {
@@ -51,7 +51,7 @@ declare module 'fastify' {
     ticket: Ticket | undefined
   }
   interface FastifyContextConfig {
-    /** The lane of the route; `work` by default. */
+    /** The lane of the route; `work` by default. See `useLane`. */
     lane?: LaneName | ((request: FastifyRequest) => LaneName)
   }
 }
@@ -177,7 +177,12 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
       return
     }
     const lane = laneOf(request, config)
-    const ticket = new Ticket({ bearer: request.bearer, lane, budget })
+    const ticket = new Ticket({
+      bearer: request.bearer,
+      lane,
+      budget,
+      address: () => addressOf(request),
+    })
     request.ticket = ticket
     reply.raw.once('close', () => ticket.close())
     const refusal = caller && startFor(ticket, caller, reply)
@@ -228,7 +233,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
       return
     }
     const { lane } = ticket
-    if (ticket.place !== lane || (lane === lanes.work && !raw.complete)) ticket.leave()
+    const isStream = lane === lanes.imports || lane === lanes.files
+    if (ticket.place !== lane || !(isStream || raw.complete)) ticket.leave()
     done()
   })
   app.addHook('preValidation', (request, _reply, done) => {
@@ -255,10 +261,12 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
 function createLanes(limits: Limits, poolMax: number): Record<LaneName, Lane> {
   const lane = (atOnceMax: number) =>
     new Lane({ atOnceMax, waitingMax: limits.requestsWaitingMax, waitMs: limits.requestWaitMs })
+  const halfOfPool = Math.max(1, Math.floor(poolMax / 2))
   return {
     work: lane(limits.requestsAtOnceMax),
     // The other connections are for shorter requests.
-    imports: lane(Math.min(limits.importsAtOnceMax, Math.max(1, Math.floor(poolMax / 2)))),
+    control: lane(Math.min(limits.requestsAtOnceMax, halfOfPool)),
+    imports: lane(Math.min(limits.importsAtOnceMax, halfOfPool)),
     files: lane(limits.filesAtOnceMax),
     strangers: lane(Math.ceil(limits.requestsAtOnceMax * STRANGERS_PART)),
   }
@@ -288,6 +296,13 @@ function whileTicketHolds(handler: RouteOptions['handler'], files: Lane): RouteO
     else end()
     return result
   }
+}
+
+/** Sets the lane of all routes that are registered after it and have none of their own. */
+export function useLane(app: FastifyInstance, lane: LaneName): void {
+  app.addHook('onRoute', (route) => {
+    route.config = { lane, ...route.config }
+  })
 }
 
 /** Returns the API key of an authenticated request. */

@@ -13,17 +13,18 @@ const HEAPS_AT_ONCE = 32
 export async function ensureHeaps(
   database: Database,
   layout: Layout,
-  tables: readonly StoredTable[],
+  { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<void> {
   for (let start = 0; start < tables.length; start += HEAPS_AT_ONCE) {
-    await ensureSome(database, layout, tables.slice(start, start + HEAPS_AT_ONCE))
+    const some = tables.slice(start, start + HEAPS_AT_ONCE)
+    await ensureSome(database, layout, { tables: some, owner })
   }
 }
 
 async function ensureSome(
   database: Database,
   { databaseId, branchId, schemaId, gate }: Layout,
-  tables: readonly StoredTable[],
+  { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<void> {
   await runTransaction(
     database,
@@ -49,6 +50,6 @@ async function ensureSome(
         set stamp = nextval('offshoot.stamps')
         where id = ${branchId}`)
     },
-    { isolation: 'read committed' },
+    { isolation: 'read committed', owner },
   )
 }

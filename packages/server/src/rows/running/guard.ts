@@ -19,6 +19,11 @@ export interface Guard {
   readonly keyStamp: string | undefined
 }
 
+/** Returns whose share of the connections a request takes: that of its key, or of the linked branch. */
+export function ownerOf({ rows, keyId }: Guard): string {
+  return keyId ?? rows.branchId
+}
+
 /**
  * A relation with one row if branch and key still have their stamps, and no row otherwise. The row has the
  * epoch for newly written rows. The values of the guard start at the given slot.

@@ -6,9 +6,14 @@ import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { BEGIN_SNAPSHOT } from './calls.js'
 import { brokenConnection, withConnection } from './connection.js'
-import { type Guard, guardCall } from './guard.js'
+import { type Guard, guardCall, ownerOf } from './guard.js'
 import { confirmed, toStaleError } from './staleness.js'
-import { type Connections, type OpenTransaction, openTransaction } from './transactions.js'
+import {
+  type Connections,
+  connectFor,
+  type OpenTransaction,
+  openTransaction,
+} from './transactions.js'
 
 /** Runs reads in one round trip. Each sees what was committed when it started (read committed). */
 export async function runReads(
@@ -17,7 +22,7 @@ export async function runReads(
   calls: readonly Call[],
   bounds?: Bounds,
 ): Promise<TextRows[]> {
-  const client = await database.pool.connect()
+  const client = await database.acquire({ owner: ownerOf(guard), signal: bounds?.signal })
   let broken: Error | undefined
   try {
     const reader = new AnswerReader(database, client)
@@ -40,7 +45,7 @@ export async function runSnapshot<Result>(
   options: { bounds?: Bounds | undefined; connections?: Connections | undefined } = {},
 ): Promise<Result> {
   const { bounds, connections } = options
-  const client = await (connections ?? database.pool).connect()
+  const client = await connectFor({ database, guard, bounds, connections })
   const run = async (): Promise<Result> => {
     await runPipeline(client, [BEGIN_SNAPSHOT, guardCall(guard)])
     const result = await body(openTransaction(database, client)).catch((error) => {

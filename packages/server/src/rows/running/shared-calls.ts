@@ -7,7 +7,7 @@ import { layoutOf } from '../layout/layout.js'
 import { BEGIN, enterGateCall } from './calls.js'
 import { brokenConnection, retryConflicts, withConnection } from './connection.js'
 import { ApartError, Gathering } from './gathering.js'
-import type { Guard } from './guard.js'
+import { type Guard, ownerOf } from './guard.js'
 import { toStaleError } from './staleness.js'
 import { runCommitting } from './transactions.js'
 
@@ -29,8 +29,8 @@ const gatheredReads = new WeakMap<Database, Gathering<GuardedCall, TextRow | und
 const gatheredInserts = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
 
 /**
- * Runs a read of one row by its id. Reads of one branch that arrive together share a round trip; reads of
- * different branches never wait for each other. Each sees what was committed when it started.
+ * Runs a read of one row by its id. Reads of one branch and key that arrive together share a round trip; others
+ * never wait for each other. Each sees what was committed when it started.
  */
 export function runGuardedRead(
   database: Database,
@@ -38,7 +38,7 @@ export function runGuardedRead(
   call: Call,
 ): Promise<TextRow | undefined> {
   const reads = gathered(gatheredReads, database, readTogether)
-  return traced(database, 'read', reads.add(guard.rows.branchId, { guard, call }))
+  return traced(database, 'read', reads.add(sharedBy(guard), { guard, call }))
 }
 
 /** Runs a write of one row, in a transaction of its own. */
@@ -60,7 +60,12 @@ export function runGuardedInsert(
   call: Call,
 ): Promise<TextRow | undefined> {
   const inserts = gathered(gatheredInserts, database, writeTogether)
-  return traced(database, 'insert', inserts.add(guard.rows.branchId, { guard, call }))
+  return traced(database, 'insert', inserts.add(sharedBy(guard), { guard, call }))
+}
+
+/** Names the calls that may share a round trip, which takes a connection of one owner. */
+function sharedBy(guard: Guard): string {
+  return `${guard.rows.branchId} ${ownerOf(guard)}`
 }
 
 /** A shared round trip is traced for its first call. Every call has a span for the time it waits. */
@@ -101,7 +106,8 @@ async function readTogether(
   database: Database,
   items: readonly GuardedCall[],
 ): Promise<(TextRow | undefined)[]> {
-  const client = await database.pool.connect()
+  const [first] = items
+  const client = await database.acquire({ owner: first && ownerOf(first.guard) })
   let broken: Error | undefined
   try {
     const rows = await new AnswerReader(database, client).run(items.map(({ call }) => call))
@@ -122,7 +128,7 @@ function writeTogether(
   if (first === undefined) return Promise.resolve([])
   const { gate } = layoutOf(first.guard.rows)
   return retryConflicts(async () => {
-    const client = await database.pool.connect()
+    const client = await database.acquire({ owner: ownerOf(first.guard) })
     return withConnection(client, async () => {
       const rows = await runCommitting(client, [
         BEGIN,

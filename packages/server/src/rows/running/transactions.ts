@@ -8,7 +8,7 @@ import type { Call, TextRows } from '../../postgres/statement.js'
 import { layoutOf } from '../layout/layout.js'
 import { BEGIN, BEGIN_READS, enterGateCall, isCopyCall, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
-import { epochOf, type Guard, guardCall } from './guard.js'
+import { epochOf, type Guard, guardCall, ownerOf } from './guard.js'
 import { confirmed } from './staleness.js'
 
 /**
@@ -20,7 +20,7 @@ export function runWrites(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  return runWhole(database, {
+  return runWhole(database, guard, {
     opening: [BEGIN, enterGateCall(layoutOf(guard.rows).gate), guardCall(guard)],
     calls,
     closing: COMMIT_CALLS,
@@ -38,7 +38,7 @@ export function runSerialReads(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  return runWhole(database, {
+  return runWhole(database, guard, {
     opening: [BEGIN_READS, guardCall(guard)],
     calls,
     closing: [COMMIT],
@@ -49,6 +49,7 @@ export function runSerialReads(
 /** Runs a transaction in one round trip. Returns the rows of `calls`. */
 function runWhole(
   database: Database,
+  guard: Guard,
   options: {
     opening: readonly Call[]
     calls: readonly Call[]
@@ -58,7 +59,7 @@ function runWhole(
 ): Promise<TextRows[]> {
   const { opening, calls, closing, run } = options
   return retryConflicts(async () => {
-    const client = await database.pool.connect()
+    const client = await database.acquire({ owner: ownerOf(guard) })
     return withConnection(client, async () => {
       const rows = await run(client, [...opening, ...calls, ...closing])
       return rows.slice(opening.length, -closing.length)
@@ -74,6 +75,18 @@ export function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Pr
 /** A source of connections other than the pool that all requests share. */
 export interface Connections {
   connect(): Promise<pg.PoolClient>
+}
+
+/** Returns a connection for a request, from the given source or from its share of the pool. */
+export function connectFor(request: {
+  database: Database
+  guard: Guard
+  bounds?: Bounds | undefined
+  connections?: Connections | undefined
+}): Promise<pg.PoolClient> {
+  const { database, guard, bounds, connections } = request
+  if (connections !== undefined) return connections.connect()
+  return database.acquire({ owner: ownerOf(guard), signal: bounds?.signal })
 }
 
 /** An open transaction, in which further calls can be run. */
@@ -117,7 +130,7 @@ export function runSteps<Result>(
 ): Promise<Result> {
   let endsAt: number | undefined
   const attempt = async () => {
-    const client = await (options.connections ?? database.pool).connect()
+    const client = await connectFor({ database, guard, ...options })
     // The time limit covers all attempts together.
     endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
     const bounds = options.bounds && {
