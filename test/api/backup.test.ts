@@ -231,7 +231,8 @@ async function physicalShape(database: Database) {
       ) as constraints
     from pg_class t
     join pg_namespace n on n.oid = t.relnamespace
-    where n.nspname like 'offshoot%' and t.relkind = 'r'
+    -- Gates are created when they are first needed.
+    where n.nspname like 'offshoot%' and n.nspname <> 'offshoot_work' and t.relkind = 'r'
     order by 1`)
 }
 

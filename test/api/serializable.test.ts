@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
-import { enterGate } from '../../packages/server/src/rows/branches.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
@@ -80,7 +80,7 @@ describe(`one-shot transactions from many clients through two processes, from se
 
   it('that only read do not wait for a fork or merge, and those that write do', async () => {
     const workload = await open(services, 'waiting', SEED)
-    const release = await holdGate(database, 'waiting')
+    const release = await holdGate(database.pool, { database: 'waiting' })
     const write = workload.transact('writer', [update('left/a', 'w')])
     await waiting(database)
     const read = await workload.transact('reader', [get('left/a'), get('right/c')])
@@ -89,29 +89,6 @@ describe(`one-shot transactions from many clients through two processes, from se
     expect((await write).status).toBe(200)
   })
 })
-
-/** Holds the gate of a database exclusively, as a long fork or merge does. */
-async function holdGate({ pool }: TestDatabase, name: string): Promise<() => Promise<void>> {
-  const client = await pool.connect()
-  const query = ({ text, values }: Sql) => client.query({ text, values })
-  const { rows } = await query(sql`
-    select b.gate
-    from offshoot.branches b
-    join offshoot.databases d on d.id = b.database_id
-    where d.name = ${name}`)
-  await query(sql`begin`)
-  await enterGate(
-    { query: async (statement) => (await query(statement)).rows },
-    {
-      gate: rows[0].gate,
-      alone: true,
-    },
-  )
-  return async () => {
-    await query(sql`rollback`)
-    client.release()
-  }
-}
 
 /** Locks all rows of a table, as a concurrent transaction does. */
 async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() => Promise<void>> {

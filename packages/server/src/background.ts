@@ -8,7 +8,7 @@ import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import type { Services } from './http/services.js'
-import { collectHeap, countSweeps } from './rows/branches.js'
+import { collectGates, collectHeap, countSweeps } from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /**
@@ -36,6 +36,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => compactDatabase(database),
     () => sweepBranch(database),
     () => collectHeap(database),
+    () => collectGates(database),
     () => collectAnswers(database),
     () => collectUploadClaims(database),
     () => checkBlobs(database, COLLECT_TIMES),

@@ -7,7 +7,7 @@ import { codeOf } from '../postgres/failures.js'
 import { listAppliedMigrations } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, literal, type Sql, sql } from '../postgres/sql.js'
-import { enterAllGates, holdStorage } from '../rows/branches.js'
+import { enterInstance, holdStorage } from '../rows/branches.js'
 import { findMentioned } from '../rows/files.js'
 import { version } from '../version.js'
 import {
@@ -122,7 +122,7 @@ async function planBehindGates(database: Database, moment: Transaction): Promise
   return runTransaction(
     database,
     async (transaction) => {
-      await enterAllGates(transaction)
+      await enterInstance(transaction)
       return plan(moment)
     },
     { isolation: 'read committed' },

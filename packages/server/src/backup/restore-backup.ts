@@ -143,7 +143,9 @@ async function removeEverything(database: Database): Promise<void> {
     const names = tables.map(({ name }) => sql`offshoot_rows.${ident(name)}`)
     await database.query(sql`drop table ${join(names, ', ')}`)
   }
-  await database.query(sql`drop schema if exists offshoot_sql, offshoot_rows, offshoot cascade`)
+  await database.query(
+    sql`drop schema if exists offshoot_sql, offshoot_work, offshoot_rows, offshoot cascade`,
+  )
 }
 
 async function hasAny(names: AsyncIterable<string>): Promise<boolean> {

@@ -21,6 +21,7 @@ export function constraintOf(error: unknown): string | undefined {
 
 export const UNIQUE_VIOLATION = '23505'
 export const UNDEFINED_TABLE = '42P01'
+export const DUPLICATE_TABLE = '42P07'
 const UNDEFINED_COLUMN = '42703'
 const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
@@ -39,6 +40,11 @@ export function isSqlState(code: string): boolean {
 /** A statement names a table that does not exist. */
 export function isUndefinedTable(error: unknown): boolean {
   return codeOf(error) === UNDEFINED_TABLE
+}
+
+/** A lock was not granted within `lock_timeout`. The error may be mapped to a public one. */
+export function isLockTimeout(error: unknown): boolean {
+  return [error, (error as Error).cause].some((cause) => codeOf(cause) === LOCK_NOT_AVAILABLE)
 }
 
 /** A statement names a table or a column that does not exist. */

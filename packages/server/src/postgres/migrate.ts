@@ -10,6 +10,7 @@ import { privacy } from './migrations/007-privacy.js'
 import { sqlWalls } from './migrations/008-sql-walls.js'
 import { history } from './migrations/009-history.js'
 import { quotas } from './migrations/010-quotas.js'
+import { gates } from './migrations/011-gates.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -35,6 +36,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 8, name: 'sql walls', statements: sqlWalls },
   { number: 9, name: 'history', statements: history },
   { number: 10, name: 'quotas', statements: quotas },
+  { number: 11, name: 'gates', statements: gates },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

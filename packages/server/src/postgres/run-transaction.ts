@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
-import { releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.js'
+import { COMMIT_CALLS, releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
+import { runPipeline } from './pipeline.js'
 import type { Sql } from './sql.js'
 import { toQuery } from './statement.js'
 
@@ -75,9 +76,8 @@ async function attemptTransaction<Result>(
     )
     const result = await body(transactionOn(client))
     // A COMMIT must not be cancelled, see `commit.ts`.
-    if (!options.readOnly) await client.query('set local statement_timeout = 0')
-    const committing = client.query('commit')
-    await (options.readOnly ? committing : settleCommit(client, committing))
+    if (options.readOnly) await client.query('commit')
+    else await settleCommit(client, runPipeline(client, COMMIT_CALLS))
     return result
   } catch (error) {
     if (error instanceof UnknownOutcomeError) {

@@ -28,7 +28,8 @@ export {
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
 export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
-export { enterAllGates, enterGate } from './running/gate.js'
+export { runAlone } from './running/alone.js'
+export { collectGates, createGate, enterInstance } from './running/gate.js'
 
 /** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */
 export async function moveRows(

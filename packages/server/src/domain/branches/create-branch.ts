@@ -2,11 +2,10 @@ import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contrac
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
-import { closeEpoch, enterGate } from '../../rows/branches.js'
+import { closeEpoch, createGate, runAlone } from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
 import { forks } from '../../telemetry/events.js'
-import { type BranchGate, findGate } from '../access/find-gate.js'
+import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
@@ -54,6 +53,7 @@ export async function insertFirstBranch(
     startedFrom: null,
     inherits: null,
   })
+  await createGate(transaction, branchId)
 }
 
 /** Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. */
@@ -64,16 +64,12 @@ export async function createBranch(
 ): Promise<{ databaseName: string; branchName: string; status: 'completed' }> {
   const { name } = options
   const fork = await planFork(database, access, options)
-  await runTransaction(
-    database,
-    async (transaction) => {
-      const branchId = await forkBranch(transaction, fork)
-      if (branchId === undefined) {
-        throw new AppError('already_exists', `branch [${name}] already exists`)
-      }
-    },
-    FORK_ISOLATION,
-  )
+  await runAlone(database, [fork.source.id], async (transaction) => {
+    const branchId = await forkBranch(transaction, fork)
+    if (branchId === undefined) {
+      throw new AppError('already_exists', `branch [${name}] already exists`)
+    }
+  })
   forks.add()
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
@@ -82,17 +78,11 @@ export async function createBranch(
 export interface PlannedFork {
   readonly databaseId: string
   readonly name: string
-  readonly source: BranchGate
+  readonly source: LiveBranch
   readonly metadata: BranchMetadata
   readonly data: boolean
   readonly life: BranchLife
 }
-
-/**
- * The gate serializes forks with writers. After waiting for it, each statement must see the writes
- * that were committed meanwhile, which a snapshot of the whole transaction would miss.
- */
-export const FORK_ISOLATION = { isolation: 'read committed' } as const
 
 /** Validates a request for a branch, and completes it with the rule for its name. */
 export async function planFork(
@@ -132,13 +122,12 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
   }
 }
 
-/** Executes a planned fork. Returns the id of the new branch, or undefined if its name is in use. */
+/** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */
 export async function forkBranch(
   transaction: Queryable,
   fork: PlannedFork,
 ): Promise<string | undefined> {
   const { databaseId, name, source, metadata, data, life } = fork
-  await enterGate(transaction, { gate: source.gate, alone: true })
   const forked = await closeEpoch(transaction, source.id)
   if (forked === undefined) throw unknownSource(source.name)
   if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
@@ -169,10 +158,10 @@ async function findSource(
   database: Queryable,
   access: DatabaseAccess,
   options: { from: string | undefined; rule: BranchRule | undefined },
-): Promise<BranchGate> {
+): Promise<LiveBranch> {
   const { databaseId, databaseName, defaultBranchId, principal } = access
   const from = options.from ?? options.rule?.from
-  const source = await findGate(database, {
+  const source = await findLiveBranch(database, {
     databaseId,
     ...(from === undefined ? { id: defaultBranchId } : { name: from }),
   })

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto'
 import type { ResolvedBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runAlone } from '../../rows/branches.js'
 import { forks } from '../../telemetry/events.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { cannotCreate, FORK_ISOLATION, forkBranch, planFork } from './create-branch.js'
+import { cannotCreate, forkBranch, type PlannedFork, planFork } from './create-branch.js'
 import { findForGitBranch, reachesBranch } from './git-mapping.js'
 import { findBranchId, findGitBranch, insertGitBranch, lockGitBranch } from './queries.js'
 
@@ -25,53 +25,48 @@ export async function resolveOrCreate(
 ): Promise<ResolvedBranch> {
   requireAccess(access.principal.scope, 'write')
   const { gitBranch } = request
-  const { databaseId } = access
   const found = await findForGitBranch(database, access, gitBranch)
   if (found !== undefined) return found
-  const resolved = await runTransaction(
-    database,
-    async (transaction) => {
-      // Concurrent requests for the same git branch wait here, and then find the new branch.
-      await lockGitBranch(transaction, { databaseId, gitBranch })
-      const made = await findForGitBranch(transaction, access, gitBranch)
-      if (made !== undefined) return made
-      // The git branch is mapped to a branch outside the scope of the key. The error is the one for a
-      // name outside the scope, so that it does not reveal the mapping.
-      if ((await findGitBranch(transaction, { databaseId, gitBranch })) !== undefined) {
-        throw cannotCreate(branchNamesFor(gitBranch)[0] ?? gitBranch)
-      }
-      return createGitBranch(transaction, access, request)
-    },
-    FORK_ISOLATION,
-  )
-  if (resolved.reason.code === 'BRANCH_CREATED') forks.add()
-  return resolved
+  const hasFallback =
+    request.fallbackBranch !== undefined &&
+    (await reachesBranch(database, access, request.fallbackBranch))
+  const wishes = hasFallback ? { from: request.fallbackBranch } : {}
+  for (const name of branchNamesFor(gitBranch)) {
+    const { dataDefault } = request
+    const fork = await planFork(database, access, { name, wishes, dataDefault })
+    const resolved = await runAlone(database, [fork.source.id], (transaction) =>
+      createGitBranch(transaction, access, { gitBranch, fork }),
+    )
+    if (resolved === undefined) continue
+    if (resolved.reason.code === 'BRANCH_CREATED') forks.add()
+    return resolved
+  }
+  throw new AppError('already_exists', `no branch name is free for git branch [${gitBranch}]`)
 }
 
+/** Returns undefined if the name of the planned branch is in use. */
 async function createGitBranch(
   transaction: Queryable,
   access: DatabaseAccess,
-  { gitBranch, fallbackBranch, dataDefault }: GitBranchRequest,
-): Promise<ResolvedBranch> {
-  const { databaseId } = access
-  const hasFallback =
-    fallbackBranch !== undefined && (await reachesBranch(transaction, access, fallbackBranch))
-  const wishes = hasFallback ? { from: fallbackBranch } : {}
-  for (const name of branchNamesFor(gitBranch)) {
-    const fork = await planFork(transaction, access, { name, wishes, dataDefault })
-    if ((await findBranchId(transaction, { databaseId, name })) !== undefined) continue
-    const branchId = await forkBranch(transaction, fork)
-    if (branchId === undefined) {
-      // A concurrent request has created a branch with this name. Use it if it belongs to the git branch.
-      const made = await findForGitBranch(transaction, access, gitBranch)
-      if (made !== undefined) return made
-      continue
-    }
-    await insertGitBranch(transaction, { databaseId, gitBranch, branchId })
-    const message = `Branch [${name}] was created for git branch [${gitBranch}]`
-    return { branch: name, reason: { code: 'BRANCH_CREATED', message } }
+  { gitBranch, fork }: { gitBranch: string; fork: PlannedFork },
+): Promise<ResolvedBranch | undefined> {
+  const { databaseId, name } = fork
+  // Concurrent requests for the same git branch wait here, and then find the new branch.
+  await lockGitBranch(transaction, { databaseId, gitBranch })
+  const made = await findForGitBranch(transaction, access, gitBranch)
+  if (made !== undefined) return made
+  // The git branch is mapped to a branch outside the scope of the key. The error is the one for a
+  // name outside the scope, so that it does not reveal the mapping.
+  if ((await findGitBranch(transaction, { databaseId, gitBranch })) !== undefined) {
+    throw cannotCreate(branchNamesFor(gitBranch)[0] ?? gitBranch)
   }
-  throw new AppError('already_exists', `no branch name is free for git branch [${gitBranch}]`)
+  if ((await findBranchId(transaction, { databaseId, name })) !== undefined) return undefined
+  const branchId = await forkBranch(transaction, fork)
+  // A concurrent request may have created a branch with this name. It is used if it belongs to the git branch.
+  if (branchId === undefined) return findForGitBranch(transaction, access, gitBranch)
+  await insertGitBranch(transaction, { databaseId, gitBranch, branchId })
+  const message = `Branch [${name}] was created for git branch [${gitBranch}]`
+  return { branch: name, reason: { code: 'BRANCH_CREATED', message } }
 }
 
 /** Characters of the plain name. It leaves room for a hash within the maximum name length. */

@@ -2,7 +2,7 @@ import type { GitMappingEntry, ResolvedBranch } from '@offshoot/contract/branche
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { findGate } from '../access/find-gate.js'
+import { findLiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 import {
@@ -95,7 +95,7 @@ export async function resolveGitBranch(
   if (fallbackBranch !== undefined && (await reachesBranch(database, access, fallbackBranch))) {
     return reason(fallbackBranch, 'FALLBACK_BRANCH', 'Fallback branch of the request')
   }
-  const main = await findGate(database, { databaseId, id: access.defaultBranchId })
+  const main = await findLiveBranch(database, { databaseId, id: access.defaultBranchId })
   if (main === undefined) {
     throw new AppError('database_not_found', `database [${access.databaseName}] not found`)
   }

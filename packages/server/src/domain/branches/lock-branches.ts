@@ -1,32 +1,28 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { enterGate } from '../../rows/branches.js'
-import { findGate } from '../access/find-gate.js'
+import { runAlone } from '../../rows/branches.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 
-/** Lists the gates of branches in ascending order. A common lock order prevents deadlocks. */
-export async function listGates(
+/** Runs a transaction during which no one else can write to the branches or delete them. */
+export function withBranches<Result>(
   database: Database,
   branches: readonly BranchAccess[],
-): Promise<number[]> {
-  const gates = new Set<number>()
-  for (const branch of branches) {
-    const found = await findGate(database, { databaseId: branch.databaseId, id: branch.branchId })
-    if (found === undefined) throw branchNotFound(branch)
-    gates.add(found.gate)
-  }
-  return [...gates].sort((left, right) => left - right)
+  body: (transaction: Transaction) => Promise<Result>,
+): Promise<Result> {
+  const ids = branches.map((branch) => branch.branchId)
+  return runAlone(database, ids, async (transaction) => {
+    await lockBranches(transaction, branches)
+    return body(transaction)
+  })
 }
 
-/** Locks the branches until the transaction ends: no one else can write to them or delete them. */
-export async function lockBranches(
+async function lockBranches(
   transaction: Queryable,
   branches: readonly BranchAccess[],
-  gates: readonly number[],
 ): Promise<void> {
-  for (const gate of gates) await enterGate(transaction, { gate, alone: true })
   const rows = await transaction.query<{ id: string }>(sql`
     select id
     from offshoot.branches

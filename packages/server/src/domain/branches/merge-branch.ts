@@ -1,13 +1,13 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
-import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredTable } from '../../rows/columns.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
-import { listGates, lockBranches } from './lock-branches.js'
+import { withBranches } from './lock-branches.js'
 import { applyMerge, type MergeOutcome } from './merge-apply.js'
 import { baseOfTable, baseSchema, insertMerge } from './merge-base.js'
 import { type MergeOptions, type MergePlan, planMerge } from './merge-plan.js'
@@ -39,19 +39,12 @@ export async function mergeBranches(
     const showsUsage = reachesWholeWorkspace(into.principal.scope)
     await quotas.growth(into.workspaceId, { showsUsage }).admit(0)
   }
-  const gates = await listGates(database, [from, into])
   try {
-    const merged = await runTransaction(
-      database,
-      async (transaction) => {
-        await lockBranches(transaction, [from, into], gates)
-        const result = await mergeLocked(transaction, options)
-        if (options.dryRun) throw new DryRun(result)
-        return result
-      },
-      // The gates exclude writers. Each statement must see what was committed before they were locked.
-      { isolation: 'read committed' },
-    )
+    const merged = await withBranches(database, [from, into], async (transaction) => {
+      const result = await mergeLocked(transaction, options)
+      if (options.dryRun) throw new DryRun(result)
+      return result
+    })
     merges.add()
     // The merge is done; if this fails, the next measurement comes a little later.
     await quotas.measureSoon(into.workspaceId).catch(() => undefined)

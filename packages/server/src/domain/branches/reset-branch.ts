@@ -4,7 +4,6 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import {
   closeEpoch,
@@ -19,7 +18,7 @@ import { requireAccess } from '../access/scope.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
-import { listGates, lockBranches } from './lock-branches.js'
+import { withBranches } from './lock-branches.js'
 import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 
@@ -46,24 +45,18 @@ export async function resetBranch(
     return { ...result, difference: JSON.parse(difference) }
   }
   const branches = [access, source]
-  const gates = await listGates(database, branches)
-  await runTransaction(
-    database,
-    async (transaction) => {
-      await lockBranches(transaction, branches, gates)
-      await lockHistory(transaction, access.databaseId)
-      await requireUnprotected(transaction, access)
-      const forked = await closeEpoch(transaction, source.branchId)
-      if (forked === undefined) throw new Error('a locked branch must exist')
-      const hiddenId = await hideState(transaction, branchId)
-      await startOver(transaction, branchId, forked)
-      await deleteHiddenBranch(transaction, {
-        branchId: hiddenId,
-        databaseId: access.databaseId,
-      })
-    },
-    { isolation: 'read committed' },
-  )
+  await withBranches(database, branches, async (transaction) => {
+    await lockHistory(transaction, access.databaseId)
+    await requireUnprotected(transaction, access)
+    const forked = await closeEpoch(transaction, source.branchId)
+    if (forked === undefined) throw new Error('a locked branch must exist')
+    const hiddenId = await hideState(transaction, branchId)
+    await startOver(transaction, branchId, forked)
+    await deleteHiddenBranch(transaction, {
+      branchId: hiddenId,
+      databaseId: access.databaseId,
+    })
+  })
   forks.add()
   return result
 }

@@ -3,11 +3,9 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
 import { newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
-import { enterGate } from '../../rows/branches.js'
+import { runAlone } from '../../rows/branches.js'
 import { applySchemaChanges, findRows } from '../../rows/tables.js'
-import { findGate } from '../access/find-gate.js'
+import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { applyOperations } from './apply-operations.js'
@@ -35,8 +33,6 @@ export type PlanEdits = (
   head: BranchHead,
   transaction: Queryable,
 ) => Promise<readonly PlannedEdit[]>
-
-const LOCK_TIMEOUT_MS = 10_000
 
 /**
  * Edits the schema of a branch: updates the schema, its migrations and the physical tables in one
@@ -82,23 +78,17 @@ export async function withHead<Result>(
   body: (transaction: Queryable, head: BranchHead) => Promise<Result>,
 ): Promise<Result> {
   requireAccess(access.principal.scope, 'write')
-  const branch = await findGate(database, { databaseId: access.databaseId, id: access.branchId })
+  const branch = await findLiveBranch(database, {
+    databaseId: access.databaseId,
+    id: access.branchId,
+  })
   const gone = new AppError('branch_not_found', `branch [${access.branchName}] not found`)
   if (branch === undefined) throw gone
-  return runTransaction(
-    database,
-    async (transaction) => {
-      await transaction.query(
-        sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`,
-      )
-      await enterGate(transaction, { gate: branch.gate, alone: true })
-      const head = await findHead(transaction, access.branchId)
-      if (head === undefined) throw gone
-      return body(transaction, head)
-    },
-    // After waiting for the gate, each statement must see what was committed meanwhile.
-    { isolation: 'read committed' },
-  )
+  return runAlone(database, [branch.id], async (transaction) => {
+    const head = await findHead(transaction, access.branchId)
+    if (head === undefined) throw gone
+    return body(transaction, head)
+  })
 }
 
 async function applyEdits(

@@ -1,7 +1,6 @@
-import type { Database } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
-import { enterGate } from '../running/gate.js'
+import { runAlone } from '../running/alone.js'
 import { createHeaps } from './heap-ddl.js'
 import type { Layout } from './layout.js'
 import type { StoredTable } from './stored-schema.js'
@@ -23,33 +22,29 @@ export async function ensureHeaps(
 
 async function ensureSome(
   database: Database,
-  { databaseId, branchId, schemaId, gate }: Layout,
+  { databaseId, branchId, schemaId }: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<void> {
-  await runTransaction(
-    database,
-    async (transaction) => {
-      await enterGate(transaction, { gate, alone: true })
-      // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
-      // are still missing.
-      const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(sql`
-        select b.epoch, array(
-            select h.table_id::double precision from offshoot.heaps h where h.branch_id = b.id
-          ) as "tableIds"
-        from offshoot.branches b
-        where b.id = ${branchId} and b.schema_id = ${schemaId}`)
-      if (branch === undefined) return
-      // Another request may have created some of the heaps.
-      const present = new Set(branch.tableIds)
-      const missing = tables.filter(({ id }) => !present.has(id))
-      if (missing.length === 0) return
-      const { epoch } = branch
-      await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
-      await transaction.query(sql`
-        update offshoot.branches
-        set stamp = nextval('offshoot.stamps')
-        where id = ${branchId}`)
-    },
-    { isolation: 'read committed', owner },
-  )
+  const create = async (transaction: Queryable): Promise<void> => {
+    // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
+    // are still missing.
+    const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(sql`
+      select b.epoch, array(
+          select h.table_id::double precision from offshoot.heaps h where h.branch_id = b.id
+        ) as "tableIds"
+      from offshoot.branches b
+      where b.id = ${branchId} and b.schema_id = ${schemaId}`)
+    if (branch === undefined) return
+    // Another request may have created some of the heaps.
+    const present = new Set(branch.tableIds)
+    const missing = tables.filter(({ id }) => !present.has(id))
+    if (missing.length === 0) return
+    const { epoch } = branch
+    await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
+    await transaction.query(sql`
+      update offshoot.branches
+      set stamp = nextval('offshoot.stamps')
+      where id = ${branchId}`)
+  }
+  await runAlone(database, [branchId], create, { owner })
 }

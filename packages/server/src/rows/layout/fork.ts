@@ -35,7 +35,7 @@ export async function closeEpoch(
 }
 
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
-export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch, gate`
+export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
 
 /** The columns of a branch that say where its inherited rows come from. */
 export const FORK_COLUMNS = sql`parent_id, fork_epoch`

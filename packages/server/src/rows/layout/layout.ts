@@ -31,7 +31,6 @@ export interface BranchRows {
  * Inherited levels never change while the branch exists. The own level changes only together with the stamp.
  */
 export interface Layout extends BranchRows {
-  readonly gate: number
   readonly stamp: string
   /** The epoch when the layout was read. A fork changes it without changing the stamp. */
   readonly epoch: number
@@ -53,7 +52,6 @@ interface LevelRow {
   readonly depth: number
   readonly branchId: string
   readonly databaseId: string
-  readonly gate: number
   readonly stamp: string
   readonly schemaId: string
   readonly epoch: number
@@ -78,7 +76,7 @@ export async function findLayout(
       from chain c
       join offshoot.branches p on p.id = c.parent_id
     )
-    select c.depth, b.id as "branchId", b.database_id as "databaseId", b.gate, b.stamp,
+    select c.depth, b.id as "branchId", b.database_id as "databaseId", b.stamp,
       b.schema_id as "schemaId", b.epoch, c.as_of as "asOf",
       b.epoch > 1 as "hasForks",
       (
@@ -92,11 +90,10 @@ export async function findLayout(
     order by c.depth`)
   const [own] = rows
   if (own === undefined) return undefined
-  const { databaseId, gate, stamp, schemaId, epoch, hasForks } = own
+  const { databaseId, stamp, schemaId, epoch, hasForks } = own
   return {
     branchId,
     databaseId,
-    gate,
     stamp,
     schemaId,
     epoch,

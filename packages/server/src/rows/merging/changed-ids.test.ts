@@ -21,7 +21,6 @@ const level = (
 const layout = (...levels: Level[]): Layout => ({
   branchId: levels[0]?.branchId ?? '',
   databaseId: '1',
-  gate: 0,
   stamp: '1',
   schemaId: '1',
   epoch: 1,

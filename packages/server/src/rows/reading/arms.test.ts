@@ -16,7 +16,6 @@ function chain(depth: number): Layout {
   return {
     branchId: 'b0',
     databaseId: '1',
-    gate: 0,
     stamp: '1',
     schemaId: '1',
     epoch: 1,

@@ -1,6 +1,5 @@
-import { ident, sql } from '../../postgres/sql.js'
+import { sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
-import { gateName } from './gate.js'
 
 const withoutValues = (statement: Statement): Call => ({ statement, values: [] })
 
@@ -23,18 +22,4 @@ export interface CopyCall extends Call {
 
 export function isCopyCall(call: Call): call is CopyCall {
   return 'linesIn' in call
-}
-
-const gates = new Map<number, Call>()
-
-/** Enters a gate as a writer, together with other writers. */
-export function enterGateCall(gate: number): Call {
-  let call = gates.get(gate)
-  if (call === undefined) {
-    call = withoutValues(
-      compileStatement(sql`lock table offshoot.${ident(gateName(gate))} in row share mode`),
-    )
-    gates.set(gate, call)
-  }
-  return call
 }

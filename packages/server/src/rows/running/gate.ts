@@ -1,33 +1,134 @@
-import type { Queryable } from '../../postgres/database.js'
-import { ident, join, sql } from '../../postgres/sql.js'
+import { LruMap } from '../../common/lru-map.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { codeOf, DUPLICATE_TABLE, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Call, compileStatement } from '../../postgres/statement.js'
+import { GateQueues } from './gate-queues.js'
+
+/*
+ * The gate of a branch is an empty table. Writers lock it in shared mode, forks and schema edits in exclusive
+ * mode. It must be the first statement of the transaction: `lock table` takes no snapshot, so the transaction
+ * sees everything that was committed before it got the lock. A lock function called in a `select` would take
+ * the snapshot before it waits, and a write could then miss a fork.
+ *
+ * A gate is created when it is first needed, so that a fork is a row in the catalogue and nothing else.
+ */
+
+/** The beginning of the names of gates. */
+const PREFIX = 'gate_'
+
+function gateOf(branchId: string): Sql {
+  return sql`offshoot_work.${ident(`${PREFIX}${branchId}`)}`
+}
+
+const toCall = (statement: Sql): Call => ({ statement: compileStatement(statement), values: [] })
+
+const sharedCalls = new LruMap<string, Call>(10_000)
+
+/** Enters the gate of a branch as a writer, together with other writers. */
+export function enterGateCall(branchId: string): Call {
+  let call = sharedCalls.get(branchId)
+  if (call === undefined) {
+    call = toCall(sql`lock table ${gateOf(branchId)} in row share mode`)
+    sharedCalls.set(branchId, call)
+  }
+  return call
+}
+
+/** A backup waits for the transactions that run alone, and these for a backup that lists tables. */
+const ENTER_INSTANCE = toCall(sql`lock table offshoot_work.instance in row exclusive mode`)
+
+/** Enters the gates of branches alone. Fails if one of them does not open within the given time. */
+export function enterAloneCalls(branchIds: readonly string[], waitMs: number): Call[] {
+  return [
+    toCall(sql`set local lock_timeout = ${raw(String(waitMs))}`),
+    ENTER_INSTANCE,
+    ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
+  ]
+}
 
 /**
- * Locks the gate of a branch: in exclusive mode with `alone`, for forks and schema edits, otherwise in the
- * mode that writers share. It must be the first statement of the transaction. `lock table` takes no snapshot,
- * so the transaction sees everything that was committed before it got the lock. A lock function called in a
- * `select` would take the snapshot before it waits, and a write could then miss a fork.
+ * Keeps out all transactions that run alone, until the transaction ends. Writers continue. Also works on a
+ * catalogue of an earlier version, which had a fixed number of gates.
  */
-export async function enterGate(
-  transaction: Queryable,
-  options: { gate: number; alone: boolean },
-): Promise<void> {
-  const gate = ident(gateName(options.gate))
+export async function enterInstance(transaction: Queryable): Promise<void> {
+  const earlier = await transaction.query<{ name: string }>(sql`
+    select tablename as name
+    from pg_tables
+    where schemaname = 'offshoot' and tablename ~ '^gate_[0-9]+$'`)
+  const gates = earlier.map(({ name }) => sql`offshoot.${ident(name)}`)
   await transaction.query(
-    options.alone
-      ? sql`lock table offshoot.${gate} in exclusive mode`
-      : sql`lock table offshoot.${gate} in row share mode`,
+    gates.length > 0
+      ? sql`lock table ${join(gates, ', ')} in row share mode`
+      : sql`lock table offshoot_work.instance in share mode`,
   )
 }
 
-/** The number of gate tables in the catalogue. */
-const GATES = 64
-
-/** Locks all gates in the mode of writers. Blocks forks and schema edits of every branch, but no writers. */
-export async function enterAllGates(transaction: Queryable): Promise<void> {
-  const gates = Array.from({ length: GATES }, (_, gate) => sql`offshoot.${ident(gateName(gate))}`)
-  await transaction.query(sql`lock table ${join(gates, ', ')} in row share mode`)
+/** Creates the gate of a branch that has just been inserted. */
+export async function createGate(transaction: Queryable, branchId: string): Promise<void> {
+  await transaction.query(sql`create table if not exists ${gateOf(branchId)} ()`)
 }
 
-export function gateName(gate: number): string {
-  return `gate_${gate}`
+/** Creates missing gates of branches. Returns false if a branch does not exist. */
+export async function createMissingGates(
+  database: Database,
+  branchIds: readonly string[],
+): Promise<boolean> {
+  const branches = await database.query<{ id: string; hasGate: boolean }>(sql`
+    select id,
+      to_regclass('offshoot_work.' || quote_ident(${PREFIX} || id)) is not null as "hasGate"
+    from offshoot.branches
+    where id = any(${branchIds}::text[]) and deleted_at is null`)
+  if (branches.length < branchIds.length) return false
+  const missing = branches.filter(({ hasGate }) => !hasGate)
+  for (const { id } of missing) {
+    try {
+      await createGate(database, id)
+    } catch (error) {
+      // Another request has created it at the same time.
+      if (![DUPLICATE_TABLE, UNIQUE_VIOLATION].includes(codeOf(error) ?? '')) throw error
+    }
+  }
+  return true
+}
+
+/** Maximum number of gates dropped by one step. */
+const STEP_GATES = 100
+const DROP_WAIT_MS = 100
+
+/** Drops gates of branches that no longer exist. Returns whether there may be more. */
+export async function collectGates(database: Database): Promise<boolean> {
+  const gone = await database.query<{ branchId: string }>(sql`
+    select g.id as "branchId"
+    from pg_class c, substr(c.relname, ${PREFIX.length + 1}) as g (id)
+    where c.relname >= ${PREFIX} and c.relname < ${`${PREFIX}~`}
+      and c.relnamespace = 'offshoot_work'::regnamespace
+      and not exists (
+        select from offshoot.branches b where b.id = g.id and b.deleted_at is null
+      )
+    limit ${STEP_GATES}`)
+  for (const { branchId } of gone) {
+    await runTransaction(
+      database,
+      async (transaction) => {
+        await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+        await transaction.query(sql`drop table if exists ${gateOf(branchId)}`)
+      },
+      { isolation: 'read committed' },
+    )
+  }
+  return gone.length === STEP_GATES
+}
+
+const queues = new WeakMap<Database, GateQueues>()
+
+/** Returns the queues in front of the gates. The writers of one branch take at most half of the pool. */
+export function queuesOf(database: Database): GateQueues {
+  let known = queues.get(database)
+  if (known === undefined) {
+    known = new GateQueues({ sharedMax: Math.max(1, Math.floor(database.poolMax / 2)) })
+    queues.set(database, known)
+  }
+  return known
 }

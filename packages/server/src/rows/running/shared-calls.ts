@@ -3,11 +3,12 @@ import { COMMIT_CALLS } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
 import { isRetryable, toAppError } from '../../postgres/failures.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
-import { layoutOf } from '../layout/layout.js'
-import { BEGIN, enterGateCall } from './calls.js'
+import { BEGIN } from './calls.js'
 import { brokenConnection, retryConflicts, withConnection } from './connection.js'
+import { enterGateCall } from './gate.js'
 import { ApartError, Gathering } from './gathering.js'
 import { type Guard, ownerOf } from './guard.js'
+import { throughGate } from './shared-gate.js'
 import { toStaleError } from './staleness.js'
 import { runCommitting } from './transactions.js'
 
@@ -126,19 +127,20 @@ function writeTogether(
 ): Promise<(TextRow | undefined)[]> {
   const [first] = items
   if (first === undefined) return Promise.resolve([])
-  const { gate } = layoutOf(first.guard.rows)
-  return retryConflicts(async () => {
+  const { branchId } = first.guard.rows
+  const attempt = async () => {
     const client = await database.acquire({ owner: ownerOf(first.guard) })
     return withConnection(client, async () => {
       const rows = await runCommitting(client, [
         BEGIN,
-        enterGateCall(gate),
+        enterGateCall(branchId),
         ...items.map(({ call }) => call),
         ...COMMIT_CALLS,
       ]).catch((error) => Promise.reject(apartIfMany(error, items)))
       return firstRows(rows.slice(2, -COMMIT_CALLS.length))
     })
-  })
+  }
+  return retryConflicts(() => throughGate(database, branchId, attempt))
 }
 
 function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {

@@ -5,10 +5,11 @@ import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { layoutOf } from '../layout/layout.js'
-import { BEGIN, BEGIN_READS, enterGateCall, isCopyCall, NO_TIMEOUT } from './calls.js'
+import { BEGIN, BEGIN_READS, isCopyCall, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
+import { enterGateCall } from './gate.js'
 import { epochOf, type Guard, guardCall, ownerOf } from './guard.js'
+import { throughGate } from './shared-gate.js'
 import { confirmed } from './staleness.js'
 
 /**
@@ -20,12 +21,16 @@ export function runWrites(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  return runWhole(database, guard, {
-    opening: [BEGIN, enterGateCall(layoutOf(guard.rows).gate), guardCall(guard)],
+  const { branchId } = guard.rows
+  const transaction = {
+    opening: [BEGIN, enterGateCall(branchId), guardCall(guard)],
     calls,
     closing: COMMIT_CALLS,
     run: runCommitting,
-  })
+  }
+  return retryConflicts(() =>
+    throughGate(database, branchId, () => runWhole(database, guard, transaction)),
+  )
 }
 
 /**
@@ -38,32 +43,32 @@ export function runSerialReads(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  return runWhole(database, guard, {
+  const transaction: WholeTransaction = {
     opening: [BEGIN_READS, guardCall(guard)],
     calls,
     closing: [COMMIT],
     run: (client, all) => new AnswerReader(database, client).run(all),
-  })
+  }
+  return retryConflicts(() => runWhole(database, guard, transaction))
+}
+
+interface WholeTransaction {
+  readonly opening: readonly Call[]
+  readonly calls: readonly Call[]
+  readonly closing: readonly Call[]
+  run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
 }
 
 /** Runs a transaction in one round trip. Returns the rows of `calls`. */
-function runWhole(
+async function runWhole(
   database: Database,
   guard: Guard,
-  options: {
-    opening: readonly Call[]
-    calls: readonly Call[]
-    closing: readonly Call[]
-    run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
-  },
+  { opening, calls, closing, run }: WholeTransaction,
 ): Promise<TextRows[]> {
-  const { opening, calls, closing, run } = options
-  return retryConflicts(async () => {
-    const client = await database.acquire({ owner: ownerOf(guard) })
-    return withConnection(client, async () => {
-      const rows = await run(client, [...opening, ...calls, ...closing])
-      return rows.slice(opening.length, -closing.length)
-    })
+  const client = await database.acquire({ owner: ownerOf(guard) })
+  return withConnection(client, async () => {
+    const rows = await run(client, [...opening, ...calls, ...closing])
+    return rows.slice(opening.length, -closing.length)
   })
 }
 
@@ -129,7 +134,7 @@ export function runSteps<Result>(
   } = {},
 ): Promise<Result> {
   let endsAt: number | undefined
-  const attempt = async () => {
+  const attemptInside = async () => {
     const client = await connectFor({ database, guard, ...options })
     // The time limit covers all attempts together.
     endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
@@ -149,6 +154,7 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
+  const attempt = () => throughGate(database, guard.rows.branchId, attemptInside)
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
@@ -161,7 +167,7 @@ async function beginWrites(
   options: { client: pg.PoolClient; first?: readonly Call[]; isLong?: boolean },
 ): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
   const { client, first = [] } = options
-  const entering = [BEGIN, enterGateCall(layoutOf(guard.rows).gate)]
+  const entering = [BEGIN, enterGateCall(guard.rows.branchId)]
   const opening = [...entering, guardCall(guard), ...(options.isLong ? [NO_TIMEOUT] : [])]
   const opened = openTransaction(database, client, options)
   const canRun = !first.some(isCopyCall)

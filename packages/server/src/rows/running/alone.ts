@@ -1,0 +1,93 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { AppError } from '@offshoot/contract/errors'
+import type { Database } from '../../postgres/database.js'
+import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
+import { runPipeline } from '../../postgres/pipeline.js'
+import {
+  runTransaction,
+  type Transaction,
+  type TransactionOptions,
+} from '../../postgres/run-transaction.js'
+import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
+
+/**
+ * How long a transaction waits for a gate at first. Writers wait behind it, so it gives up soon, lets them
+ * pass, and tries again with twice the time.
+ */
+const WAIT_FIRST_MS = 250
+const WAIT_MAX_MS = 4_000
+/** How long a request tries to get all gates that it needs. */
+const TRY_MS = 30_000
+
+/**
+ * Runs a transaction with the exclusive gates of branches: no writer and no other such transaction of these
+ * branches runs meanwhile. Each statement sees everything that was committed before the gates were entered.
+ * `body` may run more than once, each time on a transaction without effects of the earlier attempts.
+ */
+export async function runAlone<Result>(
+  database: Database,
+  branchIds: readonly string[],
+  body: (transaction: Transaction) => Promise<Result>,
+  options: Pick<TransactionOptions, 'owner'> = {},
+): Promise<Result> {
+  // A common order prevents deadlocks.
+  const gates = [...new Set(branchIds)].sort()
+  const endsAt = performance.now() + TRY_MS
+  for (let waitMs = WAIT_FIRST_MS; ; waitMs = Math.min(2 * waitMs, WAIT_MAX_MS)) {
+    const outcome = await attempt(database, { ...options, gates, waitMs }, body)
+    if (outcome !== undefined) return outcome.result
+    // Writers that have waited pass meanwhile.
+    const pauseMs = (waitMs * (1 + Math.random())) / 2
+    if (performance.now() + pauseMs > endsAt) throw busy()
+    await delay(pauseMs)
+  }
+}
+
+/** Returns undefined if a lock was not granted in time. */
+async function attempt<Result>(
+  database: Database,
+  options: Pick<TransactionOptions, 'owner'> & { gates: readonly string[]; waitMs: number },
+  body: (transaction: Transaction) => Promise<Result>,
+): Promise<{ result: Result } | undefined> {
+  const { gates, waitMs, owner } = options
+  const queues = queuesOf(database)
+  const entered: string[] = []
+  try {
+    for (const gate of gates) {
+      if (!(await queues.enter(gate, 'alone', waitMs))) return undefined
+      entered.push(gate)
+    }
+    const run = () =>
+      runTransaction(
+        database,
+        async (transaction) => {
+          await runPipeline(transaction.client, enterAloneCalls(gates, waitMs))
+          return body(transaction)
+        },
+        { isolation: 'read committed', owner },
+      )
+    const result = await run().catch(async (error: unknown) => {
+      if (!isUndefinedTable(error)) throw error
+      if (!(await createMissingGates(database, gates))) throw gone(error)
+      return run()
+    })
+    return { result }
+  } catch (error) {
+    if (isLockTimeout(error)) return undefined
+    throw error
+  } finally {
+    for (const gate of entered) queues.leave(gate, 'alone')
+  }
+}
+
+function gone(cause: unknown): AppError {
+  return new AppError('branch_not_found', 'the branch was deleted a moment ago', { cause })
+}
+
+/** The error of a request that has waited for a gate in vain. */
+export function busy(): AppError {
+  return new AppError(
+    'timeout',
+    'other requests kept the branch busy; nothing was applied, try again later',
+  )
+}

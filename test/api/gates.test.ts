@@ -1,0 +1,173 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { collectGates } from '../../packages/server/src/rows/branches.js'
+import { TestBranches } from '../support/branches.js'
+import { holdGate } from '../support/gates.js'
+import { until } from '../support/process.js'
+import { type Answer, createTestService, type TestService } from '../support/service.js'
+
+let service: TestService
+/** The opened gates of a test, so that a failure does not block the next test. */
+let held: (() => Promise<void>)[] = []
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(async () => {
+  await service.close()
+})
+
+const TABLES = { t: [{ name: 'n', type: 'int' }] } as const
+const range = (length: number) => Array.from({ length }, (_, index) => index)
+const statusesOf = (answers: readonly Answer[]) => [...new Set(answers.map(({ status }) => status))]
+
+/** Runs a test while the gate of a branch is held, and opens it in any case. */
+async function whileHeld<Result>(
+  options: Parameters<typeof holdGate>[1],
+  body: (open: () => Promise<void>) => Promise<Result>,
+): Promise<Result> {
+  const release = await holdGate(service.database.pool, options)
+  held.push(release)
+  const open = async () => {
+    const own = held
+    held = []
+    for (const end of own) await end()
+  }
+  try {
+    return await body(open)
+  } finally {
+    await open()
+  }
+}
+
+const poolMax = () => service.database.poolState.max
+/** Connections in use, without the one that holds the gate. */
+const inUse = () => service.database.poolState.inUse - held.length
+
+async function gatesOf(): Promise<string[]> {
+  const { rows } = await service.database.pool.query(
+    `select relname from pg_class
+    where relnamespace = 'offshoot_work'::regnamespace and relname like 'gate%'`,
+  )
+  return rows.map(({ relname }) => relname)
+}
+
+describe('a gate that is closed for long', () => {
+  it('keeps only the writers of its branch waiting', async () => {
+    const branches = await TestBranches.create(service, 'apart', TABLES)
+    const others = await TestBranches.create(service, 'others', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    await branches.fork('dev')
+    await whileHeld({ database: 'apart' }, async (open) => {
+      const write = branches.call('main', 'PUT', '/tables/t/data/b', { n: 1 })
+      await branches.put('dev', 't', 'b', { n: 2 })
+      await branches.fork('of-dev', 'dev')
+      await others.put('main', 't', 'b', { n: 3 })
+      await others.fork('of-others')
+      expect(await branches.record('main', 't', 'b')).toBeUndefined()
+      await open()
+      expect((await write).status).toBe(201)
+    })
+  })
+
+  it('does not let the writers that wait for it use up the connections', async () => {
+    const branches = await TestBranches.create(service, 'crowded', TABLES)
+    const others = await TestBranches.create(service, 'bystanders', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    await others.put('main', 't', 'a', { n: 1 })
+    const count = 4 * poolMax()
+    await whileHeld({ database: 'crowded' }, async (open) => {
+      const writes = range(count).map((n) => {
+        return branches.call('main', 'PUT', `/tables/t/data/w${n}`, { n })
+      })
+      await until(async () => inUse() >= Math.floor(poolMax() / 2))
+      for (const n of range(20)) {
+        await others.put('main', 't', `b${n}`, { n })
+        expect(await others.record('main', 't', 'a')).toMatchObject({ n: 1 })
+        expect(await branches.record('main', 't', 'a')).toMatchObject({ n: 1 })
+        expect(inUse()).toBeLessThanOrEqual(Math.floor(poolMax() / 2))
+      }
+      await open()
+      expect(statusesOf(await Promise.all(writes))).toEqual([201])
+    })
+  })
+
+  it('does not let the forks that wait for it use up the connections', async () => {
+    const branches = await TestBranches.create(service, 'forks', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    await whileHeld({ database: 'forks' }, async (open) => {
+      const forks = range(4 * poolMax()).map((n) => branches.call(`f${n}`, 'PUT', '', {}))
+      for (const _ of range(20)) {
+        expect(await branches.record('main', 't', 'a')).toMatchObject({ n: 1 })
+        // Each fork reads its source first.
+        await until(async () => inUse() <= 1)
+      }
+      await open()
+      expect(statusesOf(await Promise.all(forks))).toEqual([201])
+    })
+  })
+})
+
+describe('a fork that waits for a long write', () => {
+  it('lets other writers pass', async () => {
+    const branches = await TestBranches.create(service, 'patient', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    await whileHeld({ database: 'patient', mode: 'row share' }, async (open) => {
+      let isForked = false
+      const fork = branches.fork('dev').then(() => {
+        isForked = true
+      })
+      for (const n of range(10)) await branches.put('main', 't', `w${n}`, { n })
+      expect(isForked).toBe(false)
+      await open()
+      await fork
+    })
+    expect(await branches.record('dev', 't', 'w9')).toMatchObject({ n: 9 })
+  })
+})
+
+describe('a gate', () => {
+  it('is created when it is first needed, as after a restore', async () => {
+    const branches = await TestBranches.create(service, 'lacking', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    const drop = async () => {
+      for (const gate of await gatesOf()) {
+        await service.database.pool.query(`drop table offshoot_work."${gate}"`)
+      }
+    }
+    await drop()
+    const writes = range(8).map((n) => branches.put('main', 't', `w${n}`, { n }))
+    await Promise.all(writes)
+    await drop()
+    await Promise.all(range(3).map((n) => branches.fork(`f${n}`)))
+    expect(await gatesOf()).toHaveLength(1)
+  })
+
+  it('is dropped with its branch or database', async () => {
+    const branches = await TestBranches.create(service, 'dropped', TABLES)
+    await branches.fork('dev')
+    await branches.put('dev', 't', 'a', { n: 1 })
+    await collectGates(service.database)
+    const before = await gatesOf()
+    await branches.delete('dev')
+    await collectGates(service.database)
+    expect(await gatesOf()).toHaveLength(before.length - 1)
+    const answer = await service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/dropped`)
+    expect(answer.status).toBe(200)
+    await collectGates(service.database)
+    expect(await gatesOf()).toHaveLength(before.length - 2)
+  })
+
+  it('of a branch that was deleted meanwhile is a branch that does not exist', async () => {
+    const branches = await TestBranches.create(service, 'vanishing', TABLES)
+    await branches.fork('dev')
+    await branches.put('dev', 't', 'a', { n: 1 })
+    await branches.delete('dev')
+    await collectGates(service.database)
+    const answers = [
+      await branches.call('dev', 'PUT', '/tables/t/data/a', { n: 2 }),
+      await branches.call('dev', 'POST', '/merge'),
+      await branches.call('dev', 'POST', '/schema/update', { operations: [] }),
+    ]
+    expect(statusesOf(answers)).toEqual([404])
+  })
+})
