@@ -12,13 +12,12 @@ import {
   XATA_CLIENT,
 } from '../support/tables.js'
 import {
+  EMPTY_STATE,
   expectSameAsModel,
-  INITIAL_STATE,
   MODEL_TABLES,
-  type ModelState,
   modelOperations,
   recreateTables,
-  resetTo,
+  startOver,
 } from '../support/transaction-model.js'
 
 let service: TestService
@@ -383,9 +382,9 @@ describe('order', () => {
       { age: 10 },
       { age: 10 },
       {},
-      { name: 'B', service: { version: 0 } },
+      { name: 'B', service: { version: 3 } },
       undefined,
-      { name: 'C', service: { version: 1 } },
+      { name: 'C', service: { version: 4 } },
     ])
   })
 
@@ -788,15 +787,15 @@ describe('random transactions', () => {
   it(
     'do the same as one operation after the other would',
     async () => {
-      let state: ModelState = { plain: {}, coupled: {} }
+      let state = EMPTY_STATE
       await fc.assert(
         fc.asyncProperty(modelOperations, async (operations) => {
-          await resetTo(model, state, INITIAL_STATE)
+          state = await startOver(model, state)
           try {
-            state = await expectSameAsModel(model, INITIAL_STATE, operations)
+            state = await expectSameAsModel(model, state, operations)
           } catch (error) {
             await recreateTables(model)
-            state = { plain: {}, coupled: {} }
+            state = EMPTY_STATE
             throw error
           }
         }),

@@ -2,6 +2,7 @@ import { expect } from 'vitest'
 import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { collectHeap } from '../../packages/server/src/rows/branches.js'
 import { createDatabase } from './people.js'
+import { RecordVersions } from './record-versions.js'
 import type { TestService } from './service.js'
 import { type BranchCall, branchCall, expectOk } from './tables.js'
 import { withoutTimes } from './transaction-model.js'
@@ -18,13 +19,22 @@ interface ModelColumn {
 }
 interface ModelTable {
   readonly columns: Map<string, ModelColumn>
-  readonly records: Map<string, { version: number; values: Map<string, number> }>
+  readonly records: Map<string, ModelRecord>
+}
+interface ModelRecord {
+  /** Identifies the record on all branches that have it. */
+  readonly birth: object
+  /** The number of changes since its creation. */
+  readonly count: number
+  readonly values: Map<string, number>
 }
 interface ModelBranch {
   readonly call: BranchCall
   readonly tables: Map<string, ModelTable>
 }
 type Values = Record<string, number | null>
+/** A record as the service returns it. */
+type Found = { service?: { version: number } } & Record<string, unknown>
 
 const IDS = ['a', 'b', 'c', 'd', 'e']
 const NAMES = ['n', 'u', 'x', 'y', 'z']
@@ -49,9 +59,9 @@ function copyTables(tables: ModelBranch['tables'], withRecords: boolean): ModelB
       {
         columns: new Map(columns),
         records: new Map(
-          (withRecords ? [...records] : []).map(([id, { version, values }]) => [
+          (withRecords ? [...records] : []).map(([id, { values, ...record }]) => [
             id,
-            { version, values: new Map(values) },
+            { ...record, values: new Map(values) },
           ]),
         ),
       },
@@ -64,6 +74,7 @@ export class BranchModel {
   readonly #database: string
   readonly #random: () => number
   readonly #branches = new Map<string, ModelBranch>()
+  readonly #versions = new RecordVersions()
   /** The steps so far, newest last, for the message of a failure. */
   readonly log: string[] = []
   #count = 0
@@ -104,20 +115,24 @@ export class BranchModel {
       const { body } = expectOk(await call('POST', '/transaction', { body: { operations } }))
       const expected = keys.map(({ table, id }) => {
         const record = tables.get(table)?.records.get(id)
-        const columns = record && {
-          id,
-          ...Object.fromEntries(record.values),
-          service: { version: record.version },
-        }
+        const columns = record && { id, ...Object.fromEntries(record.values) }
         return { table, id, columns: columns ?? {} }
       })
-      const found = (withoutTimes(body.results) as { columns: object }[]).map(
-        ({ columns }, index) => ({
-          ...keys[index],
-          columns,
-        }),
-      )
+      const results = withoutTimes(body.results) as { columns: Found }[]
+      const found = results.map(({ columns: { service: _, ...columns } }, index) => ({
+        ...keys[index],
+        columns,
+      }))
       expect({ branch: name, found }).toEqual({ branch: name, found: expected })
+      for (const [index, { columns }] of results.entries()) {
+        const table = tables.get(keys[index]?.table ?? '')
+        const id = keys[index]?.id ?? ''
+        const record = table?.records.get(id)
+        if (columns.service === undefined || table === undefined || record === undefined) continue
+        // A table of the model belongs to one branch.
+        const { version } = columns.service
+        this.#versions.compare(version, { branch: table, life: table, record: id, ...record })
+      }
     }
   }
 
@@ -266,34 +281,36 @@ export class BranchModel {
     const kind = this.#pick(['put', 'create', 'patch', 'upsert', 'delete', 'bulk', 'sum']) as string
     this.#note(`${branchName}: ${kind} ${tableName}.${id} ${JSON.stringify(values)}`)
     /** Stores a record. Returns the expected status, which is 400 if a unique value is taken. */
-    const store = (next: Map<string, number>, version: number, status: number): number => {
+    const store = (next: Map<string, number>, status: number): number => {
       if (this.#isTaken(table, id, next)) return 400
-      table.records.set(id, { version, values: next })
+      const { birth, count } = present ?? { birth: {}, count: -1 }
+      table.records.set(id, { birth, count: count + 1, values: next })
       return status
     }
     switch (kind) {
       case 'put': {
         const { status } = await branch.call('PUT', path, { body: values })
         const whole = this.#whole(table, values)
-        const expected =
-          present === undefined ? store(whole, 0, 201) : store(whole, present.version + 1, 200)
+        const expected = present === undefined ? store(whole, 201) : store(whole, 200)
         expect(status).toBe(expected)
         break
       }
       case 'create': {
         const { status } = await branch.call('PUT', `${path}?createOnly=true`, { body: values })
-        expect(status).toBe(present ? 422 : store(this.#whole(table, values), 0, 201))
+        expect(status).toBe(present ? 422 : store(this.#whole(table, values), 201))
         break
       }
       case 'patch': {
-        const ifVersion = this.#random() < 0.3 ? Math.floor(this.#random() * 3) : undefined
+        const version = present && this.#versions.versionOf({ life: table, ...present })
+        const others = [0, 1, version ?? 2]
+        const ifVersion = this.#random() < 0.3 ? this.#pick(others) : undefined
         const query = ifVersion === undefined ? '' : `?ifVersion=${ifVersion}`
         const { status } = await branch.call('PATCH', `${path}${query}`, { body: values })
         if (present === undefined) expect(status).toBe(404)
-        else if (ifVersion !== undefined && ifVersion !== present.version) expect(status).toBe(422)
+        else if (ifVersion !== undefined && ifVersion !== version) expect(status).toBe(422)
         else {
           const next = this.#changed(present.values, values)
-          expect(status).toBe(store(next, present.version + 1, 200))
+          expect(status).toBe(store(next, 200))
         }
         break
       }
@@ -301,8 +318,8 @@ export class BranchModel {
         const { status } = await branch.call('POST', path, { body: values })
         const expected =
           present === undefined
-            ? store(this.#whole(table, values), 0, 201)
-            : store(this.#changed(present.values, values), present.version + 1, 200)
+            ? store(this.#whole(table, values), 201)
+            : store(this.#changed(present.values, values), 200)
         expect(status).toBe(expected)
         break
       }
@@ -322,7 +339,7 @@ export class BranchModel {
         else if (old === undefined) expect(status).toBe(400)
         else {
           const next = new Map(present.values).set(column, old + 10)
-          expect(status).toBe(store(next, present.version + 1, 200))
+          expect(status).toBe(store(next, 200))
         }
         break
       }
@@ -346,7 +363,7 @@ export class BranchModel {
         expect(status).toBe(400)
         return
       }
-      after.records.set(id, { version: 0, values: whole })
+      after.records.set(id, { birth: {}, count: 0, values: whole })
     }
     expect(status).toBe(200)
     for (const [id, record] of after.records) table.records.set(id, record)

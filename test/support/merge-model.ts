@@ -18,7 +18,10 @@ export interface ModelColumn {
 }
 
 export interface ModelRow {
-  readonly version: number
+  /** Identifies the record on all branches that have it. */
+  readonly birth: object
+  /** The number of changes since its creation. */
+  readonly count: number
   /** Values by uid of the column; missing ones are null. */
   readonly values: ReadonlyMap<number, Value>
 }
@@ -289,7 +292,7 @@ function mergeStates(
       const values = shape.columns.map((column) => [column, readValue(row, mine, column)] as const)
       // A column that is not null cannot be added to records without a value for it.
       unfilled ||= values.some(([column, value]) => column.definition.notNull && value === null)
-      rows.set(id, { version: row.version, values: compact(values) })
+      rows.set(id, { ...row, values: compact(values) })
     }
     const { mode, strategy } = ruleOf(shape.uid)
     if (mode !== 'merge' || other === undefined) return { ...shape, rows }
@@ -310,7 +313,7 @@ function mergeStates(
         tally.deleted++
       } else if (decision !== undefined) {
         const before = rows.get(id)
-        rows.set(id, { version: before === undefined ? 0 : before.version + 1, values: decision })
+        rows.set(id, { ...nextChange(before), values: decision })
         if (before === undefined) tally.inserted++
         else tally.updated++
       }
@@ -323,6 +326,12 @@ function mergeStates(
   const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
   if (broken !== undefined) return { kind: 'refused', why: broken }
   return { kind: 'merged', state: { tables, removed }, tables: counts }
+}
+
+/** Returns the identity of a record, and its number of changes after another one. */
+export function nextChange(before: ModelRow | undefined): Omit<ModelRow, 'values'> {
+  if (before === undefined) return { birth: {}, count: 0 }
+  return { birth: before.birth, count: before.count + 1 }
 }
 
 function compact(

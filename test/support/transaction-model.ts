@@ -36,7 +36,18 @@ export interface ModelRecord {
   readonly values: Values
 }
 /** By table and id. */
-export type ModelState = Readonly<Record<string, Readonly<Record<string, ModelRecord>>>>
+type ModelRecords = Readonly<Record<string, Readonly<Record<string, ModelRecord>>>>
+
+export interface ModelState {
+  readonly records: ModelRecords
+  /** The last version of each id that was deleted, by table. */
+  readonly deleted: Readonly<Record<string, Readonly<Record<string, number>>>>
+}
+
+const NO_RECORDS = { plain: {}, coupled: {} }
+
+/** A state without records, in which nothing was deleted yet. */
+export const EMPTY_STATE: ModelState = { records: NO_RECORDS, deleted: NO_RECORDS }
 
 interface Fields {
   readonly table: string
@@ -56,8 +67,8 @@ class Refused extends Error {}
 
 const IDS = ['a', 'b', 'c', 'd']
 
-/** Returns a state with records in both tables that link to each other. */
-export const INITIAL_STATE: ModelState = {
+/** Records in both tables that link to each other. */
+const INITIAL_RECORDS: ModelRecords = {
   plain: {
     a: { version: 0, values: { n: 1, s: 'one', ref: 'a' } },
     b: { version: 0, values: { n: 2, ref: 'c' } },
@@ -179,19 +190,21 @@ export function runModel(
       return { state: before, fault: { index, message: error.message } }
     }
   }
-  return { state: run.state, results }
+  return { state: { records: run.state, deleted: run.deleted }, results }
 }
 
 class ModelRun {
   readonly state: Record<string, Record<string, ModelRecord>>
+  readonly deleted: Record<string, Record<string, number>>
 
   constructor(
     before: ModelState,
     private readonly generatedIds: ReadonlyMap<number, string>,
   ) {
-    this.state = Object.fromEntries(
-      Object.entries(before).map(([name, records]) => [name, { ...records }]),
-    )
+    const copy = <Entry>(tables: Readonly<Record<string, Readonly<Record<string, Entry>>>>) =>
+      Object.fromEntries(Object.entries(tables).map(([name, entries]) => [name, { ...entries }]))
+    this.state = copy(before.records)
+    this.deleted = copy(before.deleted)
   }
 
   apply(operation: ModelOperation, index: number): object {
@@ -217,10 +230,8 @@ class ModelRun {
       throw new Refused(`table [${fields.table}]: record [${key}] already exists`)
     }
     this.requireVersion(fields, key, present)
-    this.write(fields.table, key, {
-      version: present === undefined ? 0 : present.version + 1,
-      values,
-    })
+    const version = this.nextVersion(fields.table, key)
+    this.write(fields.table, key, { version, values })
     return this.written('insert', fields, key)
   }
 
@@ -234,7 +245,7 @@ class ModelRun {
         .filter(([, entry]) => typeof entry === 'object' && entry !== null)
         .map(([column]) => `column [${column}]: expected a whole number, got an object`)
       if (faults.length > 0) throw new Refused(`table [${name}]: ${faults.join('; ')}`)
-      this.write(name, key, { version: 0, values: changes })
+      this.write(name, key, { version: this.nextVersion(name, key), values: changes })
       return this.written('update', fields, key)
     }
     this.requireVersion(fields, key, present)
@@ -252,7 +263,7 @@ class ModelRun {
       }
       values[column] = old + entry.$increment
     }
-    this.write(name, key, { version: present.version + 1, values })
+    this.write(name, key, { version: this.nextVersion(name, key), values })
     return this.written('update', fields, key)
   }
 
@@ -263,6 +274,8 @@ class ModelRun {
       throw new Refused(`table [${name}]: no rows deleted`)
     }
     const columns = fields.columns && { columns: this.columns(fields, key, false) }
+    const deleted = this.deleted[name]
+    if (present !== undefined && deleted !== undefined) deleted[key] = present.version
     delete this.state[name]?.[key]
     return { operation: 'delete', rows: present === undefined ? 0 : 1, ...columns }
   }
@@ -270,6 +283,11 @@ class ModelRun {
   private written(kind: Kind, fields: Fields, key: string): object {
     const columns = fields.columns && { columns: this.columns(fields, key, false) }
     return { operation: kind, rows: 1, id: key, ...columns }
+  }
+
+  /** A record that is created again continues to count. */
+  private nextVersion(name: string, key: string): number {
+    return (this.find(name, key)?.version ?? this.deleted[name]?.[key] ?? -1) + 1
   }
 
   private find(name: string, key: string): ModelRecord | undefined {
@@ -375,7 +393,7 @@ export async function expectSameAsModel(
 
 /** Reads all records that may exist. */
 export async function expectState(call: BranchCall, state: ModelState): Promise<void> {
-  const keys = Object.entries(state).flatMap(([name, records]) =>
+  const keys = Object.entries(state.records).flatMap(([name, records]) =>
     [...new Set([...IDS, ...Object.keys(records)])].map((key) => ({ name, key })),
   )
   const operations = keys.map(({ name, key }) => ({
@@ -396,21 +414,18 @@ export async function recreateTables(call: BranchCall): Promise<void> {
   expectOk(await call('POST', '/schema/update', { body }))
 }
 
-/** Deletes the records of `before` and inserts those of `after`. */
-export async function resetTo(
-  call: BranchCall,
-  before: ModelState,
-  after: ModelState,
-): Promise<void> {
+/** Deletes all records and inserts some that link to each other. */
+export async function startOver(call: BranchCall, before: ModelState): Promise<ModelState> {
   const operations = [
-    ...Object.entries(before).flatMap(([name, records]) =>
+    ...Object.entries(before.records).flatMap(([name, records]) =>
       Object.keys(records).map((key) => ({ delete: { table: name, id: key } })),
     ),
-    ...Object.entries(after).flatMap(([name, records]) =>
+    ...Object.entries(INITIAL_RECORDS).flatMap(([name, records]) =>
       Object.entries(records).map(([key, { values }]) => ({
         insert: { table: name, record: { id: key, ...values } },
       })),
     ),
   ]
   expectOk(await call('POST', '/transaction', { body: { operations } }))
+  return runModel(before, operations, new Map()).state
 }

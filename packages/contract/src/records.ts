@@ -18,7 +18,8 @@ const IfVersionSchema = Type.Optional(
   Type.Integer({
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
-    description: 'The write is refused unless the record has this version.',
+    description:
+      'The write is refused unless the record has this version. A version has one content: it is not used again after the record was deleted or the branch was reset.',
   }),
 )
 
@@ -53,7 +54,10 @@ export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
 )
 
 const metadata = Type.Object({
-  version: Type.Number(),
+  version: Type.Number({
+    description:
+      'Grows by one with each change. Starts at 0, or above all earlier versions of the id. A reset adds 4294967296.',
+  }),
   createdAt: Type.Optional(Type.String()),
   updatedAt: Type.Optional(Type.String()),
 })

@@ -8,7 +8,7 @@ import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import type { Services } from './http/services.js'
-import { collectGates, collectHeap, countSweeps } from './rows/branches.js'
+import { collectDeletedRecords, collectGates, collectHeap, countSweeps } from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /**
@@ -37,6 +37,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectGates(database),
+    () => collectDeletedRecords(database),
     () => collectAnswers(database),
     () => collectUploadClaims(database),
     () => checkBlobs(database, COLLECT_TIMES),

@@ -11,6 +11,7 @@ import { sqlWalls } from './migrations/008-sql-walls.js'
 import { history } from './migrations/009-history.js'
 import { quotas } from './migrations/010-quotas.js'
 import { gates } from './migrations/011-gates.js'
+import { versions } from './migrations/012-versions.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -37,6 +38,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 9, name: 'history', statements: history },
   { number: 10, name: 'quotas', statements: quotas },
   { number: 11, name: 'gates', statements: gates },
+  { number: 12, name: 'versions', statements: versions },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

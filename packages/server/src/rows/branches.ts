@@ -4,6 +4,7 @@ import { type Sql, sql } from '../postgres/sql.js'
 import { compileTable } from './columns/table-codec.js'
 import type { ForkPoint } from './layout/fork.js'
 import { type BranchRows, type Layout, layoutOf, ownRows } from './layout/layout.js'
+import { VERSION_BASE_STEP } from './layout/record-version.js'
 import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
 
@@ -12,6 +13,7 @@ import { selectVisible } from './reading/arms.js'
  */
 
 export {
+  collectDeletedRecords,
   collectHeap,
   countSweeps,
   deleteUnseenVersions,
@@ -27,6 +29,7 @@ export {
   STORAGE_COLUMNS,
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
+export { VERSION_BASE_MAX } from './layout/record-version.js'
 export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
 export { runAlone } from './running/alone.js'
 export { collectGates, createGate, enterInstance } from './running/gate.js'
@@ -49,7 +52,7 @@ export async function moveRows(
 /** Returns assignments that turn a branch without rows into a fork of the given state. */
 export function restartFrom(point: ForkPoint): Sql {
   return sql`parent_id = ${point.id}, fork_epoch = ${point.epoch}, epoch = 1,
-      fork_stamp = nextval('offshoot.stamps')`
+      fork_stamp = nextval('offshoot.stamps'), version_base = version_base + ${VERSION_BASE_STEP}::bigint`
 }
 
 /** The rows or bytes that a branch stores itself, and those that it inherits. */

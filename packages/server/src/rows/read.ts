@@ -9,6 +9,7 @@ import type { TableLookup } from './reading/read-plan.js'
  * guard of a session.
  */
 
+export { recordVersionOf } from './layout/record-version.js'
 export { countArms, countScans, selectNoRows, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'
 export { selectJsonRows } from './reading/json-rows.js'
@@ -25,6 +26,7 @@ export {
 } from './reading/read-plan.js'
 export {
   type MetadataForm,
+  recordVersion,
   writeFound,
   writeMetadata,
   writeRecord,

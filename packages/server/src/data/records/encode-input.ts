@@ -53,7 +53,8 @@ export function encodeInput(
   const pending = files?.pending.length
   const values = codec.encodeRecord(record as InputRecord, now, files?.encode)
   if (idFault === undefined && !isFaults(values)) {
-    return { id: given === undefined ? newRecordId() : (given as string), values }
+    if (given === undefined) return { id: newRecordId(), isNewId: true, values }
+    return { id: given as string, values }
   }
   // File contents of an invalid record are not stored.
   if (pending !== undefined) files?.pending.splice(pending)

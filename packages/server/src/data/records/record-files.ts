@@ -3,7 +3,7 @@ import type { Database } from '../../postgres/database.js'
 import type { TextRows } from '../../postgres/statement.js'
 import type { InputRecord } from '../../rows/columns.js'
 import { parseFiles, type StoredFile } from '../../rows/files.js'
-import { runReads, textOf } from '../../rows/read.js'
+import { recordVersion, runReads, textOf } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
@@ -75,7 +75,7 @@ export async function findPresentFiles(
   const files = touched.map(
     ({ index, column }) => [column.id, parseFiles(textOf(read.plan, row, index))] as const,
   )
-  return { version: Number(row[1]), files: new Map(files) }
+  return { version: recordVersion(row[1], session.metadata), files: new Map(files) }
 }
 
 /** Returns undefined for tables without file columns, which avoids any cost for them. */

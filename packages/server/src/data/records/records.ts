@@ -6,6 +6,7 @@ import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/colum
 import {
   confirmed,
   guardValues,
+  recordVersion,
   runGuardedRead,
   runReads,
   writeMetadata,
@@ -82,7 +83,7 @@ export async function createRecord(context: RecordContext, record: InputRecord):
   const files = fileWriter(context, table)
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
-  const row = { id, values }
+  const row = { id, isNewId: given === undefined, values }
   // A generated id is always new. A given one must be compared with all rows of the branch.
   const isGuarded = given === undefined || writer.takesCopies
   const { written, answer } = await write(context, table, {
@@ -324,7 +325,8 @@ async function explainNoUpdate(
   const [rows] = await runReads(database, session.guard, [call])
   const row = rows?.[0]
   if (row === undefined) return recordNotFound(tableName, options.id)
-  if (options.ifVersion !== undefined && row[1] !== String(options.ifVersion)) {
+  const { ifVersion } = options
+  if (ifVersion !== undefined && recordVersion(row[1], session.metadata) !== ifVersion) {
     return versionConflict()
   }
   return new AppError(

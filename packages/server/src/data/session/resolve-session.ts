@@ -77,7 +77,7 @@ export function resolveSession(
       const session = createSession({
         guard: { rows, keyId, keyStamp },
         schema,
-        metadata: { key: metadataKey(isXataClient) },
+        metadata: { key: metadataKey(isXataClient), versionBase: rows.versionBase },
         growth: quotas.growth(access.workspaceId, { showsUsage: false }),
       })
       return { session: { ...session, principal, access, cursorSecret }, branch: access }
@@ -110,7 +110,7 @@ export function resolveLinkedBranch(
       const session = createSession({
         guard: { rows, keyId: undefined, keyStamp: undefined },
         schema,
-        metadata: { key: metadataKey(false) },
+        metadata: { key: metadataKey(false), versionBase: rows.versionBase },
         growth: quotas.growth(live.workspaceId, { showsUsage: false }),
       })
       return { session, isSliding: live.isSliding }

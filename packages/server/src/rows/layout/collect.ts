@@ -4,6 +4,7 @@ import { sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
 import { pastName } from './layout.js'
+import { floorAbove } from './record-version.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
 /*
@@ -95,6 +96,42 @@ export async function deleteUnseenVersions(
     if (deleted.length > 0) return deleted.length
   }
   return 0
+}
+
+/** The time for which the version of a deleted record is remembered by its id. */
+const DELETED_SECONDS = 24 * 60 * 60
+
+/**
+ * Forgets some records that were deleted long ago, and raises the floors of their heaps above their versions.
+ * Both happen in one statement, so that every snapshot has one or the other. Returns whether there may be more.
+ */
+export async function collectDeletedRecords(
+  database: Queryable,
+  { ageSeconds = DELETED_SECONDS }: { ageSeconds?: number } = {},
+): Promise<boolean> {
+  const [row] = await database.query<{ count: number }>(sql`
+    with old as (
+      delete from offshoot.deleted_records
+      where (heap_id, id) in (
+        select heap_id, id
+        from offshoot.deleted_records
+        where deleted_at <= now() - make_interval(secs => ${ageSeconds})
+        order by deleted_at
+        limit ${STEP_ROWS}
+        for update skip locked
+      )
+      returning heap_id, version
+    ),
+    raised as (
+      update offshoot.heaps h
+      set given_floor = o.floor
+      from (select heap_id, ${floorAbove(sql`max(version)`)} as floor from old group by heap_id) o
+      where h.id = o.heap_id and h.given_floor < o.floor
+    )
+    select count(*)::integer as count from old`)
+  const count = row?.count ?? 0
+  collected.add('deleted-record', count)
+  return count > 0
 }
 
 /**

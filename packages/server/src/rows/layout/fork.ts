@@ -37,10 +37,12 @@ export async function closeEpoch(
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
 export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
 
-/** The columns of a branch that say where its inherited rows come from. */
-export const FORK_COLUMNS = sql`parent_id, fork_epoch`
+/** The columns of a branch that say where its inherited rows come from, and how it counts versions. */
+export const FORK_COLUMNS = sql`parent_id, fork_epoch, version_base`
 
 /** Values for `FORK_COLUMNS`; without a fork point, the branch inherits no rows. */
 export function forkValues(point: ForkPoint | null): Sql {
-  return sql`${point?.id ?? null}, ${point?.epoch ?? null}::integer`
+  // Records of a new fork have the versions that they have on the branch.
+  return sql`${point?.id ?? null}, ${point?.epoch ?? null}::integer, coalesce(
+      (select version_base from offshoot.branches where id = ${point?.id ?? null}), 0)`
 }

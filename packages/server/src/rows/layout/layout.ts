@@ -24,6 +24,8 @@ export interface BranchRows {
   readonly branchId: string
   readonly databaseId: string
   readonly schemaId: string
+  /** The version of a record is that of its row plus this number. */
+  readonly versionBase: number
 }
 
 /**
@@ -54,6 +56,7 @@ interface LevelRow {
   readonly databaseId: string
   readonly stamp: string
   readonly schemaId: string
+  readonly versionBase: string
   readonly epoch: number
   readonly asOf: number | null
   readonly hasForks: boolean
@@ -77,7 +80,7 @@ export async function findLayout(
       join offshoot.branches p on p.id = c.parent_id
     )
     select c.depth, b.id as "branchId", b.database_id as "databaseId", b.stamp,
-      b.schema_id as "schemaId", b.epoch, c.as_of as "asOf",
+      b.schema_id as "schemaId", b.version_base as "versionBase", b.epoch, c.as_of as "asOf",
       b.epoch > 1 as "hasForks",
       (
         select json_agg(json_build_object(
@@ -96,6 +99,7 @@ export async function findLayout(
     databaseId,
     stamp,
     schemaId,
+    versionBase: Number(own.versionBase),
     epoch,
     hasForks,
     levels: rows.map((row) => ({

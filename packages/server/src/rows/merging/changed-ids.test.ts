@@ -25,6 +25,7 @@ const layout = (...levels: Level[]): Layout => ({
   schemaId: '1',
   epoch: 1,
   hasForks: false,
+  versionBase: 0,
   levels,
 })
 

@@ -20,6 +20,7 @@ function chain(depth: number): Layout {
     schemaId: '1',
     epoch: 1,
     hasForks: false,
+    versionBase: 0,
     levels: Array.from({ length: depth + 1 }, (_, level) => ({
       branchId: `b${level}`,
       asOf: level === 0 ? undefined : 1,

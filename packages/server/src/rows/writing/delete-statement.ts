@@ -8,12 +8,15 @@ export function deleteStatement(parts: StatementParts): Statement {
   const { layout, codec, own } = parts
   if (parts.isPlain && !layout.hasForks) {
     return compileStatement(sql`
-      delete from ${own} where id = any(${IDS}::text[]) returning id`)
+      with gone as (delete from ${own} where id = any(${IDS}::text[]) returning id, version),
+      ${parts.rememberGone()}
+      select id from gone`)
   }
   if (parts.isPlain) {
     return compileStatement(sql`
       with gone as (delete from ${own} where id = any(${IDS}::text[]) returning *),
-      kept as (${parts.keepGone()})
+      kept as (${parts.keepGone()}),
+      ${parts.rememberGone()}
       select id from gone`)
   }
   // The branch inherits rows, so a tombstone must hide them.

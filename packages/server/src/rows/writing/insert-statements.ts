@@ -11,11 +11,14 @@ import {
   type StatementParts,
 } from './statement-parts.js'
 
-/** Selects the given rows as new rows, in the order of `rowColumns`. */
-export function selectNewRows(parts: StatementParts): Sql {
+/** Selects the given rows as new rows, in the order of `rowColumns`. By default, ids may have been used before. */
+export function selectNewRows(
+  parts: StatementParts,
+  options = { version: parts.firstVersion(sql`u.id`) },
+): Sql {
   const values = parts.all.map((index) => parts.givenValue(index))
   return sql`
-      select u.id, 0, now(), now(), ${parts.epoch}, false${furtherColumns(values)}
+      select u.id, ${options.version}, now(), now(), ${parts.epoch}, false${furtherColumns(values)}
       from u`
 }
 
@@ -37,7 +40,7 @@ export function insertStatement(parts: StatementParts, returned: Returned): Stat
     )${parts.keep(sql`select u.id from u where u.id not in (select id from seen)`)}
     ${insert}
     where u.id not in (select id from seen)
-    on conflict (id) do update set ${parts.overwrite} where ${own}.deleted
+    on conflict (id) do update set ${parts.overwriteAny} where ${own}.deleted
     returning ${returning(returned)}`)
 }
 
@@ -45,23 +48,33 @@ export function insertStatement(parts: StatementParts, returned: Returned): Stat
 export function insertNewStatement(parts: StatementParts): Statement {
   return compileStatement(sql`
     with ${parts.given(parts.all)}
-    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts)}`)
+    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts, { version: sql`0` })}`)
 }
 
-/** COPY of id, epoch and all columns. A taken id makes the statement fail. */
+/** COPY of id, version, epoch and all columns. A taken id makes the statement fail. */
 export function copyStatement({ own, names }: StatementParts): Statement {
-  return compileStatement(sql`copy ${own} (id, epoch${furtherColumns(names)}) from stdin`)
+  return compileStatement(sql`copy ${own} (id, version, epoch${furtherColumns(names)}) from stdin`)
+}
+
+/** Reads the floors of versions, and whether some deleted rows have entries of their own. */
+export function floorsStatement({ selectFloors }: StatementParts): Statement {
+  return compileStatement(selectFloors)
 }
 
 /** Inserts one row, without array parameters, if the guard holds. Returns the metadata. */
-export function insertOneStatement({ own, rowColumns, codec }: StatementParts): Statement {
-  const { physical } = codec
+export function insertOneStatement(
+  parts: StatementParts,
+  options: { isNewId: boolean },
+): Statement {
+  const { own, rowColumns } = parts
+  const { physical } = parts.codec
+  const version = options.isNewId ? sql`0` : parts.firstVersion(sql`${IDS}::text`)
   const values = physical.map(
     (column, index) => sql`, ${slot(FIRST_COLUMN + index)}::${raw(column.sqlType)}`,
   )
   return compileStatement(sql`
     insert into ${own} ${rowColumns}
-    select ${IDS}::text, 0, now(), now(), guard.epoch, false${join([empty, ...values], '')}
+    select ${IDS}::text, ${version}, now(), now(), guard.epoch, false${join([empty, ...values], '')}
     from ${guardRelation(FIRST_COLUMN + physical.length)}
     on conflict (id) do nothing
     returning ${returning('metadata')}`)

@@ -1,6 +1,7 @@
 import { codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { columnOfUniqueIndex } from '../layout/layout.js'
+import { ROW_VERSION_MAX } from '../layout/record-version.js'
 
 /*
  * PostgreSQL reports rejected values by a SQLSTATE and the name of an index. This module converts them to
@@ -38,13 +39,18 @@ export function takenColumn(
   return undefined
 }
 
+/** Functions of PostgreSQL that calculate the version of a row. Arithmetic of users never uses them. */
+const VERSION_ROUTINES: ReadonlySet<unknown> = new Set(['int4pl', 'int84'])
+
 /** Returns the reason why PostgreSQL rejected a value, or undefined for other failures. */
 export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
   switch (codeOf(error)) {
     case UNIQUE_VIOLATION:
       return `column [${takenColumn(error, codecs)?.column ?? 'id'}]: is not unique`
     case NUMERIC_OUT_OF_RANGE:
-      return 'the result is out of range'
+      return VERSION_ROUTINES.has((error as { routine?: unknown }).routine)
+        ? `the versions of the record are used up; the last one is ${ROW_VERSION_MAX}; use another id`
+        : 'the result is out of range'
     case PROGRAM_LIMIT_EXCEEDED:
       return 'a value of a unique column is too long; about 2700 bytes can be indexed'
     default:

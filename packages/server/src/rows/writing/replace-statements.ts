@@ -45,14 +45,14 @@ export function replaceStatement(parts: StatementParts, returned: Returned): Sta
     )${parts.keep(sql`select u.id from u left join seen s on s.id = u.id where ${accepted}`)},
     written as (
       insert into ${own} ${parts.rowColumns}
-      select u.id, coalesce(s.version + 1, 0), coalesce(s.created_at, now()), now(),
-        ${parts.epoch}, false${furtherColumns(values)}
+      select u.id, coalesce(s.version + 1, ${parts.firstVersion(sql`u.id`)}),
+        coalesce(s.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
       from u
       left join seen s on s.id = u.id
       where ${accepted}
       -- In the given order, because a unique value may move from a row to a later one.
       order by u.ordinal
-      on conflict (id) do update set ${parts.overwrite}
+      on conflict (id) do update set ${parts.overwriteAny}
       returning ${returning('metadata')}
     )
     ${result}`)

@@ -3,6 +3,7 @@ import { slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
+import { firstVersion, rememberVersions, selectFloors } from '../layout/record-version.js'
 import { heapColumns } from '../reading/arms.js'
 
 /*
@@ -59,6 +60,8 @@ export class StatementParts {
   readonly rowColumns: Sql
   /** Assignments for `on conflict` that overwrite the existing row. */
   readonly overwrite: Sql
+  /** Like `overwrite`, for a row that may be a tombstone. */
+  readonly overwriteAny: Sql
   readonly #heap: Heap
 
   constructor(layout: Layout, codec: TableCodec, heap: Heap) {
@@ -72,14 +75,17 @@ export class StatementParts {
     this.names = codec.physical.map((column) => ident(column.physicalName))
     this.all = codec.physical.map((_, index) => index)
     this.rowColumns = sql`(id, version, created_at, updated_at, epoch, deleted${furtherColumns(this.names)})`
-    this.overwrite = join(
+    const overwritten = join(
       [
-        sql`version = excluded.version, created_at = excluded.created_at`,
-        sql`updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = excluded.deleted`,
+        sql`created_at = excluded.created_at, updated_at = excluded.updated_at`,
+        sql`epoch = excluded.epoch, deleted = excluded.deleted`,
         ...this.names.map((name) => sql`${name} = excluded.${name}`),
       ],
       ', ',
     )
+    this.overwrite = sql`version = excluded.version, ${overwritten}`
+    // A tombstone has the last version of the deleted record.
+    this.overwriteAny = sql`version = greatest(${this.own}.version + 1, excluded.version), ${overwritten}`
   }
 
   column(index: number): PhysicalColumn {
@@ -143,6 +149,21 @@ export class StatementParts {
   keepGone(): Sql {
     const { epoch } = this
     return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`, epoch)}`, { epoch })
+  }
+
+  /** The first version of a row whose id may have been used before. New ids start at 0. */
+  firstVersion(id: Sql): Sql {
+    return firstVersion(this.#heap.heapId, id)
+  }
+
+  get selectFloors(): Sql {
+    return selectFloors(this.#heap.heapId)
+  }
+
+  /** Common table expressions that remember the versions of deleted rows, which `gone` returns. */
+  rememberGone(): Sql {
+    const { raise, remember } = rememberVersions(this.#heap.heapId)
+    return sql`raised as (${raise}), remembered as (${remember})`
   }
 
   #keepInsert(source: Sql, { alias, epoch }: { alias?: Sql; epoch: Sql }): Sql {

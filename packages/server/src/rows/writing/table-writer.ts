@@ -4,12 +4,14 @@ import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
+import { type FirstVersions, firstVersionOf } from '../layout/record-version.js'
 import type { CopyCall } from '../running/calls.js'
 import { type Guard, guardValues } from '../running/guard.js'
 import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
 import {
   copyStatement,
+  floorsStatement,
   insertNewStatement,
   insertOneStatement,
   insertStatement,
@@ -26,6 +28,8 @@ import {
 /** One row to write: its id, the version it must have, and a text for each column. */
 export interface RowInput {
   readonly id: string
+  /** The id was generated for this row, so no other row ever had it. */
+  readonly isNewId?: boolean
   readonly ifVersion?: number | undefined
   readonly values: readonly (string | null)[]
 }
@@ -69,12 +73,14 @@ export class TableWriter {
   readonly uniqueColumns: readonly number[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
+  readonly #versionBase: number
   readonly #number = ++writerCount
 
   constructor(layout: Layout, codec: TableCodec, heap: Heap) {
     this.uniqueColumns = codec.uniqueColumns
     this.#codec = codec
     this.#parts = new StatementParts(layout, codec, heap)
+    this.#versionBase = layout.versionBase
   }
 
   /**
@@ -107,7 +113,7 @@ export class TableWriter {
     return {
       statement: this.copyStatement,
       values: [],
-      linesIn: (epoch) => this.copyLines(rows, epoch),
+      linesIn: (epoch) => this.copyLines(rows, epoch, NO_FLOORS),
     }
   }
 
@@ -115,11 +121,18 @@ export class TableWriter {
     return this.#statement('copy', () => copyStatement(this.#parts))
   }
 
+  /** Reads the floors of versions, and whether some deleted rows have entries of their own. */
+  get readFloors(): Call {
+    const statement = this.#statement('floors', () => floorsStatement(this.#parts))
+    return { statement, values: [] }
+  }
+
   /** Returns rows as lines for the COPY statement. */
-  copyLines(rows: readonly RowInput[], epoch: string): string {
+  copyLines(rows: readonly RowInput[], epoch: string, floors: FirstVersions): string {
     let lines = ''
-    for (const { id, values } of rows) {
-      const prefix = `${id}\t${epoch}`
+    for (const { id, isNewId, values } of rows) {
+      const version = isNewId ? 0 : firstVersionOf(id, floors)
+      const prefix = `${id}\t${version}\t${epoch}`
       lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
     }
     return lines
@@ -128,7 +141,9 @@ export class TableWriter {
   /** Inserts one row if the guard holds. Requires a generated id, or a table that takes copies. */
   insertOne(row: RowInput, guard: Guard): Call {
     return {
-      statement: this.#statement('insert one', () => insertOneStatement(this.#parts)),
+      statement: this.#statement(row.isNewId ? 'insert new one' : 'insert one', () =>
+        insertOneStatement(this.#parts, { isNewId: row.isNewId === true }),
+      ),
       values: [row.id, null, ...row.values, ...guardValues(guard)],
     }
   }
@@ -168,7 +183,7 @@ export class TableWriter {
       ),
       values: [
         id,
-        versionText(ifVersion),
+        this.#versionText(ifVersion),
         ...values,
         ...arithmetic.map((term) => term.operand),
         ...guardValues(guard),
@@ -239,12 +254,17 @@ export class TableWriter {
   #arrays(rows: readonly RowInput[], columns: number): string[] {
     const values = [
       arrayLiteral(rows.map((row) => row.id)),
-      arrayLiteral(rows.map((row) => versionText(row.ifVersion))),
+      arrayLiteral(rows.map((row) => this.#versionText(row.ifVersion))),
     ]
     for (let column = 0; column < columns; column++) {
       values.push(arrayLiteral(rows.map((row) => row.values[column] ?? null)))
     }
     return values
+  }
+
+  /** Returns the version that the row must have. Negative, which no row has, if it is from before a reset. */
+  #versionText(ifVersion: number | undefined): string | null {
+    return ifVersion === undefined ? null : String(ifVersion - this.#versionBase)
   }
 
   #statement(key: string, compile: () => Statement): Statement {
@@ -259,6 +279,4 @@ export class TableWriter {
 }
 
 const NO_CHECKS: UniqueCheck[] = []
-
-const versionText = (version: number | undefined): string | null =>
-  version === undefined ? null : String(version)
+const NO_FLOORS: FirstVersions = { generatedFloor: 0, givenFloor: 0 }
