@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { ANY_CHUNKS_MAX, CHUNK_BYTES_MIN } from '../../packages/server/src/http/counted-message.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createKey } from '../support/people.js'
 import { until } from '../support/process.js'
@@ -273,20 +274,43 @@ describe('a body', () => {
     for (const socket of sockets) socket.destroy()
   })
 
-  it('that comes in tiny pieces is whole', async () => {
-    const body = JSON.stringify({ name: 'in pieces, ä€😀 '.repeat(2000) })
-    const pieces = Array.from(Buffer.from(body), (byte) =>
-      Buffer.concat([Buffer.from('1\r\n'), Buffer.from([byte]), Buffer.from('\r\n')]),
-    )
-    const socket = await openSocket(
-      head('PUT', '/tables/items/data/pieces', 'transfer-encoding: chunked\r\n'),
-    )
-    socket.write(Buffer.concat([...pieces, Buffer.from('0\r\n\r\n')]))
+  /** Sends a body in chunks of the given size. Returns the answer. */
+  const sendChunks = async (body: string, chunkBytes: number, key = service.key) => {
+    const bytes = Buffer.from(body)
+    const chunks: Buffer[] = []
+    for (let at = 0; at < bytes.length; at += chunkBytes) {
+      const content = bytes.subarray(at, at + chunkBytes)
+      chunks.push(Buffer.from(`${content.length.toString(16)}\r\n`), content, Buffer.from('\r\n'))
+    }
+    const text = head('PUT', '/tables/items/data/pieces', 'transfer-encoding: chunked\r\n')
+    const socket = await openSocket(text.replace(service.key, key))
+    socket.write(Buffer.concat([...chunks, Buffer.from('0\r\n\r\n')]))
     const [answer] = await once(socket, 'data')
-    expect(String(answer)).toMatch(/^HTTP\/1.1 201 /)
+    return { socket, answer: String(answer) }
+  }
+
+  it('that comes in small pieces is whole', async () => {
+    const name = 'in pieces, ä€😀 '.repeat(2000)
+    const { socket, answer } = await sendChunks(JSON.stringify({ name }), 2 * CHUNK_BYTES_MIN)
+    expect(answer).toMatch(/^HTTP\/1.1 201 /)
     socket.destroy()
     const stored = await call('GET', '/tables/items/data/pieces')
-    expect(stored.body.name).toBe('in pieces, ä€😀 '.repeat(2000))
+    expect(stored.body.name).toBe(name)
+  })
+
+  it('of tiny chunks is accepted up to a number of chunks', async () => {
+    const { socket, answer } = await sendChunks(large(ANY_CHUNKS_MAX), 1)
+    expect(answer).toMatch(/^HTTP\/1.1 20[01] /)
+    socket.destroy()
+  })
+
+  it.each(['a key', 'a stranger'])('of more tiny chunks is refused: %s', async (who) => {
+    const key = who === 'a key' ? service.key : 'off_unknown'
+    const { socket, answer } = await sendChunks(large(ANY_CHUNKS_MAX + 1), 1, key)
+    expect(answer).toMatch(/^HTTP\/1.1 400 [\s\S]*too many small chunks/)
+    if (!socket.destroyed) await once(socket, 'close')
+    const next = await call('GET', '/tables/items/data/none')
+    expect(next.status).toBe(404)
   })
 
   it('that does not say how long it is counts as it comes', async () => {
@@ -347,6 +371,34 @@ describe('wrong keys', () => {
     const headers = { authorization: 'Bearer off_again' }
     await service.call('GET', '/user', { key: 'off_again' })
     expect((await service.call('GET', '/openapi.json', { headers, key: null })).status).toBe(200)
+  })
+})
+
+describe('limits of an address', () => {
+  it('count monitoring apart from other requests, and hold at their edge', async () => {
+    const strict = await createTestService({
+      url: service.url,
+      limits: { addressRequestsPerSecondMax: 3, monitoringRequestsPerSecondMax: 2 },
+    })
+    try {
+      const moveTheClock = stopTheClock()
+      const statusOf = async (path: string) =>
+        (await strict.call('GET', path, { key: null })).status
+      const statusesOf = async (path: string, count: number) => {
+        const statuses: number[] = []
+        while (statuses.length < count) statuses.push(await statusOf(path))
+        return statuses
+      }
+      expect(await statusesOf('/user', 4)).toEqual([401, 401, 401, 429])
+      expect(await statusOf('/health')).toBe(200)
+      expect(await statusesOf('/metrics', 2)).toEqual([200, 429])
+      expect(await statusOf('/health')).toBe(429)
+      moveTheClock(1000)
+      expect(await statusOf('/health')).toBe(200)
+      expect(await statusOf('/user')).toBe(401)
+    } finally {
+      await strict.close()
+    }
   })
 })
 

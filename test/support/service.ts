@@ -68,6 +68,7 @@ const PATIENT: Partial<Limits> = {
   queryTimeoutMs: PATIENCE_MS,
   // A quick machine sends more requests without a key than a client does.
   addressRequestsPerSecondMax: 1_000_000,
+  monitoringRequestsPerSecondMax: 1_000_000,
 }
 
 export async function createTestService(

@@ -71,6 +71,8 @@ export const LIMITS = {
   connectionsPerAddressMax: 2000,
   /** Requests per second without a valid API key from one IPv4 address or one IPv6 /64 network. */
   addressRequestsPerSecondMax: 1000,
+  /** Requests per second to `/health` and `/metrics` from one address. */
+  monitoringRequestsPerSecondMax: 100,
   /** Requests that run concurrently. Further requests wait in a queue. */
   requestsAtOnceMax: 100,
   /** Requests in the queue. Further requests are refused. */

@@ -354,6 +354,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   connectionsMax: 'Concurrent connections of clients.',
   connectionsPerAddressMax: 'Concurrent connections from one address.',
   addressRequestsPerSecondMax: 'Requests per second without a valid API key from one address.',
+  monitoringRequestsPerSecondMax:
+    'Requests per second to `/health` and `/metrics` from one address.',
   filesPerLinkMax: 'Concurrent file transfers of one link.',
   filesPerAddressMax: 'Concurrent file transfers of one address without an API key.',
   filesPerKeyMax: 'Concurrent file transfers of one API key.',

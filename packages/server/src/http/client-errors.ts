@@ -10,6 +10,10 @@ const FAILURES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
     'payload_too_large',
     'the extensions of a chunk are longer than the limit',
   ],
+  OFFSHOOT_CHUNKS_TOO_SMALL: [
+    'invalid_request',
+    'the body is divided into too many small chunks; send larger ones',
+  ],
 }
 const MALFORMED = ['invalid_request', 'the request is not valid HTTP'] as const
 

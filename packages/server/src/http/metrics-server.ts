@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import { METRICS_TYPE, type Metrics } from '../telemetry/metrics.js'
+import { handleOneAtATime } from './one-at-a-time.js'
 import { type MetricsAccess, mayRead } from './routes/metrics.js'
 
 /** Closes connections that do not send a request in time. A scrape takes much less. */
@@ -21,6 +22,7 @@ export async function listenForMetrics(
       response.writeHead(200, { 'content-type': METRICS_TYPE }).end(metrics.render())
     }
   })
+  handleOneAtATime(server)
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen({ host: options.host, port: options.port }, resolve)

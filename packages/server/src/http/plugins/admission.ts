@@ -77,6 +77,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   const budget = new ByteBudget(services.limits.bufferedBytesMax)
   const callers = new Callers(services.keyLimits ?? {})
   const strangers = new Strangers(services.limits.addressRequestsPerSecondMax)
+  const monitors = new Strangers(services.limits.monitoringRequestsPerSecondMax)
   const trusted = new TrustedProxies(services.trustedProxies ?? [])
   const transfers = new Quota()
   const counts = { rateLimited: 0 }
@@ -120,9 +121,16 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
 
   const addressOf = (request: FastifyRequest) => addressGroup(clientAddress(request.raw, trusted))
 
-  /** Requests without a known key are counted by address. */
-  const startForStranger = (request: FastifyRequest, reply: FastifyReply): AppError | undefined => {
-    const refusal = strangers.start(addressOf(request), performance.now())
+  /**
+   * Requests without a known key are counted by address. Monitoring is counted apart from other requests,
+   * so that these never keep it from being answered.
+   */
+  const startForStranger = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    counted: Strangers,
+  ): AppError | undefined => {
+    const refusal = counted.start(addressOf(request), performance.now())
     return refusal && rateLimited(refusal, reply)
   }
 
@@ -162,7 +170,8 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
     request.bearer = readBearer(request.headers.authorization)
     const caller = callers.find(request.bearer.key)
     const isOpen = ALWAYS_OPEN.has(url)
-    const excess = caller === undefined && !isOpen ? startForStranger(request, reply) : undefined
+    const counted = isOpen ? monitors : caller === undefined ? strangers : undefined
+    const excess = counted && startForStranger(request, reply, counted)
     if (excess !== undefined) {
       done(excess)
       return

@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { Quota } from '../admission/quota.js'
 import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
+import { CountedMessage, refuseSmallChunks } from '../counted-message.js'
 import { handleOneAtATime } from '../one-at-a-time.js'
 import type { Services } from '../services.js'
 
@@ -21,6 +22,7 @@ export function connectionOptions(limits: Limits): ServerOptions {
     requestTimeout: 0,
     // Node's answer would have no body; a hook below answers instead.
     requireHostHeader: false,
+    IncomingMessage: CountedMessage,
   }
 }
 
@@ -49,6 +51,7 @@ export const connectionsPlugin = fastifyPlugin(
     app.server.on('drop', () => app.server.closeIdleConnections())
 
     handleOneAtATime(app.server)
+    refuseSmallChunks(app.server)
     // Other expectations are ignored. Node's own answer would leave the body to be read for ever.
     app.server.on('checkExpectation', (request, response) => {
       app.server.emit('request', request, response)

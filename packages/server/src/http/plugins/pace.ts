@@ -30,6 +30,8 @@ const CHECK_MS_MAX = 1000
 const LEFTOVER_BYTES_MAX = 1024 * 1024
 /** Time for the client to read the answer while it still sends an unwanted body. */
 const LEFTOVER_MS_MAX = 5000
+/** Chunks of such a body; a chunk costs as much as a thousand bytes. */
+const LEFTOVER_CHUNKS_MAX = 1024
 /** Maximum size of a chunk of a streamed answer, and of its unsent data. */
 const PIECE_BYTES = 128 * 1024
 /** Smaller answers fit into the buffers of the operating system. */
@@ -90,6 +92,7 @@ class Leftover implements Transfer {
   readonly #response: ServerResponse
   readonly #closes: boolean
   #bytes = 0
+  #chunks = 0
   #leftMs: number
 
   constructor(request: IncomingMessage, response: ServerResponse, pace: Pace) {
@@ -102,7 +105,9 @@ class Leftover implements Transfer {
     request.on('error', () => undefined)
     request.on('data', (chunk: Buffer) => {
       this.#bytes += chunk.length
-      if (this.#bytes > LEFTOVER_BYTES_MAX) request.pause()
+      this.#chunks++
+      const isTooMuch = this.#bytes > LEFTOVER_BYTES_MAX || this.#chunks > LEFTOVER_CHUNKS_MAX
+      if (isTooMuch) request.pause()
     })
     request.once('end', () => {
       if (!this.#closes) return

@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 import { sql } from '../../postgres/sql.js'
+import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 
 /** If PostgreSQL does not answer within this time, the service is reported as unavailable. */
@@ -16,6 +17,14 @@ const HealthSchema = Type.Object(
 
 /** GET /health */
 export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAsyncTypebox {
+  // Requests at the same time share a probe, because there are few connections outside the pool.
+  let probe: Promise<boolean> | undefined
+  const isReachable = () => {
+    probe ??= answers(database.queryAside(sql`select 1`)).finally(() => {
+      probe = undefined
+    })
+    return probe
+  }
   return async (app) => {
     app.get(
       '/health',
@@ -28,7 +37,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
           description:
             'Answers 200 if requests can be served, and 503 while the service starts, stops or cannot reach PostgreSQL. Does not need an API key.',
           security: [],
-          response: { 200: HealthSchema, 503: HealthSchema },
+          response: { 200: HealthSchema, 429: refusals()[429] ?? {}, 503: HealthSchema },
         },
       },
       async (_request, reply) => {
@@ -40,7 +49,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
           return reply.code(503).send({ status: lifecycle.state, message })
         }
         // Uses a connection outside the pool, because a full pool means load and not failure.
-        if (await answers(database.queryAside(sql`select 1`))) {
+        if (await isReachable()) {
           return { status: 'ready' as const, message: 'requests can be served' }
         }
         return reply

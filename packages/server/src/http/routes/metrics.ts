@@ -28,6 +28,7 @@ export function metricsRoutes(metrics: Metrics, access: MetricsAccess): FastifyP
               content: { 'text/plain': { schema: Type.String() } },
             },
             401: refusals()[401] ?? {},
+            429: refusals()[429] ?? {},
           },
         },
       },
