@@ -1,12 +1,11 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type EmbeddedPostgres, startEmbedded } from '@offshoot/embedded-postgres'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { settleCommit } from '../../packages/server/src/postgres/commit.js'
 import { TestBranches } from '../support/branches.js'
+import { makeDataFolder } from '../support/data-folder.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
 /** Time limits of the service. Every COMMIT in this file waits longer. */
@@ -19,7 +18,7 @@ let branches: TestBranches
 let admin: pg.Client
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-commit-'))
+  folder = await makeDataFolder('commit')
   // A separate server, because synchronous_standby_names applies to the whole server.
   postgres = await startEmbedded({ dataDir: folder, log: () => undefined })
   const { user, password, host, port, database } = postgres.connection

@@ -1,20 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
-import {
-  mkdtemp,
-  readdir,
-  readFile,
-  realpath,
-  rm,
-  stat,
-  truncate,
-  writeFile,
-} from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { openS3Store } from '../support/file-store.js'
 import {
   type Banner,
@@ -40,7 +31,7 @@ function newDataDir(name: string): string {
 }
 
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-backup-')))
+  folder = await makeDataFolder('backup')
   source = newDataDir('source')
   service = startOffshoot(source)
   banner = await service.ready()

@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { type Banner, endAll, request, startOffshoot, until } from '../support/process.js'
 
 const RECORDS = 8
@@ -12,7 +12,7 @@ const ROUNDS = 3
 let folder: string
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-files-crash-'))
+  folder = await makeDataFolder('files-crash')
 })
 afterAll(async () => {
   await endAll([folder])

@@ -1,10 +1,9 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { XataApiClient } from '@xata.io/client'
 import { Pool } from 'undici'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
   endAll,
@@ -30,7 +29,7 @@ let key: string
 let http: Pool
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-overload-'))
+  folder = await makeDataFolder('overload')
   service = startOffshoot(folder, {
     env: {
       OFFSHOOT_POOL_MAX: '2',

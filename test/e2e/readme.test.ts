@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, rm, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
 /*
@@ -125,7 +125,7 @@ let service: OffshootProcess
 let banner: Banner
 
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-readme-')))
+  folder = await makeDataFolder('readme')
   // The folder has `node_modules`, like a checkout.
   await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
   service = startOffshoot(path.join(folder, '.offshoot'))

@@ -1,8 +1,8 @@
-import { lstat, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { lstat, readdir, readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
   endAll,
@@ -66,7 +66,7 @@ describe('a process', () => {
   let password: string
 
   beforeAll(async () => {
-    folder = await mkdtemp(path.join(tmpdir(), 'offshoot-security-'))
+    folder = await makeDataFolder('security')
     service = startOffshoot(folder, {
       env: { OFFSHOOT_API_KEY: KEY, OFFSHOOT_LOG_LEVEL: 'trace' },
     })

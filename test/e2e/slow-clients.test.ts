@@ -1,8 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
   endAll,
@@ -24,7 +23,7 @@ let banner: Banner
 let key: string
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-slow-'))
+  folder = await makeDataFolder('slow')
   service = startOffshoot(folder, {
     env: {
       OFFSHOOT_LIMIT_HEADERS_TIMEOUT_MS: String(HEADERS_MS),

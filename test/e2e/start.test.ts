@@ -1,12 +1,13 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { chown, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat } from 'node:fs/promises'
+import { chown, mkdir, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
-import { tmpdir, userInfo } from 'node:os'
+import { userInfo } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
+import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
   endAll,
@@ -31,7 +32,7 @@ const newDataDir = (name: string) => {
 }
 
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-start-')))
+  folder = await makeDataFolder('start')
 })
 afterAll(async () => {
   await endAll(dataDirs)

@@ -1,8 +1,7 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import {
   type Banner,
   endAll,
@@ -32,7 +31,7 @@ let key: string
 const wires: Wire[] = []
 
 beforeAll(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'offshoot-strangers-'))
+  folder = await makeDataFolder('strangers')
   service = startOffshoot(folder, {
     env: {
       OFFSHOOT_LIMIT_BUFFERED_BYTES_MAX: String(BUFFERED_BYTES),

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { endAll, type OffshootProcess, request, startOffshoot } from '../support/process.js'
 import { installPrograms } from '../support/programs.js'
 
@@ -63,7 +63,7 @@ let provider: string
 
 beforeAll(async () => {
   program = path.join(await installPrograms(), '@xata.io/cli/bin/run.js')
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-xata-cli-')))
+  folder = await makeDataFolder('xata-cli')
   app = path.join(folder, 'app')
   await mkdir(app)
   await symlink(PACKAGES, path.join(app, 'node_modules'))

@@ -1,5 +1,4 @@
-import { mkdtemp, realpath, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import {
   buildClient,
@@ -15,6 +14,7 @@ import {
   type XataRecord,
 } from '@xata.io/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { type Banner, endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
 /*
@@ -76,7 +76,7 @@ let host: NonNullable<ReturnType<typeof parseProviderString>>
 const region = 'local'
 
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-xata-')))
+  folder = await makeDataFolder('xata')
   service = startOffshoot(path.join(folder, 'data'))
   banner = await service.ready()
   workspace = banner.workspaceId

@@ -1,5 +1,4 @@
-import { mkdtemp, realpath, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import {
   buildClient,
@@ -9,6 +8,7 @@ import {
   type XataRecord,
 } from '@xata.io/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makeDataFolder } from '../support/data-folder.js'
 import { endAll, type OffshootProcess, startOffshoot } from '../support/process.js'
 
 /*
@@ -51,7 +51,7 @@ let service: OffshootProcess
 let xata: XataClient
 
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-search-')))
+  folder = await makeDataFolder('search')
   service = startOffshoot(path.join(folder, 'data'))
   const { address: given, workspaceId: workspace, key } = await service.ready()
   const apiKey = key ?? ''

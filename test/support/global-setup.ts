@@ -1,8 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { rm } from 'node:fs/promises'
 import type { TestProject } from 'vitest/node'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
+import { makeDataFolder } from './data-folder.js'
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -17,7 +16,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide('postgresUrl', given)
     return async () => undefined
   }
-  const dataDir = await mkdtemp(path.join(tmpdir(), 'offshoot-test-'))
+  const dataDir = await makeDataFolder('test')
   const postgres = await startEmbedded({
     dataDir,
     log: () => undefined,

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { makeDataFolder } from '../data-folder.js'
 import {
   type Banner,
   endAll,
@@ -45,7 +45,7 @@ export class MeasuredService {
   }
 
   static async start(env: Record<string, string> = {}): Promise<MeasuredService> {
-    const folder = await mkdtemp(path.join(tmpdir(), 'offshoot-cost-'))
+    const folder = await makeDataFolder('cost')
     const process = runOffshoot(['start'], {
       env: {
         OFFSHOOT_PORT: '0',

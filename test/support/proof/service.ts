@@ -1,9 +1,9 @@
-import { mkdtemp, readFile, realpath, rm, statfs } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import pg from 'pg'
 import { Agent, request } from 'undici'
+import { makeDataFolder } from '../data-folder.js'
 import { endAll, type OffshootProcess, postgresProcesses, runOffshoot, until } from '../process.js'
 
 export interface Reply {
@@ -200,17 +200,9 @@ export async function createProofDatabase(endpoint: Endpoint, workspaceId: strin
   }
 }
 
-const SPACE_NEEDED_BYTES = 2 ** 30
-
-/**
- * Returns a data folder for services that are killed. It is in memory if there is enough, because
- * that survives a killed process just as well as a disk and is faster.
- */
+/** Creates a data folder for services that are killed. */
 export async function makeProofFolder(): Promise<{ path: string; remove(): Promise<void> }> {
-  const memory = '/dev/shm'
-  const { bavail, bsize } = await statfs(memory).catch(() => ({ bavail: 0, bsize: 0 }))
-  const parent = bavail * bsize > SPACE_NEEDED_BYTES ? memory : tmpdir()
-  const folder = await realpath(await mkdtemp(path.join(parent, 'offshoot-proof-')))
+  const folder = await makeDataFolder('proof')
   return {
     path: folder,
     async remove() {
