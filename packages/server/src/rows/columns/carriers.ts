@@ -21,7 +21,7 @@ const COPY_ESCAPES: Readonly<Record<string, string>> = {
 
 const BACKSLASH = 0x5c
 
-/** By byte, the letter that stands for it after a backslash, or 0. */
+/** Returns, for each byte, the letter that stands for it after a backslash; 0 if it needs no escape. */
 function letterTable(escapes: Readonly<Record<string, string>>): Uint8Array {
   const letters = new Uint8Array(256)
   for (const [character, sequence] of Object.entries(escapes)) {

@@ -119,7 +119,7 @@ class Encoding {
     }
   }
 
-  /** Nothing more is looked for. */
+  /** Whether enough faults were found, so that the search for more has stopped. */
   get isGivenUp(): boolean {
     return this.faults !== undefined && this.faults.length > RECORD_FAULTS_MAX
   }
