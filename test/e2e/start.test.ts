@@ -353,25 +353,31 @@ describe.concurrent('the command line', () => {
     expect(await outcome('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
   })
 
-  it('prints the commands and every setting', async () => {
+  it('prints the commands, and every setting of the service', async () => {
     const { code, stdout } = await outcome('--help')
     expect(code).toBe(0)
-    for (const word of ['offshoot start', 'OFFSHOOT_PORT', 'OFFSHOOT_DATABASE_URL', '6001']) {
+    for (const word of ['start', 'backup', 'branch', 'offshoot start --help']) {
       expect(stdout).toContain(word)
     }
-    expect((await outcome('start', '--help')).stdout).toBe(stdout)
+    expect((await outcome()).stdout).toBe(stdout)
+    const settings = await outcome('start', '--help')
+    expect(settings.code).toBe(0)
+    for (const word of ['offshoot start', 'OFFSHOOT_PORT', 'OFFSHOOT_DATABASE_URL', '6001']) {
+      expect(settings.stdout).toContain(word)
+    }
   })
 
   it.each([
-    [['fly'], 'offshoot: unknown command [fly]: see offshoot --help\n'],
-    [['constructor'], 'offshoot: unknown command [constructor]: see offshoot --help\n'],
+    [['fly'], "offshoot: unknown command 'fly'\n"],
+    [['constructor'], "offshoot: unknown command 'constructor'\n"],
+    [['strt'], "offshoot: unknown command 'strt'\n(Did you mean start?)\n"],
     [
       ['start', '--port', '1'],
       'offshoot start: unknown option [--port]: set OFFSHOOT_PORT in the environment instead\n',
     ],
     [
       ['start', '--fast'],
-      'offshoot start: unknown option [--fast]: settings come from the environment, see offshoot --help\n',
+      'offshoot start: unknown option [--fast]: settings come from the environment, see offshoot start --help\n',
     ],
   ])('refuses %j', async (args, stderr) => {
     expect(await outcome(...args)).toEqual({ code: 2, stdout: '', stderr })

@@ -29,7 +29,8 @@ process.exitCode = await run(process.argv.slice(2))
 
 function isStale() {
   return (
-    !existsSync(built) || ['contract', 'embedded-postgres', 'server', 'cli'].some(isPackageStale)
+    !existsSync(built) ||
+    ['contract', 'embedded-postgres', 'client', 'server', 'cli'].some(isPackageStale)
   )
 }
 

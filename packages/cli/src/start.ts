@@ -1,12 +1,12 @@
 import { settingsTable } from '@offshoot/server/config'
 import { main } from '@offshoot/server/main'
-import { help } from './help.js'
+import { startHelp } from './start-help.js'
 
 /** `offshoot start`: runs the service until it is told to stop. */
 export async function start(args: readonly string[]): Promise<number> {
   const [option] = args
   if (option === '--help' || option === '-h') {
-    process.stdout.write(help())
+    process.stdout.write(startHelp())
     return 0
   }
   if (option !== undefined) {
@@ -23,5 +23,5 @@ function advice(option: string): string {
   const isSetting = settingsTable().some((row) => row.env === env)
   return isSetting
     ? `set ${env} in the environment instead`
-    : 'settings come from the environment, see offshoot --help'
+    : 'settings come from the environment, see offshoot start --help'
 }

@@ -226,3 +226,15 @@ export interface KeyInfo {
   readonly expiresAt?: string
   readonly scope?: KeyScope
 }
+
+/** An applied migration of a branch. */
+export interface Migration {
+  readonly id: string
+  readonly parentID?: string
+  readonly mergeParentID?: string
+  readonly checksum: string
+  readonly operations: readonly SchemaOperation[]
+  readonly title?: string
+  readonly message?: string
+  readonly createdAt: string
+}

@@ -5,6 +5,7 @@ import type {
   Difference,
   MergeOptions,
   MergeResult,
+  Migration,
   RecordChange,
   SchemaDefinition,
   SchemaOperation,
@@ -35,6 +36,7 @@ export interface DifferenceOptions {
 
 /** Changed records per request when all changes are read. */
 const CHANGES_PAGE_SIZE = 200
+const MIGRATIONS_PAGE_SIZE = 100
 
 /** A branch of a database. A handle costs nothing: no request is sent until a method is called. */
 export class Branch<Schema> {
@@ -249,6 +251,25 @@ export class Branch<Schema> {
       json: { edits: { operations }, ...(allowDataLoss === undefined ? {} : { allowDataLoss }) },
       signal,
     })
+  }
+
+  /** Iterates over the migrations of the branch, newest first. */
+  async *migrations(options: CallOptions = {}): AsyncIterableIterator<Migration> {
+    for (let after: string | undefined; ; ) {
+      const { logs, meta } = await this.#transport.json<{
+        logs: readonly Migration[]
+        meta: { cursor: string; more: boolean }
+      }>({
+        method: 'POST',
+        path: `${this.#path}/schema/history`,
+        json: { page: { size: MIGRATIONS_PAGE_SIZE, ...(after === undefined ? {} : { after }) } },
+        isRead: true,
+        signal: options.signal,
+      })
+      yield* logs
+      if (!meta.more) return
+      after = meta.cursor
+    }
   }
 
   #read<Answer>(path: string, { signal }: CallOptions): Promise<Answer> {

@@ -267,6 +267,14 @@ export type Config = SettingValues & { readonly limits: Limits }
 
 export class ConfigError extends Error {}
 
+/** Variables of the command line and of clients. Both may run in the same environment as the service. */
+const CLIENT_VARIABLES = [
+  'OFFSHOOT_URL',
+  'OFFSHOOT_WORKSPACE',
+  'OFFSHOOT_DATABASE',
+  'OFFSHOOT_BRANCH',
+]
+
 /** Reads all settings. Throws an error that lists every invalid one with its valid values. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const faults: string[] = []
@@ -285,7 +293,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...LIMITS,
     ...Object.fromEntries(limitSettings().map(([name, entry]) => [name, read(entry)])),
   } as Limits
-  const known = new Set(settingsTable().map((row) => row.env))
+  const known = new Set([...settingsTable().map((row) => row.env), ...CLIENT_VARIABLES])
   for (const name of Object.keys(env)) {
     if (name.startsWith('OFFSHOOT_') && !name.startsWith('OFFSHOOT_TEST_') && !known.has(name)) {
       faults.push(`${name}: is not a setting of this version`)

@@ -1,0 +1,125 @@
+import type { Change, SchemaOperation } from '@offshoot/client'
+import { action, createCommand } from '../shared/command.js'
+import { colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
+import { withBranch } from '../shared/target.js'
+
+/** `offshoot diff`: shows the changes of a branch in schema and rows. */
+export const diffCommand = () =>
+  withBranch(
+    createCommand('diff', 'show what a branch has changed', [
+      'offshoot diff',
+      'offshoot diff feat-login --against staging',
+      'offshoot diff feat-login --json',
+    ]),
+  )
+    .argument('[branch]', 'branch to show; default: the current one')
+    .option('--against <branch>', 'fork (the default), source, or the name of a branch')
+    .option('--schema', 'show the schema only')
+    .option('--rows', 'show the rows only')
+    .option('--table <name>', 'show this table only')
+    .action(
+      action<
+        { json?: boolean; against?: string; schema?: boolean; rows?: boolean; table?: string },
+        [string?]
+      >(async (target, flags, name) => {
+        const { json, against, table } = flags
+        const branch = name === undefined ? await target.branch() : target.branchNamed(name)
+        const question = {
+          ...(against === undefined ? {} : { against }),
+          ...(table === undefined ? {} : { table }),
+        }
+        const overview = await branch.diff({ ...question, size: 0 })
+        const showsSchema = !flags.rows
+        const showsRows = !flags.schema
+        if (json) {
+          const changes: Change[] = []
+          if (showsRows) for await (const change of branch.changes(question)) changes.push(change)
+          printJson({
+            branch: overview.branch,
+            against: overview.against,
+            ...(showsSchema ? { schema: overview.schema } : {}),
+            ...(showsRows ? { tables: overview.tables.map(countsOf), changes } : {}),
+          })
+          return 0
+        }
+        const { branch: other, at } = overview.against
+        notice(
+          `${overview.branch} against ${other ?? 'its source'}${at === 'fork' ? ' at the fork' : ''}`,
+        )
+        const out = stdoutWriter()
+        const write = (text: string) =>
+          new Promise<void>((resolve) => out.write(text, () => resolve()))
+        const colors = colorsFor(process.stdout)
+        if (showsSchema) {
+          for (const operation of overview.schema.operations) {
+            await write(`${colors.cyan(describeOperation(operation))}\n`)
+          }
+        }
+        if (showsRows) {
+          for (const one of overview.tables) {
+            await write(
+              `${colors.bold(one.name)}  +${one.inserted} ~${one.updated} -${one.deleted}\n`,
+            )
+          }
+          for await (const change of branch.changes(question)) {
+            await write(describeChange(change, colors))
+          }
+        }
+        if (overview.schema.operations.length === 0 && overview.tables.length === 0) {
+          notice('No differences.')
+        }
+        return 0
+      }),
+    )
+
+function countsOf(table: { name: string; inserted: number; updated: number; deleted: number }) {
+  const { name, inserted, updated, deleted } = table
+  return { name, inserted, updated, deleted }
+}
+
+function describeChange(change: Change, colors: ReturnType<typeof colorsFor>): string {
+  const { table, id, record = {}, columns = {} } = change
+  const where = `${table}/${oneLine(id)}`
+  const fields = (sign: string) =>
+    Object.entries(record)
+      .filter(([name]) => name !== 'id')
+      .map(([name, value]) => `    ${sign} ${name}: ${oneLine(value)}\n`)
+      .join('')
+  switch (change.change) {
+    case 'inserted':
+      return colors.green(`+ ${where}\n${fields('+')}`)
+    case 'deleted':
+      return colors.red(`- ${where}\n${fields('-')}`)
+    case 'updated':
+      return `${colors.yellow(`~ ${where}`)}\n${Object.entries(columns)
+        .map(
+          ([name, { from, to }]) =>
+            `    ${name}: ${colors.red(oneLine(from ?? null))} → ${colors.green(oneLine(to ?? null))}\n`,
+        )
+        .join('')}`
+  }
+}
+
+/** Says in words what a schema operation does. */
+export function describeOperation(operation: SchemaOperation): string {
+  if ('addTable' in operation) return `+ table ${operation.addTable.table}`
+  if ('removeTable' in operation) return `- table ${operation.removeTable.table}`
+  if ('renameTable' in operation) {
+    return `~ table ${operation.renameTable.oldName} → ${operation.renameTable.newName}`
+  }
+  if ('addColumn' in operation) {
+    const { table, column } = operation.addColumn
+    const details = [
+      column.type === 'link' ? `link to ${column.link?.table}` : column.type,
+      ...(column.unique ? ['unique'] : []),
+      ...(column.notNull ? ['not null'] : []),
+      ...(column.defaultValue === undefined ? [] : [`default ${oneLine(column.defaultValue, 40)}`]),
+    ]
+    return `+ column ${table}.${column.name} (${details.join(', ')})`
+  }
+  if ('removeColumn' in operation) {
+    return `- column ${operation.removeColumn.table}.${operation.removeColumn.column}`
+  }
+  const { table, oldName, newName } = operation.renameColumn
+  return `~ column ${table}.${oldName} → ${table}.${newName}`
+}

@@ -1,0 +1,126 @@
+import { createWriteStream } from 'node:fs'
+import type { Writable } from 'node:stream'
+import { stringify } from 'csv-stringify/sync'
+import { action, createCommand } from '../shared/command.js'
+import { flatColumns, writeCell } from '../shared/csv-values.js'
+import { UsageError } from '../shared/failure.js'
+import { Progress, stdoutWriter } from '../shared/output.js'
+import { withBranch } from '../shared/target.js'
+
+interface ExportFlags {
+  readonly table: string
+  readonly format: string
+  readonly output?: string
+  readonly filter?: string
+}
+
+/** Records per request: the largest page. */
+const PAGE_SIZE = 1000
+
+type Row = Readonly<Record<string, unknown>>
+
+/** `offshoot export`: writes the records of a table. */
+export const exportCommand = () =>
+  withBranch(
+    createCommand('export', 'write the records of a table as CSV, NDJSON or JSON', [
+      'offshoot export --table people --format csv > people.csv',
+      `offshoot export --table people --format ndjson --filter '{"age": {"$ge": 18}}'`,
+    ]),
+  )
+    .requiredOption('--table <name>', 'table to read')
+    .option('--format <format>', 'csv, ndjson or json', 'ndjson')
+    .option('-o, --output <file>', 'file to write; default: standard output')
+    .option('--filter <json>', 'only records that match this filter')
+    .action(
+      action<ExportFlags, []>(async (target, { table, format, output, filter }) => {
+        const branch = await target.branch()
+        const { tables } = await branch.schema()
+        const definition = tables.find(({ name }) => name === table)
+        if (definition === undefined) {
+          throw new UsageError(`branch [${branch.name}] has no table [${table}]`)
+        }
+        const names = ['id', ...flatColumns(definition.columns).map(({ name }) => name)]
+        const form = formOf(format, names)
+        const out = output === undefined ? stdoutWriter() : createWriteStream(output)
+        const progress = new Progress('Exported')
+        const query = branch.table(table).query({
+          size: PAGE_SIZE,
+          ...(filter === undefined ? {} : { filter: parseFilter(filter) }),
+        })
+        let rows = 0
+        await write(out, form.start)
+        for await (const page of query.pages()) {
+          const records = page.records as readonly unknown[] as readonly Row[]
+          await write(out, form.rows(records.map(withoutMetadata), rows === 0))
+          rows += records.length
+          progress.update(rows)
+        }
+        await write(out, form.end)
+        await new Promise<void>((resolve, reject) => {
+          out.once('error', reject)
+          out.end(resolve)
+        })
+        progress.end(rows)
+        return 0
+      }),
+    )
+
+interface Form {
+  readonly start: string
+  readonly end: string
+  rows(records: readonly Row[], isFirst: boolean): string
+}
+
+function formOf(format: string, names: readonly string[]): Form {
+  switch (format) {
+    case 'csv':
+      return {
+        start: stringify([names]),
+        end: '',
+        rows: (records) =>
+          stringify(records.map((record) => names.map((name) => writeCell(record, name)))),
+      }
+    case 'ndjson':
+      return {
+        start: '',
+        end: '',
+        rows: (records) => records.map((record) => `${JSON.stringify(record)}\n`).join(''),
+      }
+    case 'json':
+      return {
+        start: '[',
+        end: '\n]\n',
+        rows: (records, isFirst) => {
+          const texts = records.map((record) => `\n  ${JSON.stringify(record)}`)
+          return (isFirst || texts.length === 0 ? '' : ',') + texts.join(',')
+        },
+      }
+    default:
+      throw new UsageError(`format [${format}] is not known: use csv, ndjson or json`)
+  }
+}
+
+/** Metadata is not imported, and links are written as ids, so that the file can be imported again. */
+function withoutMetadata({ service: _service, ...record }: Row): Row {
+  return Object.fromEntries(
+    Object.entries(record).map(([name, value]) => {
+      const { id, ...rest } = (value ?? {}) as { id?: unknown }
+      const isLink = typeof id === 'string' && Object.keys(rest).length === 0
+      return [name, isLink && typeof value === 'object' ? id : value]
+    }),
+  )
+}
+
+function parseFilter(text: string): object {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new UsageError(`--filter: not valid JSON: ${(error as Error).message}`)
+  }
+}
+
+function write(out: Writable, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.write(text, (error) => (error ? reject(error) : resolve()))
+  })
+}

@@ -1,0 +1,87 @@
+import type { KeyScope } from '@offshoot/client'
+import { action, createCommand } from '../shared/command.js'
+import { age, notice, printJson, printTable } from '../shared/output.js'
+import { requireConsent } from '../shared/prompts.js'
+import { withServer } from '../shared/target.js'
+import { parseDuration } from './branch.js'
+
+interface CreateFlags {
+  readonly json?: boolean
+  readonly readOnly?: boolean
+  readonly databases?: readonly string[]
+  readonly branches?: readonly string[]
+  readonly expires?: string
+}
+
+/** `offshoot keys`: lists, creates and revokes API keys. */
+export const keysCommand = () =>
+  createCommand('keys', 'API keys: ls, create, rm')
+    .addCommand(
+      withServer(createCommand('ls', 'list the API keys of the user')).action(
+        action(async (target, { json }) => {
+          const keys = await target.account.keys()
+          if (json) printJson(keys)
+          else {
+            printTable(
+              ['name', 'age', 'scope'],
+              keys.map(({ name, createdAt, scope }) => [
+                name,
+                age(createdAt),
+                scope === undefined ? 'everything' : JSON.stringify(scope),
+              ]),
+            )
+          }
+          return 0
+        }),
+      ),
+    )
+    .addCommand(
+      withServer(
+        createCommand('create', 'create an API key, which is printed once', [
+          'offshoot keys create ci --databases shop --branches "preview-*" --expires 30d',
+        ]),
+      )
+        .argument('<name>', 'name of the key')
+        .option('--read-only', 'the key can only read')
+        .option('--databases <name...>', 'the key reaches only these databases')
+        .option('--branches <pattern...>', 'the key reaches only these branches, such as preview-*')
+        .option('--expires <duration>', 'time until the key expires, such as 30d')
+        .action(
+          action<CreateFlags, [string]>(async (target, flags, name) => {
+            const scope: KeyScope = {
+              ...(flags.readOnly ? { access: 'read' } : {}),
+              ...(flags.databases === undefined ? {} : { databases: flags.databases }),
+              ...(flags.branches === undefined ? {} : { branches: flags.branches }),
+            }
+            const { expires } = flags
+            const expiresAt =
+              expires && new Date(Date.now() + parseDuration(expires) * 1000).toISOString()
+            const created = await target.account.createKey(name, {
+              ...(Object.keys(scope).length === 0 ? {} : { scope }),
+              ...(expiresAt ? { expiresAt } : {}),
+            })
+            if (flags.json) printJson(created)
+            else {
+              process.stdout.write(`${created.key}\n`)
+              notice('This is the only time that the key is shown.')
+            }
+            return 0
+          }),
+        ),
+    )
+    .addCommand(
+      withServer(createCommand('rm', 'revoke an API key'))
+        .argument('<name>', 'name of the key')
+        .option('--yes', 'do not ask')
+        .action(
+          action<{ json?: boolean; yes?: boolean }, [string]>(
+            async (target, { json, yes }, name) => {
+              await requireConsent(`This revokes the API key ${name} on ${target.url}.`, yes)
+              await target.account.deleteKey(name)
+              if (json) printJson({ key: name, deleted: true })
+              else notice(`Revoked the key ${name}.`)
+              return 0
+            },
+          ),
+        ),
+    )

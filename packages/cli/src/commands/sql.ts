@@ -1,0 +1,103 @@
+import { readFile } from 'node:fs/promises'
+import { createInterface } from 'node:readline/promises'
+import { type AnySchema, type Branch, OffshootError } from '@offshoot/client'
+import { action, createCommand } from '../shared/command.js'
+import { UsageError } from '../shared/failure.js'
+import { notice, oneLine, printJson, printTable } from '../shared/output.js'
+import { withBranch } from '../shared/target.js'
+
+/** `offshoot sql`: runs SQL from the command line, a file or a prompt. */
+export const sqlCommand = () =>
+  withBranch(
+    createCommand('sql', 'run SQL: one statement, a file, or a prompt', [
+      "offshoot sql -c 'select count(*) from users'",
+      'offshoot sql report.sql --json',
+      'offshoot sql',
+    ]),
+  )
+    .argument('[file]', 'file with one statement; - is standard input')
+    .option('-c, --command <statement>', 'the statement')
+    .action(
+      action<{ json?: boolean; command?: string }, [string?]>(
+        async (target, { json, command }, file) => {
+          const branch = await target.branch()
+          const statement = command ?? (file === undefined ? undefined : await read(file))
+          if (statement !== undefined) {
+            await run(branch, statement, json)
+            return 0
+          }
+          if (!process.stdin.isTTY) {
+            await run(branch, await read('-'), json)
+            return 0
+          }
+          return prompt(branch, `${target.databaseName}:${branch.name}`)
+        },
+      ),
+    )
+
+type AnyBranch = Branch<AnySchema>
+
+async function run(branch: AnyBranch, statement: string, json?: boolean): Promise<void> {
+  if (statement.trim() === '') throw new UsageError('there is no statement')
+  const { records, columns, total, warning } = await branch.sql.run(statement)
+  if (warning !== undefined) notice(`warning: ${warning}`)
+  if (json) {
+    printJson(records)
+    return
+  }
+  if (columns.length > 0) {
+    printTable(
+      columns.map(({ name }) => name),
+      records.map((record) => columns.map(({ name }) => oneLine(record[name] ?? null))),
+    )
+  }
+  notice(`${total} ${total === 1 ? 'row' : 'rows'}`)
+}
+
+async function read(file: string): Promise<string> {
+  if (file !== '-') {
+    return readFile(file, 'utf8').catch((error: Error) => {
+      throw new UsageError(`cannot read [${file}]: ${error.message}`)
+    })
+  }
+  const chunks: Buffer[] = []
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString()
+}
+
+/** Reads statements until the end of the input. A statement ends with a semicolon. */
+async function prompt(branch: AnyBranch, name: string): Promise<number> {
+  notice('A statement ends with ; and \\d lists the tables. Ctrl-D ends the session.')
+  const lines = createInterface({ input: process.stdin, output: process.stderr, historySize: 1000 })
+  let statement = ''
+  lines.setPrompt(`${name}> `)
+  lines.prompt()
+  for await (const line of lines) {
+    if (statement === '' && line.trim() === '\\d') await listTables(branch)
+    else {
+      statement += `${line}\n`
+      if (!line.trimEnd().endsWith(';')) {
+        lines.setPrompt(`${' '.repeat(name.length)}> `)
+        lines.prompt()
+        continue
+      }
+      await run(branch, statement.trim().replace(/;$/, '')).catch((error: unknown) => {
+        if (!(error instanceof OffshootError)) throw error
+        notice(error.message)
+      })
+      statement = ''
+    }
+    lines.setPrompt(`${name}> `)
+    lines.prompt()
+  }
+  process.stderr.write('\n')
+  return 0
+}
+
+async function listTables(branch: AnyBranch): Promise<void> {
+  const { tables } = await branch.schema()
+  printTable(
+    ['table', 'columns'],
+    tables.map(({ name, columns }) => [name, columns.map((column) => column.name).join(', ')]),
+  )
+}

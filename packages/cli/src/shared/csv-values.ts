@@ -1,0 +1,118 @@
+import type { ColumnDefinition, ColumnType } from '@offshoot/client'
+
+/*
+ * CSV has only texts. An empty cell is an empty column. Lists, vectors and JSON are JSON texts. A column
+ * inside an object has a dotted name.
+ */
+
+/** Longer values need a `text` column. */
+const STRING_LENGTH_MAX = 2048
+
+const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?$/
+const EMAIL = /^[^\s@]+@[^\s@]+\.[^\s@]+$/
+
+/** The types that a column of a CSV file can have, from the narrowest. */
+const CANDIDATES: readonly { type: ColumnType; fits(text: string): boolean }[] = [
+  { type: 'bool', fits: (text) => text === 'true' || text === 'false' },
+  { type: 'int', fits: (text) => INTEGER.test(text) },
+  { type: 'float', fits: (text) => NUMBER.test(text) },
+  { type: 'datetime', fits: (text) => TIME.test(text) && !Number.isNaN(Date.parse(text)) },
+  { type: 'email', fits: (text) => EMAIL.test(text) },
+  { type: 'multiple', fits: isListOfTexts },
+  { type: 'string', fits: (text) => text.length <= STRING_LENGTH_MAX },
+]
+
+function isListOfTexts(text: string): boolean {
+  if (!text.startsWith('[')) return false
+  try {
+    const value: unknown = JSON.parse(text)
+    return Array.isArray(value) && value.every((item) => typeof item === 'string')
+  } catch {
+    return false
+  }
+}
+
+/** Finds the narrowest type that fits all values of a column. */
+export class TypeInference {
+  #candidates = CANDIDATES
+  #values = 0
+
+  add(text: string): void {
+    if (text === '') return
+    this.#values++
+    this.#candidates = this.#candidates.filter(({ fits }) => fits(text))
+  }
+
+  get type(): ColumnType {
+    if (this.#values === 0) return 'string'
+    return this.#candidates[0]?.type ?? 'text'
+  }
+}
+
+/** Converts a cell to the value of a column. A cell that does not fit is sent as text, and refused. */
+export function readCell(text: string, type: ColumnType): unknown {
+  if (text === '') return undefined
+  switch (type) {
+    case 'bool':
+      return text === 'true' ? true : text === 'false' ? false : text
+    case 'int':
+    case 'float':
+      return NUMBER.test(text) ? Number(text) : text
+    case 'datetime':
+      return TIME.test(text) ? text.replace(' ', 'T') : text
+    case 'multiple':
+    case 'vector':
+    case 'json':
+    case 'file':
+    case 'file[]':
+      return parseJson(text)
+    default:
+      return text
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** Lists the columns of a table with dotted names, without the objects themselves. */
+export function flatColumns(
+  columns: readonly ColumnDefinition[],
+  prefix = '',
+): { name: string; type: ColumnType }[] {
+  return columns.flatMap(({ name, type, columns: inner }) =>
+    type === 'object'
+      ? flatColumns(inner ?? [], `${prefix}${name}.`)
+      : [{ name: `${prefix}${name}`, type }],
+  )
+}
+
+/** Sets a value at a dotted name. */
+export function setAt(record: Record<string, unknown>, name: string, value: unknown): void {
+  const parts = name.split('.')
+  const last = parts.pop() ?? name
+  let place = record
+  for (const part of parts) {
+    place[part] ??= {}
+    place = place[part] as Record<string, unknown>
+  }
+  place[last] = value
+}
+
+/** Converts the value of a column to a cell. */
+export function writeCell(record: Readonly<Record<string, unknown>>, name: string): string {
+  let value: unknown = record
+  for (const part of name.split('.')) value = (value as Record<string, unknown> | undefined)?.[part]
+  if (value === undefined || value === null) return ''
+  if (typeof value !== 'object') return String(value)
+  // A link has only the id of its record.
+  const { id, ...rest } = value as { id?: unknown }
+  if (typeof id === 'string' && Object.keys(rest).length === 0) return id
+  return JSON.stringify(value)
+}

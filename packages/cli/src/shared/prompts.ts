@@ -1,0 +1,25 @@
+import { confirm, isCancel, password } from '@clack/prompts'
+import { Failure, UsageError } from './failure.js'
+
+const isInteractive = () => process.stdin.isTTY === true && process.stderr.isTTY === true
+
+/** Asks before something is lost. Without a terminal, `--yes` must have been given. */
+export async function requireConsent(question: string, yes: boolean | undefined): Promise<void> {
+  if (yes) return
+  if (!isInteractive())
+    throw new UsageError(`${question}\n  Repeat the command with --yes to go on`)
+  const answer = await confirm({ message: question, initialValue: false, output: process.stderr })
+  if (isCancel(answer) || !answer) throw new Failure('nothing was changed')
+}
+
+/** Asks for an API key, without showing it. Without a terminal, reads it from stdin. */
+export async function askForKey(url: string): Promise<string> {
+  if (isInteractive()) {
+    const answer = await password({ message: `API key for ${url}`, output: process.stderr })
+    if (isCancel(answer)) throw new Failure('nothing was changed')
+    return answer
+  }
+  const chunks: Buffer[] = []
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString()
+}

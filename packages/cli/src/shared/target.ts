@@ -1,0 +1,199 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import {
+  type AnySchema,
+  type Branch,
+  type Client,
+  createClient,
+  type Database,
+} from '@offshoot/client'
+import { currentGitBranch, resolveBranchFromGit } from '@offshoot/client/git'
+import type { Command } from 'commander'
+import { readStored } from './credentials.js'
+import { UsageError } from './failure.js'
+import { findProject, type Project } from './project.js'
+
+/** Flags that select what a command works on. */
+export interface TargetFlags {
+  readonly url?: string
+  readonly workspace?: string
+  readonly db?: string
+  readonly branch?: string
+  readonly json?: boolean
+}
+
+export const DEFAULT_URL = 'http://127.0.0.1:6001'
+
+/** Adds the flags that select a server. */
+export function withServer(command: Command): Command {
+  return command
+    .option('--url <url>', 'address of the server (OFFSHOOT_URL)')
+    .option('--json', 'print JSON')
+}
+
+/** Adds the flags that select a database. */
+export function withDatabase(command: Command): Command {
+  return withServer(command)
+    .option('--workspace <id>', 'workspace of the database (OFFSHOOT_WORKSPACE)')
+    .option('--db <name>', 'database (OFFSHOOT_DATABASE)')
+}
+
+/** Adds the flags that select a branch. */
+export function withBranch(command: Command): Command {
+  return withDatabase(command).option(
+    '--branch <name>',
+    'branch (OFFSHOOT_BRANCH; default: the branch of the git branch, or the default branch)',
+  )
+}
+
+/** How the branch of a command was found. */
+export interface FoundBranch {
+  readonly name: string
+  readonly reason: string
+}
+
+/**
+ * The server, database and branch that a command works on. Flags win over the environment, and the
+ * environment over `.offshoot.json`.
+ */
+export class Target {
+  readonly url: string
+  readonly project: Project
+  readonly #apiKey: string
+  readonly #workspace: string | undefined
+  readonly #database: string | undefined
+  readonly #branch: string | undefined
+  readonly #pinned: string | undefined
+  #client: Client<AnySchema> | undefined
+
+  private constructor(options: {
+    url: string
+    apiKey: string
+    project: Project
+    workspace: string | undefined
+    database: string | undefined
+    branch: string | undefined
+    pinned: string | undefined
+  }) {
+    this.url = options.url
+    this.project = options.project
+    this.#apiKey = options.apiKey
+    this.#workspace = options.workspace
+    this.#database = options.database
+    this.#branch = options.branch
+    this.#pinned = options.pinned
+  }
+
+  static async find(flags: TargetFlags): Promise<Target> {
+    const { env } = process
+    const project = await findProject()
+    const url = normalize(flags.url ?? (env.OFFSHOOT_URL || project.url || DEFAULT_URL))
+    const stored = await readStored()
+    const apiKey = env.OFFSHOOT_API_KEY || stored.keys[url] || (await localKey(url))
+    if (apiKey === undefined) {
+      throw new UsageError(
+        `no API key for ${url}\n  Sign in with: offshoot login --url ${url}\n  or set OFFSHOOT_API_KEY`,
+      )
+    }
+    return new Target({
+      url,
+      apiKey,
+      project,
+      workspace: flags.workspace ?? (env.OFFSHOOT_WORKSPACE || project.workspace),
+      database: flags.db ?? (env.OFFSHOOT_DATABASE || project.database),
+      branch: flags.branch ?? (env.OFFSHOOT_BRANCH || undefined),
+      pinned: stored.branches[project.folder],
+    })
+  }
+
+  get apiKey(): string {
+    return this.#apiKey
+  }
+
+  get databaseName(): string {
+    if (this.#database !== undefined) return this.#database
+    throw new UsageError(
+      'no database: use --db NAME, set OFFSHOOT_DATABASE, or run: offshoot link NAME',
+    )
+  }
+
+  get hasDatabase(): boolean {
+    return this.#database !== undefined
+  }
+
+  /** The workspace: as given, or the only one of the user. */
+  async workspace(): Promise<string> {
+    if (this.#workspace !== undefined) return this.#workspace
+    const workspaces = await this.account.workspaces()
+    const [only] = workspaces
+    if (workspaces.length === 1 && only !== undefined) return only.id
+    throw new UsageError(
+      `the key has access to ${workspaces.length} workspaces: use --workspace ID\n${workspaces.map(({ id, name }) => `  ${id}  ${name}`).join('\n')}`,
+    )
+  }
+
+  get account() {
+    // The account does not depend on a database.
+    return this.#open(this.#database ?? 'none').account
+  }
+
+  get database(): Database<AnySchema> {
+    return this.#open(this.databaseName).database
+  }
+
+  branchNamed(name: string): Branch<AnySchema> {
+    return this.database.branch(name)
+  }
+
+  /** The branch to work on. */
+  async branch(): Promise<Branch<AnySchema>> {
+    return this.branchNamed((await this.findBranch()).name)
+  }
+
+  async findBranch(options: { create?: boolean } = {}): Promise<FoundBranch> {
+    if (this.#branch !== undefined) return { name: this.#branch, reason: 'as given' }
+    if (this.#pinned !== undefined) return { name: this.#pinned, reason: 'checked out' }
+    if ((await currentGitBranch(this.project.folder)) === undefined) {
+      const { branch } = await this.database.resolveBranch({})
+      return { name: branch, reason: 'the default branch' }
+    }
+    const found = await resolveBranchFromGit(this.database as Database<unknown>, {
+      env: {},
+      folder: this.project.folder,
+      ...options,
+    }).catch((error: Error) => {
+      if (error.name === 'OffshootError') throw error
+      throw new UsageError(
+        `${error.message}\n  Use --branch NAME, or create it with: offshoot checkout -c`,
+      )
+    })
+    return { name: found.branch, reason: `git branch ${found.gitBranch}` }
+  }
+
+  #open(database: string) {
+    this.#client ??= createClient({
+      url: this.url,
+      apiKey: this.#apiKey,
+      database,
+      branch: 'main',
+      ...(this.#workspace === undefined ? {} : { workspace: this.#workspace }),
+    })
+    return this.#client
+  }
+}
+
+function normalize(url: string): string {
+  if (!/^https?:\/\/[^/]+/.test(url)) {
+    throw new UsageError(`[${url}] is not the address of a server, such as ${DEFAULT_URL}`)
+  }
+  return url.replace(/\/+$/, '')
+}
+
+/** The key of a service that was started in this folder. It is used for this machine only. */
+async function localKey(url: string): Promise<string | undefined> {
+  const { hostname } = new URL(url)
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(hostname)) return undefined
+  const folder = process.env.OFFSHOOT_DATA_DIR || '.offshoot'
+  const text = await readFile(path.resolve(folder, 'api-key'), 'utf8').catch(() => '')
+  return text.trim() || undefined
+}

@@ -1,0 +1,301 @@
+import { execFile, spawn } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Banner, endAll, PROGRAM, startOffshoot } from '../support/process.js'
+
+/* The command `offshoot` as people and scripts use it: without a terminal, against a real server. */
+
+interface Outcome {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+const git = promisify(execFile)
+
+describe('the command line', () => {
+  let folder: string
+  let dataDir: string
+  let banner: Banner
+  let projects = 0
+
+  beforeAll(async () => {
+    folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-cli-')))
+    dataDir = path.join(folder, 'data')
+    banner = await startOffshoot(dataDir).ready()
+  })
+  afterAll(async () => {
+    await endAll([dataDir])
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  /** A folder with its own configuration, and a database. */
+  async function createProject() {
+    const name = `shop${projects++}`
+    const cwd = path.join(folder, name)
+    await mkdir(cwd)
+    const env = {
+      PATH: process.env.PATH ?? '',
+      HOME: cwd,
+      XDG_CONFIG_HOME: path.join(cwd, 'config'),
+      OFFSHOOT_URL: banner.address,
+      OFFSHOOT_API_KEY: banner.key ?? (await readFile(banner.keyFile ?? '', 'utf8')).trim(),
+      OFFSHOOT_WORKSPACE: banner.workspaceId,
+      OFFSHOOT_DATABASE: name,
+    }
+    const run = (args: readonly string[], options: { env?: object; input?: string } = {}) =>
+      new Promise<Outcome>((resolve) => {
+        const child = spawn(process.execPath, [PROGRAM, ...args], {
+          cwd,
+          env: { ...env, ...options.env } as NodeJS.ProcessEnv,
+        })
+        let stdout = ''
+        let stderr = ''
+        child.stdout.setEncoding('utf8').on('data', (text: string) => {
+          stdout += text
+        })
+        child.stderr.setEncoding('utf8').on('data', (text: string) => {
+          stderr += text
+        })
+        child.stdin.end(options.input ?? '')
+        child.once('close', (code) => resolve({ code, stdout, stderr }))
+      })
+    const json = async (...args: string[]) => {
+      const outcome = await run([...args, '--json'])
+      expect(outcome.stderr === '' || outcome.code === 0, outcome.stderr).toBe(true)
+      return JSON.parse(outcome.stdout)
+    }
+    expect(await run(['db', 'create', name])).toMatchObject({ code: 0, stdout: '' })
+    return { cwd, env, name, run, json }
+  }
+
+  async function createPeople() {
+    const project = await createProject()
+    const lines = [
+      'id,name,age,tags',
+      ...Array.from({ length: 30 }, (_, n) => `p${n},"Name, ${n}",${n},"[""a""]"`),
+    ]
+    await writeFile(path.join(project.cwd, 'people.csv'), `${lines.join('\n')}\n`)
+    const imported = await project.run([
+      ...['import', 'people.csv', '--table', 'people', '--create', '--yes'],
+    ])
+    expect(imported).toMatchObject({ code: 0, stdout: '' })
+    return { ...project, imported }
+  }
+
+  it('imports a CSV file into a new table, with the types that it shows', async () => {
+    const { imported, json } = await createPeople()
+    expect(imported.stderr).toContain('+ column people.age (int)')
+    expect(imported.stderr).toContain('+ column people.tags (multiple)')
+    expect(imported.stderr).toContain('Imported 30 rows')
+    expect(await json('sql', '-c', 'select count(*) as n, max(age) as oldest from people')).toEqual(
+      [{ n: 30, oldest: 29 }],
+    )
+  })
+
+  it.each(['csv', 'ndjson', 'json'])('exports %s that can be imported again', async (format) => {
+    const { cwd, run, json } = await createPeople()
+    const exported = await run(['export', '--table', 'people', '--format', format])
+    expect(exported.code).toBe(0)
+    expect((await json('branch', 'create', 'copy', '--from', 'main')).branch).toBe('copy')
+    await run(['sql', '--branch', 'copy', '-c', 'delete from people'])
+    await writeFile(path.join(cwd, `again.${format}`), exported.stdout)
+    const again = ['import', `again.${format}`, '--table', 'people', '--branch', 'copy']
+    expect(await run(again)).toMatchObject({ code: 0 })
+    const { changes } = await json('diff', 'copy')
+    expect(changes).toEqual([])
+  })
+
+  it('refuses invalid records, names them, and inserts the others only with --partial', async () => {
+    const { cwd, run, json } = await createPeople()
+    await writeFile(path.join(cwd, 'more.csv'), 'id,age\nx1,1\nx2,old\n')
+    const refused = await run(['import', 'more.csv', '--table', 'people'])
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toContain('line 2')
+    const partial = await run(['import', 'more.csv', '--table', 'people', '--partial'])
+    expect(partial.code).toBe(1)
+    expect(partial.stderr).toContain('record 2')
+    expect(await json('sql', '-c', "select id from people where id like 'x%'")).toEqual([
+      { id: 'x1' },
+    ])
+  })
+
+  it('forks, shows the difference, and merges', async () => {
+    const { run, json } = await createPeople()
+    expect(await json('branch', 'create', 'dev', '--from', 'main')).toEqual({
+      branch: 'dev',
+      from: 'main',
+    })
+    await run(['sql', '--branch', 'dev', '-c', "update people set name = 'Zed' where id = 'p1'"])
+    await run(['sql', '--branch', 'dev', '-c', "delete from people where id = 'p2'"])
+    const difference = await json('diff', 'dev')
+    expect(difference.tables).toEqual([{ name: 'people', inserted: 0, updated: 1, deleted: 1 }])
+    expect(difference.changes).toHaveLength(2)
+    const text = await run(['diff', 'dev'])
+    expect(text.stdout).toContain('~ people/p1')
+    expect(text.stdout).toContain('name: Name, 1 → Zed')
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences begin with one
+    expect(text.stdout).not.toMatch(/\u001b/)
+    expect(await json('merge', 'dev', '--dry-run')).toMatchObject({ merged: false })
+    expect(await json('merge', 'dev')).toMatchObject({ merged: true, into: 'main' })
+    const names = (await json('branch', 'ls')).map(({ name }: { name: string }) => name)
+    expect(names.sort()).toEqual(['dev', 'main'])
+    const tree = await run(['branch', 'ls'])
+    expect(tree.stdout).toMatch(/^main .*\n└ dev /)
+  })
+
+  it('ends with 3 if a merge has conflicts, and lists them', async () => {
+    const { run, json } = await createPeople()
+    await json('branch', 'create', 'dev', '--from', 'main')
+    await run(['sql', '--branch', 'dev', '-c', "update people set name = 'A' where id = 'p1'"])
+    await run(['sql', '-c', "update people set name = 'B' where id = 'p1'"])
+    const outcome = await run(['merge', 'dev', '--json'])
+    expect(outcome.code).toBe(3)
+    expect(JSON.parse(outcome.stdout)).toMatchObject({ merged: false, conflictCount: 1 })
+    expect(outcome.stderr).toContain('name: ours B, theirs A')
+    expect((await run(['merge', 'dev', '--dry-run'])).code).toBe(3)
+    expect((await run(['merge', 'dev', '--theirs'])).code).toBe(0)
+    expect(await json('sql', '-c', "select name from people where id = 'p1'")).toEqual([
+      { name: 'A' },
+    ])
+  })
+
+  it('writes types that are checked for drift', async () => {
+    const { cwd, run } = await createPeople()
+    expect((await run(['codegen', '-o', 'schema.ts'])).code).toBe(0)
+    const types = await readFile(path.join(cwd, 'schema.ts'), 'utf8')
+    expect(types).toContain('export interface Schema {\n  people: {\n    name: string | null\n')
+    expect((await run(['codegen', '-o', 'schema.ts', '--check'])).code).toBe(0)
+    await run(['schema', 'pull'])
+    expect((await run(['schema', 'plan'])).code).toBe(0)
+    const file = path.join(cwd, 'offshoot.schema.json')
+    const schema = JSON.parse(await readFile(file, 'utf8'))
+    schema.tables[0].columns.push({ name: 'vip', type: 'bool' })
+    await writeFile(file, JSON.stringify(schema))
+    const plan = await run(['schema', 'plan'])
+    expect(plan).toMatchObject({ code: 3, stdout: '+ column people.vip (bool)\n' })
+    expect((await run(['schema', 'apply'])).code).toBe(2)
+    expect((await run(['schema', 'apply', '--yes'])).code).toBe(0)
+    expect((await run(['codegen', '-o', 'schema.ts', '--check'])).code).toBe(3)
+    expect((await run(['log'])).stdout).toContain('+ column people.vip (bool)')
+  })
+
+  it('asks before it deletes, and needs --yes without a terminal', async () => {
+    const { run, json } = await createPeople()
+    await json('branch', 'create', 'dev', '--from', 'main')
+    const refused = await run(['branch', 'rm', 'dev'])
+    expect(refused.code).toBe(2)
+    expect(refused.stderr).toContain('--yes')
+    expect((await run(['branch', 'protect', 'dev'])).code).toBe(0)
+    expect((await run(['branch', 'rm', 'dev', '--yes'])).stderr).toContain('protected')
+    expect((await run(['branch', 'protect', 'dev', '--off'])).code).toBe(0)
+    expect((await run(['branch', 'expire', 'dev', '12h'])).code).toBe(0)
+    expect((await run(['branch', 'rm', 'dev', '--yes'])).code).toBe(0)
+    expect((await json('branch', 'ls')) as unknown[]).toHaveLength(1)
+  })
+
+  it('keeps credentials in a file that only the user can read', async () => {
+    const { cwd, env, run } = await createProject()
+    const without = { OFFSHOOT_API_KEY: '' }
+    const missing = await run(['whoami'], { env: without })
+    expect(missing.code).toBe(2)
+    expect(missing.stderr).toContain(`offshoot login --url ${banner.address}`)
+    const wrong = await run(['login'], { env: without, input: 'off_wrong\n' })
+    expect(wrong).toMatchObject({ code: 1 })
+    const login = await run(['login'], { env: without, input: `${env.OFFSHOOT_API_KEY}\n` })
+    expect(login.code).toBe(0)
+    expect(login.stdout + login.stderr).not.toContain(env.OFFSHOOT_API_KEY)
+    const { mode } = await stat(path.join(cwd, 'config', 'offshoot', 'credentials.json'))
+    expect(mode & 0o777).toBe(0o600)
+    expect((await run(['whoami'], { env: without })).code).toBe(0)
+    await run(['logout'], { env: without })
+    expect((await run(['whoami'], { env: without })).code).toBe(2)
+  })
+
+  it('follows the git branch, and never uses main instead of it', async () => {
+    const { cwd, name, run, json } = await createPeople()
+    await git('git', ['init', '-q', '-b', 'main', cwd])
+    await run(['link', name])
+    const linked = JSON.parse(await readFile(path.join(cwd, '.offshoot.json'), 'utf8'))
+    expect(linked).toMatchObject({ database: name, workspace: banner.workspaceId })
+    expect(await json('status')).toMatchObject({ branch: 'main', reason: 'git branch main' })
+    await git('git', ['-C', cwd, 'symbolic-ref', 'HEAD', 'refs/heads/feat/login'])
+    const unknown = await run(['sql', '-c', 'select 1'])
+    expect(unknown.code).toBe(2)
+    expect(unknown.stderr).toContain('feat/login')
+    expect((await run(['checkout', '-c'])).code).toBe(0)
+    const status = await json('status')
+    expect(status).toMatchObject({ reason: 'git branch feat/login', source: 'main' })
+    expect(status.branch).not.toBe('main')
+    expect((await run(['checkout', 'main'])).code).toBe(0)
+    expect(await json('status')).toMatchObject({ branch: 'main', reason: 'checked out' })
+    expect((await run(['checkout', '--git'])).code).toBe(0)
+    expect(await json('status')).toMatchObject({ branch: status.branch })
+  })
+
+  it('installs git hooks beside those of others, and removes only its own', async () => {
+    const { cwd, run } = await createProject()
+    await git('git', ['init', '-q', '-b', 'main', cwd])
+    const hook = path.join(cwd, '.git', 'hooks', 'post-checkout')
+    await mkdir(path.dirname(hook), { recursive: true })
+    await writeFile(hook, '#!/bin/sh\necho mine\n')
+    expect((await run(['hook', 'install'])).code).toBe(0)
+    expect((await run(['hook', 'install'])).code).toBe(0)
+    const installed = await readFile(hook, 'utf8')
+    expect(installed).toContain('echo mine')
+    expect(installed.match(/offshoot checkout/g)).toHaveLength(1)
+    expect((await run(['hook', 'uninstall'])).code).toBe(0)
+    expect(await readFile(hook, 'utf8')).toBe('#!/bin/sh\necho mine\n')
+  })
+
+  it('gives other programs their environment and passes on their exit code', async () => {
+    const { name, run, json } = await createProject()
+    expect(await json('env')).toMatchObject({ OFFSHOOT_DATABASE: name, OFFSHOOT_BRANCH: 'main' })
+    const program = 'console.log(process.env.OFFSHOOT_BRANCH); process.exitCode = 7'
+    const outcome = await run(['run', '--', process.execPath, '-e', program])
+    expect(outcome).toMatchObject({ code: 7, stdout: 'main\n' })
+    expect((await run(['run', '--', 'no-such-program'])).code).toBe(2)
+  })
+
+  it('creates and revokes keys', async () => {
+    const { run, json } = await createProject()
+    const created = await run(['keys', 'create', 'ci', '--read-only', '--expires', '30d'])
+    expect(created.stdout).toMatch(/^\S+\n$/)
+    const env = { OFFSHOOT_API_KEY: created.stdout.trim() }
+    const refused = await run(['branch', 'create', 'x', '--from', 'main'], { env })
+    expect(refused).toMatchObject({ code: 1 })
+    expect((await json('keys', 'ls')).map(({ name }: { name: string }) => name)).toContain('ci')
+    expect((await run(['keys', 'rm', 'ci', '--yes'])).code).toBe(0)
+    expect((await run(['db', 'ls'], { env })).stderr).toContain('does not accept the API key')
+  })
+
+  it('says what is wrong: a typo, a server that does not answer, invalid arguments', async () => {
+    const { run } = await createProject()
+    const typo = await run(['brnch', 'ls'])
+    expect(typo.code).toBe(2)
+    expect(typo.stderr).toContain('Did you mean branch?')
+    const silent = await run(['db', 'ls', '--url', 'http://127.0.0.1:1'])
+    expect(silent.code).toBe(1)
+    expect(silent.stderr).toContain('http://127.0.0.1:1')
+    expect((await run(['import', 'nothing.csv', '--table', 't'])).code).toBe(2)
+    expect((await run(['import', 'nothing.csv'])).code).toBe(2)
+    expect((await run(['export', '--table', 'nothing'])).code).toBe(2)
+    expect((await run(['branch', 'expire', 'main', 'soon'])).stderr).toContain('12h')
+    const sql = await run(['sql', '-c', 'selec 1'])
+    expect(sql).toMatchObject({ code: 1, stdout: '' })
+    expect(sql.stderr).toContain('syntax error')
+  })
+
+  it('prints completion for three shells, and help with examples for every command', async () => {
+    const { run } = await createProject()
+    for (const shell of ['bash', 'zsh', 'fish']) {
+      expect((await run(['completion', shell])).stdout).toContain('checkout')
+    }
+    const help = await run(['import', '--help'])
+    expect(help.code).toBe(0)
+    expect(help.stdout).toContain('Examples:')
+  })
+})
