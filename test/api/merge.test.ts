@@ -648,7 +648,9 @@ describe('schemas', () => {
         table: 'notes',
         column: 'by',
         kind: 'notNull',
-        message: expect.stringContaining('1 record would have no value'),
+        ids: ['n'],
+        records: 1,
+        message: 'column [by]: is required; 1 record would have no value after the merge',
       },
     ])
     expect(await branches.merge('dev', { dryRun: true })).toMatchObject({ conflictCount: 1 })
@@ -878,6 +880,8 @@ describe('unique columns', () => {
             table: 'users',
             column: 'email',
             kind: 'notUnique',
+            ids: ['d', 'e'],
+            value: at('d'),
             message: 'column [email]: is not unique after the merge',
           },
         ])

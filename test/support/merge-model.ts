@@ -283,15 +283,12 @@ function mergeStates(
   }
   const counts = new Map<string, Counts>()
   let conflictCount = 0
-  let unfilled = false
   const tables = shapes.map((shape): ModelTable => {
     const mine = find(ours, shape.uid)
     const other = find(theirs, shape.uid)
     const rows = new Map<string, ModelRow>()
     for (const [id, row] of mine?.rows ?? []) {
       const values = shape.columns.map((column) => [column, readValue(row, mine, column)] as const)
-      // A column that is not null cannot be added to records without a value for it.
-      unfilled ||= values.some(([column, value]) => column.definition.notNull && value === null)
       rows.set(id, { ...row, values: compact(values) })
     }
     const { mode, strategy } = ruleOf(shape.uid)
@@ -321,7 +318,6 @@ function mergeStates(
     counts.set(shape.name, tally)
     return { ...shape, rows }
   })
-  if (unfilled) return { kind: 'refused', why: 'a column that must have a value would have none' }
   if (conflictCount > 0) return { kind: 'refused', why: 'records', conflictCount }
   const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
   if (broken !== undefined) return { kind: 'refused', why: broken }

@@ -189,8 +189,15 @@ export const MergeResultSchema = Type.Object(
         deleted: Type.Integer(),
       }),
     ),
-    conflicts: Type.Array(Type.Object({}, { additionalProperties: true })),
-    conflictCount: Type.Integer(),
+    conflicts: Type.Array(Type.Object({}, { additionalProperties: true }), {
+      description:
+        'The first conflicts, each with `table` and `kind`: `bothUpdated`, `bothInserted`, ' +
+        '`deletedHere` and `deletedThere` have the `id` of a record and its values on both sides; ' +
+        '`notUnique` has the `column`, the `value` and the `ids` of the records that would have it; ' +
+        '`notNull` has the `column` and the `ids` of `records` records without a value; `schema` has ' +
+        'a `message`, and for a removal the number of changed `records`.',
+    }),
+    conflictCount: Type.Integer({ description: 'The number of all conflicts.' }),
     dataLoss: DataLossListSchema,
   },
   {

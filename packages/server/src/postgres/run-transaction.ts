@@ -32,6 +32,12 @@ export const SNAPSHOT = {
   retried: new Set([UNDEFINED_TABLE]),
 } as const satisfies TransactionOptions
 
+/** A snapshot for work that needs temporary tables, which a read-only transaction cannot create. */
+export const WRITABLE_SNAPSHOT = {
+  ...SNAPSHOT,
+  readOnly: false,
+} as const satisfies TransactionOptions
+
 export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
 const BACKOFF_MAX_MS = 200

@@ -11,17 +11,31 @@ import {
 } from './layout/layout.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
 import { mayDiffer } from './merging/changed-ids.js'
+import {
+  findMissingValues,
+  findUniqueClashes,
+  type MissingValues,
+  type UniqueClash,
+} from './merging/check-stage.js'
 import { countChanges } from './merging/count-changed.js'
-import type { MergeColumn, RowStrategy } from './merging/decide.js'
-import { type MergeTally, mergeRows, type RowBase } from './merging/merge-rows.js'
-import { getLayout } from './merging/merge-writer.js'
+import type { MergeColumn, RowConflict, RowStrategy } from './merging/decide.js'
+import {
+  countStaged,
+  listConflicts,
+  type MergeTally,
+  type RowBase,
+  type StagedRows,
+  stageRows,
+} from './merging/stage.js'
 
 /*
  * Comparing and merging the rows of two branches. A merge of a table has four steps: find candidates
- * (changed-ids), compare them in three states (compare-rows), decide (decide), and write (merge-writer).
+ * (changed-ids), compare them in three states and stage the decisions (stage), check the outcome (check-stage),
+ * and write it (publish-stage).
  */
 
 export { areRelated, mayDiffer } from './merging/changed-ids.js'
+export type { MissingValues, UniqueClash } from './merging/check-stage.js'
 export {
   type ComparedPage,
   type ComparedRow,
@@ -31,8 +45,8 @@ export {
 } from './merging/compare-rows.js'
 export { type ChangeCounts, countChanges } from './merging/count-changed.js'
 export type { RowConflict } from './merging/decide.js'
-export type { MergeTally, RowBase } from './merging/merge-rows.js'
-export { RefusedRowError } from './merging/merge-writer.js'
+export { publishRows } from './merging/publish-stage.js'
+export { createStage, type MergeTally, type RowBase } from './merging/stage.js'
 
 /** Finds the rows that a fork started with, even if the fork is hidden. */
 export async function findStartRows(
@@ -69,35 +83,13 @@ export interface MergeSides {
   readonly ours: BranchRows
 }
 
-export interface MergedTable {
+/** The staged rows of a table, and what they were compared with. */
+export interface StagedTable {
+  readonly staged: StagedRows
   readonly tally: MergeTally
   readonly sides: MergeSides
-}
-
-/**
- * Applies the changes of theirs since the base to a table of the branch `into`, which must be locked. Returns
- * undefined if there cannot be any changes.
- */
-export async function mergeTable(
-  transaction: Transaction,
-  options: {
-    codec: TableCodec
-    base: TableBase
-    theirs: TableState & { readonly table: StoredTable }
-    into: string
-    strategy: RowStrategy
-    dryRun: boolean
-  },
-): Promise<MergedTable | undefined> {
-  const { codec, theirs, strategy, dryRun } = options
-  const base = rowsOfBase(options.base)
-  const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
-  if (!canDiffer) return undefined
-  const ours = await getLayout(transaction, options.into)
-  const sides = { base, theirs: rowsOfTable(theirs), ours }
-  const columns = mergeColumns(codec, theirs.table)
-  const tally = await mergeRows(transaction, { codec, columns, strategy, dryRun, ...sides })
-  return { tally, sides }
+  /** The first conflicts of rows. */
+  readonly conflicts: readonly RowConflict[]
 }
 
 /** The states that form the base of one table, and a function that merges their rows into one. */
@@ -132,6 +124,47 @@ export async function countWritten(
 
 function rowsOfBase({ states, rowOf }: TableBase): RowBase {
   return { states: states.map(rowsOfTable), rowOf }
+}
+
+/**
+ * Compares the rows of a table in three states, and stages the changes of theirs since the base. Returns
+ * undefined if there cannot be any changes. `createStage` must have been called in the transaction.
+ */
+export async function stageTable(
+  transaction: Transaction,
+  options: {
+    codec: TableCodec
+    base: TableBase
+    theirs: TableState & { readonly table: StoredTable }
+    ours: TableState
+    strategy: RowStrategy
+  },
+): Promise<StagedTable | undefined> {
+  const { codec, theirs, strategy } = options
+  const base = rowsOfBase(options.base)
+  const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
+  if (!canDiffer) return undefined
+  const sides = { base, theirs: rowsOfTable(theirs), ours: rowsOfTable(options.ours) }
+  const columns = mergeColumns(codec, theirs.table)
+  const staged = await stageRows(transaction, { codec, columns, strategy, ...sides })
+  const tally = await countStaged(transaction, staged)
+  const conflicts = tally.conflictCount === 0 ? [] : await listConflicts(transaction, staged)
+  return { staged, tally, sides, conflicts }
+}
+
+/** Finds the violations of unique and not-null columns that a table would have after the merge. */
+export async function checkTable(
+  transaction: Transaction,
+  options: { codec: TableCodec; ours: TableState; staged: StagedRows | undefined },
+): Promise<{ clashes: { count: number; listed: UniqueClash[] }; missing: MissingValues[] }> {
+  const { codec, staged } = options
+  const outcome = { codec, staged, ours: rowsOfTable(options.ours) }
+  const known = options.ours.table === undefined ? new Set() : columnIdsOf(options.ours.table)
+  const added = new Set(codec.physical.flatMap(({ id }) => (known.has(id) ? [] : [id])))
+  return {
+    clashes: await findUniqueClashes(transaction, outcome),
+    missing: await findMissingValues(transaction, { ...outcome, added }),
+  }
 }
 
 /** Returns the rows of a table, restricted to the columns that the state has. */

@@ -36,7 +36,7 @@ import {
   getState,
 } from './branch-state.js'
 import { UNDECIDED } from './history/virtual-row.js'
-import { baseSchema, findBasesInSnapshot, unrelated } from './merge-base.js'
+import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
 /** The state that a branch is compared with. */
 export type Against = 'base' | 'fork' | 'source' | BranchAccess
@@ -166,7 +166,7 @@ async function findBase(
   const source = await findSourceOf(transaction, access.branchId)
   if (source === undefined) return undefined
   const from = { ...source, databaseId: access.databaseId }
-  const bases = await findBasesInSnapshot(transaction, { from, into: access })
+  const bases = await tryFindBases(transaction, { from, into: access }, { locks: false })
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, source.branchName)
   const general = rowsIn(bases.general.states, bases.general.rowOf)

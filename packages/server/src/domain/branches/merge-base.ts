@@ -68,26 +68,23 @@ export function baseSchema({ general, ofTables }: Bases): StoredSchema {
   }
 }
 
-/** Finds the bases of a merge. Their states are locked until the transaction ends. */
-export async function findBases(transaction: Queryable, sides: Sides): Promise<Bases> {
-  const bases = await readBases(transaction, sides, { locks: true })
+/**
+ * Finds the bases of a merge. With `locks`, their states are locked until the transaction ends. A snapshot
+ * needs no locks.
+ */
+export async function findBases(
+  transaction: Queryable,
+  sides: Sides,
+  options: { locks: boolean },
+): Promise<Bases> {
+  const bases = await tryFindBases(transaction, sides, options)
   if (bases !== undefined) return bases
   const { from, into } = sides
   throw unrelated(from.branchName, into.branchName)
 }
 
-/**
- * Finds the bases of a merge without locks, for a read-only snapshot. Returns undefined if the branches
- * have no common ancestor.
- */
-export function findBasesInSnapshot(
-  transaction: Queryable,
-  sides: Sides,
-): Promise<Bases | undefined> {
-  return readBases(transaction, sides, { locks: false })
-}
-
-async function readBases(
+/** Like `findBases`, but returns undefined if the branches have no common ancestor. */
+export async function tryFindBases(
   transaction: Queryable,
   sides: Sides,
   options: { locks: boolean },

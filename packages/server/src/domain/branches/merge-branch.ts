@@ -1,23 +1,21 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
-import type { Transaction } from '../../postgres/run-transaction.js'
+import {
+  runTransaction,
+  type Transaction,
+  WRITABLE_SNAPSHOT,
+} from '../../postgres/run-transaction.js'
 import type { StoredTable } from '../../rows/columns.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { withBranches } from './lock-branches.js'
-import { applyMerge, type MergeOutcome } from './merge-apply.js'
+import { applyMerge } from './merge-apply.js'
 import { baseOfTable, baseSchema, insertMerge } from './merge-base.js'
+import { compareMerge, type MergeComparison } from './merge-compare.js'
 import { type MergeOptions, type MergePlan, planMerge } from './merge-plan.js'
-
-/** Thrown at the end of a dry run, so that the transaction is rolled back. */
-class DryRun extends Error {
-  constructor(readonly result: MergeResult) {
-    super('dry run')
-  }
-}
 
 /**
  * Merges the changes of one branch into another: the schema and the rows of all tables, by a three-way
@@ -39,36 +37,40 @@ export async function mergeBranches(
     const showsUsage = reachesWholeWorkspace(into.principal.scope)
     await quotas.growth(into.workspaceId, { showsUsage }).admit(0)
   }
-  try {
-    const merged = await withBranches(database, [from, into], async (transaction) => {
-      const result = await mergeLocked(transaction, options)
-      if (options.dryRun) throw new DryRun(result)
-      return result
-    })
-    merges.add()
-    // The merge is done; if this fails, the next measurement comes a little later.
-    await quotas.measureSoon(into.workspaceId).catch(() => undefined)
-    return merged
-  } catch (error) {
-    if (error instanceof DryRun) return error.result
-    throw error
-  }
+  if (options.dryRun) return dryRunMerge(database, options)
+  const merged = await withBranches(database, [from, into], (transaction) =>
+    mergeLocked(transaction, options),
+  )
+  merges.add()
+  // The merge is done; if this fails, the next measurement comes a little later.
+  await quotas.measureSoon(into.workspaceId).catch(() => undefined)
+  return merged
+}
+
+/** Plans and compares in a snapshot, without any lock, and rolls back. */
+async function dryRunMerge(database: Database, options: MergeOptions): Promise<MergeResult> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const plan = await planMerge(transaction, options, { locks: false })
+      const comparison = await compareMerge(transaction, plan)
+      return toResult(plan, comparison, { isMerged: false })
+    },
+    WRITABLE_SNAPSHOT,
+  )
 }
 
 /** Merges locked branches: plans the merge, compares and applies, then records it. */
 async function mergeLocked(transaction: Transaction, options: MergeOptions): Promise<MergeResult> {
-  const plan = await planMerge(transaction, options)
-  const { from, into, dryRun, conflicts, dataLoss, leftOut } = plan
-  if (dataLoss.length > 0 && !plan.allowDataLoss && !dryRun) throw dataLossError(dataLoss)
-  const outcome =
-    conflicts.length > 0
-      ? { tables: [], conflicts, conflictCount: conflicts.length }
-      : await applyMerge(transaction, plan)
-  if (dryRun) return toResult(plan, outcome, { isMerged: false })
-  requireNoConflicts(plan, outcome)
-  const isMerged = !hasNothingNew(plan, outcome)
-  if (isMerged) await insertMerge(transaction, { from, into, leftOut })
-  return toResult(plan, outcome, { isMerged })
+  const plan = await planMerge(transaction, options, { locks: true })
+  const { from, into, dataLoss, leftOut } = plan
+  if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
+  const comparison = await compareMerge(transaction, plan)
+  requireNoConflicts(plan, comparison)
+  if (hasNothingNew(plan, comparison)) return toResult(plan, comparison, { isMerged: false })
+  await applyMerge(transaction, plan, comparison)
+  await insertMerge(transaction, { from, into, leftOut })
+  return toResult(plan, comparison, { isMerged: true })
 }
 
 /**
@@ -76,7 +78,7 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
  * because both sides made them or the strategy rejected them, count as new: the merge must be recorded
  * so that the base of the next merge contains them.
  */
-function hasNothingNew(plan: MergePlan, outcome: MergeOutcome): boolean {
+function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boolean {
   const { theirs, bases, schema, changedRecords } = plan
   const leftOut = new Set(plan.leftOut)
   const isMerged = ({ id }: StoredTable) => !leftOut.has(id)
@@ -92,13 +94,13 @@ function hasNothingNew(plan: MergePlan, outcome: MergeOutcome): boolean {
     isSameSchema &&
     tables.every(({ id }) => compared.has(id)) &&
     [...changedRecords.values()].every((count) => count === 0) &&
-    outcome.tables.every(({ tally }) => tally.changed === 0)
+    comparison.tables.every(({ tally }) => tally.changed === 0)
   )
 }
 
 function toResult(
   plan: MergePlan,
-  outcome: MergeOutcome,
+  comparison: MergeComparison,
   { isMerged }: { isMerged: boolean },
 ): MergeResult {
   return {
@@ -107,19 +109,19 @@ function toResult(
     into: plan.into.branchName,
     schema: { operations: plan.operations },
     dataLoss: [...plan.dataLoss],
-    tables: outcome.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
+    tables: comparison.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
       name,
       inserted,
       updated,
       deleted,
     })),
-    conflicts: [...outcome.conflicts],
-    conflictCount: outcome.conflictCount,
+    conflicts: [...comparison.conflicts],
+    conflictCount: comparison.conflictCount,
   }
 }
 
-function requireNoConflicts({ from, into }: MergePlan, outcome: MergeOutcome): void {
-  const { conflicts, conflictCount } = outcome
+function requireNoConflicts({ from, into }: MergePlan, comparison: MergeComparison): void {
+  const { conflicts, conflictCount } = comparison
   if (conflictCount === 0) return
   const count = conflictCount === 1 ? '1 conflict' : `${conflictCount} conflicts`
   throw new AppError(

@@ -1,47 +1,110 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { TableCodec } from '../../rows/columns.js'
 import {
-  type ComparedPage,
   listCompared,
   type MergeSides,
+  type MissingValues,
   type RowConflict,
   type RowTexts,
+  type UniqueClash,
 } from '../../rows/merge.js'
 import { UNDECIDED } from './history/virtual-row.js'
 
 /** A conflict in the form of responses. */
 export type MergeConflict = Readonly<Record<string, unknown>>
 
-/** Describes conflicts of rows with the values of the base and of both sides. */
-export async function describeConflicts(
+/** Maximum size of the listed conflicts as JSON. The first conflict is always listed. */
+export const CONFLICTS_BYTES_MAX = 4 * 1024 * 1024
+
+/** The conflicts of a merge. All of them are counted, and the first ones are listed. */
+export class ConflictList {
+  readonly listed: MergeConflict[] = []
+  count = 0
+  #bytesLeft = CONFLICTS_BYTES_MAX
+
+  constructor(conflicts: readonly MergeConflict[]) {
+    this.count = conflicts.length
+    for (const conflict of conflicts) this.#list(conflict)
+  }
+
+  /** Adds conflicts. `count` may be larger than their number. Stops reading them when the list is full. */
+  async add(
+    conflicts: AsyncIterable<MergeConflict> | Iterable<MergeConflict>,
+    count: number,
+  ): Promise<void> {
+    this.count += count
+    for await (const conflict of conflicts) {
+      if (!this.#list(conflict)) return
+    }
+  }
+
+  /** Returns whether there is room for more. */
+  #list(conflict: MergeConflict): boolean {
+    this.#bytesLeft -= Buffer.byteLength(JSON.stringify(conflict))
+    if (this.#bytesLeft < 0 && this.listed.length > 0) return false
+    this.listed.push(conflict)
+    return this.#bytesLeft > 0
+  }
+}
+
+/** Describes a value that several rows would have in a unique column. */
+export function describeClash(codec: TableCodec, clash: UniqueClash): MergeConflict {
+  const { path, codec: column } = codec.physical[clash.column] ?? unknownColumn()
+  const name = path.join('.')
+  return {
+    table: codec.table.name,
+    column: name,
+    kind: 'notUnique',
+    ids: clash.ids,
+    value: JSON.parse(column.decode(clash.text)),
+    message: `column [${name}]: is not unique after the merge`,
+  }
+}
+
+/** Describes rows that would have no value in a not-null column. */
+export function describeMissing(codec: TableCodec, missing: MissingValues): MergeConflict {
+  const name = (codec.physical[missing.column] ?? unknownColumn()).path.join('.')
+  const records = missing.count === 1 ? '1 record' : `${missing.count} records`
+  return {
+    table: codec.table.name,
+    column: name,
+    kind: 'notNull',
+    ids: missing.ids,
+    records: missing.count,
+    message: `column [${name}]: is required; ${records} would have no value after the merge`,
+  }
+}
+
+function unknownColumn(): never {
+  throw new Error('a column must belong to the table')
+}
+
+/** Describes conflicts of rows with the values of the base and of both sides. They are in the order of ids. */
+export async function* describeConflicts(
   transaction: Queryable,
   options: { codec: TableCodec; sides: MergeSides; conflicts: readonly RowConflict[] },
-): Promise<MergeConflict[]> {
+): AsyncGenerator<MergeConflict> {
   const { codec, sides, conflicts } = options
-  if (conflicts.length === 0) return []
-  const ids = conflicts.map((conflict) => conflict.id)
-  const byId = new Map<string, Sides>()
-  for (let afterId: string | undefined = ''; afterId !== undefined; ) {
-    const page: ComparedPage = await listCompared(transaction, {
+  const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
+  for (let ids = [...byId.keys()]; ids.length > 0; ) {
+    const page = await listCompared(transaction, {
       codec,
       before: sides.base.states,
       after: sides.theirs,
       beside: [sides.ours],
       form: 'json',
-      afterId,
+      afterId: '',
       limit: ids.length,
       ids,
     })
     for (const { id, before, after: theirs, beside } of page.rows) {
+      const conflict = byId.get(id)
+      if (conflict === undefined) continue
       const base = shownBase(sides.base.rowOf(before))
-      byId.set(id, { base, theirs, ours: beside[0] })
+      yield describeConflict(codec, conflict, { base, theirs, ours: beside[0] })
     }
-    afterId = page.next
+    ids = ids.slice(page.rows.length)
   }
-  return conflicts.map((conflict) => {
-    const rows = byId.get(conflict.id) ?? { base: undefined, ours: undefined, theirs: undefined }
-    return describeConflict(codec, conflict, rows)
-  })
 }
 
 /** Replaces values on which the states of the base disagree by null. */

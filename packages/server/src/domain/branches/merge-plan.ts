@@ -37,8 +37,10 @@ export interface MergePlan extends MergeOptions {
   readonly operations: MergeResult['schema']['operations']
   /** The values that the target would lose with removed tables and columns. */
   readonly dataLoss: readonly DataLoss[]
-  /** Conflicts of the schemas. If there are any, nothing is applied. */
+  /** Conflicts of the schemas. */
   readonly conflicts: readonly MergeConflict[]
+  /** Whether the merged schema is valid in spite of its conflicts, so that rows can be compared. */
+  readonly isComparable: boolean
   /**
    * Tables and columns that one side removed, by id, with the number of records that the other side has
    * changed there since the base.
@@ -48,16 +50,17 @@ export interface MergePlan extends MergeOptions {
   readonly leftOut: readonly number[]
 }
 
-/** Finds the states to compare and merges the schemas. The branches must be locked. */
+/** Finds the states to compare and merges the schemas, in a snapshot or with locked branches. */
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
+  { locks }: { locks: boolean },
 ): Promise<MergePlan> {
   const { from, into, limits } = options
   const theirs = await getState(transaction, from)
   const ours = await getState(transaction, into)
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
-  const bases = await findBases(transaction, { from, into })
+  const bases = await findBases(transaction, { from, into }, { locks })
   const ruleOf = rulesOf(options, { theirs, ours })
   const base = baseSchema(bases)
   const changedRecords = await countContested(transaction, {
@@ -85,6 +88,8 @@ export async function planMerge(
     // No edits lead to a schema in conflict.
     operations: conflicts.length > 0 ? [] : compareSchemasById(ours.schema, schema),
     changedRecords,
+    // A removal in conflict leaves the schema as the target has it.
+    isComparable: conflicts.every(({ records }) => records !== undefined),
     conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
     leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
   }

@@ -29,6 +29,8 @@ export async function applySchemaChanges(
     before: ReadonlyMap<number, StoredTable>
     changes: readonly SchemaChange[]
     limits: Limits
+    /** The caller has checked that new not-null columns will have values in all rows. */
+    areRowsChecked?: boolean
   },
 ): Promise<void> {
   const layout = layoutOf(rows)
@@ -46,7 +48,9 @@ export async function applySchemaChanges(
       case 'columnAdded': {
         const { table, column } = change
         const before = options.before.get(table.id) ?? table
-        await requireFillable(transaction, layout, { before, column, limits: options.limits })
+        if (!options.areRowsChecked) {
+          await requireFillable(transaction, layout, { before, column, limits: options.limits })
+        }
         if (heap === undefined) break
         await addHeapColumn(transaction, { heapId: heap.heapId, table, column }).catch(
           (error: unknown) => {

@@ -5,7 +5,7 @@ import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { type ComparedPage, changedColumns, listCompared, type RowTexts } from './compare-rows.js'
-import type { RowBase } from './merge-rows.js'
+import type { RowBase } from './stage.js'
 
 export interface ChangeCounts {
   readonly inserted: number

@@ -1,27 +1,27 @@
-import { sql } from '../../postgres/sql.js'
-import { compileStatement, type Statement } from '../../postgres/statement.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Slot, type Statement } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
 import { IDS, type StatementParts } from './statement-parts.js'
 
-/** Deletes rows by id. Returns the ids of deleted rows. */
-export function deleteStatement(parts: StatementParts): Statement {
+/** Deletes rows by id. Returns the ids of deleted rows. `ids` is an array, by default a parameter. */
+export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): Statement {
   const { layout, codec, own } = parts
   if (parts.isPlain && !layout.hasForks) {
     return compileStatement(sql`
-      with gone as (delete from ${own} where id = any(${IDS}::text[]) returning id, version),
+      with gone as (delete from ${own} where id = any(${ids}::text[]) returning id, version),
       ${parts.rememberGone()}
       select id from gone`)
   }
   if (parts.isPlain) {
     return compileStatement(sql`
-      with gone as (delete from ${own} where id = any(${IDS}::text[]) returning *),
+      with gone as (delete from ${own} where id = any(${ids}::text[]) returning *),
       kept as (${parts.keepGone()}),
       ${parts.rememberGone()}
       select id from gone`)
   }
   // The branch inherits rows, so a tombstone must hide them.
   return compileStatement(sql`
-    with u as (select unnest(${IDS}::text[]) as id),
+    with u as (select unnest(${ids}::text[]) as id),
     seen as (
       select r.id, r.version, r.created_at, now() as updated_at, ${parts.epoch} as epoch
       from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}

@@ -1,0 +1,117 @@
+import { runPipeline } from '../../postgres/pipeline.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
+import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { Statement } from '../../postgres/statement.js'
+import type { TableCodec } from '../columns/table-codec.js'
+import { createHeaps } from '../layout/heap-ddl.js'
+import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
+import { clearStatement } from '../writing/change-statements.js'
+import { deleteStatement } from '../writing/delete-statement.js'
+import { replaceAnyStatement } from '../writing/replace-statements.js'
+import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
+import { chunksOf, type MergeTally, type StagedRows } from './stage.js'
+import { WRITES } from './stage-sql.js'
+
+/** The number of rows written by one statement. Bounds the ids that it returns. */
+const CHUNK_ROWS = 10_000
+
+/** Writes the staged rows of several tables to the branch `into`, whose gate must be locked. */
+export async function publishRows(
+  transaction: Transaction,
+  tables: readonly { readonly staged: StagedRows; readonly tally: MergeTally }[],
+  into: string,
+): Promise<void> {
+  const written = tables.filter(
+    ({ tally: { inserted, updated, deleted } }) => inserted + updated + deleted > 0,
+  )
+  const codecs = written.map(({ staged }) => staged.codec)
+  const layout = await openTarget(transaction, codecs, into)
+  for (const { staged, tally } of written) {
+    const heap = ownHeap(layout, staged.codec.table.id)
+    if (heap === undefined) throw new Error('the target must have a heap')
+    await publishTable(transaction, { staged, tally, target: { layout, heap } })
+  }
+}
+
+async function publishTable(
+  transaction: Transaction,
+  options: { staged: StagedRows; tally: MergeTally; target: MergeTarget },
+): Promise<void> {
+  const { staged, tally, target } = options
+  const run = (statement: Statement) =>
+    runPipeline(transaction.client, [{ statement, values: [], isUnnamed: true }])
+  const partsOf = (rows: Sql) => new StagedParts(target, staged.codec, rows)
+  const chunks = [...chunksOf(staged, CHUNK_ROWS)]
+  const inChunk = ({ first, last }: { first: number; last: number }) =>
+    sql`n between ${raw(String(first))} and ${raw(String(last))}`
+  for (const chunk of tally.deleted > 0 ? chunks : []) {
+    const gone = sql`
+      select id from ${staged.name} where ${inChunk(chunk)} and decision = 'delete'`
+    await run(deleteStatement(partsOf(empty), sql`array(${gone})`))
+  }
+  if (tally.inserted + tally.updated === 0) return
+  // A merge may move a unique value from one row to another. The old value must be gone first.
+  for (const column of staged.codec.uniqueColumns) {
+    await run(clearStatement(partsOf(selectHolders(staged, target.heap, column)), [column]))
+  }
+  for (const chunk of chunks) {
+    const rows = sql`select * from ${staged.name} where ${inChunk(chunk)} and decision in ${WRITES}`
+    await run(replaceAnyStatement(partsOf(rows), 'id'))
+  }
+}
+
+/** Selects the own rows of the target that hold a unique value which another row is going to have. */
+function selectHolders({ codec, name }: StagedRows, heap: Heap, index: number): Sql {
+  const column = codec.physical[index]
+  if (column === undefined) throw new Error('a unique column must belong to the table')
+  const value = ident(column.physicalName)
+  return sql`
+    select distinct h.id, 0 as n
+    from ${name} s
+    join ${heapName(heap.heapId)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
+    where s.decision in ${WRITES}`
+}
+
+/** Fragments of statements whose rows are staged, not given as parameters. */
+class StagedParts extends StatementParts {
+  readonly #rows: Sql
+
+  constructor({ layout, heap }: MergeTarget, codec: TableCodec, rows: Sql) {
+    super(layout, codec, heap)
+    this.#rows = rows
+  }
+
+  override given(columns: readonly number[]): Sql {
+    const names = furtherColumns(columns.map((index) => this.name(index)))
+    return sql`
+      u as (select id, null::bigint as if_version${names}, n as ordinal from (${this.#rows}) s)`
+  }
+
+  override givenValue(index: number): Sql {
+    return sql`u.${this.name(index)}`
+  }
+}
+
+interface MergeTarget {
+  readonly layout: Layout
+  readonly heap: Heap
+}
+
+/** Returns the layout of the target branch. Creates the heaps that it lacks. */
+async function openTarget(
+  transaction: Transaction,
+  codecs: readonly TableCodec[],
+  branchId: string,
+): Promise<Layout> {
+  const layout = await findLayout(transaction, branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  const tables = codecs
+    .map(({ table }) => table)
+    .filter(({ id }) => ownHeap(layout, id) === undefined)
+  if (tables.length === 0) return layout
+  await createHeaps(transaction, { ...layout, tables })
+  // The new stamp makes sessions of other processes reload the layout.
+  await transaction.query(sql`
+    update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
+  return openTarget(transaction, codecs, branchId)
+}
