@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { benchDepth } from './depth.js'
 import { createEnvironment, type Environment, headers } from './environment.js'
 import { median, percentile, type Request, timeMs } from './measure.js'
 import {
@@ -30,6 +31,8 @@ interface Sizes {
   /** Rows of the tables with a few changed records that are merged. */
   readonly merged: readonly [number, number]
   readonly merges: number
+  /** Depths of branches in a chain of forks. */
+  readonly depths: readonly number[]
   /** Many short rounds, because other load on the machine varies. */
   readonly rounds: number
   readonly durationMs: number
@@ -43,6 +46,7 @@ const FULL: Sizes = {
   rows: 1_000_000,
   merged: [10_000, 1_000_000],
   merges: 25,
+  depths: [10, 100, 1000],
   rounds: 15,
   durationMs: 1000,
 }
@@ -56,6 +60,7 @@ const QUICK: Sizes = {
   rows: 100_000,
   merged: [10_000, 100_000],
   merges: 9,
+  depths: [10, 100],
   rounds: 5,
   durationMs: 200,
 }
@@ -76,6 +81,7 @@ export async function benchBranching({ quick }: { quick: boolean }): Promise<Fig
       ...(await benchManyBranches(environment, sizes)),
       ...(await benchRecordsOfForks(environment, sizes)),
       ...(await benchChanges(environment, sizes)),
+      ...(await benchDepth(environment, sizes)),
     ]
   } finally {
     await environment.close()

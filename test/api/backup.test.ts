@@ -17,8 +17,10 @@ import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
+import { foldBranches } from '../support/folding.js'
 import { createKey, createUser } from '../support/people.js'
 import { until } from '../support/process.js'
+import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
@@ -94,6 +96,8 @@ async function fillStill(): Promise<void> {
   await still.fork('leaf', 'middle')
   await still.delete('middle')
   await still.fork('bare', 'main', { data: false })
+  const folding = { databaseName: 'still', random: new Random(1), probability: 1 }
+  expect(await foldBranches(service, folding)).toBeGreaterThan(3)
   const git = { gitBranch: 'feature/dev', serviceBranch: 'dev' }
   const dbs = `${service.workspace}/dbs/still`
   expectOk(await service.call('POST', `${dbs}/gitBranches`, { body: git }))

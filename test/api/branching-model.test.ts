@@ -3,6 +3,7 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { FOLDS_ALWAYS, foldBranches } from '../support/folding.js'
 import {
   brokenRule,
   type Change,
@@ -120,6 +121,7 @@ class Run {
       [8, () => this.collect()],
     ])
     await action()
+    if (FOLDS_ALWAYS || random.chance(0.15)) await this.fold()
     for (const branch of this.branches()) await this.compare(branch)
     await this.compareDifference()
   }
@@ -185,6 +187,13 @@ class Run {
   async collect(): Promise<void> {
     this.note('collect')
     await runBackground(this.random.chance(0.5) ? first : second)
+  }
+
+  async fold(): Promise<void> {
+    const { database, random } = this
+    const probability = FOLDS_ALWAYS ? 1 : 0.5
+    const count = await foldBranches(first, { databaseName: database, random, probability })
+    if (count > 0) this.note(`fold ${count}`)
   }
 
   async reset(): Promise<void> {

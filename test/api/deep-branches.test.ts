@@ -1,11 +1,21 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { countFoldWork } from '../../packages/server/src/rows/branches.js'
+import { countArms } from '../../packages/server/src/rows/read.js'
+import { findRows } from '../../packages/server/src/rows/tables.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
 /*
- * Chains of forks, in which every branch was forked from the one before.
+ * Chains of forks, in which every branch was forked from the one before. OFFSHOOT_TEST_DEPTH sets the length of
+ * the longest one.
  */
+
+const DEPTH = Number(process.env.OFFSHOOT_TEST_DEPTH ?? 40)
+/** A table that is read from four sources: its own heap, and three heaps with their pasts. */
+const FOLDED_ARMS_MAX = 7
 
 let service: TestService
 
@@ -34,6 +44,52 @@ async function createChain(database: string, depth: number): Promise<TestBranche
     await branches.put(tip, 'people', `own${level}`, { age: level, email: `own${level}@x.test` })
   }
   return branches
+}
+
+/** Runs the background until all chains are folded and all unused storage is dropped. */
+async function runAllBackground(): Promise<void> {
+  do await runBackground(service)
+  while ((await countFoldWork(service.database)) > 0)
+  await runBackground(service)
+}
+
+/** Returns the number of tables of PostgreSQL that the records of a branch come from. */
+async function armsOf({ database }: TestBranches, branch: string): Promise<number> {
+  const [row] = await service.database.query<{ id: string; tableId: string }>(sql`
+    select b.id, (s.document -> 'tables' -> 0 ->> 'id') as "tableId"
+    from offshoot.branches b
+    join offshoot.schemas s on s.id = b.schema_id
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${database} and b.name = ${branch} and b.deleted_at is null`)
+  const rows = row && (await findRows(service.database, row.id))
+  return rows === undefined ? 0 : countArms(rows, Number(row?.tableId))
+}
+
+/** Returns the number of physical tables with rows of a database. */
+async function tableCount({ database }: TestBranches): Promise<number> {
+  const [row] = await service.database.query<{ count: number }>(sql`
+    select count(to_regclass('offshoot_rows.heap_' || h.id))::integer as count
+    from offshoot.heaps h
+    join offshoot.databases d on d.id = h.database_id
+    where d.name = ${database}`)
+  return row?.count ?? 0
+}
+
+/** Returns the records of a branch, as ids with ages. */
+async function agesOf(branches: TestBranches, branch: string): Promise<Record<string, number>> {
+  const body = { columns: ['age'], page: { size: 1000 } }
+  const answer = expectOk(await branches.call(branch, 'POST', '/tables/people/query', body))
+  const records: { id: string; age: number }[] = answer.body.records
+  return Object.fromEntries(records.map(({ id, age }) => [id, age]))
+}
+
+/** The records of a branch of the chain, by definition. */
+function chainAges(level: number): Record<string, number> {
+  return Object.fromEntries([
+    ...Array.from({ length: 30 }, (_, index) => [`row${index}`, index]),
+    ...Array.from({ length: level }, (_, index) => [`own${index + 1}`, index + 1]),
+    ['shared', level],
+  ])
 }
 
 const rowCount = async (branches: TestBranches, branch: string, statement: string) => {
@@ -69,4 +125,83 @@ it('The first transaction of a fork can write to more tables than an operation i
   }))
   expectOk(await branches.call('sql', 'POST', '/sql/batch', { statements }))
   expect(await branches.record('sql', 'table49', 'b')).toMatchObject({ n: 2 })
+})
+
+it('A deep branch is read as quickly as a shallow one after its chain is folded', async () => {
+  const branches = await createChain('folded', DEPTH)
+  const tip = `fork${DEPTH}`
+  // Writers fold a chain themselves when the background is too slow.
+  expect(await armsOf(branches, tip)).toBeLessThan(30)
+  expect(await agesOf(branches, tip)).toEqual(chainAges(DEPTH))
+  await runAllBackground()
+  for (const level of [1, 5, 12, DEPTH - 1, DEPTH]) {
+    expect(await armsOf(branches, `fork${level}`)).toBeLessThanOrEqual(FOLDED_ARMS_MAX)
+    expect(await agesOf(branches, `fork${level}`)).toEqual(chainAges(level))
+  }
+  expect(await branches.record(tip, 'people', 'own1')).toMatchObject({ age: 1 })
+  const taken = await branches.call(tip, 'PATCH', '/tables/people/data/row1', {
+    email: 'own2@x.test',
+  })
+  expect(taken).toMatchObject({ status: 400 })
+  const count = 'select count(*)::int as count from people'
+  expect(await rowCount(branches, tip, count)).toBe(31 + DEPTH)
+  const stats = expectOk(await branches.call(tip, 'GET', '/stats')).body
+  expect(stats.rows).toEqual({ owned: 2, inherited: 29 + DEPTH })
+
+  // Nobody reads the deleted branches of the chain any more.
+  for (let level = 2; level < DEPTH; level++) await branches.delete(`fork${level}`)
+  await runAllBackground()
+  await runAllBackground()
+  // The heaps of main, of the first and the last branch, and folds of the last one.
+  expect(await tableCount(branches)).toBeLessThanOrEqual(6)
+  expect(await agesOf(branches, tip)).toEqual(chainAges(DEPTH))
+  expect(await agesOf(branches, 'fork1')).toEqual(chainAges(1))
+
+  const { inserted, updated } = (await branches.merge(tip, { into: 'main' })).tables[0]
+  expect({ inserted, updated }).toEqual({ inserted: DEPTH, updated: 1 })
+  expect(await agesOf(branches, 'main')).toEqual(chainAges(DEPTH))
+  await branches.pull('fork1', { from: tip })
+  expect(await agesOf(branches, 'fork1')).toEqual(chainAges(DEPTH))
+})
+
+it('A folded branch keeps what it inherits while everything around it changes', async () => {
+  const branches = await createChain('around', 8)
+  await branches.edit('fork4', {
+    addColumn: {
+      table: 'people',
+      column: { name: 'rank', type: 'int', notNull: true, defaultValue: '7' },
+    },
+  })
+  await branches.fork('late', 'fork4')
+  await branches.put('late', 'people', 'new', { age: 1, rank: 1 })
+  await branches.remove('late', 'people', 'row0', 'own1')
+  for (let level = 0; level < 4; level++) {
+    await branches.fork(`late${level}`, level === 0 ? 'late' : `late${level - 1}`)
+    await branches.put(`late${level}`, 'people', `late${level}`, { age: level, rank: 0 })
+  }
+  await runAllBackground()
+  const before = await agesOf(branches, 'late3')
+  expect(Object.keys(before)).not.toContain('row0')
+  expect(await branches.record('late3', 'people', 'row1')).toMatchObject({ age: 1, rank: 7 })
+  // Sources of the fold change, are reset and deleted.
+  for (const branch of ['main', 'fork1', 'fork4', 'late', 'late2']) {
+    await branches.patch(branch, 'people', 'row1', { age: -1 })
+    await branches.remove(branch, 'people', 'row2')
+  }
+  await branches.reset('fork4')
+  await branches.reset('late')
+  await branches.put('fork4', 'people', 'row3', { age: -3 })
+  await branches.delete('late1')
+  await runAllBackground()
+  expect(await agesOf(branches, 'late3')).toEqual(before)
+  await branches.fork('last', 'late3')
+  await branches.remove('last', 'people', 'late0')
+  await branches.put('last', 'people', 'row0', { age: 100, rank: 2 })
+  expect(await agesOf(branches, 'last')).toEqual({
+    ...Object.fromEntries(Object.entries(before).filter(([id]) => id !== 'late0')),
+    row0: 100,
+  })
+  expect(await agesOf(branches, 'late3')).toEqual(before)
+  const { tables } = await branches.diff('last')
+  expect(tables).toMatchObject([{ inserted: 1, updated: 0, deleted: 1 }])
 })

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { FOLDS_ALWAYS, foldBranches } from '../support/folding.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
@@ -54,6 +55,8 @@ class Run {
       [4, () => this.collect()],
     ])
     await action()
+    const probability = FOLDS_ALWAYS ? 1 : 0.1
+    await foldBranches(service, { databaseName: this.database, random: this.random, probability })
   }
 
   branches(): HistoryBranch[] {

@@ -8,7 +8,13 @@ import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import type { Services } from './http/services.js'
-import { collectDeletedRecords, collectGates, collectHeap, countSweeps } from './rows/branches.js'
+import {
+  collectDeletedRecords,
+  collectGates,
+  collectHeap,
+  countSweeps,
+  foldNext,
+} from './rows/branches.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /**
@@ -34,6 +40,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   const steps = [
     () => measureUsage(database, quotas),
     () => compactDatabase(database),
+    () => foldNext(database),
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectGates(database),

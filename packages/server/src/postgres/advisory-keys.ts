@@ -16,3 +16,5 @@ export const RESTORE_KEY = 6_001_003
 export const INDEX_KEY = 6_001_002
 /** Held, together with the id of a database, while the history of the database is compacted or moved. */
 export const HISTORY_KEY = 6_001_005
+/** Held, together with the id of a database, while a fold is published or rows are moved. */
+export const FOLD_KEY = 6_001_006

@@ -12,6 +12,7 @@ import { history } from './migrations/009-history.js'
 import { quotas } from './migrations/010-quotas.js'
 import { gates } from './migrations/011-gates.js'
 import { versions } from './migrations/012-versions.js'
+import { folds } from './migrations/013-folds.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -39,6 +40,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 10, name: 'quotas', statements: quotas },
   { number: 11, name: 'gates', statements: gates },
   { number: 12, name: 'versions', statements: versions },
+  { number: 13, name: 'folds', statements: folds },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -2,8 +2,16 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import { compileTable } from './columns/table-codec.js'
+import { lockFolds } from './layout/folds.js'
 import type { ForkPoint } from './layout/fork.js'
-import { type BranchRows, type Layout, layoutOf, ownRows } from './layout/layout.js'
+import {
+  type BranchRows,
+  type Layout,
+  layoutOf,
+  ownRows,
+  type Source,
+  sourcesOf,
+} from './layout/layout.js'
 import { VERSION_BASE_STEP } from './layout/record-version.js'
 import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
@@ -20,6 +28,8 @@ export {
   dropUnusedHeap,
   insertSweep,
 } from './layout/collect.js'
+export { dropSkipped } from './layout/collect-folds.js'
+export { countFoldWork, type FoldPolicy, foldNext, foldTable } from './layout/folds.js'
 export {
   closeEpoch,
   FORK_COLUMNS,
@@ -39,9 +49,14 @@ export async function moveRows(
   transaction: Queryable,
   { from, to }: { from: string; to: string },
 ): Promise<void> {
+  const [branch] = await transaction.query<{ databaseId: string }>(sql`
+    select database_id as "databaseId" from offshoot.branches where id = ${from}`)
+  if (branch !== undefined) await lockFolds(transaction, branch.databaseId)
   // First the heaps, then the forks: `deleteUnseenVersions` relies on this order.
   await transaction.query(sql`
     update offshoot.heaps set branch_id = ${to} where branch_id = ${from}`)
+  await transaction.query(sql`
+    update offshoot.heaps set next_branch_id = ${to} where next_branch_id = ${from}`)
   // The stamps of the forks change, because sessions cache the layout of a branch.
   await transaction.query(sql`
     update offshoot.branches
@@ -96,9 +111,11 @@ async function countBytes(
   layout: Layout,
   table: StoredTable,
 ): Promise<Amounts> {
-  const heapIds = layout.levels.map((level) => level.heaps.get(table.id)?.heapId)
-  const sizeOf = async (ids: readonly (string | undefined)[]): Promise<number> => {
-    const names = ids.flatMap((id) => (id === undefined ? [] : [`heap_${id}`, `past_${id}`]))
+  const sources = sourcesOf(layout, table.id)
+  const sizeOf = async (isCounted: (source: Source) => boolean): Promise<number> => {
+    const names = sources
+      .filter(isCounted)
+      .flatMap(({ heapId }) => [`heap_${heapId}`, `past_${heapId}`])
     const [row] = await transaction.query<{ bytes: string | null }>(sql`
       select sum(pg_total_relation_size(c.oid)) as bytes
       from pg_class c
@@ -106,5 +123,8 @@ async function countBytes(
       where n.nspname = 'offshoot_rows' and c.relname = any(${names}::text[])`)
     return Number(row?.bytes ?? 0)
   }
-  return { owned: await sizeOf(heapIds.slice(0, 1)), inherited: await sizeOf(heapIds.slice(1)) }
+  return {
+    owned: await sizeOf(({ level }) => level === 0),
+    inherited: await sizeOf(({ level }) => level > 0),
+  }
 }

@@ -34,6 +34,7 @@ interface HeapRow {
   readonly id: string
   readonly databaseId: string
   readonly columnIds: readonly string[]
+  readonly isFold: boolean
 }
 
 /** Finds the databases that mention contents. `isOneEnough`: one database for each content. */
@@ -43,7 +44,7 @@ export async function findMentions(
   { isOneEnough = false } = {},
 ): Promise<Mentions> {
   const heaps = await transaction.query<HeapRow>(sql`
-    select id, database_id as "databaseId", file_column_ids as "columnIds"
+    select id, database_id as "databaseId", file_column_ids as "columnIds", kind = 'fold' as "isFold"
     from offshoot.heaps
     where file_column_ids <> '{}'
     order by id`)
@@ -51,10 +52,11 @@ export async function findMentions(
   // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
   // locks on a heap and keeps the snapshot.
   await transaction.query(sql`savepoint heaps`)
-  for (const { id, databaseId, columnIds } of heaps) {
+  for (const { id, databaseId, columnIds, isFold } of heaps) {
+    const tables = isFold ? [heapName(id)] : [heapName(id), pastName(id)]
     try {
       for (const columnId of columnIds) {
-        for (const table of [heapName(id), pastName(id)]) {
+        for (const table of tables) {
           for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
             const databaseIds = found.get(sha256) ?? new Set()
             found.set(sha256, databaseIds.add(databaseId))

@@ -1,6 +1,6 @@
 import type { Sql } from '../postgres/sql.js'
 import type { TableCodec } from './columns/table-codec.js'
-import { type BranchRows, layoutOf } from './layout/layout.js'
+import { type BranchRows, layoutOf, withTable } from './layout/layout.js'
 import { type VisibleArm, visibleArms } from './reading/arms.js'
 import type { TableLookup } from './reading/read-plan.js'
 
@@ -62,10 +62,5 @@ export function listArms(
 
 /** Restricts the rows of a branch to one table, so that less data is sent to a worker thread. */
 export function rowsOfTable(rows: BranchRows, tableId: number): BranchRows {
-  const layout = layoutOf(rows)
-  const levels = layout.levels.map((level) => {
-    const heap = level.heaps.get(tableId)
-    return { ...level, heaps: new Map(heap === undefined ? [] : [[tableId, heap]]) }
-  })
-  return { ...layout, levels } as BranchRows
+  return withTable(layoutOf(rows), tableId)
 }

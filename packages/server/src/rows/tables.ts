@@ -72,7 +72,10 @@ export interface CompiledRead {
 
 /** Returns the number of columns of all physical tables that rows of a branch come from. */
 export function countStoredColumns(rows: BranchRows): number {
-  const heaps = layoutOf(rows).levels.flatMap((level) => [...level.heaps.values()])
+  const heaps = layoutOf(rows).levels.flatMap(({ heaps, folds }) => [
+    ...heaps.values(),
+    ...folds.values(),
+  ])
   return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)
 }
 

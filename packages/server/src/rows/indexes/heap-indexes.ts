@@ -55,6 +55,7 @@ export type IndexKind = (typeof INDEX_KINDS)[number]
 export interface HeapIndex {
   readonly kind: IndexKind
   readonly name: string
+  readonly isOnPast: boolean
   /** The SQL after `create index`. */
   readonly definition: Sql
 }
@@ -75,8 +76,18 @@ function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): H
   const named = { heapId, columnId: column.id, kind }
   const [heap, past] = [indexName('heap', named), indexName('past', named)]
   return [
-    { kind, name: heap, definition: sql`${ident(heap)} on ${heapName(heapId)} ${of}` },
-    { kind, name: past, definition: sql`${ident(past)} on ${pastName(heapId)} ${of}` },
+    {
+      kind,
+      name: heap,
+      isOnPast: false,
+      definition: sql`${ident(heap)} on ${heapName(heapId)} ${of}`,
+    },
+    {
+      kind,
+      name: past,
+      isOnPast: true,
+      definition: sql`${ident(past)} on ${pastName(heapId)} ${of}`,
+    },
   ]
 }
 
@@ -97,6 +108,7 @@ function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): He
   return {
     kind,
     name,
+    isOnPast: false,
     definition: sql`${ident(name)} on ${heapName(heapId)}
       using hnsw ((${indexedVector(sql`${ident(`c${column.id}`)}`, schema, column)}) ${operators})`,
   }
@@ -153,11 +165,17 @@ async function searchIndexes(database: Queryable, target: IndexTarget): Promise<
   return twoIndexes('search', target, sql`using gin ((${text}) ${operators})`)
 }
 
-/** Returns statements that create the indexes of a column on a new, empty heap. */
-export async function newIndexStatements(database: Queryable, target: IndexTarget): Promise<Sql[]> {
+/** Returns statements that create the indexes of a column on a new heap, and on its past if it has one. */
+export async function newIndexStatements(
+  database: Queryable,
+  target: IndexTarget,
+  { past } = { past: true },
+): Promise<Sql[]> {
   // An index that has become impossible is no error here: queries work without it.
   const indexes = await listHeapIndexes(database, target).catch(unlessUnindexable)
-  return (indexes ?? []).map(({ definition }) => sql`create index ${definition}`)
+  return (indexes ?? [])
+    .filter(({ isOnPast }) => past || !isOnPast)
+    .map(({ definition }) => sql`create index ${definition}`)
 }
 
 function unlessUnindexable(error: unknown): undefined {

@@ -6,6 +6,7 @@ import {
   type Layout,
   layoutOf,
   ownHeap,
+  sourcesOf,
   uniqueIndexName,
 } from '../layout/layout.js'
 import type { IndexKind } from './heap-indexes.js'
@@ -62,10 +63,9 @@ function inheritedHeaps(
   layout: Layout,
   { tableId, columnId }: { tableId: number; columnId: number },
 ): string[] {
-  return layout.levels.slice(1).flatMap(({ heaps }) => {
-    const heap = heaps.get(tableId)
-    return heap?.columnIds.has(columnId) ? [heap.heapId] : []
-  })
+  return sourcesOf(layout, tableId).flatMap(({ level, heapId, columnIds }) =>
+    level > 0 && columnIds.has(columnId) ? [heapId] : [],
+  )
 }
 
 /** Returns the columns without a valid index on at least one of the given heaps. */

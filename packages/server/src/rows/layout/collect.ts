@@ -46,7 +46,7 @@ export async function dropUnusedHeap(transaction: Queryable, branchId: string): 
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
-    where b.id = ${branchId}
+    where b.id = ${branchId} and h.kind <> 'fold'
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
       and (
         b.deleted_at is not null
@@ -74,7 +74,7 @@ export async function deleteUnseenVersions(
   const heaps = await transaction.query<{ id: string }>(sql`
     select id
     from offshoot.heaps
-    where branch_id = ${branchId}
+    where branch_id = ${branchId} and kind = 'heap'
     order by id
     for key share`)
   for (const heap of heaps) {

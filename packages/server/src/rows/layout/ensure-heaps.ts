@@ -1,6 +1,7 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { runAlone } from '../running/alone.js'
+import { foldTooDeep, requestFolds } from './folds.js'
 import { createHeaps } from './heap-ddl.js'
 import type { Layout } from './layout.js'
 import type { StoredTable } from './stored-schema.js'
@@ -14,6 +15,7 @@ export async function ensureHeaps(
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<void> {
+  await foldTooDeep(database, layout, tables)
   for (let start = 0; start < tables.length; start += HEAPS_AT_ONCE) {
     const some = tables.slice(start, start + HEAPS_AT_ONCE)
     await ensureSome(database, layout, { tables: some, owner })
@@ -22,15 +24,18 @@ export async function ensureHeaps(
 
 async function ensureSome(
   database: Database,
-  { databaseId, branchId, schemaId }: Layout,
+  layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<void> {
+  const { databaseId, branchId, schemaId } = layout
   const create = async (transaction: Queryable): Promise<void> => {
     // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
     // are still missing.
     const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(sql`
       select b.epoch, array(
-          select h.table_id::double precision from offshoot.heaps h where h.branch_id = b.id
+          select h.table_id::double precision
+          from offshoot.heaps h
+          where h.branch_id = b.id and h.kind = 'heap'
         ) as "tableIds"
       from offshoot.branches b
       where b.id = ${branchId} and b.schema_id = ${schemaId}`)
@@ -41,6 +46,7 @@ async function ensureSome(
     if (missing.length === 0) return
     const { epoch } = branch
     await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
+    await requestFolds(transaction, layout, missing)
     await transaction.query(sql`
       update offshoot.branches
       set stamp = nextval('offshoot.stamps')

@@ -170,6 +170,33 @@ function uniqueIndexStatements(heapId: string, { id, physicalName, column }: Col
   ]
 }
 
+/** Returns statements that create the indexes of a fold: those of a heap, except for vectors. */
+export async function foldIndexStatements(
+  database: Queryable,
+  options: {
+    heapId: string
+    table: StoredTable | undefined
+    columnIds: readonly number[]
+    fileColumnIds: readonly number[]
+  },
+): Promise<Sql[]> {
+  const { heapId, table, columnIds } = options
+  const statements: Sql[] = []
+  for (const { id, column } of physicalShapes(table?.columns ?? [])) {
+    if (table === undefined || !columnIds.includes(id) || column.type === 'vector') continue
+    if (column.unique) {
+      const name = ident(uniqueIndexName(heapId, id))
+      statements.push(sql`create index ${name} on ${heapName(heapId)} (${ident(`c${id}`)})`)
+    }
+    const indexes = await newIndexStatements(database, { heapId, table, column }, { past: false })
+    statements.push(...indexes)
+  }
+  return [
+    ...statements,
+    ...options.fileColumnIds.map((id) => fileIndexStatement(heapName(heapId), id)),
+  ]
+}
+
 function fileColumnIds(shapes: readonly ColumnShape[]): number[] {
   return shapes.filter(({ column }) => isFileType(column.type)).map(({ id }) => id)
 }
@@ -181,14 +208,16 @@ export function mentionedContents(column: Sql): Sql {
 
 /** Indexes content hashes, because the collector looks for rows that refer to a content. */
 function fileIndexStatements(heapId: string, shapes: readonly ColumnShape[]): Sql[] {
-  return fileColumnIds(shapes).flatMap((id) => {
-    const column = ident(`c${id}`)
-    return [heapName(heapId), pastName(heapId)].map(
-      (table) => sql`
-        create index on ${table} using gin ((${mentionedContents(column)}))
-        where ${column} is not null`,
-    )
-  })
+  return fileColumnIds(shapes).flatMap((id) =>
+    [heapName(heapId), pastName(heapId)].map((table) => fileIndexStatement(table, id)),
+  )
+}
+
+function fileIndexStatement(table: Sql, columnId: number): Sql {
+  const column = ident(`c${columnId}`)
+  return sql`
+    create index on ${table} using gin ((${mentionedContents(column)}))
+    where ${column} is not null`
 }
 
 /** Drops the indexes of a removed column. Its values stay, for forks that still have the column. */
@@ -206,7 +235,7 @@ export async function dropColumnRules(
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
 }
 
-/** Drops a heap. While a backup holds the storage, leaves the heap to the collector instead. */
+/** Drops a heap or a fold. While a backup holds the storage, leaves it to the collector instead. */
 export async function dropHeap(transaction: Queryable, heapId: string): Promise<void> {
   if (!(await mayRemoveStorage(transaction))) {
     await transaction.query(sql`

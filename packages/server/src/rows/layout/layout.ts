@@ -5,6 +5,17 @@ import { ident, type Sql, sql } from '../../postgres/sql.js'
 export interface Heap {
   readonly heapId: string
   readonly columnIds: ReadonlySet<number>
+  /** The tables were dropped, because folds have made all reads skip them. */
+  readonly isGone?: boolean
+}
+
+/**
+ * A table with the condensed rows of several levels, from the one that it belongs to on. Reads use it instead
+ * of these levels. A state as of a closed epoch never changes, and neither does its fold.
+ */
+export interface Fold extends Heap {
+  /** The branch of the next level to read. undefined: the fold has the rows of all further levels. */
+  readonly nextBranchId: string | undefined
 }
 
 /** A branch that rows are read from, and as of which epoch. */
@@ -14,6 +25,8 @@ export interface Level {
   readonly asOf: number | undefined
   /** By table id. */
   readonly heaps: ReadonlyMap<number, Heap>
+  /** Folds of this and further levels, by table id. */
+  readonly folds: ReadonlyMap<number, Fold>
 }
 
 /**
@@ -60,7 +73,15 @@ interface LevelRow {
   readonly epoch: number
   readonly asOf: number | null
   readonly hasForks: boolean
-  readonly heaps: { id: number; tableId: number; columnIds: number[] }[] | null
+  readonly heaps: HeapRow[] | null
+}
+
+interface HeapRow {
+  readonly id: number
+  readonly tableId: number
+  readonly columnIds: number[]
+  readonly kind: 'heap' | 'fold' | 'gone'
+  readonly nextBranchId: string | null
 }
 
 /** With `hidden`, also finds branches that are deleted or were never visible. */
@@ -84,9 +105,12 @@ export async function findLayout(
       b.epoch > 1 as "hasForks",
       (
         select json_agg(json_build_object(
-          'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids))
+          'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
+          'nextBranchId', h.next_branch_id))
         from offshoot.heaps h
-        where h.branch_id = b.id and (c.as_of is null or h.epoch <= c.as_of)
+        where h.branch_id = b.id
+          and case when h.kind = 'fold' then h.epoch = c.as_of
+            else c.as_of is null or h.epoch <= c.as_of end
       ) as heaps
     from chain c
     join offshoot.branches b on b.id = c.id
@@ -102,17 +126,52 @@ export async function findLayout(
     versionBase: Number(own.versionBase),
     epoch,
     hasForks,
-    levels: rows.map((row) => ({
-      branchId: row.branchId,
-      asOf: row.asOf ?? undefined,
-      heaps: new Map(
-        (row.heaps ?? []).map(({ id, tableId, columnIds }) => [
-          tableId,
-          { heapId: String(id), columnIds: new Set(columnIds) },
-        ]),
-      ),
-    })),
+    levels: rows.map(toLevel),
   }
+}
+
+function toLevel({ branchId, asOf, heaps: rows }: LevelRow): Level {
+  const heaps = new Map<number, Heap>()
+  const folds = new Map<number, Fold>()
+  for (const { id, tableId, columnIds, kind, nextBranchId } of rows ?? []) {
+    const heap = { heapId: String(id), columnIds: new Set(columnIds) }
+    if (kind === 'fold') folds.set(tableId, { ...heap, nextBranchId: nextBranchId ?? undefined })
+    else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
+  }
+  return { branchId, asOf: asOf ?? undefined, heaps, folds }
+}
+
+/** A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, or a fold. */
+export interface Source extends Heap {
+  readonly kind: 'heap' | 'fold'
+  /** The index of its level. 0 is nearest. */
+  readonly level: number
+  readonly branchId: string
+  /** Rows are read as of this epoch. undefined: all rows. */
+  readonly asOf: number | undefined
+}
+
+/** Lists the sources of a table, the nearest first. */
+export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
+  const sources: Source[] = []
+  for (let index = 0; index < levels.length; ) {
+    const level = levels[index] as Level
+    const { branchId, asOf } = level
+    const fold = level.folds.get(tableId)
+    const heap = level.heaps.get(tableId)
+    if (fold !== undefined) {
+      sources.push({ ...fold, kind: 'fold', level: index, branchId, asOf: undefined })
+      if (fold.nextBranchId === undefined) break
+      const next = levels.findIndex((further) => further.branchId === fold.nextBranchId)
+      if (next <= index) throw new Error('a fold must be followed by a further level')
+      index = next
+      continue
+    }
+    if (heap?.isGone) throw new Error('a heap that was dropped cannot be read')
+    if (heap !== undefined) sources.push({ ...heap, kind: 'heap', level: index, branchId, asOf })
+    index++
+  }
+  return sources
 }
 
 /** Returns the branch's own heap of a table, or undefined before the first write to the table. */
@@ -122,7 +181,7 @@ export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
 
 /** Returns whether the branch may inherit rows of the table. */
 export function inheritsRows(layout: Layout, tableId: number): boolean {
-  return layout.levels.slice(1).some((level) => level.heaps.has(tableId))
+  return sourcesOf(layout, tableId).some(({ level }) => level > 0)
 }
 
 /**
@@ -130,15 +189,34 @@ export function inheritsRows(layout: Layout, tableId: number): boolean {
  * added later; these read as if they had never been written.
  */
 export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
-  const restrict = ({ heapId, columnIds: all }: Heap): Heap => ({
-    heapId,
-    columnIds: new Set([...all].filter((id) => columnIds.has(id))),
-  })
+  return mapHeaps(layout, (_tableId, heap) => ({
+    ...heap,
+    columnIds: new Set([...heap.columnIds].filter((id) => columnIds.has(id))),
+  }))
+}
+
+/** Restricts a layout to one table. */
+export function withTable(layout: Layout, tableId: number): Layout {
+  return mapHeaps(layout, (id, heap) => (id === tableId ? heap : undefined))
+}
+
+function mapHeaps(
+  layout: Layout,
+  map: <Mapped extends Heap>(tableId: number, heap: Mapped) => Mapped | undefined,
+): Layout {
+  const mapAll = <Mapped extends Heap>(heaps: ReadonlyMap<number, Mapped>) =>
+    new Map(
+      [...heaps].flatMap(([tableId, heap]): [number, Mapped][] => {
+        const mapped = map(tableId, heap)
+        return mapped === undefined ? [] : [[tableId, mapped]]
+      }),
+    )
   return {
     ...layout,
     levels: layout.levels.map((level) => ({
       ...level,
-      heaps: new Map([...level.heaps].map(([tableId, heap]) => [tableId, restrict(heap)])),
+      heaps: mapAll(level.heaps),
+      folds: mapAll(level.folds),
     })),
   }
 }

@@ -16,6 +16,7 @@ const level = (
       { heapId, columnIds: new Set([1, 2]) },
     ]),
   ),
+  folds: new Map(),
 })
 
 const layout = (...levels: Level[]): Layout => ({

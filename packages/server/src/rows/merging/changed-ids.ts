@@ -1,33 +1,40 @@
 import { join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type BranchRows, heapName, type Level, layoutOf, pastName } from '../layout/layout.js'
+import {
+  type BranchRows,
+  heapName,
+  layoutOf,
+  pastName,
+  type Source,
+  sourcesOf,
+} from '../layout/layout.js'
 
 /*
  * Two states of related branches share the levels that both inherit. A row can differ only in a heap that one
  * of them does not read, or reads as of another epoch. Reading only those heaps, the cost depends on the
- * number of changes and not on the size of the table.
+ * number of changes and not on the size of the table. A fold that only one of them reads is read as a whole.
  */
 
 /** Returns whether rows of a table can differ between two states. */
 export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number): boolean {
-  return withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
-    .flat()
-    .some((level) => level.heaps.has(tableId))
+  return withoutCommonEnd(left, right, tableId).some((sources) => sources.length > 0)
 }
 
 /** Returns a query for the ids of rows that may differ between two states. Some may turn out to be equal. */
 export function changedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
-  const [ours, theirs] = withoutCommonEnd(layoutOf(left).levels, layoutOf(right).levels)
-  const sources: Sql[] = []
+  const [ours, theirs] = withoutCommonEnd(left, right, tableId)
+  const candidates: Sql[] = []
   const seen = new Set<string>()
-  for (const level of [...ours, ...theirs]) {
-    const heap = level.heaps.get(tableId)
-    if (heap === undefined || seen.has(level.branchId)) continue
-    seen.add(level.branchId)
-    const since = commonEpoch(level.branchId, ours, theirs)
-    sources.push(...changesOf(heap.heapId, since))
+  for (const { kind, heapId } of [...ours, ...theirs]) {
+    if (seen.has(heapId)) continue
+    seen.add(heapId)
+    candidates.push(
+      ...(kind === 'fold'
+        ? [sql`select id from ${heapName(heapId)}`]
+        : changesOf(heapId, commonEpoch(heapId, ours, theirs))),
+    )
   }
-  if (sources.length === 0) return sql`select null::text as id where false`
-  return sql`select id from (${join(sources, ' union all ')}) sources group by id`
+  if (candidates.length === 0) return sql`select null::text as id where false`
+  return sql`select id from (${join(candidates, ' union all ')}) sources group by id`
 }
 
 /** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows. */
@@ -43,36 +50,39 @@ function changesOf(heapId: string, since: number | undefined): Sql[] {
 }
 
 /**
- * Returns the epoch up to which both states see the same rows of a branch, or undefined if one does not read
+ * Returns the epoch up to which both states see the same rows of a heap, or undefined if one does not read
  * it.
  */
 function commonEpoch(
-  branchId: string,
-  left: readonly Level[],
-  right: readonly Level[],
+  heapId: string,
+  left: readonly Source[],
+  right: readonly Source[],
 ): number | undefined {
-  const [ours, theirs] = [left, right].map((levels) =>
-    levels.find((level) => level.branchId === branchId),
+  const [ours, theirs] = [left, right].map((sources) =>
+    sources.find((source) => source.heapId === heapId),
   )
   if (ours === undefined || theirs === undefined) return undefined
   const epochs = [ours.asOf, theirs.asOf].filter((epoch) => epoch !== undefined)
   return Math.min(...epochs)
 }
 
+/** Returns the sources of a table in two states, without those that both have at the end. */
 function withoutCommonEnd(
-  left: readonly Level[],
-  right: readonly Level[],
-): [readonly Level[], readonly Level[]] {
+  left: BranchRows,
+  right: BranchRows,
+  tableId: number,
+): [readonly Source[], readonly Source[]] {
+  const [ours, theirs] = [sourcesOf(layoutOf(left), tableId), sourcesOf(layoutOf(right), tableId)]
   let common = 0
-  while (isSame(left.at(-1 - common), right.at(-1 - common))) common++
-  return [left.slice(0, left.length - common), right.slice(0, right.length - common)]
+  while (isSame(ours.at(-1 - common), theirs.at(-1 - common))) common++
+  return [ours.slice(0, ours.length - common), theirs.slice(0, theirs.length - common)]
 }
 
-function isSame(left: Level | undefined, right: Level | undefined): boolean {
+function isSame(left: Source | undefined, right: Source | undefined): boolean {
   return (
     left !== undefined &&
     right !== undefined &&
-    left.branchId === right.branchId &&
+    left.heapId === right.heapId &&
     left.asOf === right.asOf
   )
 }

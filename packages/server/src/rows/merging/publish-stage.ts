@@ -3,6 +3,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Statement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { requestFolds } from '../layout/folds.js'
 import { createHeaps } from '../layout/heap-ddl.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { clearStatement } from '../writing/change-statements.js'
@@ -110,6 +111,7 @@ async function openTarget(
     .filter(({ id }) => ownHeap(layout, id) === undefined)
   if (tables.length === 0) return layout
   await createHeaps(transaction, { ...layout, tables })
+  await requestFolds(transaction, layout, tables)
   // The new stamp makes sessions of other processes reload the layout.
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)

@@ -25,6 +25,7 @@ function chain(depth: number): Layout {
       branchId: `b${level}`,
       asOf: level === 0 ? undefined : 1,
       heaps: new Map([[1, { heapId: String(level), columnIds: new Set([2]) }]]),
+      folds: new Map(),
     })),
   }
 }

@@ -9,6 +9,7 @@ import {
   type Layout,
   layoutOf,
   pastName,
+  sourcesOf,
 } from '../layout/layout.js'
 
 /*
@@ -32,31 +33,26 @@ interface Arm {
   inEpoch(alias: Sql): Sql
   /** undefined: the arm has all columns of the schema. */
   readonly columnIds: ReadonlySet<number> | undefined
+  /** The arm is the own heap of the branch, as it is now. */
+  readonly isCurrent?: boolean
 }
 
-/** Returns the arms of all levels, the nearest first. */
+/** Returns the arms of all sources, the nearest first. */
 function listArms(layout: Layout, tableId: number): Arm[] {
-  return layout.levels.flatMap(({ branchId, asOf, heaps }, level): Arm[] => {
-    const heap = heaps.get(tableId)
-    if (heap === undefined) return []
-    const { heapId, columnIds } = heap
+  return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
+    const { kind, level, branchId, asOf, heapId, columnIds } = source
+    const heap = { level, table: heapName(heapId), columnIds }
     if (asOf === undefined) {
-      return [{ level, table: heapName(heapId), inEpoch: () => sql`true`, columnIds }]
+      return [{ ...heap, inEpoch: () => sql`true`, isCurrent: kind === 'heap' }]
     }
     // A parameter, so that all forks without own rows share prepared statements.
     const epoch = sql`${new Constant(`${branchId}@${asOf}`, asOf)}::integer`
     return [
+      { ...heap, inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}` },
       {
-        level,
-        table: heapName(heapId),
-        inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}`,
-        columnIds,
-      },
-      {
-        level,
+        ...heap,
         table: pastName(heapId),
         inEpoch: (alias) => sql`${alias}.epoch <= ${epoch} and ${alias}.until > ${epoch}`,
-        columnIds,
       },
     ]
   })
@@ -121,10 +117,9 @@ export function countScans(rows: BranchRows, tableId: number): number {
 
 /** Returns the level of each arm. */
 function armLevels(rows: BranchRows, tableId: number): number[] {
-  return layoutOf(rows).levels.flatMap(({ asOf, heaps }, level) => {
-    if (!heaps.has(tableId)) return []
-    return asOf === undefined ? [level] : [level, level]
-  })
+  return sourcesOf(layoutOf(rows), tableId).flatMap(({ level, asOf }) =>
+    asOf === undefined ? [level] : [level, level],
+  )
 }
 
 /** Lists the physical tables that rows of a table come from on a branch. */
@@ -170,7 +165,7 @@ export function joinVisible(
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
   const hasAll = columnsOf(codec, columns).every((column) => only?.columnIds?.has(column.id))
-  if (arms.length === 1 && only?.level === 0 && hasAll) {
+  if (arms.length === 1 && only?.isCurrent && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }
   if (arms.length === 0) {
@@ -276,7 +271,7 @@ export interface VisibleArm {
 /** Returns all tables that rows of the branch come from. Together they contain each visible row once. */
 export function visibleArms(layout: Layout, codec: TableCodec, alias: Sql): VisibleArm[] {
   const arms = listScannedArms(layout, codec)
-  const isPlain = arms.length === 1 && arms[0]?.level === 0
+  const isPlain = arms.length === 1 && arms[0]?.isCurrent === true
   return arms.map((arm) => ({
     table: arm.table,
     // A plain heap has no tombstones. The condition lets PostgreSQL use the partial indexes.

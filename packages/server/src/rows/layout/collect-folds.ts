@@ -1,0 +1,153 @@
+import type { Queryable } from '../../postgres/database.js'
+import { sql } from '../../postgres/sql.js'
+import { insertSweep } from './collect.js'
+import { dropHeap } from './heap-ddl.js'
+
+/*
+ * A fold makes reads skip the heaps and folds of the levels that it covers. They are dropped once no branch
+ * reads them. A deleted branch with a single fork is only read on behalf of that fork: it cannot be the base of
+ * a merge, because every state that contains it contains the fork too. All other branches keep their heaps.
+ */
+
+interface Fork {
+  readonly id: string
+  readonly forkEpoch: number
+  /** Nothing but its forks reads the branch: it is deleted, and no merge refers to it. */
+  readonly isPassage: boolean
+}
+
+interface StoredFold {
+  readonly id: string
+  readonly tableId: string
+  readonly epoch: number
+  readonly nextBranchId: string | null
+}
+
+interface StoredHeap {
+  readonly id: string
+  readonly databaseId: string
+  readonly tableId: string
+  readonly epoch: number
+  readonly parentId: string | null
+}
+
+/** Drops one fold or heap of a branch that all reads skip. Returns whether it did. */
+export async function dropSkipped(transaction: Queryable, branchId: string): Promise<boolean> {
+  const folds = await listFolds(transaction, branchId)
+  for (const { id, tableId, epoch } of folds) {
+    const readers = await listForks(transaction, branchId, { epoch })
+    if (!(await areSkipped(transaction, readers, { branchId, tableId }))) continue
+    await dropHeap(transaction, id)
+    return true
+  }
+  return dropSkippedHeap(transaction, { branchId, folds })
+}
+
+async function dropSkippedHeap(
+  transaction: Queryable,
+  { branchId, folds }: { branchId: string; folds: readonly StoredFold[] },
+): Promise<boolean> {
+  const heaps = await transaction.query<StoredHeap>(sql`
+    select h.id, h.database_id as "databaseId", h.table_id as "tableId", h.epoch,
+      b.parent_id as "parentId"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    where h.branch_id = ${branchId} and h.kind = 'heap' and b.deleted_at is not null
+    order by h.id`)
+  if (heaps.length === 0) return false
+  const fork = await findOnlyFork(transaction, branchId)
+  if (fork === undefined) return false
+  for (const { id, databaseId, tableId, epoch, parentId } of heaps) {
+    const isFolded = folds.some((fold) => {
+      return fold.tableId === tableId && fold.epoch === fork.forkEpoch
+    })
+    if (!isFolded && !(await isSkipped(transaction, fork, { branchId, tableId }))) continue
+    await dropHeap(transaction, id)
+    // The branch stays in the history. If its rows were ever needed, reading it would fail instead of
+    // returning too few rows.
+    await transaction.query(sql`
+      insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch, kind)
+      values (${databaseId}, ${branchId}, ${tableId}, '{}', ${epoch}, 'gone')`)
+    if (parentId !== null) await insertSweep(transaction, parentId)
+    return true
+  }
+  return false
+}
+
+/** Lists the forks of a branch, optionally those of one epoch, and locks them. */
+async function listForks(
+  transaction: Queryable,
+  branchId: string,
+  { epoch, limit }: { epoch?: number; limit?: number } = {},
+): Promise<Fork[]> {
+  return transaction.query<Fork>(sql`
+    select b.id, b.fork_epoch as "forkEpoch", b.deleted_at is not null and not exists (
+        select from offshoot.merges m where m.base_branch_id = b.id
+      ) as "isPassage"
+    from offshoot.branches b
+    where b.parent_id = ${branchId}
+      and b.fork_epoch = coalesce(${epoch ?? null}::integer, b.fork_epoch)
+    limit ${limit ?? null}
+    for update of b`)
+}
+
+async function findOnlyFork(transaction: Queryable, branchId: string): Promise<Fork | undefined> {
+  const [fork, ...others] = await listForks(transaction, branchId, { limit: 2 })
+  return others.length === 0 ? fork : undefined
+}
+
+async function listFolds(transaction: Queryable, branchId: string): Promise<StoredFold[]> {
+  return transaction.query<StoredFold>(sql`
+    select id, table_id as "tableId", epoch, next_branch_id as "nextBranchId"
+    from offshoot.heaps
+    where branch_id = ${branchId} and kind = 'fold'
+    order by id`)
+}
+
+/** Returns whether the reads of all given forks of a branch skip it. */
+async function areSkipped(
+  transaction: Queryable,
+  forks: readonly Fork[],
+  { branchId, tableId }: { branchId: string; tableId: string },
+): Promise<boolean> {
+  for (const fork of forks) {
+    if (!(await isSkipped(transaction, fork, { branchId, tableId }))) return false
+  }
+  return true
+}
+
+/**
+ * Follows the only readers of a fork until one has a fold, and returns whether that fold continues beyond the
+ * branch.
+ */
+async function isSkipped(
+  transaction: Queryable,
+  fork: Fork,
+  { branchId, tableId }: { branchId: string; tableId: string },
+): Promise<boolean> {
+  for (let reader = fork; ; ) {
+    if (!reader.isPassage) return false
+    const next = await findOnlyFork(transaction, reader.id)
+    if (next === undefined) return false
+    const folds = await listFolds(transaction, reader.id)
+    const fold = folds.find((each) => each.tableId === tableId && each.epoch === next.forkEpoch)
+    if (fold !== undefined) return continuesBeyond(transaction, fold, branchId)
+    reader = next
+  }
+}
+
+async function continuesBeyond(
+  transaction: Queryable,
+  { nextBranchId }: StoredFold,
+  branchId: string,
+): Promise<boolean> {
+  if (nextBranchId === null) return true
+  const [found] = await transaction.query(sql`
+    with recursive ancestors as (
+      select parent_id as id from offshoot.branches where id = ${branchId}
+      union all
+      select b.parent_id from ancestors a join offshoot.branches b on b.id = a.id
+    )
+    select from ancestors where id = ${nextBranchId}`)
+  return found !== undefined
+}
