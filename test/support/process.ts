@@ -38,13 +38,19 @@ export interface Banner {
 
 const running = new Set<ChildProcess>()
 
-export function runOffshoot(
-  args: readonly string[],
-  options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
-): OffshootProcess {
-  const { env = {}, ...rest } = options
+export interface RunOptions {
+  readonly env?: Record<string, string>
+  readonly uid?: number
+  readonly gid?: number
+  readonly cwd?: string
+  /** The program to run instead of that of the checkout. */
+  readonly program?: string
+}
+
+export function runOffshoot(args: readonly string[], options: RunOptions = {}): OffshootProcess {
+  const { env = {}, program = PROGRAM, ...rest } = options
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('OFFSHOOT_'))
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  const child = spawn(process.execPath, [program, ...args], {
     ...rest,
     env: { ...Object.fromEntries(inherited), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -100,10 +106,7 @@ const PATIENT = {
 }
 
 /** Starts the service with the embedded PostgreSQL in a folder, on a free port. */
-export function startOffshoot(
-  dataDir: string,
-  options: { env?: Record<string, string>; uid?: number; gid?: number; cwd?: string } = {},
-): OffshootProcess {
+export function startOffshoot(dataDir: string, options: RunOptions = {}): OffshootProcess {
   const env = { OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: dataDir, ...PATIENT, ...options.env }
   return runOffshoot(['start'], { ...options, env })
 }

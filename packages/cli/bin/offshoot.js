@@ -4,20 +4,19 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
-// A checkout has sources, and no build or a stale one. An installed package has only the build.
-const root = fileURLToPath(new URL('../../..', import.meta.url))
-const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-const built = path.join(root, 'packages', 'cli', 'dist', 'offshoot.js')
+const packageFolder = fileURLToPath(new URL('..', import.meta.url))
+const built = path.join(packageFolder, 'dist', 'offshoot.js')
 
-if (existsSync(path.join(root, 'packages', 'cli', 'src')) && isStale()) {
+// A checkout has the sources of all packages, and no build or a stale one. An installed package is built.
+const root = path.join(packageFolder, '..', '..')
+const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
+
+if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json')) && isStale()) {
   process.stderr.write('offshoot: compiling the sources; this takes a moment\n')
-  const { status } = spawnSync(
-    process.execPath,
-    [compiler, '-b', path.join(root, 'packages', 'cli')],
-    {
-      stdio: ['ignore', 'inherit', 'inherit'],
-    },
-  )
+  const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+  const { status } = spawnSync(process.execPath, [compiler, '-b', packageFolder], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+  })
   if (status !== 0) {
     process.stderr.write('offshoot: the build failed; run `npm ci` first\n')
     process.exit(1)
@@ -28,10 +27,7 @@ const { run } = await import(pathToFileURL(built).href)
 process.exitCode = await run(process.argv.slice(2))
 
 function isStale() {
-  return (
-    !existsSync(built) ||
-    ['contract', 'embedded-postgres', 'client', 'server', 'cli'].some(isPackageStale)
-  )
+  return !existsSync(built) || PACKAGES.some(isPackageStale)
 }
 
 function isPackageStale(name) {

@@ -1,0 +1,123 @@
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { endAll, startOffshoot } from '../support/process.js'
+
+const execute = promisify(execFile)
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
+
+/** A program of a user of the client. */
+const PROGRAM_TEXT = `
+import { createClient, type Link, OffshootError } from '@offshoot/client'
+
+interface Shop {
+  users: { name: string | null; boss: Link<'users'> | null }
+}
+const [url = '', apiKey = ''] = process.argv.slice(2)
+const client = createClient<Shop>({ url, apiKey, database: 'shop', branch: 'main' })
+const users = client.table('users')
+await users.create({ id: 'ada', name: 'Ada' })
+await users.create({ id: 'bob', boss: 'ada' })
+const bob = await users.read('bob', { columns: { boss: { name: true } } })
+const name: string | undefined = bob?.boss?.name
+console.log(name)
+// @ts-expect-error: there is no such column
+await users.create({ nme: 'x' }).catch((error) => console.log((error as OffshootError).code))
+`
+
+describe('the packages, installed from their archives into an empty folder', () => {
+  let folder: string
+  let app: string
+  let dataDir: string
+
+  beforeAll(async () => {
+    folder = await realpath(await mkdtemp(path.join(tmpdir(), 'offshoot-packages-')))
+    app = path.join(folder, 'app')
+    dataDir = path.join(app, '.offshoot')
+    await mkdir(app)
+    const env = { ...process.env, npm_config_update_notifier: 'false' }
+    for (const name of PACKAGES) {
+      await execute('npm', ['pack', '--silent', '--pack-destination', folder], {
+        cwd: path.join(ROOT, 'packages', name),
+        env,
+      })
+    }
+    const archives = (await readdir(folder)).filter((name) => name.endsWith('.tgz'))
+    await writeFile(path.join(app, 'package.json'), '{"type": "module", "private": true}')
+    await execute(
+      'npm',
+      [
+        ...['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'],
+        ...archives.map((name) => path.join(folder, name)),
+      ],
+      { cwd: app, env },
+    )
+  })
+  afterAll(async () => {
+    await endAll([dataDir])
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  const program = () => path.join(app, 'node_modules', '.bin', 'offshoot')
+
+  it('contain no tests, and everything that they refer to', async () => {
+    for (const name of PACKAGES) {
+      const manifest = JSON.parse(
+        await readFile(path.join(ROOT, 'packages', name, 'package.json'), 'utf8'),
+      )
+      const installed = path.join(app, 'node_modules', manifest.name)
+      const files = await readdir(installed, { recursive: true })
+      expect(files.filter((file) => file.includes('.test.'))).toEqual([])
+      for (const entry of Object.values(manifest.exports ?? {}) as Record<string, string>[]) {
+        for (const file of Object.values(entry).filter((target) => !target.includes('*'))) {
+          expect(files, manifest.name).toContain(path.normalize(file))
+        }
+      }
+    }
+  })
+
+  it('print their version', async () => {
+    const { version } = JSON.parse(
+      await readFile(path.join(ROOT, 'packages', 'cli', 'package.json'), 'utf8'),
+    )
+    expect((await execute(program(), ['--version'])).stdout).toBe(`${version}\n`)
+  })
+
+  it('start the service, and a typed program works with it', async () => {
+    const banner = await startOffshoot(dataDir, { cwd: app, program: program() }).ready()
+    const apiKey = banner.key ?? ''
+    const env = {
+      PATH: process.env.PATH ?? '',
+      HOME: app,
+      OFFSHOOT_URL: banner.address,
+      OFFSHOOT_API_KEY: apiKey,
+      OFFSHOOT_DATABASE: 'shop',
+    }
+    await execute(program(), ['db', 'create', 'shop'], { env, cwd: app })
+    await writeFile(path.join(app, 'users.csv'), 'id,name,boss\nroot,Root,\n')
+    const table = ['--table', 'users', '--create', '--yes']
+    await execute(program(), ['import', 'users.csv', ...table], { env, cwd: app })
+    const schema = path.join(app, 'offshoot.schema.json')
+    const link = { name: 'boss', type: 'link', link: { table: 'users' } }
+    const columns = [{ name: 'name', type: 'string' }, link]
+    await writeFile(schema, JSON.stringify({ tables: [{ name: 'users', columns }] }))
+    await execute(program(), ['schema', 'apply', '--yes', '--allow-data-loss'], { env, cwd: app })
+    await writeFile(path.join(app, 'use.ts'), PROGRAM_TEXT)
+    const compiler = path.join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
+    const options = ['--module', 'nodenext', '--target', 'es2023', '--strict', '--types', 'node']
+    const types = ['--typeRoots', path.join(ROOT, 'node_modules', '@types')]
+    await execute(process.execPath, [compiler, ...options, ...types, 'use.ts'], { cwd: app })
+    const { stdout } = await execute(process.execPath, [
+      path.join(app, 'use.js'),
+      banner.address,
+      apiKey,
+    ])
+    expect(stdout).toBe('Ada\ninvalid_record\n')
+  })
+})
