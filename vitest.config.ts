@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { ProjectSequencer } from './test/support/project-sequencer.js'
 import { SummaryReporter } from './test/support/summary-reporter.js'
 
 const resolve = { conditions: ['source'] }
@@ -14,6 +15,12 @@ const ALONE = ['test/e2e/overload.test.ts']
 const HANGING_MS = 300_000
 const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTimeout: HANGING_MS }
 
+/**
+ * Files of a project share the processes of the run, so that each process loads the service once. Their
+ * tests leave no state behind in modules or in global objects.
+ */
+const shared = { isolate: false }
+
 /** All random tests of a run start from one seed. */
 process.env.OFFSHOOT_TEST_SEED ??= String(Math.floor(Math.random() * 2 ** 31))
 
@@ -23,6 +30,7 @@ export default defineConfig({
     maxWorkers: 2,
     // Tests are not slow by the clock: the machine decides. The summary names the slowest files.
     slowTestThreshold: HANGING_MS,
+    sequence: { sequencer: ProjectSequencer },
     reporters: ['default', 'json', new SummaryReporter({ seed: process.env.OFFSHOOT_TEST_SEED })],
     outputFile: { json: 'test-results.json' },
     projects: [
@@ -37,6 +45,7 @@ export default defineConfig({
             'test/support/**/*.test.ts',
           ],
           exclude: ['**/*.pg.test.ts'],
+          ...shared,
           ...timeouts,
         },
       },
@@ -47,6 +56,7 @@ export default defineConfig({
           name: 'postgres',
           include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
+          ...shared,
           ...timeouts,
         },
       },
