@@ -529,6 +529,49 @@ describe('on branches an index', () => {
     ])
   })
 
+  it('of a removed column stays for the forks that have the column, and no longer', async () => {
+    const branches = await TestBranches.create(service, 'kept', {
+      people: [
+        { name: 'email', type: 'email', unique: true },
+        { name: 'age', type: 'int' },
+      ],
+    })
+    expectOk(await branches.call('main', 'PUT', '/tables/people/columns/age/index'))
+    await branches.put('main', 'people', 'a', { email: 'a@x.test', age: 1 })
+    const indexes = async () => {
+      await service.indexes.run()
+      const rows = await service.database.query<{ name: string }>(sql`
+        select regexp_replace(c.relname, '^heap_[0-9]+_c[0-9]+_', '') as name
+        from offshoot.heaps h
+        join offshoot.databases d on d.id = h.database_id
+        join pg_class c on c.relname ~ ('^heap_' || h.id || '_c[0-9]+_')
+        where d.name = 'kept'
+        order by 1`)
+      return rows.map(({ name }) => name)
+    }
+    await branches.fork('dev')
+    await branches.fork('deep', 'dev')
+    const removed = ['email', 'age'].map((column) => ({
+      removeColumn: { table: 'people', column },
+    }))
+    await branches.edit('main', ...removed)
+    expect(await indexes()).toEqual(['index', 'unique'])
+    await branches.put('main', 'people', 'b', {})
+    await branches.put('main', 'people', 'c', {})
+    await branches.edit('dev', ...removed)
+    await branches.delete('dev')
+    await runBackground(service)
+    expect(await indexes()).toEqual(['index', 'unique'])
+    const found = await branches.call('deep', 'POST', '/tables/people/query', {
+      filter: { email: 'a@x.test' },
+    })
+    expect(found.body.records).toMatchObject([{ id: 'a', age: 1 }])
+    await branches.delete('deep')
+    await runBackground(service)
+    expect(await indexes()).toEqual([])
+    await branches.put('main', 'people', 'd', {})
+  })
+
   it('is carried by a merge and a pull, without a migration if there is nothing else', async () => {
     const branches = await open()
     await branches.put('main', 'people', 'a', { age: 1 })

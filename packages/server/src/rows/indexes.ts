@@ -4,6 +4,7 @@
 
 export {
   getVectorIndexing,
+  releaseKeptIndexes,
   requestExtensionIndexes,
   UnindexableError,
   wantsIndex,

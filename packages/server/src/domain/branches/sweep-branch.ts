@@ -2,6 +2,7 @@ import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { deleteUnseenVersions, dropSkipped, dropUnusedHeap } from '../../rows/branches.js'
+import { releaseKeptIndexes } from '../../rows/indexes.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
 
@@ -26,6 +27,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
       const seen = await transaction.query<{ id: string }>(sql`
         select id from offshoot.sweeps where branch_id = ${branchId}`)
       await deleteUnusedBranches(transaction, [branchId])
+      await releaseKeptIndexes(transaction, branchId)
       if (await dropUnusedHeap(transaction, branchId)) return { heap: 1, version: 0 }
       if (await dropSkipped(transaction, branchId)) return { heap: 1, version: 0 }
       const versions = await deleteUnseenVersions(transaction, branchId)

@@ -3,7 +3,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Extension, installedExtension } from '../../postgres/extension.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
-import { heapName, indexName, pastName } from '../layout/layout.js'
+import { heapName, indexName, pastName, uniqueIndexName } from '../layout/layout.js'
 import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import { indexedKindOf, indexedText } from '../reading/searched-text.js'
 
@@ -60,7 +60,7 @@ export interface HeapIndex {
   readonly definition: Sql
 }
 
-/** Returns all possible index names of a column. */
+/** Returns all possible index names of a column, without that of its unique index. */
 export function indexNames(
   { heapId, column: { id } }: HeapColumn,
   kinds: readonly IndexKind[] = INDEX_KINDS,
@@ -249,7 +249,8 @@ export async function releaseIndexes(transaction: Queryable, target: HeapColumn)
   const [work] = await transaction.query(sql`
     select from offshoot.index_work
     where heap_id = ${target.heapId} and column_id = ${target.column.id}`)
-  if (work !== undefined || (await hasOneOf(transaction, indexNames(target)))) {
+  const names = [...indexNames(target), uniqueIndexName(target.heapId, target.column.id)]
+  if (work !== undefined || (await hasOneOf(transaction, names))) {
     await insertWork(transaction, target)
   }
 }
@@ -268,6 +269,18 @@ async function insertWork(transaction: Queryable, { heapId, column }: HeapColumn
     values (${heapId}, ${column.id})
     on conflict (heap_id, column_id)
     do update set stamp = nextval('offshoot.stamps'), failure = null`)
+}
+
+/** Marks an index that the schema of its branch no longer defines, but a fork reads by. */
+export const KEPT_FOR_FORKS = 'a fork reads by the index'
+
+/** Queues the indexes of a branch that were kept for forks again, because a fork was deleted. */
+export async function releaseKeptIndexes(transaction: Queryable, branchId: string): Promise<void> {
+  await transaction.query(sql`
+    update offshoot.index_work
+    set stamp = nextval('offshoot.stamps'), failure = null
+    where failure = ${KEPT_FOR_FORKS}
+      and heap_id in (select id from offshoot.heaps where branch_id = ${branchId})`)
 }
 
 async function deleteWork(transaction: Queryable, { heapId, column }: HeapColumn): Promise<void> {

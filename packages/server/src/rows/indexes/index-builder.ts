@@ -2,6 +2,7 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
 import { codeOf, isUndefinedTable, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { ident, sql } from '../../postgres/sql.js'
+import { uniqueIndexName } from '../layout/layout.js'
 import { listAllColumns, type StoredSchema } from '../layout/stored-schema.js'
 import {
   type HeapColumn,
@@ -9,6 +10,7 @@ import {
   type IndexKind,
   type IndexTarget,
   indexNames,
+  KEPT_FOR_FORKS,
   listHeapIndexes,
   TOO_LONG,
   TOO_LONG_REASON,
@@ -121,9 +123,7 @@ async function findTarget(
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
     where h.id = ${heapId} and ${columnId} = any(h.column_ids)`)
-  const table = row?.schema.tables.find(({ id }) => id === Number(row.tableId))
-  const column = listAllColumns(table?.columns ?? []).find(({ id }) => id === columnId)
-  return table && column && { heapId, table, column }
+  return row && findColumn(row.schema, { heapId, tableId: Number(row.tableId), columnId })
 }
 
 interface Builder {
@@ -169,8 +169,14 @@ async function bringInLine(
     failure = error.message
   }
   const wanted = new Set(indexes.map(({ name }) => name))
-  for (const name of indexNames(work)) {
-    if (!wanted.has(name)) await dropIndex(connection, name)
+  const uniqueName = uniqueIndexName(work.heapId, work.column.id)
+  if (target?.column.unique) wanted.add(uniqueName)
+  const others = [...indexNames(work), uniqueName].filter((name) => !wanted.has(name))
+  // The branch writes no values of a removed column, so its indexes cost little.
+  const kept = target === undefined ? await namesForForks(connection, work) : new Set()
+  for (const name of others) {
+    if (!kept.has(name)) await dropIndex(connection, name)
+    else if (await isValid(connection, name)) failure ??= KEPT_FOR_FORKS
   }
   const failed = new Set<IndexKind>()
   for (const index of indexes) {
@@ -180,6 +186,49 @@ async function bringInLine(
     failure ??= reason
   }
   return failure
+}
+
+/** Returns the names of the indexes by which forks of the branch of a heap read the column. */
+async function namesForForks(connection: Queryable, work: Work): Promise<ReadonlySet<string>> {
+  const { heapId, column } = work
+  const rows = await connection.query<{ schema: StoredSchema; tableId: string }>(sql`
+    with recursive forks as (
+      select b.id, b.schema_id, b.deleted_at
+      from offshoot.heaps h
+      join offshoot.branches b on b.parent_id = h.branch_id
+      where h.id = ${heapId}
+      union all
+      select b.id, b.schema_id, b.deleted_at
+      from forks f
+      join offshoot.branches b on b.parent_id = f.id
+    )
+    select s.document as schema, h.table_id as "tableId"
+    from offshoot.heaps h, offshoot.schemas s
+    where h.id = ${heapId}
+      and s.id in (select schema_id from forks where deleted_at is null)
+      and jsonb_path_exists(s.document, '$.**.columns[*] ? (@.id == $id)',
+        jsonb_build_object('id', ${column.id}::bigint))`)
+  const names = new Set<string>()
+  for (const { schema, tableId } of rows) {
+    const target = findColumn(schema, { heapId, tableId: Number(tableId), columnId: column.id })
+    if (target === undefined) continue
+    if (target.column.unique) names.add(uniqueIndexName(heapId, column.id))
+    const indexes = await listHeapIndexes(connection, target).catch((error: unknown) => {
+      if (error instanceof UnindexableError) return []
+      throw error
+    })
+    for (const { name } of indexes) names.add(name)
+  }
+  return names
+}
+
+function findColumn(
+  { tables }: StoredSchema,
+  { heapId, tableId, columnId }: { heapId: string; tableId: number; columnId: number },
+): IndexTarget | undefined {
+  const table = tables.find(({ id }) => id === tableId)
+  const column = listAllColumns(table?.columns ?? []).find(({ id }) => id === columnId)
+  return table && column && { heapId, table, column }
 }
 
 async function makeIndex(

@@ -220,16 +220,20 @@ function fileIndexStatement(table: Sql, columnId: number): Sql {
     where ${column} is not null`
 }
 
-/** Drops the indexes of a removed column. Its values stay, for forks that still have the column. */
+/**
+ * Releases the indexes of a removed column. Its values stay, for forks that still have the column. While there
+ * may be such forks, the builder decides whether to drop an index. A unique index refuses nothing meanwhile,
+ * because the branch writes no more values of the column.
+ */
 export async function dropColumnRules(
   transaction: Queryable,
-  options: { heapId: string; column: StoredColumn },
+  options: { heapId: string; column: StoredColumn; hasForks: boolean },
 ): Promise<void> {
-  const { heapId } = options
+  const { heapId, hasForks } = options
   for (const column of listAllColumns([options.column])) {
     await releaseIndexes(transaction, { heapId, column })
   }
-  if (options.column.unique !== true) return
+  if (options.column.unique !== true || hasForks) return
   await stopBuilding(transaction, heapId)
   const name = uniqueIndexName(heapId, options.column.id)
   await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)

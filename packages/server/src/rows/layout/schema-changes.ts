@@ -61,7 +61,9 @@ export async function applySchemaChanges(
       }
       case 'columnRemoved':
         if (heap !== undefined) {
-          await dropColumnRules(transaction, { heapId: heap.heapId, column: change.column })
+          const { heapId } = heap
+          const { column } = change
+          await dropColumnRules(transaction, { heapId, column, hasForks: layout.hasForks })
         }
         break
       case 'indexChanged':
