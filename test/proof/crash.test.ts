@@ -58,7 +58,12 @@ async function findLeaks(): Promise<string[]> {
     select c.relname as name
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = 'offshoot_rows' and c.relkind = 'r'
-      and substring(c.relname from '\\d+$')::bigint not in (select id from offshoot.heaps)`)
+      and substring(c.relname from '\\d+$')::bigint not in (select id from offshoot.heaps)
+    union all
+    select c.relname
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'offshoot_work' and c.relkind = 'r' and c.relname like 'stream\\_%'
+      and substr(c.relname, 8) not in (select id from offshoot_work.streams)`)
   const blobs = await service.sql(`select encode(sha256, 'hex') as name from offshoot.blobs`)
   const known = new Set(blobs.map(({ name }) => name))
   const files = await readdir(path.join(folder.path, 'files'), {

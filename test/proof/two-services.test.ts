@@ -1,5 +1,4 @@
 import path from 'node:path'
-import { PassThrough } from 'node:stream'
 import pg from 'pg'
 import S3rver from 's3rver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -63,8 +62,6 @@ function newService(name: string): ProofService {
     OFFSHOOT_FILES_KEY_ID: 'S3RVER',
     OFFSHOOT_FILES_SECRET: 'S3RVER',
     OFFSHOOT_BACKGROUND_PAUSE_MS: '200',
-    // On a busy machine, a stream may stall for as long as the rest of the test takes.
-    OFFSHOOT_LIMIT_STALL_TIMEOUT_MS: '600000',
   })
 }
 
@@ -89,26 +86,30 @@ const waitingOf = (name: string) =>
     from pg_locks l join pg_stat_activity a using (pid)
     where not l.granted and a.application_name = '${name}'`)
 
-/** More data than a service reads ahead from a stream before it begins its transaction. */
-const AHEAD = Array.from({ length: 3 }, () => 'x'.repeat(600_000))
-
-/** Opens a bulk insert whose transaction holds the gate of the branch until `finish` is called. */
-function openStream(service: ProofService, id: string) {
-  const body = new PassThrough()
-  body.on('error', () => undefined)
-  for (const [index, payload] of AHEAD.entries()) {
-    body.write(`${JSON.stringify({ id: `${id}-${index}`, payload })}\n`)
-  }
-  const headers = { 'content-type': 'application/x-ndjson' }
-  const reply = service.send('POST', `${ITEMS}/bulk`, { body, headers })
-  return {
-    ids: AHEAD.map((_, index) => `${id}-${index}`),
-    finish() {
-      body.end()
-      return reply
-    },
-  }
+/**
+ * Locks a record, so that a service that writes to it waits, and holds the gate of the branch meanwhile. Returns
+ * a function that unlocks it.
+ */
+async function lockRecord(id: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ ...postgres.connection, ssl: false })
+  await client.connect()
+  const { rows } = await client.query<{ heap: string }>(`
+    select 'heap_' || h.id as heap
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id and b.name = 'main' and b.deleted_at is null
+    join offshoot.databases d on d.id = h.database_id and d.name = '${DATABASE}'
+    join offshoot.schemas s on s.id = b.schema_id,
+      jsonb_path_query(s.document, '$.tables[*]') t
+    where t ->> 'name' = 'items' and (t ->> 'id')::bigint = h.table_id`)
+  await client.query('begin')
+  await client.query(`select from offshoot_rows."${rows[0]?.heap}" where id = $1 for update`, [id])
+  return () => client.end()
 }
+
+const put = (service: ProofService, id: string, value: number) =>
+  service.send('PUT', `${ITEMS}/data/${id}`, { body: { value } })
+const patch = (service: ProofService, id: string, value: number) =>
+  service.send('PATCH', `${ITEMS}/data/${id}`, { body: { value } })
 
 const holdersOf = (name: string) =>
   count(`
@@ -118,30 +119,42 @@ const holdersOf = (name: string) =>
 
 describe(`two services on one PostgreSQL, one of which is killed (seed ${SEED})`, () => {
   it('frees at once what the killed one held', async () => {
-    const stream = openStream(killed, 'never-there')
-    await until(async () => (await holdersOf('killed')) > 0)
-    await killed.kill()
-    // If the gate were not freed, the fork would fail: it has a time limit, and the stream has
-    // none.
-    const forked = await survivor.send('PUT', `/db/${DATABASE}:freed`, { body: { from: 'main' } })
-    expect(forked.status).toBe(201)
-    expect((await stream.finish()).status).toBe(0)
-    expect((await survivor.send('GET', `${ITEMS}/data/never-there-0`)).status).toBe(404)
+    expect((await put(survivor, 'held', 1)).status).toBe(201)
+    const unlock = await lockRecord('held')
+    try {
+      const write = patch(killed, 'held', 2)
+      await until(async () => (await holdersOf('killed')) > 0)
+      await killed.kill()
+      // If the gate were not freed, the fork would fail: it has a time limit, and the lock has none.
+      const forked = await survivor.send('PUT', `/db/${DATABASE}:freed`, { body: { from: 'main' } })
+      expect(forked.status).toBe(201)
+      expect((await write).status).toBe(0)
+    } finally {
+      await unlock()
+    }
+    expect((await survivor.send('GET', `${ITEMS}/data/held`)).body).toMatchObject({ value: 1 })
+    expect((await survivor.send('DELETE', `${ITEMS}/data/held`)).status).toBe(204)
     expect((await survivor.send('DELETE', `/db/${DATABASE}:freed`)).status).toBe(200)
     await killed.start()
   })
 
   it('lets nobody wait behind what the killed one was waiting for', async () => {
-    const stream = openStream(survivor, 'passing')
-    await until(async () => (await holdersOf('survivor')) > 0)
-    const fork = killed.send('PUT', `/db/${DATABASE}:never`, { body: { from: 'main' } })
-    await until(async () => (await waitingOf('killed')) > 0)
-    await killed.kill()
-    expect((await fork).status).toBe(0)
-    const written = await survivor.send('PUT', `${ITEMS}/data/behind`, { body: { value: 2 } })
-    expect(written.status).toBe(201)
-    expect((await stream.finish()).status).toBe(200)
-    for (const id of [...stream.ids, 'behind']) {
+    expect((await put(survivor, 'passing', 1)).status).toBe(201)
+    const unlock = await lockRecord('passing')
+    try {
+      const write = patch(survivor, 'passing', 2)
+      await until(async () => (await holdersOf('survivor')) > 0)
+      const fork = killed.send('PUT', `/db/${DATABASE}:never`, { body: { from: 'main' } })
+      await until(async () => (await waitingOf('killed')) > 0)
+      await killed.kill()
+      expect((await fork).status).toBe(0)
+      expect((await put(survivor, 'behind', 2)).status).toBe(201)
+      await unlock()
+      expect((await write).status).toBe(200)
+    } finally {
+      await unlock()
+    }
+    for (const id of ['passing', 'behind']) {
       expect((await survivor.send('DELETE', `${ITEMS}/data/${id}`)).status).toBe(204)
     }
     expect((await survivor.send('GET', `/db/${DATABASE}:never`)).status).toBe(404)

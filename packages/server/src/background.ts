@@ -15,6 +15,7 @@ import {
   countSweeps,
   foldNext,
 } from './rows/branches.js'
+import { collectStage } from './rows/write.js'
 import { sweepsPending } from './telemetry/events.js'
 
 /**
@@ -45,6 +46,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => collectHeap(database),
     () => collectGates(database),
     () => collectDeletedRecords(database),
+    () => collectStage(database),
     () => collectAnswers(database),
     () => collectUploadClaims(database),
     () => checkBlobs(database, COLLECT_TIMES),

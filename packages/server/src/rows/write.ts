@@ -5,6 +5,7 @@
 
 export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'
 export { runSteps, runWrites, type WriteTransaction } from './running/transactions.js'
-export { describeRefusal, rowsBefore, takenColumn } from './writing/refusals.js'
+export { describeRefusal, isTaken, rowsBefore, takenColumn } from './writing/refusals.js'
 export { openSink, type RowSink } from './writing/row-sink.js'
+export { collectStage, type StagedRow, StagedRows } from './writing/staged-rows.js'
 export type { RowInput, TableWriter, UniqueCheck, UpdateInput } from './writing/table-writer.js'

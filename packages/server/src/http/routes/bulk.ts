@@ -5,7 +5,8 @@ import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { bulkInsert } from '../../data/records/bulk.js'
 import { hashContent } from '../../data/records/idempotency.js'
-import { streamInsert, streamPartially } from '../../data/records/stream.js'
+import { AtomicStream } from '../../data/records/stream-atomic.js'
+import { streamPartially } from '../../data/records/stream-partial.js'
 import { StreamSource } from '../../data/records/stream-source.js'
 import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
@@ -52,20 +53,21 @@ export function bulkRoutes({
       if (request.ticket?.takeBytes(bytes) === false) throw overloaded()
     }
     const session = sessionRequest(request, 'write')
+    let stream: AtomicStream | undefined
     try {
       const key = await sessions.run(session, async () => idempotencyKey(request))
-      return request.query.mode === 'partial'
-        ? await streamPartially(
-            { database, sessions, files, session, tableName, limits },
-            { source, idempotencyKey: key, url, onHold },
-          )
-        : await sessions.run(session, (session) =>
-            streamInsert(
-              { database, sessions, files, session, tableName, columns: undefined, limits },
-              { source, idempotencyKey: key, url, onHold },
-            ),
-          )
+      const asked = { source, idempotencyKey: key, url, onHold }
+      const services = { database, sessions, files, tableName, limits }
+      if (request.query.mode === 'partial') {
+        return await streamPartially({ ...services, session }, asked)
+      }
+      const atomic = new AtomicStream(asked)
+      stream = atomic
+      return await sessions.run(session, (session) =>
+        atomic.insert({ ...services, session, columns: undefined }),
+      )
     } finally {
+      await stream?.close()
       await source.discard()
     }
   }

@@ -6,6 +6,12 @@ create schema if not exists offshoot_work;
 -- Locked by transactions that run alone on a branch, and by a backup while it lists tables.
 create table offshoot_work.instance ();
 
+-- Streams of records in progress: offshoot_work.stream_<id> has the rows so far.
+create table offshoot_work.streams (
+  id text primary key,
+  used_at timestamptz not null default now()
+);
+
 -- The gates of branches are created when they are first needed: offshoot_work.gate_<branch id>. Processes
 -- of an earlier version lock the old gates; without these they fail, instead of writing into a fork.
 do $$

@@ -22,19 +22,23 @@ export function selectNewRows(
       from u`
 }
 
-/** Inserts rows. Returns no row for an id that is taken. */
-export function insertStatement(parts: StatementParts, returned: Returned): Statement {
+/** Inserts rows, which `given` defines as `u`. Returns no row for an id that is taken. */
+export function insertStatement(
+  parts: StatementParts,
+  returned: Returned,
+  given = parts.given(parts.all),
+): Statement {
   const { layout, codec, own } = parts
   const insert = sql`insert into ${own} ${parts.rowColumns} ${selectNewRows(parts)}`
   if (parts.isPlain) {
     return compileStatement(sql`
-      with ${parts.given(parts.all)} ${insert}
+      with ${given} ${insert}
       on conflict (id) do nothing
       returning ${returning(returned)}`)
   }
   // The new row replaces a tombstone.
   return compileStatement(sql`
-    with ${parts.given(parts.all)},
+    with ${given},
     seen as (
       select u.id from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
     )${parts.keep(sql`select u.id from u where u.id not in (select id from seen)`)}

@@ -24,6 +24,11 @@ export class TakenError extends Error {
   }
 }
 
+/** Returns whether an id or a unique value is taken. */
+export function isTaken(error: unknown): boolean {
+  return codeOf(error) === UNIQUE_VIOLATION
+}
+
 /** Returns the column whose unique value is taken. undefined if it is the id, or for any other error. */
 export function takenColumn(
   error: unknown,

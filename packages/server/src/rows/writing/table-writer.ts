@@ -1,4 +1,5 @@
 import { LruMap } from '../../common/lru-map.js'
+import type { Sql } from '../../postgres/sql.js'
 import type { Call, Statement } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
@@ -17,6 +18,15 @@ import {
   insertStatement,
 } from './insert-statements.js'
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
+import {
+  copyToStageStatement,
+  createStageStatement,
+  inheritedStageStatement,
+  insertStagePartStatement,
+  insertStageStatement,
+  takenIdStatement,
+  takenValueStatement,
+} from './stage-statements.js'
 import { type Returned, StatementParts } from './statement-parts.js'
 import {
   inheritedTwinStatement,
@@ -49,6 +59,17 @@ export interface UniqueCheck {
   /** Index into the physical columns. */
   readonly column: number
   readonly call: Call
+}
+
+/** The statements for one stage. Columns are given by index. */
+interface StageStatements {
+  readonly create: Sql
+  readonly copy: Statement
+  readonly insert: Statement
+  readonly insertPart: Statement
+  readonly findTakenId: Statement
+  findTakenValue(column: number): Statement
+  findInherited(column: number): Statement
 }
 
 /** Fewer new rows are inserted by a statement, because a COPY takes a further round trip. */
@@ -136,6 +157,25 @@ export class TableWriter {
       lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
     }
     return lines
+  }
+
+  /** Returns the statements for a stage, see `StagedRows`. */
+  stage(name: Sql): StageStatements {
+    const parts = this.#parts
+    return {
+      create: createStageStatement(parts, name),
+      copy: copyToStageStatement(parts, name),
+      insert: insertStageStatement(parts, name),
+      insertPart: insertStagePartStatement(parts, name),
+      findTakenId: takenIdStatement(parts, name),
+      findTakenValue: (column) => takenValueStatement(parts, name, column),
+      findInherited: (column) => inheritedStageStatement(parts, name, column),
+    }
+  }
+
+  /** Returns the id of a column by its index. */
+  columnId(column: number): number {
+    return this.#parts.column(column).id
   }
 
   /** Inserts one row if the guard holds. Requires a generated id, or a table that takes copies. */

@@ -1,0 +1,251 @@
+import { createHash } from 'node:crypto'
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { LineReader } from '../../common/line-reader.js'
+import { confirmed, StaleError } from '../../rows/read.js'
+import type { BranchTable, WritableTable } from '../../rows/tables.js'
+import {
+  describeRefusal,
+  isTaken,
+  openSink,
+  rowsBefore,
+  runSteps,
+  type StagedRow,
+  StagedRows,
+  type WriteTransaction,
+} from '../../rows/write.js'
+import type { Session } from '../session/session.js'
+import {
+  findAnswer,
+  hashContent,
+  type IdempotentRequest,
+  isKeyUsed,
+  keepAnswer,
+} from './idempotency.js'
+import { fileWriter, storeFiles } from './record-files.js'
+import type { RecordContext } from './records.js'
+import {
+  encodeLines,
+  lineBytesMax,
+  type StreamRequest,
+  streamFailed,
+  Tally,
+} from './stream-lines.js'
+import { READ_AHEAD_BYTES } from './stream-source.js'
+
+type StreamContext = RecordContext & { readonly limits: Limits }
+
+/** A stream that was read to its end. Its rows are valid. */
+interface ReadStream {
+  readonly bytes: number
+  readonly tally: Tally
+  readonly idempotent: IdempotentRequest
+}
+
+/** Where the rows of a stream are, and how they are inserted. */
+interface HeldRows {
+  insert(table: WritableTable, transaction: WriteTransaction): Promise<void>
+  /** Finds the first line whose id or value is taken, and the error that names the column. */
+  findTaken(
+    context: StreamContext,
+    table: WritableTable,
+    error: unknown,
+  ): Promise<{ line: number; error: unknown } | undefined>
+}
+
+/**
+ * Inserts a stream of records, all of them or none, in constant memory. A short stream is held in memory. A
+ * longer one is staged: no lock is held until it is complete, so a slow client keeps nobody waiting.
+ */
+export class AtomicStream {
+  readonly #request: StreamRequest
+  #rows: StagedRows | undefined
+  /** A staged stream, and the table that its rows were encoded for. */
+  #staged: (ReadStream & { readonly definition: string; readonly session: Session }) | undefined
+
+  constructor(request: StreamRequest) {
+    this.#request = request
+  }
+
+  /** Can be called again with another session, if the session was outdated. */
+  async insert(context: StreamContext): Promise<string> {
+    const table = context.session.table(context.tableName)
+    const { source } = this.#request
+    if (this.#staged !== undefined) return this.#insertStaged(context, table)
+    if (source.isUsed) throw branchChanged()
+    const known = await this.#findEarlierAnswer(context, table)
+    if (known !== undefined) return known
+    await context.session.growth.admit(0)
+    await source.readAhead(READ_AHEAD_BYTES)
+    const writable = await context.sessions.writable(context.session, table)
+    if (source.isWhole) {
+      const rows: StagedRow[] = []
+      const read = await this.#readLines(context, table, async (some) => {
+        rows.push(...some)
+      })
+      return this.#insertHeld(context, writable, read, holdInMemory(rows))
+    }
+    const { database, session } = context
+    const staged = await StagedRows.create(database, session.guard, writable.writer)
+    this.#rows = staged
+    const read = await this.#readLines(context, table, (some) => staged.add(some))
+    await staged.end(writable.writer)
+    this.#staged = { ...read, session, definition: definitionOf(table) }
+    return this.#insertStaged(context, table)
+  }
+
+  /** Removes what was staged. */
+  async close(): Promise<void> {
+    await this.#rows?.drop()
+  }
+
+  async #insertStaged(context: StreamContext, table: BranchTable): Promise<string> {
+    const [staged, rows] = [this.#staged, this.#rows]
+    if (staged === undefined || rows === undefined) throw new Error('a stream must be staged')
+    if (staged.definition !== definitionOf(table)) throw branchChanged()
+    const { session } = context
+    // An outdated session has taken back what it had counted.
+    if (session !== staged.session) await session.growth.admit(staged.bytes)
+    const writable = await context.sessions.writable(session, table)
+    return this.#insertHeld(context, writable, staged, {
+      insert: ({ writer }, transaction) => rows.insert(writer, transaction),
+      findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.guard),
+    })
+  }
+
+  async #insertHeld(
+    context: StreamContext,
+    table: WritableTable,
+    { tally, idempotent }: ReadStream,
+    held: HeldRows,
+  ): Promise<string> {
+    const { database, session } = context
+    const answer = tally.toJson()
+    const insert = async (transaction: WriteTransaction) => {
+      await held.insert(table, transaction)
+      await keepAnswer(transaction, session, { ...idempotent, answer })
+      return answer
+    }
+    try {
+      return await runSteps(database, session.guard, insert, { isLong: true })
+    } catch (error) {
+      // A client that has disconnected needs no response.
+      if (error instanceof StaleError || this.#request.source.isAborted) throw error
+      // The failure may be caused by the same request, sent twice and completed first.
+      const known = await findAnswer(context, idempotent)
+      if (known !== undefined) return known
+      const refusal = describeRefusal(error, [table.codec])
+      if (refusal === undefined) throw error
+      if (!isTaken(error)) {
+        throw confirmed(new AppError('invalid_record', `${refusal}; nothing was inserted`))
+      }
+      const found = await held.findTaken(context, table, error)
+      if (found === undefined) throw confirmed(dataChanged(error))
+      const refused = new Tally()
+      const reason = describeRefusal(found.error, [table.codec])
+      refused.refuse(found.line, `invalid record: ${reason}`)
+      throw confirmed(streamFailed(refused))
+    }
+  }
+
+  /** Finds the response to an earlier request with the same content, which is known at the end of the stream. */
+  async #findEarlierAnswer(
+    context: StreamContext,
+    table: BranchTable,
+  ): Promise<string | undefined> {
+    if (!(await isKeyUsed(context, this.#request.idempotencyKey))) return undefined
+    const { lines, idempotent } = this.#openLines(context, table)
+    await lines.drain()
+    return findAnswer(context, idempotent())
+  }
+
+  /** Validates all lines, and passes on their rows up to the first invalid line. */
+  async #readLines(
+    context: StreamContext,
+    table: BranchTable,
+    add: (rows: readonly StagedRow[]) => Promise<void>,
+  ): Promise<ReadStream> {
+    const { lines, idempotent, takeBytes } = this.#openLines(context, table)
+    const tally = new Tally()
+    let bytes = 0
+    for await (const parsed of lines.batches()) {
+      const files = fileWriter(context, table)
+      const rows = encodeLines(table, parsed, { tally, files })
+      if (tally.failed > 0) continue
+      const arrived = takeBytes()
+      bytes += arrived
+      await context.session.growth.admit(arrived)
+      await storeFiles(context, files)
+      await add(rows)
+      tally.inserted += rows.length
+    }
+    if (tally.failed > 0) throw streamFailed(tally)
+    return { tally, bytes, idempotent: idempotent() }
+  }
+
+  #openLines({ limits }: StreamContext, table: BranchTable) {
+    const { source, url, idempotencyKey, onHold } = this.#request
+    const hash = createHash('sha256').update(url)
+    let arrivedBytes = 0
+    const lines = new LineReader(source, {
+      lineBytesMax: lineBytesMax(table, limits),
+      limits,
+      onHold,
+      onChunk: (chunk) => {
+        hash.update(chunk)
+        arrivedBytes += chunk.length
+      },
+    })
+    return {
+      lines,
+      /** Returns the number of bytes that have arrived since the last call. */
+      takeBytes: () => {
+        const bytes = arrivedBytes
+        arrivedBytes = 0
+        return bytes
+      },
+      /** Call it at the end of the stream. */
+      idempotent: (): IdempotentRequest => ({
+        key: idempotencyKey,
+        contentHash: hashContent(() => [hash.copy().digest(), '\0']),
+      }),
+    }
+  }
+}
+
+function holdInMemory(rows: readonly StagedRow[]): HeldRows {
+  return {
+    async insert(table, transaction) {
+      const sink = openSink(table, transaction)
+      try {
+        await sink.add(rows)
+        await sink.end()
+      } catch (error) {
+        await sink.abort()
+        throw error
+      }
+    },
+    async findTaken(_context, _table, error) {
+      const row = rows[rowsBefore(error) ?? 0]
+      return row && { line: row.line, error }
+    },
+  }
+}
+
+/** The rows of a stream fit a table with the same name and columns. */
+function definitionOf({ codec }: BranchTable): string {
+  return JSON.stringify(codec.table)
+}
+
+function branchChanged(): AppError {
+  return new AppError('retry_limit', 'the branch changed during the import; nothing was applied')
+}
+
+/** A value was taken, and is free again. */
+function dataChanged(cause: unknown): AppError {
+  return new AppError(
+    'retry_limit',
+    'other requests kept changing the same data; nothing was applied, please try again',
+    { cause },
+  )
+}

@@ -1,0 +1,76 @@
+import { AppError, type FaultEntry } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import type { ParsedLine } from '../../common/line-reader.js'
+import type { BranchTable } from '../../rows/tables.js'
+import type { StagedRow } from '../../rows/write.js'
+import type { FileWriter } from '../files/file-input.js'
+import { encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
+import type { StreamSource } from './stream-source.js'
+
+/*
+ * The lines of a stream of records, one JSON object per line.
+ */
+
+export interface StreamRequest {
+  readonly source: StreamSource
+  readonly idempotencyKey: string | undefined
+  /** The URL of the request, which is part of its idempotency hash. */
+  readonly url: string
+  /** Called before more bytes of a long line are held; throws if there is no room for them. */
+  onHold(bytes: number): void
+}
+
+/** The results of the lines so far. */
+export class Tally {
+  inserted = 0
+  failed = 0
+  readonly faults: FaultEntry[] = []
+
+  refuse(line: number, message: string): void {
+    this.failed++
+    if (this.faults.length < FAULTS_LISTED_MAX) {
+      this.faults.push({ index: line - 1, line, status: 400, message })
+    }
+  }
+
+  /** Faults by line. Lines that are not JSON are found earlier than invalid records. */
+  get sorted(): FaultEntry[] {
+    return this.faults.toSorted((left, right) => left.index - right.index)
+  }
+
+  toJson(): string {
+    const errors = this.sorted.map(({ line, message }) => ({ line, message }))
+    return JSON.stringify({ inserted: this.inserted, failed: this.failed, errors })
+  }
+}
+
+/** Validates and encodes lines. Counts invalid ones and leaves them out. */
+export function encodeLines(
+  table: BranchTable,
+  lines: readonly ParsedLine[],
+  { tally, files }: { tally: Tally; files: FileWriter | undefined },
+): StagedRow[] {
+  const now = new Date().toISOString()
+  return lines.flatMap(({ line, value, fault }) => {
+    const row = fault ?? encodeInput(table.codec, value, now, files)
+    if (typeof row !== 'string') return [{ ...row, line }]
+    tally.refuse(line, row)
+    return []
+  })
+}
+
+/** JSON escapes a character with up to six characters, so a line may be that much longer than its record. */
+const ESCAPE_FACTOR = 6
+
+/** Returns the maximum length of a line. A record with files may be as long as a request. */
+export function lineBytesMax({ codec }: BranchTable, limits: Limits): number {
+  const bytes = limits.recordBytesMax * ESCAPE_FACTOR
+  return codec.fileColumns.length === 0 ? bytes : Math.max(bytes, limits.requestBytesMax)
+}
+
+export function streamFailed(tally: Tally): AppError {
+  const count = tally.failed === 1 ? '1 line is' : `${tally.failed} lines are`
+  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
+    errors: tally.sorted,
+  })
+}

@@ -1,0 +1,138 @@
+import { AppError } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
+import { LineReader, type ParsedLine } from '../../common/line-reader.js'
+import type { Database } from '../../postgres/database.js'
+import { runReads } from '../../rows/read.js'
+import type { WritableTable } from '../../rows/tables.js'
+import { describeRefusal, openSink, runSteps, type StagedRow } from '../../rows/write.js'
+import type { Files } from '../files/files.js'
+import type { SessionRequest, Sessions } from '../session/sessions.js'
+import { fileWriter, storeFiles } from './record-files.js'
+import type { RecordContext } from './records.js'
+import { encodeLines, lineBytesMax, type StreamRequest, Tally } from './stream-lines.js'
+
+/** The number of lines after which a partial import commits. */
+const PARTIAL_BATCH_LINES = 2000
+/** The number of bytes after which a partial import commits, for long lines with files. */
+const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
+
+export interface PartialContext {
+  readonly database: Database
+  readonly sessions: Sessions
+  readonly files: Files
+  readonly limits: Limits
+  readonly session: SessionRequest
+  readonly tableName: string
+}
+
+/**
+ * Inserts the valid lines of a stream in batches. The branch may change between batches; each batch uses its
+ * current schema.
+ */
+export async function streamPartially(
+  context: PartialContext,
+  request: StreamRequest,
+): Promise<string> {
+  const { sessions, limits, tableName } = context
+  const lineBytes = await sessions.run(context.session, async (session) => {
+    const table = session.table(tableName)
+    if (request.idempotencyKey !== undefined) {
+      throw new AppError(
+        'invalid_request',
+        'header [Idempotency-Key]: a partial import cannot be repeated as a whole; use mode=atomic',
+      )
+    }
+    await session.growth.admit(0)
+    return lineBytesMax(table, limits)
+  })
+  const tally = new Tally()
+  let waiting: ParsedLine[] = []
+  let waitingBytes = 0
+  const lines = new LineReader(request.source, {
+    lineBytesMax: lineBytes,
+    limits,
+    onHold: request.onHold,
+    onChunk: (chunk) => {
+      waitingBytes += chunk.length
+    },
+  })
+  for await (const parsed of lines.batches()) {
+    waiting = waiting.concat(parsed)
+    if (waiting.length < PARTIAL_BATCH_LINES && waitingBytes < PARTIAL_BATCH_BYTES) continue
+    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
+    waitingBytes = 0
+    waiting = []
+  }
+  if (waiting.length > 0) {
+    await insertLines(context, { lines: waiting, bytes: waitingBytes }, tally)
+  }
+  return tally.toJson()
+}
+
+async function insertLines(
+  partial: PartialContext,
+  batch: { lines: readonly ParsedLine[]; bytes: number },
+  tally: Tally,
+): Promise<void> {
+  const { database, sessions, tableName } = partial
+  let pending = batch.lines
+  await sessions.run(partial.session, async (session) => {
+    const known = session.table(tableName)
+    await session.growth.admit(batch.bytes)
+    const table = await sessions.writable(session, known)
+    // Invalid lines are final, so they must not be validated with an outdated schema.
+    await runReads(database, session.guard, [])
+    const context = { ...partial, session, columns: undefined }
+    const files = fileWriter(context, table)
+    const rows = encodeLines(table, pending, { tally, files })
+    const left = new Set(rows.map((row) => row.line))
+    try {
+      await storeFiles(context, files)
+      await insertWhatFits(context, table, {
+        rows,
+        tally,
+        onSettled: (settled) => {
+          for (const { line } of settled) left.delete(line)
+        },
+      })
+    } finally {
+      pending = pending.filter(({ line }) => left.has(line))
+    }
+  })
+}
+
+/** Splits a rejected batch in halves until the invalid rows are found. */
+async function insertWhatFits(
+  context: RecordContext,
+  table: WritableTable,
+  options: {
+    rows: readonly StagedRow[]
+    tally: Tally
+    onSettled(rows: readonly StagedRow[]): void
+  },
+): Promise<void> {
+  const { rows, tally, onSettled } = options
+  const [first] = rows
+  if (first === undefined) return
+  const { database, session } = context
+  try {
+    await runSteps(database, session.guard, async (transaction) => {
+      const sink = openSink(table, transaction)
+      await sink.add(rows)
+      await sink.end()
+    })
+    tally.inserted += rows.length
+    onSettled(rows)
+  } catch (error) {
+    const refusal = describeRefusal(error, [table.codec])
+    if (refusal === undefined) throw error
+    if (rows.length === 1) {
+      tally.refuse(first.line, `invalid record: ${refusal}`)
+      onSettled(rows)
+      return
+    }
+    const middle = Math.ceil(rows.length / 2)
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(0, middle) })
+    await insertWhatFits(context, table, { ...options, rows: rows.slice(middle) })
+  }
+}

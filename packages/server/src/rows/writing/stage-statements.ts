@@ -1,0 +1,107 @@
+import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
+import { joinVisible, selectVisible } from '../reading/arms.js'
+import { insertStatement, selectNewRows } from './insert-statements.js'
+import { furtherColumns, type StatementParts } from './statement-parts.js'
+
+/*
+ * Statements for a stage: a table with the rows of a stream that is not complete, and the line of each. Its
+ * columns have the names and types of those of the heap.
+ */
+
+/** Not logged: a stream that a crash interrupts is gone anyway. */
+export function createStageStatement({ codec }: StatementParts, stage: Sql): Sql {
+  const columns = codec.physical.map(
+    ({ physicalName, sqlType }) => sql`${ident(physicalName)} ${raw(sqlType)}`,
+  )
+  return sql`
+    create unlogged table ${stage} (
+      line bigint not null,
+      id text collate "C" not null${furtherColumns(columns)}
+    ) with (autovacuum_enabled = false)`
+}
+
+export function copyToStageStatement({ names }: StatementParts, stage: Sql): Statement {
+  return compileStatement(sql`copy ${stage} (line, id${furtherColumns(names)}) from stdin`)
+}
+
+/** Inserts all rows of a stage. A taken id or value makes the statement fail. */
+export function insertStageStatement(parts: StatementParts, stage: Sql): Statement {
+  return compileStatement(sql`
+    with ${stagedRows(parts, sql`${stage} s`)}
+    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts)}`)
+}
+
+/**
+ * Inserts the rows of some lines (slots 0 and 1) of a stage into a branch that inherits rows. Returns the ids,
+ * without those that are taken.
+ */
+export function insertStagePartStatement(parts: StatementParts, stage: Sql): Statement {
+  const source = sql`${stage} s where s.line between ${slot(0)}::bigint and ${slot(1)}::bigint`
+  return insertStatement(parts, 'id', stagedRows(parts, source))
+}
+
+function stagedRows({ names }: StatementParts, source: Sql): Sql {
+  const columns = furtherColumns(names.map((name) => sql`s.${name}`))
+  return sql`
+      u as (
+        select s.id, null::bigint as if_version${columns}, s.line as ordinal
+        from ${source}
+      )`
+}
+
+/** Finds one row of a stage whose value of a column an inherited row has. */
+export function inheritedStageStatement(
+  parts: StatementParts,
+  stage: Sql,
+  index: number,
+): Statement {
+  return compileStatement(sql`
+    select s.line
+    from ${stage} s
+    where ${valueIsVisible(parts, index, 1)}
+    limit 1`)
+}
+
+/** Finds the first line whose id is taken: by a row of the branch, or by an earlier line. */
+export function takenIdStatement({ layout, codec }: StatementParts, stage: Sql): Statement {
+  return compileStatement(sql`
+    select least(
+      (
+        select min(s.line)
+        from ${stage} s ${joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r` })}
+      ),
+      ${firstRepeated(stage, sql`id`)}
+    )`)
+}
+
+/** Finds the first line whose value of a unique column is taken: by a row of the branch, or by an earlier line. */
+export function takenValueStatement(parts: StatementParts, stage: Sql, index: number): Statement {
+  return compileStatement(sql`
+    select least(
+      (select min(s.line) from ${stage} s where ${valueIsVisible(parts, index, 0)}),
+      ${firstRepeated(stage, parts.name(index))}
+    )`)
+}
+
+function valueIsVisible(parts: StatementParts, index: number, from: number): Sql {
+  const { layout, codec } = parts
+  const column = parts.column(index)
+  const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+    sql`${expressionOf(column)} = s.${parts.name(index)}`
+  return sql`s.${parts.name(index)} is not null
+      and exists (${selectVisible(layout, codec, { from, where })})`
+}
+
+function firstRepeated(stage: Sql, column: Sql): Sql {
+  return sql`(
+        select min(line)
+        from (
+          select line, row_number() over (partition by ${column} order by line) as number
+          from ${stage}
+          where ${column} is not null
+        ) numbered
+        where number > 1
+      )`
+}

@@ -1,0 +1,178 @@
+import { randomBytes } from 'node:crypto'
+import type { Database } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
+import { runPipeline } from '../../postgres/pipeline.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { copyLine } from '../columns/carriers.js'
+import { brokenConnection } from '../running/connection.js'
+import { type Guard, ownerOf } from '../running/guard.js'
+import { runReads } from '../running/reads.js'
+import type { WriteTransaction } from '../running/transactions.js'
+import { TakenError } from './refusals.js'
+import type { RowInput, TableWriter } from './table-writer.js'
+
+/** A row of a stream, with its line. */
+export interface StagedRow extends RowInput {
+  readonly line: number
+}
+
+/** An upsert meets the same id twice. */
+const CARDINALITY_VIOLATION = '21000'
+
+/** Characters of COPY lines that are sent together. */
+const COPY_LENGTH = 1024 * 1024
+/** Lines that are inserted together into a branch that inherits rows. */
+const PART_LINES = 5000
+/** How often a stream in progress says that its stage is in use. */
+const SIGN_OF_LIFE_MS = 60_000
+/** A stage without a sign of life for this time was left behind by a crash. */
+const STAGE_HOURS_MAX = 1
+
+const stageName = (id: string): Sql => sql`offshoot_work.${ident(`stream_${id}`)}`
+
+/**
+ * The rows of a stream, in a table of their own until the stream is complete. Adding rows takes a connection
+ * for a moment and enters no gate, so a slow stream keeps nobody waiting. The rows are then inserted by one
+ * statement.
+ */
+export class StagedRows {
+  readonly #database: Database
+  readonly #owner: string
+  readonly #id: string
+  readonly #copy: ReturnType<TableWriter['stage']>['copy']
+  readonly #life: NodeJS.Timeout
+  #pending = ''
+  #lastLine = 0
+  #count = 0
+
+  static async create(database: Database, guard: Guard, writer: TableWriter): Promise<StagedRows> {
+    const id = randomBytes(12).toString('hex')
+    await database.query(sql`insert into offshoot_work.streams (id) values (${id})`)
+    await database.query(writer.stage(stageName(id)).create)
+    return new StagedRows(database, { id, owner: ownerOf(guard), writer })
+  }
+
+  private constructor(
+    database: Database,
+    { id, owner, writer }: { id: string; owner: string; writer: TableWriter },
+  ) {
+    this.#database = database
+    this.#owner = owner
+    this.#id = id
+    this.#copy = writer.stage(stageName(id)).copy
+    this.#life = setInterval(() => this.#signLife(), SIGN_OF_LIFE_MS).unref()
+  }
+
+  async add(rows: readonly StagedRow[]): Promise<void> {
+    for (const { line, id, values } of rows) {
+      const prefix = `${line}\t${id}`
+      this.#pending += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
+      this.#lastLine = line
+    }
+    this.#count += rows.length
+    if (this.#pending.length >= COPY_LENGTH) await this.#flush()
+  }
+
+  /** Prepares the insert. Nothing may be added afterwards. */
+  async end(writer: TableWriter): Promise<void> {
+    await this.#flush()
+    // Parts of the stage are found by their lines.
+    if (!writer.takesCopies) {
+      await this.#database.query(sql`create index on ${stageName(this.#id)} (line)`)
+    }
+  }
+
+  /** Inserts all rows. Fails if an id or a unique value is taken. */
+  async insert(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
+    const stage = writer.stage(stageName(this.#id))
+    if (writer.takesCopies) {
+      await transaction.run([{ statement: stage.insert, values: [], isUnnamed: true }])
+      return
+    }
+    let inserted = 0
+    for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
+      const values = [String(line), String(line + PART_LINES - 1)]
+      const [ids] = await transaction
+        .run([{ statement: stage.insertPart, values }])
+        .catch((error: unknown) => {
+          throw codeOf(error) === CARDINALITY_VIOLATION ? new TakenError(0, undefined) : error
+        })
+      inserted += ids?.length ?? 0
+    }
+    if (inserted < this.#count) throw new TakenError(0, undefined)
+    for (const column of writer.uniqueColumns) {
+      const statement = stage.findInherited(column)
+      const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
+      if (found?.[0] !== undefined) throw new TakenError(0, writer.columnId(column))
+    }
+  }
+
+  /** Finds the first line whose id or unique value is taken. Returns undefined if none is taken any more. */
+  async findTaken(
+    writer: TableWriter,
+    guard: Guard,
+  ): Promise<{ line: number; error: TakenError } | undefined> {
+    const stage = writer.stage(stageName(this.#id))
+    const checks = [
+      { columnId: undefined, statement: stage.findTakenId },
+      ...writer.uniqueColumns.map((column) => ({
+        columnId: writer.columnId(column),
+        statement: stage.findTakenValue(column),
+      })),
+    ]
+    const calls = checks.map(({ statement }) => ({ statement, values: [], isUnnamed: true }))
+    const found = await runReads(this.#database, guard, calls)
+    let first: { line: number; error: TakenError } | undefined
+    for (const [position, { columnId }] of checks.entries()) {
+      const line = found[position]?.[0]?.[0]
+      if (typeof line !== 'string' || (first !== undefined && first.line <= Number(line))) continue
+      first = { line: Number(line), error: new TakenError(0, columnId) }
+    }
+    return first
+  }
+
+  async drop(): Promise<void> {
+    clearInterval(this.#life)
+    await dropStage(this.#database, this.#id)
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#pending === '') return
+    const input = this.#pending
+    this.#pending = ''
+    const client = await this.#database.acquire({ owner: this.#owner })
+    let broken: Error | undefined
+    try {
+      await runPipeline(client, [{ statement: this.#copy, values: [], input, isUnnamed: true }])
+    } catch (error) {
+      broken = brokenConnection(error)
+      throw error
+    } finally {
+      client.release(broken)
+    }
+  }
+
+  /** A failure is ignored: the next sign is in time, too. */
+  #signLife(): void {
+    this.#database
+      .query(sql`update offshoot_work.streams set used_at = now() where id = ${this.#id}`)
+      .catch(() => undefined)
+  }
+}
+
+async function dropStage(database: Database, id: string): Promise<void> {
+  await database.query(sql`drop table if exists ${stageName(id)}`)
+  await database.query(sql`delete from offshoot_work.streams where id = ${id}`)
+}
+
+/** Drops one stage that a crash has left behind. Returns whether there may be more. */
+export async function collectStage(database: Database): Promise<boolean> {
+  const [stage] = await database.query<{ id: string }>(sql`
+    select id
+    from offshoot_work.streams
+    where used_at < now() - make_interval(hours => ${STAGE_HOURS_MAX})
+    limit 1`)
+  if (stage === undefined) return false
+  await dropStage(database, stage.id)
+  return true
+}
