@@ -57,12 +57,15 @@ const read = async (table: string, id: string) =>
 const isThere = async (table: string, id: string) =>
   (await call('GET', `/tables/${table}/data/${id}`)).status === 200
 
-/** Counts the records of a table in its heap, without the API. */
+/** Counts the records of a table of `main` in its heap, without the API. */
 async function count(table: string): Promise<number> {
   const { body } = await call('GET', '')
   const found = body.schema.tables.find((candidate: { name: string }) => candidate.name === table)
   const [heap] = await service.database.query<{ id: string }>(sql`
-    select id from offshoot.heaps where table_id = ${found.id.replace('tbl_', '')} limit 1`)
+    select h.id
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    where b.name = 'main' and h.table_id = ${found.id.replace('tbl_', '')}`)
   const { rows } = await service.database.pool.query(
     `select count(*)::integer as count from offshoot_rows.heap_${heap?.id}`,
   )
