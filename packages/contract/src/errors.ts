@@ -60,6 +60,10 @@ export const ERROR_CODES = {
   unrelated_branches: [409, 'The two branches have no common ancestor.'],
   retry_limit: [409, 'Concurrent requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
+  idempotency_outdated: [
+    409,
+    'A request with the same Idempotency-Key was executed before, and what it created was deleted since.',
+  ],
   link_in_use: [409, 'The upload link accepts a single upload, and one is in progress.'],
   payload_too_large: [413, 'The request is larger than the limit.'],
   unsupported_media_type: [415, 'The content type is not supported here.'],

@@ -14,6 +14,20 @@ export const ColumnsQuerySchema = Type.Object({
   ),
 })
 
+export const IDEMPOTENCY_KEY_LENGTH_MAX = 255
+
+export const IdempotencyHeadersSchema = Type.Object({
+  'Idempotency-Key': Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: IDEMPOTENCY_KEY_LENGTH_MAX,
+      description:
+        'Makes the request repeatable: for 24 hours, the same request with the same key of a user on a branch is executed once, and answered like the first time.',
+      examples: ['import-7'],
+    }),
+  ),
+})
+
 const IfVersionSchema = Type.Optional(
   Type.Integer({
     minimum: 0,

@@ -26,22 +26,38 @@ export async function bulkInsert(
   const { body, idempotent } = request
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
-  return answerOnce(context, idempotent, async () => {
-    await session.growth.admitBody()
-    const writable = await context.sessions.writable(session, table)
-    try {
-      return await runSteps(database, session.guard, async (transaction) => {
-        const batch = await insertBody(context, writable, { transaction, body, limits })
-        const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
-        await keepAnswer(transaction, session, { ...idempotent, answer })
-        return answer
-      })
-    } catch (error) {
-      const refusal = describeRefusal(error, [table.codec])
-      if (refusal === undefined) throw error
-      throw confirmed(bulkFailed(await findConflicts(context, writable, { body, limits, refusal })))
-    }
-  })
+  return answerOnce(
+    context,
+    idempotent,
+    async () => {
+      await session.growth.admitBody()
+      const writable = await context.sessions.writable(session, table)
+      try {
+        return await runSteps(database, session.guard, async (transaction) => {
+          const batch = await insertBody(context, writable, { transaction, body, limits })
+          const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
+          await keepAnswer(transaction, session, { ...idempotent, answer })
+          return answer
+        })
+      } catch (error) {
+        const refusal = describeRefusal(error, [table.codec])
+        if (refusal === undefined) throw error
+        throw confirmed(
+          bulkFailed(await findConflicts(context, writable, { body, limits, refusal })),
+        )
+      }
+    },
+    (answer) => [{ table, ids: createdIds(answer) }],
+  )
+}
+
+/** Returns the ids in the response of a bulk insert. */
+function createdIds(answer: string): string[] {
+  const { recordIDs, records = [] } = JSON.parse(answer) as {
+    recordIDs?: string[]
+    records?: { id: string }[]
+  }
+  return recordIDs ?? records.map(({ id }) => id)
 }
 
 async function insertBody(

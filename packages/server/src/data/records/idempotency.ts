@@ -4,9 +4,11 @@ import { inTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import { raw, sql } from '../../postgres/sql.js'
 import { compileStatement, slot } from '../../postgres/statement.js'
-import { type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
+import { arrayLiteral } from '../../rows/columns.js'
+import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
+import type { BranchTable } from '../../rows/tables.js'
 import { collected } from '../../telemetry/events.js'
-import type { Session } from '../session/session.js'
+import { planColumns, type Session } from '../session/session.js'
 
 /** The time for which the response to a request is kept. */
 const IDEMPOTENCY_HOURS = 24
@@ -77,31 +79,70 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
   return hash.digest('hex')
 }
 
-/** The hash includes user and branch, so that keys of different users or branches never conflict. */
-function keyHash(session: Session, key: string): string {
-  return sha256(session.principal.userId, session.access.branchId, key)
+/**
+ * The hash includes user and branch, so that keys of different users or branches never conflict. It also
+ * includes the number of resets: a reset undoes the requests, so they can be executed again.
+ */
+function keyHash({ principal, access, guard }: Session, key: string): string {
+  return sha256(principal.userId, access.branchId, String(guard.rows.versionBase), key)
+}
+
+/** Records of a table that a request has created. */
+export interface CreatedRecords {
+  readonly table: BranchTable
+  readonly ids: readonly string[]
 }
 
 /**
  * Executes a request, or returns the stored response if it was executed before. `execute` must store its
- * response in its own transaction, with `keepAnswer`.
+ * response in its own transaction, with `keepAnswer`. `createdIn` finds the records in a stored response. If
+ * one of them was deleted since, the response is no longer true, and the request is refused.
  */
 export async function answerOnce(
   context: IdempotencyContext,
   request: IdempotentRequest,
   execute: () => Promise<string>,
+  createdIn: (answer: string) => readonly CreatedRecords[],
 ): Promise<string> {
   if (request.key === undefined) return execute()
-  const known = await findAnswer(context, request)
+  const repeat = async (): Promise<string | undefined> => {
+    const answer = await findAnswer(context, request)
+    if (answer !== undefined) await requireRecords(context, createdIn(answer))
+    return answer
+  }
+  const known = await repeat()
   if (known !== undefined) return known
   try {
     return await execute()
   } catch (error) {
     if (error instanceof StaleError) throw error
     // The failure may be caused by the same request, sent twice and completed first.
-    const answer = await findAnswer(context, request)
+    const answer = await repeat()
     if (answer !== undefined) return answer
     throw error
+  }
+}
+
+async function requireRecords(
+  { database, session }: IdempotencyContext,
+  created: readonly CreatedRecords[],
+): Promise<void> {
+  const calls = created.map(({ table, ids }) => ({
+    statement: planColumns(table, []).many,
+    values: [arrayLiteral(ids)],
+  }))
+  const found = await runReads(database, session.guard, calls)
+  for (const [index, { table, ids }] of created.entries()) {
+    const present = new Set(found[index]?.map(([id]) => id))
+    const gone = ids.find((id) => !present.has(id))
+    if (gone === undefined) continue
+    throw confirmed(
+      new AppError(
+        'idempotency_outdated',
+        `header [Idempotency-Key]: the request was executed before, and has created record [${gone}] of ` +
+          `table [${table.codec.table.name}], which was deleted since; use a new key to execute it again`,
+      ),
+    )
   }
 }
 

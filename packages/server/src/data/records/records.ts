@@ -6,6 +6,7 @@ import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/colum
 import {
   confirmed,
   guardValues,
+  type OpenTransaction,
   recordVersion,
   runGuardedRead,
   runReads,
@@ -32,6 +33,7 @@ import {
 } from '../session/record-errors.js'
 import { planColumns, type Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
+import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import {
   fileWriter,
   findPresentFiles,
@@ -57,6 +59,9 @@ export interface RecordContext {
 
 const ALL_COLUMNS = ['*'] as const
 
+/** A request without an idempotency key. */
+const NOT_IDEMPOTENT: IdempotentRequest = { key: undefined, contentHash: () => Promise.resolve('') }
+
 /** Reads a record. */
 export async function readRecord(context: RecordContext, id: string): Promise<string> {
   const { database, session, tableName } = context
@@ -74,7 +79,25 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
 }
 
 /** Creates a record. Its id is generated unless the record has one. */
-export async function createRecord(context: RecordContext, record: InputRecord): Promise<string> {
+export async function createRecord(
+  context: RecordContext,
+  record: InputRecord,
+  idempotent: IdempotentRequest = NOT_IDEMPOTENT,
+): Promise<string> {
+  const table = context.session.table(context.tableName)
+  return answerOnce(
+    context,
+    idempotent,
+    () => insertRecord(context, record, idempotent),
+    (answer) => [{ table, ids: [(JSON.parse(answer) as { id: string }).id] }],
+  )
+}
+
+async function insertRecord(
+  context: RecordContext,
+  record: InputRecord,
+  idempotent: IdempotentRequest,
+): Promise<string> {
   const { session } = context
   const table = session.table(context.tableName)
   const given = record.id
@@ -92,6 +115,7 @@ export async function createRecord(context: RecordContext, record: InputRecord):
     isGuarded,
     id,
     checks: writer.checkRows([row]),
+    idempotent,
   })
   if (written === undefined) throw confirmed(notUnique('id'))
   return answer
@@ -236,17 +260,19 @@ async function write(
     otherwise?: Call | undefined
     id: string
     checks: readonly UniqueCheck[]
+    idempotent?: IdempotentRequest
   },
 ): Promise<Written> {
   const { database, session, columns } = context
-  const { checks, otherwise } = options
+  const { checks, otherwise, idempotent = NOT_IDEMPOTENT } = options
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
   const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
-    if (options.isGuarded && calls.length === 1 && checks.length === 0) {
+    const isPlain = checks.length === 0 && idempotent.key === undefined
+    if (options.isGuarded && calls.length === 1 && isPlain) {
       const run = options.isNew ? runGuardedInsert : runGuardedWrite
       const row = await run(database, session.guard, options.call)
       if (row !== undefined) {
@@ -254,14 +280,26 @@ async function write(
         return { written: row, alternative: undefined, answer }
       }
     }
-    const rows =
-      checks.length === 0
-        ? await runWrites(database, session.guard, calls)
-        : await runChecked(context, table, { calls, writes, checks })
-    const written = rows[0]?.[0]
-    const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
-    const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
-    return { written, alternative, answer: await writeAnswer(context, read, row) }
+    const describe = async (rows: readonly TextRows[]): Promise<Written> => {
+      const written = rows[0]?.[0]
+      const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
+      const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
+      return { written, alternative, answer: await writeAnswer(context, read, row) }
+    }
+    if (isPlain) return await describe(await runWrites(database, session.guard, calls))
+    return await runChecked(context, table, {
+      calls,
+      writes,
+      checks,
+      finish: async (transaction, rows) => {
+        const made = await describe(rows)
+        const { written, answer } = made
+        if (written !== undefined) {
+          await keepAnswer(transaction, session, { ...idempotent, answer })
+        }
+        return made
+      },
+    })
   } catch (error) {
     throw toRecordError(error, table.codec)
   }
@@ -281,8 +319,11 @@ async function writeAnswer(
   return `{"id":"${row[0]}",${writeMetadata(row, 0, session.metadata)}}`
 }
 
-/** Runs a write whose unique values can only be checked afterwards. Skips the checks if it wrote nothing. */
-function runChecked(
+/**
+ * Runs a write that has more steps in its transaction: unique values are checked afterwards, unless it wrote
+ * nothing, and `finish` runs before the commit.
+ */
+function runChecked<Result>(
   { database, session }: RecordContext,
   table: BranchTable,
   options: {
@@ -290,20 +331,21 @@ function runChecked(
     /** The number of calls that write. The others read. */
     writes: number
     checks: readonly UniqueCheck[]
+    finish(transaction: OpenTransaction, rows: readonly TextRows[]): Promise<Result>
   },
-): Promise<TextRows[]> {
+): Promise<Result> {
   const { calls, checks } = options
   return runSteps(
     database,
     session.guard,
-    async (_transaction, rows) => {
+    async (transaction, rows) => {
       const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
         if (isMade && rows[calls.length + index]?.[0] !== undefined) {
           throw notUnique(table.codec.physical[column]?.path.join('.') ?? '')
         }
       }
-      return rows.slice(0, calls.length)
+      return options.finish(transaction, rows.slice(0, calls.length))
     },
     { first: [...calls, ...checks.map((check) => check.call)] },
   )

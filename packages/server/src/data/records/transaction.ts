@@ -8,7 +8,12 @@ import { describeRefusal, runSteps, takenColumn } from '../../rows/write.js'
 import type { Files } from '../files/files.js'
 import type { Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
-import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import {
+  answerOnce,
+  type CreatedRecords,
+  type IdempotentRequest,
+  keepAnswer,
+} from './idempotency.js'
 import { loadContents } from './record-files.js'
 import { prepareGroup } from './run-operations.js'
 import {
@@ -40,15 +45,48 @@ export async function runOperations(
       `a transaction can have at most ${limits.transactionOperationsMax} operations, got ${operations.length}`,
     )
   }
-  return answerOnce(context, idempotent, async () => {
-    const { planned, faults, failed } = await inTurns(planOperations(session, operations))
-    if (faults.length > 0) throw transactionFailed(faults, failed)
-    if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
-      await session.growth.admitBody()
-    }
-    await requireHeaps(context, planned)
-    return run(context, { planned, idempotent })
-  })
+  return answerOnce(
+    context,
+    idempotent,
+    async () => {
+      const { planned, faults, failed } = await inTurns(planOperations(session, operations))
+      if (faults.length > 0) throw transactionFailed(faults, failed)
+      if (planned.some(({ kind }) => kind === 'insert' || kind === 'update')) {
+        await session.growth.admitBody()
+      }
+      await requireHeaps(context, planned)
+      return run(context, { planned, idempotent })
+    },
+    (answer) => listCreated(session, operations, answer),
+  )
+}
+
+/** Lists the records that operations have created and not deleted again, from their results. */
+function listCreated(
+  session: Session,
+  operations: readonly unknown[],
+  answer: string,
+): CreatedRecords[] {
+  const { results } = JSON.parse(answer) as { results: { id?: string }[] }
+  const created = new Map<string, Set<string>>()
+  for (const [index, operation] of (operations as readonly WrittenOperation[]).entries()) {
+    const { insert, update, delete: removed } = operation
+    const table = (insert ?? update ?? removed)?.table ?? ''
+    const ids = created.get(table) ?? new Set<string>()
+    created.set(table, ids)
+    if (insert !== undefined || update?.upsert) ids.add(results[index]?.id ?? '')
+    if (removed !== undefined) ids.delete(removed.id)
+  }
+  return [...created].flatMap(([name, ids]) =>
+    ids.size === 0 ? [] : [{ table: session.table(name), ids: [...ids] }],
+  )
+}
+
+/** An operation that was executed before, so its form is known to be valid. */
+interface WrittenOperation {
+  readonly insert?: { readonly table: string }
+  readonly update?: { readonly table: string; readonly upsert?: boolean }
+  readonly delete?: { readonly table: string; readonly id: string }
 }
 
 /** Creates the heaps of all written tables, if necessary. */

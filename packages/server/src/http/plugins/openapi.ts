@@ -3,6 +3,7 @@ import swaggerUi from '@fastify/swagger-ui'
 import { BranchSchema } from '@offshoot/contract/branches'
 import { DatabaseSchema } from '@offshoot/contract/databases'
 import { ErrorBodySchema } from '@offshoot/contract/errors'
+import { IdempotencyHeadersSchema } from '@offshoot/contract/records'
 import { ColumnSchema, SchemaSchema, TableSchema } from '@offshoot/contract/schema'
 import { SchemaOperationSchema } from '@offshoot/contract/schema-edits'
 import { UserSchema } from '@offshoot/contract/users'
@@ -111,10 +112,17 @@ export const openapiPlugin = fastifyPlugin(
       },
       transformObject: (description) =>
         finishDocument('openapiObject' in description ? description.openapiObject : {}),
-      // Bodies that an operation validates itself are documented, too.
+      // Bodies and headers that an operation validates itself are documented, too.
       transform: ({ schema, url, route }) => {
-        const { documentedBody } = route.config ?? {}
-        return { schema: documentedBody ? { ...schema, body: documentedBody } : schema, url }
+        const { documentedBody, acceptsIdempotencyKey } = route.config ?? {}
+        return {
+          schema: {
+            ...schema,
+            ...(documentedBody ? { body: documentedBody } : {}),
+            ...(acceptsIdempotencyKey ? { headers: IdempotencyHeadersSchema } : {}),
+          },
+          url,
+        }
       },
       refResolver: {
         buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `def-${i}`),

@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { faultOfIdempotencyKey } from '../idempotency-key.js'
 import { describeUnknown } from '../validation.js'
 
 interface RouteSchema {
@@ -11,18 +12,17 @@ interface RouteSchema {
 }
 
 /**
- * Refuses query parameters and bodies that a route does not know. Otherwise a misspelt parameter
+ * Refuses query parameters, bodies and idempotency keys that a route does not know. Otherwise they
  * would be ignored silently.
  */
 export const strictInputPlugin = fastifyPlugin(async (app: FastifyInstance) => {
   app.addHook('preValidation', (request, _reply, done) => {
-    done(faultOf(request))
+    done(request.is404 ? undefined : (faultOfIdempotencyKey(request) ?? faultOf(request)))
   })
 })
 
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { body, query } = request
-  if (request.is404) return undefined
   // Validation treats a missing body as null, so a body of `null` must be refused here.
   if (body === null) {
     return new AppError('invalid_request', 'body: must be of type object, not null')

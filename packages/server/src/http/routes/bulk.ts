@@ -101,6 +101,7 @@ export function bulkRoutes({
           response: { 200: BulkInsertedSchema, ...refusals(404, 409, 413, 415, 422) },
         },
         config: {
+          acceptsIdempotencyKey: true,
           documentedBody: BulkInsertSchema,
           lane: ({ headers }) =>
             /^application\/x-ndjson/i.test(headers['content-type'] ?? '') ? 'imports' : 'work',

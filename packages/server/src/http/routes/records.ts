@@ -13,6 +13,7 @@ import {
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import { hashContent } from '../../data/records/idempotency.js'
 import {
   createRecord,
   deleteRecord,
@@ -24,6 +25,7 @@ import {
 } from '../../data/records/records.js'
 import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
+import { idempotencyKey } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -82,17 +84,22 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           tags,
           operationId: 'createRecord',
           summary: 'Create a record',
+          description: 'Requests with the same `Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           querystring: ColumnsQuerySchema,
           body: Type.Union([InputRecordSchema, Type.Null()]),
-          response: { 201: RecordSchema, ...refusals(404) },
+          response: { 201: RecordSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
-      async (request, reply) =>
-        sendJson(
-          reply.code(201),
-          await run(request, 'write', (context) => createRecord(context, request.body ?? {})),
-        ),
+      async (request, reply) => {
+        const record = request.body ?? {}
+        const contentHash = hashContent(() => [request.url, '\0', JSON.stringify(record), '\0'])
+        const answer = await run(request, 'write', (context) =>
+          createRecord(context, record, { key: idempotencyKey(request), contentHash }),
+        )
+        return sendJson(reply.code(201), answer)
+      },
     )
 
     app.get(

@@ -32,12 +32,12 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
           operationId: 'runTransaction',
           summary: 'Run operations in one transaction',
           description:
-            'Runs up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, at isolation level serializable. If one fails, none takes effect. With `ifVersion`, an operation fails if the record has another version.',
+            'Runs up to 1000 inserts, updates, deletes and gets on any tables of the branch, in order, at isolation level serializable. If one fails, none takes effect. With `ifVersion`, an operation fails if the record has another version. Requests with the same `Idempotency-Key` are executed once.',
           params: BranchParamsSchema,
           body: EnvelopeSchema,
           response: { 200: TransactionResultSchema, ...refusals(404, 409, 413, 422) },
         },
-        config: { documentedBody: TransactionSchema },
+        config: { acceptsIdempotencyKey: true, documentedBody: TransactionSchema },
       },
       async (request, reply) => {
         const { operations } = request.body

@@ -109,10 +109,15 @@ class StatementSink implements RowSink {
     // One statement cannot insert the same id twice.
     this.#refuse(firstRepeated(ids), undefined)
     if (this.#writer.uniqueColumns.length > 0) await this.#refuseTaken(rows)
-    const [inserted] = await this.#transaction.run([this.#writer.insert(rows, 'id')])
-    const insertedIds = new Set(inserted?.map(([id]) => id))
+    const given = rows.filter(({ isNewId }) => !isNewId)
+    const made = rows.filter(({ isNewId }) => isNewId)
+    const [inserted = []] = await this.#transaction.run([
+      ...(given.length === 0 ? [] : [this.#writer.insert(given, 'id')]),
+      ...(made.length === 0 ? [] : [this.#writer.insertNew(made)]),
+    ])
+    const insertedIds = new Set(given.length === 0 ? [] : inserted.map(([id]) => id))
     this.#refuse(
-      ids.findIndex((id) => !insertedIds.has(id)),
+      rows.findIndex(({ id, isNewId }) => !isNewId && !insertedIds.has(id)),
       undefined,
     )
     this.#added += rows.length
