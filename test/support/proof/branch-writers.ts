@@ -56,6 +56,7 @@ abstract class BranchWriter extends Writer {
       inherited,
       own: source?.state?.own ?? new Map(),
       hasVersions: source?.state?.hasVersions ?? true,
+      resets: source?.state?.resets ?? 0,
     }
     const from = source?.name ?? 'main'
     const outcome = await this.changeBranch(round, branch, {
@@ -231,7 +232,12 @@ export class Follower extends BranchWriter {
       method: 'POST',
       path: `/${way}`,
       ...(way === 'pull' ? { body: {} } : {}),
-      state: { inherited, own, hasVersions: way === 'reset' },
+      state: {
+        inherited,
+        own,
+        hasVersions: way === 'reset',
+        resets: (branch.state?.resets ?? 0) + (way === 'reset' ? 1 : 0),
+      },
     })
     if (outcome === 'done') {
       inherited.until = performance.now()
