@@ -1,5 +1,6 @@
 import type { Queryable } from '../postgres/database.js'
 import type { Transaction } from '../postgres/run-transaction.js'
+import { join, sql } from '../postgres/sql.js'
 import { enclosingObjects, type TableCodec } from './columns/table-codec.js'
 import {
   type BranchRows,
@@ -10,20 +11,23 @@ import {
   withoutRows,
 } from './layout/layout.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
-import { mayDiffer } from './merging/changed-ids.js'
+import { changedIds, mayDiffer } from './merging/changed-ids.js'
 import {
   findMissingValues,
   findUniqueClashes,
   type MissingValues,
   type UniqueClash,
 } from './merging/check-stage.js'
-import { countChanges } from './merging/count-changed.js'
+import { countChanges, hasChangedRow } from './merging/count-changed.js'
 import type { MergeColumn, RowConflict, RowStrategy } from './merging/decide.js'
 import {
   countStaged,
   listConflicts,
   type MergeTally,
   type RowBase,
+  type RowMerge,
+  restageRows,
+  type Stage,
   type StagedRows,
   stageRows,
 } from './merging/stage.js'
@@ -46,7 +50,16 @@ export {
 export { type ChangeCounts, countChanges } from './merging/count-changed.js'
 export type { RowConflict } from './merging/decide.js'
 export { publishRows } from './merging/publish-stage.js'
-export { createStage, type MergeTally, type RowBase } from './merging/stage.js'
+export {
+  createStage,
+  dropLostStages,
+  dropStage,
+  type MergeTally,
+  type RowBase,
+  type Stage,
+  sharedStage,
+  TEMPORARY_STAGE,
+} from './merging/stage.js'
 
 /** Finds the rows that a fork started with, even if the fork is hidden. */
 export async function findStartRows(
@@ -86,8 +99,8 @@ export interface MergeSides {
 /** The staged rows of a table, and what they were compared with. */
 export interface StagedTable {
   readonly staged: StagedRows
+  readonly merge: RowMerge
   readonly tally: MergeTally
-  readonly sides: MergeSides
   /** The first conflicts of rows. */
   readonly conflicts: readonly RowConflict[]
 }
@@ -138,18 +151,70 @@ export async function stageTable(
     theirs: TableState & { readonly table: StoredTable }
     ours: TableState
     strategy: RowStrategy
+    stage: Stage
   },
 ): Promise<StagedTable | undefined> {
-  const { codec, theirs, strategy } = options
+  const { codec, theirs, strategy, stage } = options
   const base = rowsOfBase(options.base)
   const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
   if (!canDiffer) return undefined
   const sides = { base, theirs: rowsOfTable(theirs), ours: rowsOfTable(options.ours) }
   const columns = mergeColumns(codec, theirs.table)
-  const staged = await stageRows(transaction, { codec, columns, strategy, ...sides })
+  const merge = { codec, columns, strategy, ...sides }
+  const staged = await stageRows(transaction, stage, merge)
   const tally = await countStaged(transaction, staged)
   const conflicts = tally.conflictCount === 0 ? [] : await listConflicts(transaction, staged)
-  return { staged, tally, sides, conflicts }
+  return { staged, merge, tally, conflicts }
+}
+
+/**
+ * Decides again about staged rows that the target has changed since they were staged. Returns the table as it
+ * is staged now, or undefined if it must be staged anew.
+ */
+export async function restageTable(
+  transaction: Transaction,
+  table: StagedTable,
+  ours: TableState,
+): Promise<StagedTable | undefined> {
+  const { staged, merge } = table
+  const now = { ...merge, ours: rowsOfTable(ours) }
+  const count = await restageRows(transaction, staged, { ...now, oursBefore: merge.ours })
+  if (count === undefined) return undefined
+  if (count === 0) return table
+  return { ...table, merge: now, tally: await countStaged(transaction, staged) }
+}
+
+/** Returns whether a state has more than `limit` rows of a table that may have changed since the base. */
+export async function hasManyChanges(
+  transaction: Queryable,
+  options: {
+    base: TableBase
+    state: TableState & { readonly table: StoredTable }
+    limit: number
+  },
+): Promise<boolean> {
+  const { base, state, limit } = options
+  const { id } = state.table
+  const [after, { states }] = [rowsOfTable(state), rowsOfBase(base)]
+  const changed = states.filter((before) => mayDiffer(before, after, id))
+  if (changed.length === 0) return false
+  const ids = changed.map((before) => sql`(${changedIds(before, after, id)} limit ${limit + 1})`)
+  const [row] = await transaction.query<{ count: number }>(sql`
+    select count(*)::integer as count from (${join(ids, ' union ')}) c`)
+  return (row?.count ?? 0) > limit
+}
+
+/** Returns whether a row of a table has changed since the base. */
+export function hasChanges(
+  transaction: Queryable,
+  { codec, base, state }: { codec: TableCodec; base: TableBase; state: TableState },
+): Promise<boolean> {
+  return hasChangedRow(transaction, {
+    codec,
+    columns: new Set(codec.physical.keys()),
+    base: rowsOfBase(base),
+    after: rowsOfTable(state),
+  })
 }
 
 /** Finds the violations of unique and not-null columns that a table would have after the merge. */

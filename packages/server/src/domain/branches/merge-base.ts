@@ -30,13 +30,15 @@ const NOW = 2_147_483_647
 
 /** The base of a merge: one state, or the virtual merge of several states. */
 export interface Base {
+  /** Identifies the states of the base and how they are combined. */
+  readonly key: string
   readonly states: readonly BranchState[]
   readonly schema: StoredSchema
   /** Computes the row of the base from the rows of its states, which are given in the same order. */
   rowOf(rows: readonly Row[]): Row
   /**
-   * Whether the target contains all states of the merged branch, except for its open epoch. Nobody has
-   * forked or merged that epoch, so if it has the same content as the base, there is nothing to merge.
+   * Whether the target contains all states of the merged branch that were ever forked or merged. If the
+   * current state has the same content as the base, there is nothing to merge.
    */
   readonly isUpToDate: boolean
 }
@@ -150,28 +152,26 @@ function toBase(
   const order = new Map([...states.keys()].map((key, index) => [key, index]))
   const schemaIn = (state: State) => states.get(stateKey(state))?.schema ?? { tables: [] }
   return {
+    key: JSON.stringify(base),
     states: [...states.values()],
     schema: virtualSchema(base, schemaIn),
     rowOf: (rows) => virtualRow(base, (state) => rows[order.get(stateKey(state)) ?? -1]),
   }
 }
 
-/** Returns whether the target contains all states of the merged branch, except for its open epoch. */
+/** Returns whether the target contains all states of the merged branch that were ever forked or merged. */
 function isUpToDate(graph: HistoryGraph, history: StoredHistory, { from, into }: Sides): boolean {
   const { branchId } = from
-  const open = history.openEpochs.get(branchId)
-  if (open === undefined) return false
   const now = { branchId: into.branchId, epoch: NOW }
-  const mergedSince = history.merges.filter(
-    (merge) => merge.into.branchId === branchId && merge.into.epoch === open,
-  )
-  // A branch without a closed epoch contains only the state that it was forked from.
+  const merged = history.merges.filter((merge) => merge.into.branchId === branchId)
+  // Nobody can tell epochs apart that no fork reads. Without any fork, only the parent counts.
+  const forked = history.forkedEpochs.get(branchId)
   const parent = history.forks.find((fork) => fork.branchId === branchId)?.parent
-  const last = open > 1 ? { branchId, epoch: open - 1 } : parent
+  const last = forked === undefined ? parent : { branchId, epoch: forked }
   return (
     last !== undefined &&
     graph.contains(now, last) &&
-    mergedSince.every((merge) => graph.contains(now, merge.from))
+    merged.every((merge) => graph.contains(now, merge.from))
   )
 }
 
@@ -215,29 +215,46 @@ class StateReader {
 }
 
 /**
- * Records that the current state of a branch has been merged, except for the tables in `leftOut`. A
- * hidden fork keeps that state readable. Like a fork, this takes constant time.
+ * Records that the current state of a branch has been merged, except for the tables in `leftOut`. Like a
+ * fork, this takes constant time.
  */
 export async function insertMerge(
   transaction: Queryable,
   { from, into, leftOut }: Sides & { leftOut: readonly number[] },
 ): Promise<void> {
-  const source = await closeEpoch(transaction, from.branchId)
+  const pinId = await insertPin(transaction, from)
+  await insertMergeOfPin(transaction, { pinId, into, leftOut })
+}
+
+/** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */
+export async function insertPin(transaction: Queryable, branch: Sides['from']): Promise<string> {
+  const source = await closeEpoch(transaction, branch.branchId)
   if (source === undefined) throw new Error('a locked branch must exist')
-  const baseId = newBranchId()
+  const pinId = newBranchId()
   await transaction.query(sql`
     insert into offshoot.branches
       (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
         fork_schema_id, deleted_at)
-    values (${baseId}, ${from.databaseId}, ${source.name}, ${source.schemaId},
+    values (${pinId}, ${branch.databaseId}, ${source.name}, ${source.schemaId},
       ${source.lastMigrationId}, ${forkValues(source)}, ${source.schemaId}, now())`)
-  await transaction.query(sql`
+  return pinId
+}
+
+/** Records that a pinned state has been merged. */
+export async function insertMergeOfPin(
+  transaction: Queryable,
+  options: { pinId: string; into: Sides['into']; leftOut: readonly number[] },
+): Promise<void> {
+  const { pinId, into, leftOut } = options
+  const [pin] = await transaction.query<{ databaseId: string }>(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
-    select id, epoch, ${source.id}, ${source.epoch}, ${baseId}, ${leftOut}::bigint[]
-    from offshoot.branches
-    where id = ${into.branchId}`)
-  await insertCompaction(transaction, from.databaseId)
+    select b.id, b.epoch, p.parent_id, p.fork_epoch, p.id, ${leftOut}::bigint[]
+    from offshoot.branches b, offshoot.branches p
+    where b.id = ${into.branchId} and p.id = ${pinId}
+    returning (select database_id from offshoot.branches where id = ${pinId}) as "databaseId"`)
+  if (pin === undefined) throw new Error('a pinned state must exist')
+  await insertCompaction(transaction, pin.databaseId)
 }
 
 /** Replaces a branch by another one in all recorded merges, as the source and as the target. */

@@ -6,20 +6,22 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import type { StoredTable } from '../../rows/columns.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { withBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
-import { baseOfTable, baseSchema, insertMerge } from './merge-base.js'
-import { compareMerge, type MergeComparison } from './merge-compare.js'
-import { type MergeOptions, type MergePlan, planMerge } from './merge-plan.js'
+import { insertMerge } from './merge-base.js'
+import { compareMerge } from './merge-compare.js'
+import { measureMerge, mergePinned } from './merge-pinned.js'
+import { type MergeOptions, planMerge } from './merge-plan.js'
+import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
 
 /**
  * Merges the changes of one branch into another: the schema and the rows of all tables, by a three-way
- * comparison, in one transaction. Neither branch can be written to meanwhile.
+ * comparison. A small merge is a single transaction, during which neither branch can be written. A large
+ * one compares pinned states first, and only its last step excludes writers of the target.
  */
 export async function mergeBranches(
   { database, quotas }: { database: Database; quotas: Quotas },
@@ -38,25 +40,49 @@ export async function mergeBranches(
     await quotas.growth(into.workspaceId, { showsUsage }).admit(0)
   }
   if (options.dryRun) return dryRunMerge(database, options)
-  const merged = await withBranches(database, [from, into], (transaction) =>
-    mergeLocked(transaction, options),
-  )
+  const merged = await mergeChanges(database, options)
   merges.add()
   // The merge is done; if this fails, the next measurement comes a little later.
   await quotas.measureSoon(into.workspaceId).catch(() => undefined)
   return merged
 }
 
-/** Plans and compares in a snapshot, without any lock, and rolls back. */
+/** Plans and compares in a snapshot, without any lock, and writes nothing. */
 async function dryRunMerge(database: Database, options: MergeOptions): Promise<MergeResult> {
+  const { result } = await compareInSnapshot(database, options)
+  return result
+}
+
+function compareInSnapshot(
+  database: Database,
+  options: MergeOptions,
+): Promise<{ result: MergeResult; isNothingNew: boolean }> {
   return runTransaction(
     database,
     async (transaction) => {
       const plan = await planMerge(transaction, options, { locks: false })
       const comparison = await compareMerge(transaction, plan)
-      return toResult(plan, comparison, { isMerged: false })
+      return {
+        result: toResult(plan, comparison, { isMerged: false }),
+        isNothingNew: comparison.conflictCount === 0 && hasNothingNew(plan, comparison),
+      }
     },
     WRITABLE_SNAPSHOT,
+  )
+}
+
+async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
+  const { isLarge, isNewForSure } = await measureMerge(database, options)
+  if (isLarge) {
+    if (!isNewForSure) {
+      const compared = await compareInSnapshot(database, options)
+      if (compared.isNothingNew) return compared.result
+    }
+    const merged = await mergePinned(database, options)
+    if (merged !== undefined) return merged
+  }
+  return withBranches(database, [options.from, options.into], (transaction) =>
+    mergeLocked(transaction, options),
   )
 }
 
@@ -71,62 +97,4 @@ async function mergeLocked(transaction: Transaction, options: MergeOptions): Pro
   await applyMerge(transaction, plan, comparison)
   await insertMerge(transaction, { from, into, leftOut })
   return toResult(plan, comparison, { isMerged: true })
-}
-
-/**
- * Returns whether the target already contains the whole merged branch. Changes without an effect,
- * because both sides made them or the strategy rejected them, count as new: the merge must be recorded
- * so that the base of the next merge contains them.
- */
-function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boolean {
-  const { theirs, bases, schema, changedRecords } = plan
-  const leftOut = new Set(plan.leftOut)
-  const isMerged = ({ id }: StoredTable) => !leftOut.has(id)
-  const tables = theirs.schema.tables.filter(isMerged)
-  const used = [bases.general, ...tables.map(({ id }) => baseOfTable(bases, id))]
-  if (!used.every(({ isUpToDate }) => isUpToDate)) return false
-  const before = baseSchema(bases)
-  const isSameSchema =
-    JSON.stringify(before.tables.filter(isMerged)) === JSON.stringify(tables) &&
-    JSON.stringify(before.tablesOrder) === JSON.stringify(theirs.schema.tablesOrder)
-  const compared = new Set(schema.tables.map(({ id }) => id))
-  return (
-    isSameSchema &&
-    tables.every(({ id }) => compared.has(id)) &&
-    [...changedRecords.values()].every((count) => count === 0) &&
-    comparison.tables.every(({ tally }) => tally.changed === 0)
-  )
-}
-
-function toResult(
-  plan: MergePlan,
-  comparison: MergeComparison,
-  { isMerged }: { isMerged: boolean },
-): MergeResult {
-  return {
-    merged: isMerged,
-    from: plan.from.branchName,
-    into: plan.into.branchName,
-    schema: { operations: plan.operations },
-    dataLoss: [...plan.dataLoss],
-    tables: comparison.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
-      name,
-      inserted,
-      updated,
-      deleted,
-    })),
-    conflicts: [...comparison.conflicts],
-    conflictCount: comparison.conflictCount,
-  }
-}
-
-function requireNoConflicts({ from, into }: MergePlan, comparison: MergeComparison): void {
-  const { conflicts, conflictCount } = comparison
-  if (conflictCount === 0) return
-  const count = conflictCount === 1 ? '1 conflict' : `${conflictCount} conflicts`
-  throw new AppError(
-    'merge_conflict',
-    `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${count}; nothing was merged`,
-    { details: { conflicts, conflictCount } },
-  )
 }

@@ -1,8 +1,16 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
-import { checkTable, createStage, type StagedTable, stageTable } from '../../rows/merge.js'
+import {
+  checkTable,
+  createStage,
+  type Stage,
+  type StagedTable,
+  stageTable,
+  type TableBase,
+  TEMPORARY_STAGE,
+} from '../../rows/merge.js'
 import type { BranchState } from './branch-state.js'
-import { baseOfTable } from './merge-base.js'
+import { type Base, baseOfTable } from './merge-base.js'
 import {
   ConflictList,
   describeClash,
@@ -27,13 +35,14 @@ export interface MergeComparison {
 export async function compareMerge(
   transaction: Transaction,
   plan: MergePlan,
+  stage: Stage = TEMPORARY_STAGE,
 ): Promise<MergeComparison> {
   const conflicts = new ConflictList(plan.conflicts)
   const tables: (StagedTable & { name: string })[] = []
   if (plan.isComparable) {
-    await createStage(transaction)
+    await createStage(transaction, stage)
     for (const table of plan.schema.tables) {
-      const staged = await compareTable(transaction, { plan, table, conflicts })
+      const staged = await compareTable(transaction, { plan, table, conflicts, stage })
       if (staged !== undefined) tables.push({ ...staged, name: table.name })
     }
   }
@@ -43,8 +52,9 @@ export async function compareMerge(
 /** Stages the rows of a table. Returns undefined if the merged branch cannot have changed any. */
 async function compareTable(
   transaction: Transaction,
-  { plan, table, conflicts }: { plan: MergePlan; table: StoredTable; conflicts: ConflictList },
+  options: { plan: MergePlan; table: StoredTable; conflicts: ConflictList; stage: Stage },
 ): Promise<StagedTable | undefined> {
+  const { plan, table, conflicts, stage } = options
   const { mode, strategy } = plan.ruleOf(table.id)
   if (mode === 'skip') return undefined
   const codec = compileTable(table, { limits: plan.limits, jsonAsText: false })
@@ -66,10 +76,11 @@ async function compareTable(
           theirs: { rows: plan.theirs.rows, table: theirTable },
           ours,
           strategy,
+          stage,
         })
   if (staged !== undefined) {
-    const { sides } = staged
-    const described = describeConflicts(transaction, { codec, sides, conflicts: staged.conflicts })
+    const { merge: sides, conflicts: rows } = staged
+    const described = describeConflicts(transaction, { codec, sides, conflicts: rows })
     await conflicts.add(described, staged.tally.conflictCount)
   }
   const { clashes, missing } = await checkTable(transaction, {
@@ -88,6 +99,14 @@ async function compareTable(
   return staged
 }
 
-function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | undefined {
+export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | undefined {
   return schema.tables.find((table) => table.id === id)
+}
+
+/** Returns the base of one table. */
+export function tableBase({ states, rowOf }: Base, table: StoredTable): TableBase {
+  return {
+    states: states.map((state) => ({ rows: state.rows, table: tableOf(state, table) })),
+    rowOf,
+  }
 }

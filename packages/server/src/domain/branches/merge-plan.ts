@@ -8,7 +8,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
-import { type BranchState, getState } from './branch-state.js'
+import { type BranchState, getStartOf, getState } from './branch-state.js'
 import { countContested } from './contested-removals.js'
 import { type Bases, baseOfTable, baseSchema, findBases } from './merge-base.js'
 import type { MergeConflict } from './merge-conflicts.js'
@@ -50,15 +50,23 @@ export interface MergePlan extends MergeOptions {
   readonly leftOut: readonly number[]
 }
 
+/** The ids of hidden forks that keep the compared states. */
+export interface Pins {
+  readonly theirs: string
+  readonly ours: string
+}
+
 /** Finds the states to compare and merges the schemas, in a snapshot or with locked branches. */
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
-  { locks }: { locks: boolean },
+  { locks, pins }: { locks: boolean; pins?: Pins },
 ): Promise<MergePlan> {
   const { from, into, limits } = options
-  const theirs = await getState(transaction, from)
-  const ours = await getState(transaction, into)
+  const stateOf = (access: BranchAccess, pinId: string | undefined) =>
+    pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
+  const theirs = await stateOf(from, pins?.theirs)
+  const ours = await stateOf(into, pins?.ours)
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(transaction, { from, into }, { locks })
   const ruleOf = rulesOf(options, { theirs, ours })
@@ -105,7 +113,7 @@ function listTables({ theirs, ours }: Sides): number[] {
   return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
 }
 
-function requireKnownTables(
+export function requireKnownTables(
   tables: MergeOptions['tables'],
   schemas: readonly StoredSchema[],
 ): void {
@@ -121,7 +129,10 @@ function requireKnownTables(
 }
 
 /** Returns the rules by table id. A request can use the table name of either side. */
-function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: number) => TableRule {
+export function rulesOf(
+  options: MergeOptions,
+  { theirs, ours }: Sides,
+): (tableId: number) => TableRule {
   const rules = new Map(Object.entries(options.tables))
   const byId = new Map<number, TableRule>()
   for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {

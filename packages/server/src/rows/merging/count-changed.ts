@@ -41,32 +41,61 @@ export async function countChanges(
     : countRowByRow(transaction, options)
 }
 
+/** Returns whether any row differs. Stops at the first one, unless the base is virtual. */
+export async function hasChangedRow(
+  transaction: Pick<Transaction, 'query'>,
+  options: Compared,
+): Promise<boolean> {
+  const [only, ...others] = options.base.states
+  if (only === undefined || others.length > 0) {
+    const { inserted, updated, deleted } = await countChanges(transaction, options)
+    return inserted + updated + deleted > 0
+  }
+  const { joins, isInserted, isUpdated, isDeleted } = comparison({ ...options, before: only })
+  const [row] = await transaction.query<{ isChanged: boolean }>(sql`
+    select exists (
+      select ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
+    ) as "isChanged"`)
+  return row?.isChanged ?? false
+}
+
 async function countInOneStatement(
   transaction: Pick<Transaction, 'query'>,
-  { codec, columns, before, after, inserted = 'all' }: Compared & { before: BranchRows },
+  options: Compared & { before: BranchRows },
 ): Promise<ChangeCounts> {
+  const { joins, isInserted, isUpdated, isDeleted } = comparison(options)
+  const [counts] = await transaction.query<ChangeCounts>(sql`
+    select
+      (count(*) filter (where ${isInserted}))::integer as inserted,
+      (count(*) filter (where ${isUpdated}))::integer as updated,
+      (count(*) filter (where ${isDeleted}))::integer as deleted
+    ${joins}`)
+  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
+}
+
+/** Returns the rows `b` before and `a` after that may differ, and conditions for how they do. */
+function comparison(
+  options: Compared & { before: BranchRows },
+): Record<'joins' | 'isInserted' | 'isUpdated' | 'isDeleted', Sql> {
+  const { codec, columns, before, after, inserted = 'all' } = options
   const names = codec.physical.flatMap(({ physicalName }, index) =>
     columns.has(index) ? ident(physicalName) : [],
   )
   const anyOf = (conditions: readonly Sql[]) =>
     conditions.length === 0 ? sql`false` : join(conditions, ' or ')
-  const isInserted =
+  const counts =
     inserted === 'all' ? sql`true` : anyOf(names.map((name) => sql`a.${name} is not null`))
   // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
-  const isChanged = anyOf(
-    names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`),
-  )
-  const [counts] = await transaction.query<ChangeCounts>(sql`
-    select
-      (count(*) filter (where b.id is null and a.id is not null and (${isInserted})))::integer
-        as inserted,
-      (count(*) filter (where b.id is not null and a.id is not null and (${isChanged})))::integer
-        as updated,
-      (count(*) filter (where b.id is not null and a.id is null))::integer as deleted
-    from (${changedIds(before, after, codec.table.id)}) k
-    ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
-    ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`)
-  return counts ?? { inserted: 0, updated: 0, deleted: 0 }
+  const differs = anyOf(names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`))
+  return {
+    joins: sql`
+      from (${changedIds(before, after, codec.table.id)}) k
+      ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
+      ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`,
+    isInserted: sql`(b.id is null and a.id is not null and (${counts}))`,
+    isUpdated: sql`(b.id is not null and a.id is not null and (${differs}))`,
+    isDeleted: sql`(b.id is not null and a.id is null)`,
+  }
 }
 
 /** The row of a virtual base can only be computed here, from the rows of its states. */

@@ -61,7 +61,10 @@ async function publishTable(
   }
 }
 
-/** Selects the own rows of the target that hold a unique value which another row is going to have. */
+/**
+ * Selects the own rows of the target that hold a unique value which another row is going to have. All of them
+ * are written later. A row that is not staged keeps its value, and the unique index refuses the other one.
+ */
 function selectHolders({ codec, name }: StagedRows, heap: Heap, index: number): Sql {
   const column = codec.physical[index]
   if (column === undefined) throw new Error('a unique column must belong to the table')
@@ -70,7 +73,8 @@ function selectHolders({ codec, name }: StagedRows, heap: Heap, index: number): 
     select distinct h.id, 0 as n
     from ${name} s
     join ${heapName(heap.heapId)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
-    where s.decision in ${WRITES}`
+    where s.decision in ${WRITES}
+      and exists (select from ${name} o where o.id = h.id and o.decision = 'update')`
 }
 
 /** Fragments of statements whose rows are staged, not given as parameters. */

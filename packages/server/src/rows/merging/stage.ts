@@ -1,8 +1,9 @@
+import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { BranchRows } from '../layout/layout.js'
-import { changedIds } from './changed-ids.js'
+import { changedIds, mayDiffer } from './changed-ids.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
 import {
   type Decision,
@@ -21,9 +22,10 @@ import {
 } from './stage-sql.js'
 
 /*
- * A merge first compares all rows, and stages its decisions in temporary tables: one for the ids that may have
- * changed, and one for the rows of each table. Then the outcome is checked as a whole, and written in a few
- * statements. Memory does not depend on the number of rows.
+ * A merge first compares all rows, and stages its decisions in tables: one for the ids that may have changed,
+ * and one for the rows of each table. Then the outcome is checked as a whole, and written in a few statements.
+ * Memory does not depend on the number of rows. The tables are temporary, or unlogged if the rows are written by
+ * a later transaction.
  */
 
 /** The effect of a merge on one table. */
@@ -51,6 +53,57 @@ export interface RowMerge {
   readonly strategy: RowStrategy
 }
 
+/** Where the staged rows of a merge are. */
+export interface Stage {
+  readonly kind: 'temporary' | 'unlogged'
+  readonly ids: Sql
+  rowsOf(tableId: number): Sql
+}
+
+/** A stage that exists until the transaction ends. */
+export const TEMPORARY_STAGE: Stage = {
+  kind: 'temporary',
+  ids: sql`pg_temp.merge_ids`,
+  rowsOf: (tableId) => sql`pg_temp.${ident(`merge_rows_${tableId}`)}`,
+}
+
+/** The beginning of the names of tables that other transactions can read. */
+const SHARED_PREFIX = 'merge_'
+
+/** A stage that another transaction can read, until it is dropped. `key` is the id of a branch. */
+export function sharedStage(key: string): Stage {
+  const tableOf = (suffix: string) =>
+    sql`offshoot_work.${ident(`${SHARED_PREFIX}${key}_${suffix}`)}`
+  return { kind: 'unlogged', ids: tableOf('ids'), rowsOf: (tableId) => tableOf(String(tableId)) }
+}
+
+/** Drops the tables of a stage. */
+export async function dropStage(
+  database: Queryable,
+  stage: Stage,
+  tables: readonly StagedRows[],
+): Promise<void> {
+  const names = [stage.ids, ...tables.map(({ name }) => name)]
+  await database.query(sql`drop table if exists ${join(names, ', ')}`)
+}
+
+/** Drops the tables of stages whose branch no longer exists, because their process has crashed. */
+export async function dropLostStages(database: Queryable): Promise<void> {
+  const lost = await database.query<{ name: string }>(sql`
+    select c.relname as name
+    from pg_class c
+    where c.relnamespace = 'offshoot_work'::regnamespace
+      and c.relkind = 'r'
+      and starts_with(c.relname, ${SHARED_PREFIX})
+      and not exists (
+        select from offshoot.branches b
+        where starts_with(c.relname, ${SHARED_PREFIX} || b.id || '_')
+      )`)
+  for (const { name } of lost) {
+    await database.query(sql`drop table if exists offshoot_work.${ident(name)}`)
+  }
+}
+
 /** The staged decisions about the rows of one table. */
 export interface StagedRows {
   readonly codec: TableCodec
@@ -68,85 +121,128 @@ const CHUNK_ROWS = 10_000
 /** The number of candidates compared at a time in this process, if the base is virtual. */
 const PAGE_ROWS = 1000
 
-const IDS_TABLE = sql`pg_temp.merge_ids`
-
-/** Creates the temporary table of ids. It exists until the transaction ends. */
-export async function createStage(transaction: Transaction): Promise<void> {
+/** Creates the table of ids, with which a stage begins. */
+export async function createStage(transaction: Transaction, stage: Stage): Promise<void> {
   await transaction.query(sql`
-    create temporary table merge_ids (
+    create ${raw(stage.kind)} table ${stage.ids} (
       n bigint generated always as identity primary key,
       id text collate "C" not null
-    ) on commit drop`)
+    )${endOf(stage)}`)
+}
+
+function endOf({ kind }: Stage): Sql {
+  return kind === 'temporary' ? sql` on commit drop` : empty
 }
 
 /** Compares the rows of a table, and stages the decisions. */
-export async function stageRows(transaction: Transaction, merge: RowMerge): Promise<StagedRows> {
+export async function stageRows(
+  transaction: Transaction,
+  stage: Stage,
+  merge: RowMerge,
+): Promise<StagedRows> {
   const { codec, base, theirs } = merge
   const candidates = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
-      insert into ${IDS_TABLE} (id)
+      insert into ${stage.ids} (id)
       select id from (${join(candidates, ' union ')}) c
       order by id collate "C"
       returning n
     )
     select min(n) as first, max(n) as last from added`)
   const [first, last] = [Number(range?.first ?? 1), Number(range?.last ?? 0)]
-  const staged = { codec, name: stageName(codec), first, last }
-  await createRows(transaction, staged)
+  const staged = { codec, name: stage.rowsOf(codec.table.id), first, last }
+  await createRows(transaction, stage, staged)
   const [only, ...others] = base.states
   if (only !== undefined && others.length === 0) {
-    await stageInPostgres(transaction, staged, { ...merge, base: only })
+    await stageInPostgres(transaction, { stage, staged, sides: { ...merge, base: only } })
   } else {
-    await stageInProcess(transaction, staged, merge)
+    await stageInProcess(transaction, { stage, staged, merge })
   }
   await transaction.query(sql`analyze ${staged.name}`)
   return staged
 }
 
-function stageName({ table }: TableCodec): Sql {
-  return sql`pg_temp.${ident(`merge_rows_${table.id}`)}`
-}
-
-async function createRows(transaction: Transaction, { codec }: StagedRows): Promise<void> {
+async function createRows(
+  transaction: Transaction,
+  stage: Stage,
+  { codec, name }: StagedRows,
+): Promise<void> {
   const columns = codec.physical.map(
     ({ physicalName, sqlType }) => sql`, ${ident(physicalName)} ${raw(sqlType)}`,
   )
   await transaction.query(sql`
-    create temporary table ${ident(`merge_rows_${codec.table.id}`)} (
+    create ${raw(stage.kind)} table ${name} (
       n bigint primary key,
       id text collate "C" not null,
       decision text not null,
       taken boolean[],
       clashing boolean[]${join([empty, ...columns], '')}
-    ) on commit drop`)
+    )${endOf(stage)}`)
 }
 
 async function stageInPostgres(
   transaction: Transaction,
-  staged: StagedRows,
-  sides: StagedSides,
+  { stage, staged, sides }: { stage: Stage; staged: StagedRows; sides: StagedSides },
 ): Promise<void> {
   for (const chunk of chunksOf(staged, CHUNK_ROWS)) {
     const candidates = sql`(
-      select n, id from ${IDS_TABLE} where n between ${chunk.first} and ${chunk.last}
+      select n, id from ${stage.ids} where n between ${chunk.first} and ${chunk.last}
     )`
-    await transaction.query(sql`
-      insert into ${staged.name} (${STAGE_COLUMNS}${stagedColumns(staged)})
-      ${selectDecisions(sides, candidates)}`)
+    await insertStaged(transaction, staged, selectDecisions(sides, candidates))
   }
+}
+
+async function insertStaged(
+  transaction: Transaction,
+  staged: StagedRows,
+  decisions: Sql,
+): Promise<void> {
+  await transaction.query(sql`
+    insert into ${staged.name} (${STAGE_COLUMNS}${stagedColumns(staged)})
+    ${decisions}`)
+}
+
+/**
+ * Decides again about the staged rows that the target has changed since they were staged. Returns how many
+ * there were, or undefined if there were some and the base is virtual.
+ */
+export async function restageRows(
+  transaction: Transaction,
+  staged: StagedRows,
+  merge: RowMerge & { readonly oursBefore: BranchRows },
+): Promise<number | undefined> {
+  const { codec, base, ours, oursBefore } = merge
+  if (!mayDiffer(oursBefore, ours, codec.table.id)) return 0
+  await transaction.query(sql`
+    create temporary table merge_since on commit drop as
+    select s.n, s.id
+    from ${staged.name} s
+    where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`)
+  const since = sql`pg_temp.merge_since`
+  const [row] = await transaction.query<{ count: number }>(sql`
+    select count(*)::integer as count from ${since}`)
+  const count = row?.count ?? 0
+  const [only, ...others] = base.states
+  if (count > 0) {
+    if (only === undefined || others.length > 0) return undefined
+    await transaction.query(sql`
+      delete from ${staged.name} where n in (select n from ${since})`)
+    await insertStaged(transaction, staged, selectDecisions({ ...merge, base: only }, since))
+  }
+  await transaction.query(sql`drop table ${since}`)
+  return count
 }
 
 /** The row of a virtual base can only be computed here, from the rows of its states. */
 async function stageInProcess(
   transaction: Transaction,
-  staged: StagedRows,
-  merge: RowMerge,
+  { stage, staged, merge }: { stage: Stage; staged: StagedRows; merge: RowMerge },
 ): Promise<void> {
   const { codec, columns, base, theirs, ours, strategy } = merge
   for (const chunk of chunksOf(staged, PAGE_ROWS)) {
     const found = await transaction.query<{ n: string; id: string }>(sql`
-      select n, id from ${IDS_TABLE}
+      select n, id from ${stage.ids}
       where n between ${chunk.first} and ${chunk.last}
       order by n`)
     const numbers = new Map(found.map(({ n, id }) => [id, n]))

@@ -13,6 +13,8 @@ export interface StoredHistory extends History {
   readonly merges: readonly StoredMerge[]
   /** The open epoch of each branch. */
   readonly openEpochs: ReadonlyMap<string, number>
+  /** The last epoch of each branch that a fork reads. Forks that keep merged states count too. */
+  readonly forkedEpochs: ReadonlyMap<string, number>
   /** The current states of the branches that are not deleted. */
   readonly heads: readonly State[]
 }
@@ -56,6 +58,7 @@ interface HistoryRow {
     isLive: boolean,
     parentId: string | null,
     forkEpoch: number,
+    forkedEpoch: number | null,
   ][]
   readonly merges: [
     id: number,
@@ -75,7 +78,9 @@ async function readHistory(transaction: Queryable, reached: Sql): Promise<Stored
     select
       coalesce((
         select json_agg(json_build_array(b.id, b.epoch, b.deleted_at is null, b.parent_id,
-          b.fork_epoch))
+          b.fork_epoch, (
+            select max(f.fork_epoch) from offshoot.branches f where f.parent_id = b.id
+          )))
         from reached r
         join offshoot.branches b on b.id = r.id
       ), '[]') as branches,
@@ -88,6 +93,9 @@ async function readHistory(transaction: Queryable, reached: Sql): Promise<Stored
   const { branches, merges } = row ?? { branches: [], merges: [] }
   return {
     openEpochs: new Map(branches.map(([id, epoch]) => [id, epoch])),
+    forkedEpochs: new Map(
+      branches.flatMap(([id, , , , , epoch]) => (epoch === null ? [] : [[id, epoch] as const])),
+    ),
     heads: branches.flatMap(([branchId, epoch, isLive]) => (isLive ? { branchId, epoch } : [])),
     forks: branches.flatMap(([branchId, , , parentId, epoch]) =>
       parentId === null ? [] : [{ branchId, parent: { branchId: parentId, epoch } }],

@@ -1,0 +1,206 @@
+import type { Column } from '@offshoot/contract/schema'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/*
+ * A merge of many rows compares without locks. The tests stop it there, write to both branches, and let it
+ * go on.
+ */
+
+let service: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const ITEMS: readonly Column[] = [
+  { name: 'code', type: 'string', unique: true },
+  { name: 'price', type: 'int' },
+]
+const COUNT = 2_600
+const idOf = (index: number) => `n${String(index).padStart(4, '0')}`
+
+/** Creates `main`, and its fork `dev` with many new records. */
+async function open() {
+  const branches = await TestBranches.create(service, `large${++number}`, {
+    items: ITEMS,
+    notes: [{ name: 'text', type: 'text' }],
+  })
+  await branches.bulk('main', 'items', [
+    { id: 'a', code: 'A', price: 1 },
+    { id: 'b', code: 'B', price: 2 },
+  ])
+  await branches.fork('dev')
+  const records = Array.from({ length: COUNT }, (_, index) => ({ id: idOf(index), price: index }))
+  await branches.bulk('dev', 'items', records)
+  await branches.patch('dev', 'items', 'a', { price: 10 })
+  await branches.put('dev', 'items', 'd', { code: 'D' })
+  await branches.put('dev', 'notes', 'n', { text: 'N' })
+  return branches
+}
+
+/** Returns the past of `notes` on `main`. The comparison reads it after `items`. */
+async function pastOfNotes(branches: TestBranches): Promise<string> {
+  const [row] = await service.database.query<{ name: string }>(sql`
+    select 'past_' || h.id as name
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${branches.database} and b.name = 'main' and b.deleted_at is null
+    order by h.table_id desc
+    limit 1`)
+  return row?.name ?? ''
+}
+
+/** Runs `body` while a merge waits in the middle of its comparison. Returns the answer of the merge. */
+async function during(branches: TestBranches, options: object, body: () => Promise<void>) {
+  const past = await pastOfNotes(branches)
+  const client = new pg.Client({ connectionString: service.url })
+  await client.connect()
+  try {
+    await client.query('begin')
+    await client.query(`lock table offshoot_rows.${past} in access exclusive mode`)
+    const merging = branches.merging('dev', options)
+    for (let waits = false; !waits; ) {
+      const { rows } = await client.query(
+        `select from pg_locks where not granted and relation = 'offshoot_rows.${past}'::regclass`,
+      )
+      waits = rows.length > 0
+    }
+    await body()
+    await client.query('rollback')
+    return await merging
+  } finally {
+    await client.end()
+  }
+}
+
+/** Counts what a merge must not leave behind: staged rows, and hidden forks that no merge needs. */
+async function leftovers(): Promise<number> {
+  const [row] = await service.database.query<{ count: number }>(sql`
+    select (
+      (select count(*) from pg_tables
+        where schemaname = 'offshoot_work' and starts_with(tablename, 'merge_'))
+      + (select count(*) from offshoot.branches b
+        where b.deleted_at is not null
+          and not exists (select from offshoot.branches f where f.parent_id = b.id)
+          and not exists (select from offshoot.merges m where m.base_branch_id = b.id))
+    )::integer as count`)
+  return row?.count ?? -1
+}
+
+describe('while a large merge compares', () => {
+  it('both branches are written, and the merge takes its own state and keeps the writes', async () => {
+    const branches = await open()
+    const { status, body } = await during(branches, {}, async () => {
+      await branches.put('main', 'items', 'x', { code: 'X' })
+      // Both sides insert the same record, so one insert less is merged.
+      await branches.put('main', 'items', idOf(7), { price: 7 })
+      // Not part of the merge, which began before.
+      await branches.patch('dev', 'items', idOf(8), { price: -8 })
+      await branches.put('dev', 'items', 'late', { price: 0 })
+    })
+    expect([status, body.tables]).toEqual([
+      200,
+      [
+        { name: 'items', inserted: COUNT, updated: 1, deleted: 0 },
+        { name: 'notes', inserted: 1, updated: 0, deleted: 0 },
+      ],
+    ])
+    const ids = ['a', 'd', 'x', idOf(7), idOf(8), 'late']
+    expect(await branches.read('main', 'items', ids)).toEqual({
+      a: { code: 'A', price: 10 },
+      d: { code: 'D' },
+      x: { code: 'X' },
+      [idOf(7)]: { price: 7 },
+      [idOf(8)]: { price: 8 },
+    })
+    // The next merge brings what came later, and only that.
+    expect((await branches.merge('dev')).tables).toMatchObject([
+      { name: 'items', inserted: 1, updated: 1, deleted: 0 },
+      { name: 'notes', inserted: 0 },
+    ])
+    expect(await leftovers()).toBe(0)
+  })
+
+  it.each([
+    ['a record that contradicts it', idOf(3), { price: -1 }, { id: idOf(3), kind: 'bothInserted' }],
+    [
+      'a unique value that it needs',
+      'y',
+      { code: 'D' },
+      { column: 'code', kind: 'notUnique', ids: ['d', 'y'], value: 'D' },
+    ],
+  ])('the target gets %s, which is a conflict', async (_name, id, record, conflict) => {
+    const branches = await open()
+    const { status, body } = await during(branches, {}, () =>
+      branches.put('main', 'items', id, record),
+    )
+    expect(status).toBe(409)
+    expect(body.conflicts).toMatchObject([conflict])
+    expect(Object.keys(await branches.read('main', 'items', ['a', 'd', idOf(1), id]))).toEqual([
+      'a',
+      id,
+    ])
+    expect(await leftovers()).toBe(0)
+  })
+
+  it('another merge into the target finishes first', async () => {
+    const branches = await open()
+    await branches.fork('small', 'dev')
+    await branches.put('small', 'items', 's', { code: 'S' })
+    await branches.fork('other')
+    await branches.put('other', 'items', 'o', { code: 'O' })
+    const { status, body } = await during(branches, {}, async () => {
+      await branches.merge('other')
+      await branches.fork('beside')
+    })
+    expect([status, body.merged]).toEqual([200, true])
+    await branches.merge('small', { into: 'main' })
+    expect(await branches.read('main', 'items', ['o', 's', 'd'])).toEqual({
+      d: { code: 'D' },
+      o: { code: 'O' },
+      s: { code: 'S' },
+    })
+    expect(await branches.read('beside', 'items', ['o', 'd'])).toEqual({ o: { code: 'O' } })
+  })
+
+  it('the schema of the target changes, which the merge takes into account', async () => {
+    const branches = await open()
+    const { status } = await during(branches, {}, async () => {
+      await branches.edit('main', {
+        renameColumn: { table: 'items', oldName: 'price', newName: 'cents' },
+      })
+    })
+    expect(status).toBe(200)
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { code: 'A', cents: 10 } })
+  })
+})
+
+describe('a large merge', () => {
+  it('that brings nothing new leaves no trace', async () => {
+    const branches = await open()
+    await branches.merge('dev')
+    await runBackground(service)
+    const before = await leftovers()
+    expect(await branches.pull('dev')).toMatchObject({ merged: false })
+    expect(await branches.merge('dev')).toMatchObject({ merged: false })
+    expect(await leftovers()).toBe(before)
+  })
+
+  it('with a conflict changes nothing', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 11 })
+    const { status, body } = await branches.merging('dev')
+    expect([status, body.conflictCount]).toEqual([409, 1])
+    expect(await leftovers()).toBe(0)
+    expect(await branches.merge('dev', { strategy: 'theirs' })).toMatchObject({ merged: true })
+    expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { code: 'A', price: 10 } })
+  })
+})
