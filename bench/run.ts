@@ -1,4 +1,5 @@
 import { benchBranching } from './branching.js'
+import { benchBusy } from './busy.js'
 import { benchFiles } from './files.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
@@ -10,6 +11,7 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   query: benchQuery,
   files: benchFiles,
   branching: benchBranching,
+  busy: benchBusy,
 }
 
 const args = process.argv.slice(2)
