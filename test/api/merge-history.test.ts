@@ -105,11 +105,17 @@ class Run {
 
   async reset(): Promise<void> {
     const branch = this.random.pick(this.branches())
+    const others = this.branches().filter((other) => other !== branch)
     const { source } = branch
-    if (source === undefined || this.model.branches.get(source.name) !== source) return
-    this.log.push(`reset ${branch.name} to ${source.name}`)
-    expectOk(await this.call(branch, 'POST', '/reset'))
-    this.model.reset(branch, source)
+    const hasSource = source !== undefined && this.model.branches.get(source.name) === source
+    // Without a target, a reset goes to the source. With one, it also resets `main`.
+    const target = hasSource && this.random.chance(0.5) ? source : undefined
+    const to = target ?? (others.length === 0 ? undefined : this.random.pick(others))
+    if (to === undefined) return
+    this.log.push(`reset ${branch.name} to ${to.name}`)
+    const body = target === undefined ? { to: to.name } : undefined
+    expectOk(await this.call(branch, 'POST', '/reset', body))
+    this.model.reset(branch, to)
   }
 
   async collect(): Promise<void> {
