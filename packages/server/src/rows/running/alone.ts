@@ -15,7 +15,7 @@ import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
  * pass, and tries again with twice the time.
  */
 const WAIT_FIRST_MS = 250
-const WAIT_MAX_MS = 4_000
+const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
