@@ -326,3 +326,70 @@ describe('two collectors at once', () => {
     expect(left).toEqual({ merges: 0, sweeps: 0 })
   })
 })
+
+describe('a sweep that fails', () => {
+  it('does not block the others, and is repeated later', async () => {
+    const [broken, healthy] = [await open(), await open()]
+    for (const branches of [broken, healthy]) {
+      await branches.fork('dev')
+      for (const id of IDS) await branches.patch('main', 'items', id, { price: 1 })
+    }
+    const [heap] = await service.database.query<{ id: string }>(sql`
+      select h.id
+      from offshoot.heaps h
+      join offshoot.databases d on d.id = h.database_id
+      where d.name = ${broken.database}`)
+    const [past, away] = [ident(`past_${heap?.id}`), ident(`away_${heap?.id}`)]
+    const pasts = async (table: ReturnType<typeof ident>) => {
+      const [row] = await service.database.query<{ count: number }>(
+        sql`select count(*)::integer as count from offshoot_rows.${table}`,
+      )
+      return row?.count
+    }
+    await service.database.query(sql`alter table offshoot_rows.${past} rename to ${away}`)
+    try {
+      await broken.delete('dev')
+      await healthy.delete('dev')
+      await collect()
+      expect(await pasts(away)).toBe(3)
+      expect((await storage(healthy)).heaps).toEqual([[3, 0]])
+      const waiting = await service.database.query(sql`
+        select failures > 0 as "hasFailed", due_at > now() as "isLater", error is not null as "hasError"
+        from offshoot.sweeps`)
+      expect(waiting.length).toBeGreaterThan(0)
+      for (const sweep of waiting) {
+        expect(sweep).toEqual({ hasFailed: true, isLater: true, hasError: true })
+      }
+    } finally {
+      await service.database.query(sql`alter table offshoot_rows.${away} rename to ${past}`)
+    }
+    await service.database.query(sql`update offshoot.sweeps set due_at = now()`)
+    await collect()
+    expect(await pasts(past)).toBe(0)
+    const left = await service.database.query(sql`select id from offshoot.sweeps`)
+    expect(left).toEqual([])
+  })
+})
+
+describe('a sweep after the deletion of a fork', () => {
+  it('deletes exactly the versions that no remaining fork can see', async () => {
+    const branches = await open()
+    for (const name of ['one', 'two', 'three']) {
+      await branches.fork(name)
+      await branches.patch('main', 'items', 'a', { price: 1 })
+      if (name === 'two') await branches.patch('main', 'items', 'b', { price: 2 })
+    }
+    const before = { one: await items(branches, 'one'), three: await items(branches, 'three') }
+    expect((await storage(branches)).heaps).toEqual([[3, 4]])
+    await branches.delete('two')
+    await collect()
+    // The second version of `a` was visible to `two` alone; the first one of `b` also to `one`.
+    expect((await storage(branches)).heaps).toEqual([[3, 3]])
+    expect(await items(branches, 'one')).toEqual(before.one)
+    expect(await items(branches, 'three')).toEqual(before.three)
+    await branches.delete('one')
+    await collect()
+    expect((await storage(branches)).heaps).toEqual([[3, 1]])
+    expect(await items(branches, 'three')).toEqual(before.three)
+  })
+})

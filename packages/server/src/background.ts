@@ -12,11 +12,11 @@ import {
   collectDeletedRecords,
   collectGates,
   collectHeap,
-  countSweeps,
   foldNext,
+  measureSweeps,
 } from './rows/branches.js'
 import { collectStage } from './rows/write.js'
-import { sweepsPending } from './telemetry/events.js'
+import { sweepAge, sweepsPending } from './telemetry/events.js'
 
 /**
  * Maximum number of consecutive steps of one kind, so that other kinds and requests get their turn.
@@ -52,15 +52,24 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => checkBlobs(database, COLLECT_TIMES),
     () => collectBlobs({ database, blobs: files.blobs }, COLLECT_TIMES),
   ]
+  const failures: unknown[] = []
   for (const step of steps) {
-    for (let count = 0; count < STEPS_MAX; count++) {
-      if (!(await step())) break
+    try {
+      for (let count = 0; count < STEPS_MAX; count++) {
+        if (!(await step())) break
+      }
+    } catch (error) {
+      // The other kinds do not depend on this one.
+      failures.push(error)
     }
     await sessions.flushUses()
   }
   await quotas.refresh()
   await countStoredBytes(database)
-  sweepsPending.set(await countSweeps(database))
+  const { count, ageSeconds } = await measureSweeps(database)
+  sweepsPending.set(count)
+  sweepAge.set(ageSeconds)
+  if (failures.length > 0) throw failures[0]
 }
 
 /**

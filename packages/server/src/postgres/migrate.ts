@@ -13,6 +13,7 @@ import { quotas } from './migrations/010-quotas.js'
 import { gates } from './migrations/011-gates.js'
 import { versions } from './migrations/012-versions.js'
 import { folds } from './migrations/013-folds.js'
+import { sweeps } from './migrations/014-sweeps.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -41,6 +42,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 11, name: 'gates', statements: gates },
   { number: 12, name: 'versions', statements: versions },
   { number: 13, name: 'folds', statements: folds },
+  { number: 14, name: 'sweeps', statements: sweeps },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

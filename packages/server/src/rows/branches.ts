@@ -23,10 +23,10 @@ import { selectVisible } from './reading/arms.js'
 export {
   collectDeletedRecords,
   collectHeap,
-  countSweeps,
   deleteUnseenVersions,
   dropUnusedHeap,
   insertSweep,
+  measureSweeps,
 } from './layout/collect.js'
 export { dropSkipped } from './layout/collect-folds.js'
 export { countFoldWork, type FoldPolicy, foldNext, foldTable } from './layout/folds.js'

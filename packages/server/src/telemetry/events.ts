@@ -25,6 +25,16 @@ export const sweepsPending = new Level(
   'Branches that the collector has not processed yet, as of its last round.',
 )
 
+export const sweepAge = new Level(
+  'offshoot_sweeps_oldest_seconds',
+  'Age of the oldest request to the collector that is not done yet, as of its last round.',
+)
+
+export const sweepFailures = new Counter(
+  'offshoot_sweep_failures_total',
+  'Sweeps of branches that failed. They are repeated later.',
+)
+
 export const quotaRefusals = new Counter(
   'offshoot_quota_refusals_total',
   'Writes that were refused because a workspace has used up its quota.',
@@ -46,6 +56,8 @@ export const EVENTS = [
   merges,
   collected,
   sweepsPending,
+  sweepAge,
+  sweepFailures,
   quotaRefusals,
   storedRowBytes,
   storedFileBytes,

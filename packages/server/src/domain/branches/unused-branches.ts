@@ -39,6 +39,7 @@ export async function deleteUnusedBranches(
 
 interface HiddenBranch {
   readonly parentId: string | null
+  readonly forkEpoch: number | null
   readonly schemaId: string
   readonly forkSchemaId: string | null
 }
@@ -48,7 +49,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
   // The row lock serializes transactions that delete the last readers of the same branch, so that the
   // second one sees the effect of the first.
   const [branch] = await transaction.query<HiddenBranch>(sql`
-    select parent_id as "parentId", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
+    select parent_id as "parentId", fork_epoch as "forkEpoch", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
     from offshoot.branches
     where id = ${branchId} and deleted_at is not null
     for update`)
@@ -65,7 +66,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
   }
   const bases = merged.map(({ baseId }) => baseId)
   if (parentId === null) return bases
-  await insertSweep(transaction, parentId)
+  await insertSweep(transaction, parentId, branch.forkEpoch)
   return [parentId, ...bases]
 }
 

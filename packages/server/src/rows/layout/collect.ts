@@ -1,6 +1,6 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
 import { pastName } from './layout.js'
@@ -64,10 +64,13 @@ export async function dropUnusedHeap(transaction: Queryable, branchId: string): 
 
 /**
  * Deletes some row versions that no fork of a branch can see. Returns how many; 0 means that none are left.
+ * With `forkEpoch`, only looks at versions that a fork of that epoch could see. They are found by an index:
+ * a version that only this fork could see was replaced before the next remaining fork was taken.
  */
 export async function deleteUnseenVersions(
   transaction: Queryable,
   branchId: string,
+  forkEpoch: number | null,
 ): Promise<number> {
   // A reset moves the heaps to another branch, and then the forks that read them. The row locks make it
   // wait for this step, which could otherwise see heaps whose forks are already moved.
@@ -84,7 +87,7 @@ export async function deleteUnseenVersions(
       where ctid = any(array(
         select p.ctid
         from ${past} p
-        where not exists (
+        where ${seenAt(branchId, forkEpoch)} and not exists (
           select from offshoot.branches f
           where f.parent_id = ${branchId}
             and f.fork_epoch >= p.epoch
@@ -97,6 +100,18 @@ export async function deleteUnseenVersions(
   }
   return 0
 }
+
+/** Returns the condition that a version `p` could be seen by a fork of an epoch and by no later fork. */
+function seenAt(branchId: string, forkEpoch: number | null): Sql {
+  if (forkEpoch === null) return sql`true`
+  return sql`p.epoch <= ${forkEpoch} and p.until > ${forkEpoch} and p.until <= coalesce((
+          select min(f.fork_epoch)
+          from offshoot.branches f
+          where f.parent_id = ${branchId} and f.fork_epoch >= ${forkEpoch}
+        ), ${EPOCH_MAX})`
+}
+
+const EPOCH_MAX = 2 ** 31 - 1
 
 /** The time for which the version of a deleted record is remembered by its id. */
 const DELETED_SECONDS = 24 * 60 * 60
@@ -136,18 +151,30 @@ export async function collectDeletedRecords(
 
 /**
  * Queues a branch for the collector: the branch, or row versions that it keeps for forks, may be unused now.
+ * `forkEpoch` is that of a deleted fork, if only the versions that it could see are concerned.
  */
-export async function insertSweep(transaction: Queryable, branchId: string): Promise<void> {
-  await transaction.query(sql`insert into offshoot.sweeps (branch_id) values (${branchId})`)
+export async function insertSweep(
+  transaction: Queryable,
+  branchId: string,
+  forkEpoch: number | null = null,
+): Promise<void> {
+  await transaction.query(sql`
+    insert into offshoot.sweeps (branch_id, fork_epoch) values (${branchId}, ${forkEpoch}::integer)`)
 }
 
 /** Counting stops here; larger numbers are not told apart. */
 const PENDING_MAX = 100_000
 
-/** Returns the number of branches queued for the collector. */
-export async function countSweeps(database: Queryable): Promise<number> {
-  const [row] = await database.query<{ count: number }>(sql`
-    select count(*)::integer as count
-    from (select from offshoot.sweeps limit ${PENDING_MAX}) sweeps`)
-  return row?.count ?? 0
+/** The branches queued for the collector: their number, and the age of the oldest request. */
+export interface SweepBacklog {
+  readonly count: number
+  readonly ageSeconds: number
+}
+
+export async function measureSweeps(database: Queryable): Promise<SweepBacklog> {
+  const [row] = await database.query<SweepBacklog>(sql`
+    select count(*)::integer as count,
+      coalesce(extract(epoch from now() - min(created_at)), 0)::double precision as "ageSeconds"
+    from (select created_at from offshoot.sweeps order by id limit ${PENDING_MAX}) sweeps`)
+  return row ?? { count: 0, ageSeconds: 0 }
 }
