@@ -5,6 +5,9 @@ import { countFoldWork } from '../../packages/server/src/rows/branches.js'
 import { countArms } from '../../packages/server/src/rows/read.js'
 import { findRows } from '../../packages/server/src/rows/tables.js'
 import { TestBranches } from '../support/branches.js'
+import { foldBranches } from '../support/folding.js'
+import { SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
@@ -13,7 +16,7 @@ import { expectOk } from '../support/tables.js'
  * the longest one.
  */
 
-const DEPTH = Number(process.env.OFFSHOOT_TEST_DEPTH ?? 40)
+const DEPTH = Number(process.env.OFFSHOOT_TEST_DEPTH ?? 24)
 /** A table that is read from four sources: its own heap, and three heaps with their pasts. */
 const FOLDED_ARMS_MAX = 7
 
@@ -205,3 +208,75 @@ it('A folded branch keeps what it inherits while everything around it changes', 
   const { tables } = await branches.diff('last')
   expect(tables).toMatchObject([{ inserted: 1, updated: 0, deleted: 1 }])
 })
+
+it('Folding beside writers, forks, resets and deletions changes nothing that a branch shows', async () => {
+  const branches = await TestBranches.create(service, 'beside', {
+    people: [
+      { name: 'age', type: 'int' },
+      { name: 'email', type: 'email', unique: true },
+    ],
+  })
+  await branches.bulk(
+    'main',
+    'people',
+    idsOf(20).map((id) => ({ id, age: 0 })),
+  )
+  let isDone = false
+  const folding = async () => {
+    const random = new Random(SEED)
+    const options = { databaseName: 'beside', random, probability: 0.5 }
+    while (!isDone) {
+      // Two folds of the same state can meet, and one of them is refused.
+      await Promise.allSettled([foldBranches(service, options), foldBranches(service, options)])
+      await runBackground(service)
+    }
+  }
+  const writing = async () => {
+    for (let age = 1; !isDone; age++)
+      await branches.patch('main', 'people', `r${age % 20}`, { age })
+  }
+  const lines = [1, 2, 3].map((line) => growLine(branches, line))
+  const others = [folding(), writing()]
+  try {
+    for (const ages of await Promise.all(lines)) expect(ages.shown).toEqual(ages.expected)
+  } finally {
+    isDone = true
+    await Promise.all(others)
+  }
+})
+
+const idsOf = (count: number): string[] => Array.from({ length: count }, (_, index) => `r${index}`)
+
+/** Forks a line of branches, each with some changes, and compares each of them with a copy. */
+async function growLine(branches: TestBranches, line: number) {
+  const random = new Random(SEED + line)
+  const nameOf = (level: number) => `line${line}-${level}`
+  await branches.fork(nameOf(0))
+  const expected = await agesOf(branches, nameOf(0))
+  for (let level = 1; level <= 10; level++) {
+    const tip = nameOf(level)
+    await branches.fork(tip, nameOf(level - 1))
+    for (const id of random.some(idsOf(24), 0.2)) {
+      if (id in expected && random.chance(0.4)) {
+        await branches.remove(tip, 'people', id)
+        delete expected[id]
+      } else {
+        await branches.put(tip, 'people', id, { age: 100 * level })
+        expected[id] = 100 * level
+      }
+    }
+    // The branch before goes on, is reset or is deleted, and the fork keeps what it had.
+    const before = nameOf(level - 1)
+    if (random.chance(0.3)) await branches.put(before, 'people', 'r1', { age: -level })
+    else if (level > 1 && random.chance(0.5)) {
+      expectOk(await branches.call(before, 'POST', '/reset', { to: 'main' }))
+    } else if (level > 1 && random.chance(0.7)) await branches.delete(before)
+    const shown = await agesOf(branches, tip)
+    if (JSON.stringify(sorted(shown)) !== JSON.stringify(sorted(expected)))
+      return { shown, expected }
+  }
+  return { shown: await agesOf(branches, nameOf(10)), expected }
+}
+
+const sorted = (ages: Record<string, number>) =>
+  Object.entries(ages).sort(([left], [right]) => (left < right ? -1 : 1))
