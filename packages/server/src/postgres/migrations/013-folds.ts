@@ -10,6 +10,7 @@ alter table offshoot.heaps
 alter table offshoot.heaps drop constraint heaps_branch_id_table_id_key;
 create unique index heaps_branch_table on offshoot.heaps (branch_id, table_id) where kind <> 'fold';
 create unique index heaps_folds on offshoot.heaps (branch_id, epoch, table_id) where kind = 'fold';
+create index heaps_branch on offshoot.heaps (branch_id);
 create index heaps_next on offshoot.heaps (next_branch_id) where next_branch_id is not null;
 
 -- Tables of branches that are read from many levels, for the background to fold. Requests only add rows.
