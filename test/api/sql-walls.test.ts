@@ -3,7 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { FUNCTIONS, isResultType, OPERATORS } from '../../packages/server/src/data/sql/allowed.js'
 import { LostBackendError, runBounded } from '../../packages/server/src/postgres/bounds.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { UserConnections } from '../../packages/server/src/postgres/user-connections.js'
+import {
+  KEPT_USE_MS_MAX,
+  UserConnections,
+} from '../../packages/server/src/postgres/user-connections.js'
 import { TestBranches } from '../support/branches.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
@@ -205,6 +208,9 @@ describe('memory of a statement', () => {
     'select cardinality(array_agg(1)) from generate_series(1, 3000000) g',
     `select length(string_agg('some text', ',')) from generate_series(1, 3000000) g`,
     'select cardinality(array(select g from generate_series(1, 3000000) g))',
+    'select jsonb_array_length(jsonb_agg(g)) from generate_series(1, 300000) g',
+    'select jsonb_object_agg(g, g) is null from generate_series(1, 300000) g',
+    'select isempty(range_agg(int4range(2 * g, 2 * g + 1))) from generate_series(1, 100000) g',
     `select length(repeat(repeat(repeat('x', 1000), 1000), 1000))`,
     `select length(replace(repeat(repeat('x', 1000), 1000), 'x', $1))`,
     `with a as (select repeat('x', 1000) as t), b as (select t||t||t||t||t||t||t||t||t||t as t from a),
@@ -271,6 +277,24 @@ describe('connections for SQL', () => {
     const answers = await Promise.all(running)
     for (const { body } of answers)
       expect(['query_too_costly', 'timeout', 'overloaded']).toContain(body.code)
+  })
+
+  it('are replaced after a long use, because their backends keep memory', async () => {
+    const connections = new UserConnections(service.database, LIMITS)
+    const client = await connections.connect('a')
+    const { rows } = await client.query<{ pid: number }>(
+      'select pg_backend_pid() as pid from pg_sleep($1)',
+      [(2 * KEPT_USE_MS_MAX) / 1000],
+    )
+    client.release()
+    const isOpen = async () => {
+      const found = await service.database.query(
+        sql`select 1 from pg_stat_activity where pid = ${rows[0]?.pid}`,
+      )
+      return found.length > 0
+    }
+    await expect.poll(isOpen, { timeout: 20_000 }).toBe(false)
+    expect(connections.state).toEqual({ held: 0, lost: 0, waiting: 0 })
   })
 
   it('keep a place taken by a backend that does not stop, until it ends', async () => {

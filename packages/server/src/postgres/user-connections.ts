@@ -26,6 +26,12 @@ export interface UserConnectionLimits {
 /** Interval at which an abandoned backend is checked for its end. */
 const LOST_CHECK_MS = 1_000
 
+/**
+ * A connection that was used for longer is replaced. A backend does not return all of its memory to the
+ * system after a large statement, and a statement that takes much memory takes time.
+ */
+export const KEPT_USE_MS_MAX = 1_000
+
 export class UserConnections {
   readonly #database: Database
   readonly #places: Places
@@ -59,8 +65,9 @@ export class UserConnections {
     try {
       const client = await this.#database.userPool.connect()
       const release = client.release.bind(client)
+      const startedAt = performance.now()
       client.release = (error) => {
-        release(error)
+        release(error ?? performance.now() - startedAt > KEPT_USE_MS_MAX)
         if (error instanceof LostBackendError)
           void this.#leaveWhenEnded(workspaceId, error.processId)
         else this.#places.leave(workspaceId)

@@ -23,6 +23,12 @@ export const MADE_BYTES_MAX = 64 * 1024 * 1024
 export const VALUE_BYTES_MIN = 64 * 1024
 /** Maximum size of all values that a statement collects in memory for arrays, texts and documents. */
 export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
+/**
+ * The same for aggregates that keep many times the size of their values: about 1 KB for each number of a
+ * `jsonb` document, and more for each range when a multirange is written as text.
+ */
+export const COLLECTED_DOCUMENT_BYTES_MAX = 8 * 1024 * 1024
+export const COLLECTED_RANGES_BYTES_MAX = 2 * 1024 * 1024
 /** Maximum size of a searched text: as large as a record. */
 export const SEARCHED_BYTES_MAX = 1024 * 1024
 /** Maximum size of a pattern, a separator or a set of characters. */
@@ -42,8 +48,8 @@ export type Cost =
   | { readonly kind: 'bounded'; readonly sizes: readonly number[] }
   /** Like `bounded`, with a result as large as the first argument times another one. */
   | { readonly kind: 'multiplies'; readonly sizes: readonly number[]; readonly factor: number }
-  /** An aggregate that keeps all values in memory. */
-  | { readonly kind: 'collects' }
+  /** An aggregate that keeps all values in memory, up to this size in bytes. */
+  | { readonly kind: 'collects'; readonly bytesMax: number }
   /** An aggregate or window function that does not keep its values, or not in memory. */
   | { readonly kind: 'folds' }
 
@@ -151,10 +157,13 @@ const MULTIPLYING: [string, Cost][] = [
   ],
 ]
 
-const COLLECTING = costing(
-  { kind: 'collects' },
-  `array_agg json_agg json_object_agg jsonb_agg jsonb_object_agg range_agg string_agg`,
-)
+const collects = (bytesMax: number): Cost => ({ kind: 'collects', bytesMax })
+
+const COLLECTING: [string, Cost][] = [
+  ...costing(collects(COLLECTED_BYTES_MAX), 'array_agg json_agg json_object_agg string_agg'),
+  ...costing(collects(COLLECTED_DOCUMENT_BYTES_MAX), 'jsonb_agg jsonb_object_agg'),
+  ...costing(collects(COLLECTED_RANGES_BYTES_MAX), 'range_agg'),
+]
 
 const FOLDING = costing(
   { kind: 'folds' },

@@ -20,8 +20,8 @@ export function within(value: Sql, bytesMax: number): Sql {
 }
 
 /** Returns SQL for the value that counts it towards the values collected by the statement. */
-export function collected(value: Sql): Sql {
-  return sql`offshoot_sql.collected(${value}, ${raw(String(COLLECTED_BYTES_MAX))}::pg_catalog.int8)`
+export function collected(value: Sql, bytesMax = COLLECTED_BYTES_MAX): Sql {
+  return sql`offshoot_sql.collected(${value}, ${raw(String(bytesMax))}::pg_catalog.int8)`
 }
 
 /** Returns the size of a constant or parameter in bytes, or undefined for other values. */

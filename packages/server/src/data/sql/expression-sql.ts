@@ -560,7 +560,7 @@ function writeArguments(
   const { args: nodes = [] } = call
   const cost = FUNCTIONS.get(name) ?? { kind: 'linear' }
   const filter = call.agg_filter === undefined ? undefined : writer.write(call.agg_filter)
-  if (cost.kind === 'collects') return writeCollected(writer, call, filter)
+  if (cost.kind === 'collects') return writeCollected(writer, call, { filter, ...cost })
   const what = `function [${name}]`
   const args = nodes.map((node, index) => {
     if (cost.kind === 'grows') return writer.writeGrowing(node, nodes.length)
@@ -599,7 +599,7 @@ function argumentMax(
 function writeCollected(
   writer: ExpressionWriter,
   { args: nodes = [] }: NodeOf<'FuncCall'>,
-  filter: Sql | undefined,
+  { filter, bytesMax }: { filter: Sql | undefined; bytesMax: number },
 ): WrittenArguments {
   const replaced = new Map<string, Sql>()
   let knownBytes = 0
@@ -610,13 +610,14 @@ function writeCollected(
       knownBytes += size
       return value
     }
-    const counted = collected(value)
+    const counted = collected(value, bytesMax)
     replaced.set(textOf(value), counted)
     return counted
   })
   if (replaced.size > 0) return { args, replaced, filter }
   // All arguments are constants, which the aggregate still keeps for each row.
-  const counted = sql`${collected(sql`${raw(String(knownBytes))}::pg_catalog.int4`)} is not null`
+  const bytes = sql`${raw(String(knownBytes))}::pg_catalog.int4`
+  const counted = sql`${collected(bytes, bytesMax)} is not null`
   return {
     args,
     replaced,
