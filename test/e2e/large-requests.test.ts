@@ -1,7 +1,7 @@
 import { Agent } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { exchange, type Reply } from '../support/cost/exchange.js'
-import { MeasuredService, type Turn } from '../support/cost/measured-service.js'
+import { MeasuredService, ownCpuMs, type Turn } from '../support/cost/measured-service.js'
 
 /*
  * Sends the largest requests that are accepted, and requests that are refused late. No turn of the
@@ -10,7 +10,12 @@ import { MeasuredService, type Turn } from '../support/cost/measured-service.js'
  */
 
 /** CPU time by which one turn of the event loop may exceed the turns of trivial requests. */
-const TURN_CPU_MS_MAX = 100
+const TURN_CPU_MS_MAX = 50
+/**
+ * The same with garbage collection, which cannot be divided: V8 copies the live objects of a large
+ * request at once.
+ */
+const TURN_WITH_GC_CPU_MS_MAX = 3 * TURN_CPU_MS_MAX
 const WIDE = 200
 
 let service: MeasuredService
@@ -50,14 +55,24 @@ const wideRecord = (length: number) =>
 const isWithin = (from: number, until: number) => (turn: Turn) =>
   turn.until >= from && turn.from <= until
 
-/** Returns the answer to a request and the CPU time of the longest turn meanwhile. */
-async function measure(request: () => Promise<Reply>): Promise<Reply & { turnMs: number }> {
+interface Measured extends Reply {
+  /** CPU time of the longest turn without garbage collection, and with it. */
+  readonly ownMs: number
+  readonly turnMs: number
+}
+
+/** Sends a request and measures the longest turn meanwhile. */
+async function measure(request: () => Promise<Reply>): Promise<Measured> {
   const from = Date.now()
   const reply = await request()
   // The turn that sends the answer ends after the answer has arrived.
   await send('GET', '/health')
   const turns = service.turns().filter(isWithin(from, Date.now()))
-  return { ...reply, turnMs: Math.max(0, ...turns.map(({ cpuMs }) => cpuMs)) }
+  return {
+    ...reply,
+    ownMs: Math.max(0, ...turns.map(ownCpuMs)),
+    turnMs: Math.max(0, ...turns.map(({ cpuMs }) => cpuMs)),
+  }
 }
 
 beforeAll(async () => {
@@ -69,6 +84,7 @@ beforeAll(async () => {
       { name: 'text', type: 'text' },
       { name: 'document', type: 'json' },
       { name: 'photo', type: 'file' },
+      { name: 'photos', type: 'file[]' },
     ],
     wide: times(WIDE, (column) => ({ name: `c${column}`, type: 'text' })),
   }
@@ -94,6 +110,11 @@ interface Case {
   readonly status: number
 }
 
+const file = (sizeBytes: number) => ({
+  name: 'x',
+  mediaType: 'text/plain',
+  base64Content: Buffer.alloc(sizeBytes, 'x').toString('base64'),
+})
 const insert = (table: string, record: unknown) => ({ insert: { table, record } })
 const transaction = (operations: readonly unknown[], sending?: Sending) =>
   send('POST', `${BRANCH()}/transaction`, { operations }, sending)
@@ -205,13 +226,40 @@ const CASES: readonly Case[] = [
   {
     name: 'a record with a file of 15 MB',
     status: 201,
+    send: () => send('POST', `${BRANCH()}/tables/texts/data`, { photo: file(15_000_000) }),
+  },
+  {
+    name: 'a record with three files of 15 MB, one of them invalid',
+    status: 400,
+    send: () => {
+      const invalid = { ...file(15_000_000), base64Content: `${'A'.repeat(19_999_999)}!` }
+      const photos = [file(15_000_000), invalid, file(15_000_000)]
+      return send('POST', `${BRANCH()}/tables/texts/data`, { photos })
+    },
+  },
+  {
+    name: 'a bulk insert of a record with a file of 15 MB',
+    status: 200,
+    send: () => bulk('texts', { records: [{ photo: file(15_000_000) }] }),
+  },
+  {
+    name: 'an upsert of a record with a file of 15 MB',
+    status: 201,
+    send: () => send('POST', `${BRANCH()}/tables/texts/data/photo`, { photo: file(15_000_000) }),
+  },
+  {
+    name: 'a stream with a line with a file of 15 MB',
+    status: 200,
+    send: () => stream('texts', `${JSON.stringify({ photo: file(15_000_000) })}\n`),
+  },
+  {
+    name: 'a query for the contents of files of 30 MB',
+    status: 200,
     send: () =>
-      send('POST', `${BRANCH()}/tables/texts/data`, {
-        photo: {
-          name: 'x',
-          mediaType: 'text/plain',
-          base64Content: Buffer.alloc(15_000_000, 'x').toString('base64'),
-        },
+      send('POST', `${BRANCH()}/tables/texts/query`, {
+        columns: ['photo.base64Content'],
+        filter: { $exists: 'photo.name' },
+        page: { size: 2 },
       }),
   },
   {
@@ -315,7 +363,7 @@ const CASES: readonly Case[] = [
         schema: {
           tables: times(1000, (table) => ({
             name: `t${table}`,
-            columns: times(10, (column) => ({ name: `c${column}`, type: 'string' })),
+            columns: times(18, (column) => ({ name: `c${column}`, type: 'string' })),
           })),
         },
       }),
@@ -347,6 +395,24 @@ const CASES: readonly Case[] = [
       }),
   },
   {
+    name: 'SQL with an array of 500,000 texts',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/sql`, {
+        statement: 'select cardinality($1::text[])',
+        params: [times(500_000, (i) => `text ${i}`)],
+      }),
+  },
+  {
+    name: 'SQL with a document of 10 MB',
+    status: 200,
+    send: () =>
+      send('POST', `${BRANCH()}/sql`, {
+        statement: 'select length($1::text)',
+        params: [{ list: times(500_000, (i) => ({ i })) }],
+      }),
+  },
+  {
     name: 'SQL that answers with 10 MB',
     status: 200,
     send: () =>
@@ -359,9 +425,10 @@ const CASES: readonly Case[] = [
 describe('while a large request is answered, others are served', () => {
   for (const one of CASES) {
     it(one.name, async () => {
-      const { turnMs, status, body } = await measure(one.send)
+      const { ownMs, turnMs, status, body } = await measure(one.send)
       expect(status, body.toString('utf8', 0, 1000)).toBe(one.status)
-      expect(turnMs).toBeLessThan(baselineMs + TURN_CPU_MS_MAX)
+      expect(ownMs).toBeLessThan(baselineMs + TURN_CPU_MS_MAX)
+      expect(turnMs).toBeLessThan(baselineMs + TURN_WITH_GC_CPU_MS_MAX)
     })
   }
 })

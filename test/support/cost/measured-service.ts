@@ -20,6 +20,16 @@ export interface Turn {
   readonly from: number
   readonly until: number
   readonly cpuMs: number
+  /**
+   * Time of garbage collection during the turn. It is measured by the clock, because V8 does not
+   * report its CPU time, so on a busy machine it can be more than the turn used.
+   */
+  readonly gcMs: number
+}
+
+/** CPU time of a turn without garbage collection, which cannot be divided. */
+export function ownCpuMs({ cpuMs, gcMs }: Turn): number {
+  return Math.max(0, cpuMs - gcMs)
 }
 
 /** Resources that the processes have used so far. */
@@ -68,7 +78,15 @@ export class MeasuredService {
 
   /** All turns so far that exceeded the threshold of the probe. */
   turns(): Turn[] {
-    return this.#lines().filter(({ kind }) => kind === 'turn') as unknown as Turn[]
+    const lines = this.#lines()
+    const collections = lines.filter(({ kind }) => kind === 'gc')
+    return lines
+      .filter(({ kind }) => kind === 'turn')
+      .map(({ from = 0, until = 0, cpuMs = 0 }) => {
+        // The times of a turn are whole milliseconds.
+        const within = collections.filter(({ at = 0 }) => at >= from - 1 && at <= until + 1)
+        return { from, until, cpuMs, gcMs: within.reduce((sum, { ms = 0 }) => sum + ms, 0) }
+      })
   }
 
   /** Bytes of heap and buffers after a garbage collection. */
@@ -107,13 +125,24 @@ export class MeasuredService {
   }
   #postmaster: number[] | undefined
 
-  #lines(): { kind: string; bytes?: number }[] {
+  #lines(): ProbeLine[] {
     const text = readFileSync(path.join(this.#folder, 'cost'), 'utf8')
     return text
       .split('\n')
       .slice(0, -1)
       .map((line) => JSON.parse(line))
   }
+}
+
+/** A line of the probe: a turn, a garbage collection, or the size of the heap. */
+interface ProbeLine {
+  readonly kind: 'turn' | 'gc' | 'heap'
+  readonly from?: number
+  readonly until?: number
+  readonly cpuMs?: number
+  readonly at?: number
+  readonly ms?: number
+  readonly bytes?: number
 }
 
 const CLOCK_MS = 10

@@ -1,7 +1,9 @@
 // Loaded into a service with `node --import`. It writes to the file that COST_PROBE_FILE names a line
 // for every turn of the event loop that took much CPU time of the main thread, and the size of the
-// heap after a collection when it is sent SIGUSR2. CPU time, unlike time, does not grow on a busy machine.
+// heap after a collection when it is sent SIGUSR2, and a line for every garbage collection. CPU time,
+// unlike time, does not grow on a busy machine.
 import { openSync, readSync, writeSync } from 'node:fs'
+import { PerformanceObserver } from 'node:perf_hooks'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { isMainThread } from 'node:worker_threads'
@@ -34,6 +36,13 @@ if (file !== undefined && isService) {
     last = cpuMs()
     lastAt = at
   }, TICK_MS).unref()
+
+  // Garbage collection is reported after the turn that it was part of.
+  new PerformanceObserver((list) => {
+    for (const { startTime, duration } of list.getEntries()) {
+      write({ kind: 'gc', at: performance.timeOrigin + startTime, ms: duration })
+    }
+  }).observe({ entryTypes: ['gc'] })
 
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc')

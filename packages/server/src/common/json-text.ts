@@ -246,7 +246,7 @@ export function* parseJsonSteps(
   text: Buffer,
   limits: JsonLimits,
 ): Generator<undefined, unknown, undefined> {
-  requireUtf8(text)
+  yield* requireLongUtf8(text)
   return yield* buildJson(text, yield* scanJson(text, limits))
 }
 
@@ -259,6 +259,25 @@ export function parseShortJson(text: Buffer, limits: JsonLimits): unknown {
     while (!steps.next().done);
   }
   return parseText(text.toString())
+}
+
+/** Checks a text in steps. Each ends before a character, so that no character is divided. */
+export function* requireLongUtf8(text: Buffer): Generator<undefined, void, undefined> {
+  for (let start = 0; start < text.length; ) {
+    let end = Math.min(start + SCAN_BYTES, text.length)
+    const last = end
+    while (end < text.length && end > last - UTF8_BYTES_MAX && isContinuation(text[end])) end--
+    requireUtf8(text.subarray(start, end))
+    start = end
+    yield
+  }
+}
+
+const UTF8_BYTES_MAX = 4
+
+/** Returns whether a byte is the second or a later one of a UTF-8 character. */
+function isContinuation(byte: number | undefined): boolean {
+  return ((byte ?? 0) & 0xc0) === 0x80
 }
 
 export function requireUtf8(text: Buffer): void {
@@ -329,7 +348,7 @@ function textCut(text: Buffer, { start, end }: { start: number; end: number }): 
   if (end - start <= SLICE_BYTES) return end
   let cut = start + SLICE_BYTES
   // Go back to the first byte of a UTF-8 character.
-  while (((text[cut] ?? 0) & 0xc0) === 0x80) cut--
+  while (isContinuation(text[cut])) cut--
   const escapeAt = text.lastIndexOf(BACKSLASH, cut - 1)
   if (escapeAt < start || cut - escapeAt >= LETTER_U_ESCAPE_BYTES) return cut
   // In a run of backslashes, every second one starts an escape sequence; the string does not start

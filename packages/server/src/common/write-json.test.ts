@@ -19,9 +19,17 @@ test('JSON that is written in steps is the same as JSON that is written at once'
   )
 })
 
-test('long lists take many steps, wherever they are', () => {
-  const list = Array.from({ length: 1000 }, (_, index) => ({ index }))
-  for (const value of [list, { list }, { a: { list } }, { logs: [{ list }] }]) {
-    expect(write(value).steps).toBeGreaterThan(1000)
+test('long lists and objects take many steps, wherever they are', () => {
+  const list = Array.from({ length: 10_000 }, (_, index) => index)
+  const object = Object.fromEntries(list.map((index) => [`name${index}`, index]))
+  for (const long of [list, object, list.map((index) => ({ index }))]) {
+    for (const value of [
+      long,
+      { long },
+      [[[[[[long]]]]]],
+      { a: [{ b: { c: { d: { long } } } }] },
+    ]) {
+      expect(write(value).steps).toBeGreaterThan(50)
+    }
   }
 })

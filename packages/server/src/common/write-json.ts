@@ -1,26 +1,37 @@
-/** Nesting depth down to which a value is divided. Deeper values are written at once. */
-const DIVIDED_DEPTH = 4
+/** Members up to which an object or a list without further ones is written at once. */
+const MEMBERS_AT_ONCE = 100
 
 /**
  * Writes a value as JSON text, in steps between which the event loop can run other work. The value
  * consists of plain objects, lists, texts, numbers and booleans.
  */
-export function* writeJson(
-  value: unknown,
-  depth = DIVIDED_DEPTH,
-): Generator<undefined, string, undefined> {
-  if (typeof value !== 'object' || value === null || depth === 0) return JSON.stringify(value)
+export function* writeJson(value: unknown): Generator<undefined, string, undefined> {
+  if (isShort(value)) return JSON.stringify(value)
   const parts: string[] = []
   if (Array.isArray(value)) {
-    for (const item of value) {
-      parts.push(yield* writeJson(item ?? null, depth - 1))
-      yield
+    for (const [index, item] of value.entries()) {
+      parts.push(isShort(item) ? JSON.stringify(item ?? null) : yield* writeJson(item))
+      if (index % MEMBERS_AT_ONCE === 0) yield
     }
     return `[${parts.join(',')}]`
   }
-  for (const [name, member] of Object.entries(value)) {
+  for (const [name, member] of Object.entries(value as object)) {
     if (member === undefined) continue
-    parts.push(`${JSON.stringify(name)}:${yield* writeJson(member, depth - 1)}`)
+    const text = isShort(member) ? JSON.stringify(member) : yield* writeJson(member)
+    parts.push(`${JSON.stringify(name)}:${text}`)
+    if (parts.length % MEMBERS_AT_ONCE === 0) yield
   }
+  yield
   return `{${parts.join(',')}}`
+}
+
+/** Returns whether a value has few members, none of which has any. */
+function isShort(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  let count = 0
+  for (const name in value) {
+    const member = (value as Record<string, unknown>)[name]
+    if (++count > MEMBERS_AT_ONCE || (typeof member === 'object' && member !== null)) return false
+  }
+  return true
 }

@@ -4,7 +4,7 @@ import { inTurns } from '../common/in-turns.js'
 import {
   buildJson,
   parseShortJson,
-  requireUtf8,
+  requireLongUtf8,
   SLICE_BYTES,
   scanJson,
 } from '../common/json-text.js'
@@ -40,7 +40,7 @@ export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
 
 /** Parses a large body in slices, so that the event loop serves other requests in between. */
 async function parseLong(request: FastifyRequest, body: Buffer, limits: Limits): Promise<unknown> {
-  requireUtf8(body)
+  await inTurns(requireLongUtf8(body))
   const scanned = await inTurns(scanJson(body, limits))
   // Many small values take more memory than their text.
   if (request.ticket?.takeBytes(scanned.values * VALUE_BYTES) === false) throw overloaded()

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { inTurns } from '../common/in-turns.js'
 import { overloaded } from './admission/ticket.js'
 
 declare module 'fastify' {
@@ -18,6 +19,8 @@ const PIECE_BYTES_MIN = 4096
 /** The first pieces are kept without a copy; most bodies have one or two. */
 const PIECES_MAX = 8
 const SEGMENT_BYTES = 8 * 1024
+/** Larger bodies are joined in turns: copying tens of megabytes blocks the event loop. */
+const JOINED_BYTES = 1024 * 1024
 
 type Done = (error: Error | null, body?: Buffer) => void
 
@@ -39,12 +42,17 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
   }
   const pieces = new Pieces()
 
-  const end = (error: Error | null, body?: Buffer) => {
+  const stop = () => {
     payload.off('data', onData).off('end', onEnd).off('error', onBreak).off('close', onBreak)
     // Later errors are ignored; a stream error without a listener would end the process.
     payload.on('error', ignore)
     ticket.endBody()
-    if (error !== null) ticket.giveBytes()
+  }
+  const end = (error: Error | null, body?: Buffer) => {
+    if (error !== null) {
+      stop()
+      ticket.giveBytes()
+    }
     request.bodyBytes = body?.length ?? 0
     done(error, body)
   }
@@ -57,7 +65,10 @@ export function readBody(request: FastifyRequest, payload: Readable, done: Done)
     if (!Number.isNaN(announced) && announced !== pieces.bytes) {
       end(new AppError('invalid_request', 'header [content-length]: is not the length of the body'))
     } else {
-      end(null, pieces.join())
+      stop()
+      const body = pieces.join()
+      if (Buffer.isBuffer(body)) end(null, body)
+      else void body.then((joined) => end(null, joined), end)
     }
   }
   ticket.startBody(() => end(overloaded()))
@@ -114,9 +125,20 @@ class Pieces {
   }
 
   /** Always copies: a piece is a view of a larger network buffer, which would be kept alive. */
-  join(): Buffer {
+  join(): Buffer | Promise<Buffer> {
     this.#closeSegment()
+    if (this.#bytes > JOINED_BYTES) return inTurns(this.#joinSteps())
     return Buffer.concat(this.#list, this.#bytes)
+  }
+
+  *#joinSteps(): Generator<undefined, Buffer, undefined> {
+    const body = Buffer.allocUnsafe(this.#bytes)
+    let bytes = 0
+    for (const piece of this.#list) {
+      bytes += piece.copy(body, bytes)
+      yield
+    }
+    return body
   }
 
   #closeSegment(): void {

@@ -1,22 +1,27 @@
 import { Readable } from 'node:stream'
-import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
-import { inTurns } from '../common/in-turns.js'
+import { inTurns, Turn } from '../common/in-turns.js'
+import type { JsonText } from '../common/json-parts.js'
 import { writeJson } from '../common/write-json.js'
 
 /** Shorter texts are sent as they are; longer ones in pieces of this many characters. */
 const PIECE_LENGTH = 64 * 1024
-/** Pieces that are sent before others have their turn. */
-const PIECES_PER_TURN = 16
 
 /** Sends JSON text. A long one is encoded piece by piece, as fast as the client reads it. */
-export function sendJson(reply: FastifyReply, text: string): FastifyReply {
+export function sendJson(
+  reply: FastifyReply,
+  text: JsonText,
+): FastifyReply | Promise<FastifyReply> {
   reply.type('application/json; charset=utf-8')
-  if (text.length <= PIECE_LENGTH) return reply.send(text)
-  // It is in memory until it is sent.
-  reply.request.ticket?.addBytes(text.length)
-  reply.header('content-length', Buffer.byteLength(text))
-  return reply.send(Readable.from(pieces(text), { objectMode: false }))
+  const isShort = typeof text === 'string' && text.length <= PIECE_LENGTH
+  return isShort ? reply.send(text) : sendParts(reply, typeof text === 'string' ? [text] : text)
+}
+
+async function sendParts(reply: FastifyReply, parts: readonly string[]): Promise<FastifyReply> {
+  // They are in memory until they are sent.
+  reply.request.ticket?.addBytes(parts.reduce((sum, part) => sum + part.length, 0))
+  reply.header('content-length', await inTurns(countBytes(parts)))
+  return reply.send(Readable.from(pieces(parts), { objectMode: false }))
 }
 
 /**
@@ -27,15 +32,35 @@ export async function sendLarge(reply: FastifyReply, value: unknown): Promise<Fa
   return sendJson(reply, await inTurns(writeJson(value)))
 }
 
-async function* pieces(text: string): AsyncGenerator<Buffer> {
-  let count = 0
-  for (let start = 0; start < text.length; ) {
-    let end = Math.min(start + PIECE_LENGTH, text.length)
-    if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end--
-    yield Buffer.from(text.slice(start, end))
-    start = end
-    if (++count % PIECES_PER_TURN === 0) await yieldToOthers()
+function* countBytes(parts: readonly string[]): Generator<undefined, number, undefined> {
+  let bytes = 0
+  for (const part of parts) {
+    bytes += Buffer.byteLength(part)
+    yield
   }
+  return bytes
+}
+
+/** Divides long parts into pieces, and joins short ones. */
+async function* pieces(parts: readonly string[]): AsyncGenerator<Buffer> {
+  const turn = new Turn()
+  let pending = ''
+  for (const part of parts) {
+    if (pending !== '' && pending.length + part.length > PIECE_LENGTH) {
+      yield Buffer.from(pending)
+      pending = ''
+    }
+    let start = 0
+    while (part.length - start > PIECE_LENGTH) {
+      let end = start + PIECE_LENGTH
+      if (isHighSurrogate(part.charCodeAt(end - 1))) end--
+      yield Buffer.from(part.slice(start, end))
+      start = end
+      if (turn.isOver) await turn.end()
+    }
+    pending += start === 0 ? part : part.slice(start)
+  }
+  if (pending !== '') yield Buffer.from(pending)
 }
 
 /** The first half of a character, whose other half must not be in another piece. */

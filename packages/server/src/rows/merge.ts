@@ -235,7 +235,8 @@ export async function checkTable(
 /** Returns the rows of a table, restricted to the columns that the state has. */
 function rowsOfTable({ rows, table }: TableState): BranchRows {
   const layout = layoutOf(rows)
-  return table === undefined ? withoutRows(layout) : withColumns(layout, columnIdsOf(table))
+  if (table === undefined) return withoutRows(layout)
+  return withColumns(layout, { tableId: table.id, columnIds: columnIdsOf(table) })
 }
 
 function columnIdsOf({ columns }: StoredTable): ReadonlySet<number> {

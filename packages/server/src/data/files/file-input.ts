@@ -50,6 +50,7 @@ export class FileWriter {
   readonly #present: ReadonlyMap<number, readonly StoredFile[]>
   readonly #merges: boolean
   readonly #isXataClient: boolean
+  readonly #decoded = new WeakMap<object, PendingContent | Fault>()
   /** Caches results, because one input may be encoded twice: as an update and as a whole record. */
   readonly #encoded = new WeakMap<object, string | Fault>()
 
@@ -62,6 +63,26 @@ export class FileWriter {
     this.#present = options.present ?? new Map()
     this.#merges = options.merges ?? false
     this.#isXataClient = options.isXataClient ?? false
+  }
+
+  /**
+   * Decodes the contents of files in records, in steps. `encode` uses the results, and decodes short
+   * contents and those of files that are in no such column itself.
+   */
+  *decodeContents(
+    records: readonly unknown[],
+    paths: readonly (readonly string[])[],
+  ): Generator<undefined, void, undefined> {
+    for (const record of records) {
+      for (const path of paths) {
+        for (const file of [valueAt(record, path)].flat()) {
+          const { base64Content } = (file ?? {}) as Input
+          if (typeof base64Content !== 'string' || base64Content.length <= DECODED_LENGTH) continue
+          if (checkBase64Length(base64Content, this.#limits) !== undefined) continue
+          this.#decoded.set(file as object, yield* decodeBase64(base64Content))
+        }
+      }
+    }
   }
 
   readonly encode: FileEncoder = (column, value) => {
@@ -123,28 +144,35 @@ export class FileWriter {
     for (const [field, value] of Object.entries(input)) {
       if (value === undefined || IGNORED.has(field)) continue
       if (this.#isXataClient && field === 'mediaType' && value === '') continue
+      const decoded = field === 'base64Content' ? this.#decoded.get(input) : undefined
+      if (decoded !== undefined && !(decoded instanceof Fault)) continue
       const fault =
         field === 'id' && !options.isEntry
           ? new Fault('is not known')
-          : checkField(field, value, this.#limits)
+          : (decoded ?? checkField(field, value, this.#limits))
       if (fault !== undefined) return new Fault(`field [${field.slice(0, 255)}]: ${fault.message}`)
     }
     if (input.name === undefined && !options.isNamed) return new Fault('field [name]: is required')
     return undefined
   }
 
+  #contentOf(input: Input): PendingContent | undefined {
+    const decoded = this.#decoded.get(input)
+    if (decoded !== undefined && !(decoded instanceof Fault)) return decoded
+    if (input.base64Content === undefined) return undefined
+    const bytes = Buffer.from(input.base64Content as string, 'base64')
+    return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') }
+  }
+
   #merge(column: StoredColumn, input: Input, present: StoredFile | undefined): StoredFile {
     const base = this.#merges ? present : undefined
     const given = input as Partial<StoredFile>
-    const bytes =
-      input.base64Content === undefined
-        ? undefined
-        : Buffer.from(input.base64Content as string, 'base64')
+    const content = this.#contentOf(input)
     const file: StoredFile = {
       name: given.name ?? base?.name ?? '',
       mediaType:
         given.mediaType ||
-        (bytes === undefined ? base?.mediaType : sniffMediaType(bytes)) ||
+        (content === undefined ? base?.mediaType : sniffMediaType(content.bytes)) ||
         DEFAULT_MEDIA_TYPE,
       enablePublicUrl:
         given.enablePublicUrl ?? base?.enablePublicUrl ?? column.defaultPublicAccess ?? false,
@@ -152,16 +180,42 @@ export class FileWriter {
       uploadUrlTimeout: given.uploadUrlTimeout ?? base?.uploadUrlTimeout ?? UPLOAD_URL_SECONDS,
       version: present === undefined ? 0 : present.version + 1,
       key: newFileKey(),
-      ...(bytes === undefined ? contentOf(base) : this.#take(bytes)),
+      ...(content === undefined ? contentOf(base) : this.#take(content)),
     }
     return file
   }
 
-  #take(bytes: Buffer): FileContent {
-    const sha256 = createHash('sha256').update(bytes).digest('hex')
-    this.pending.push({ sha256, bytes })
+  #take(content: PendingContent): FileContent {
+    const { bytes, sha256 } = content
+    this.pending.push(content)
     return { size: bytes.length, sha256, attributes: imageSize(bytes) ?? {} }
   }
+}
+
+/** Characters of base64 that are decoded in one step; a multiple of four. */
+const DECODED_LENGTH = 512 * 1024
+
+function valueAt(record: unknown, path: readonly string[]): unknown {
+  return path.reduce<unknown>(
+    (value, name) => (typeof value === 'object' ? (value as Input | null)?.[name] : undefined),
+    record,
+  )
+}
+
+function* decodeBase64(text: string): Generator<undefined, PendingContent | Fault, undefined> {
+  const bytes = Buffer.allocUnsafe((text.length / 4) * 3 - paddingOf(text))
+  const hash = createHash('sha256')
+  let size = 0
+  for (let start = 0; start < text.length; start += DECODED_LENGTH) {
+    const part = text.slice(start, start + DECODED_LENGTH)
+    const isLast = start + part.length === text.length
+    if (!isBase64(isLast ? part.slice(0, part.length - paddingOf(text)) : part)) return NOT_BASE64
+    const end = size + bytes.write(part, size, 'base64')
+    hash.update(bytes.subarray(size, end))
+    size = end
+    yield
+  }
+  return { bytes, sha256: hash.digest('hex') }
 }
 
 type FileContent = Pick<StoredFile, 'size' | 'sha256' | 'attributes'>
@@ -244,13 +298,25 @@ function checkSeconds(value: unknown, { urlSecondsMax }: Limits): Fault | undefi
 
 const NOT_BASE64 = new Fault('is not valid base64')
 
-function checkBase64(value: unknown, { base64LengthMax }: Limits): Fault | undefined {
+function checkBase64(value: unknown, limits: Limits): Fault | undefined {
   if (typeof value !== 'string') return expected('a string', value)
-  if (value.length > base64LengthMax) {
+  const fault = checkBase64Length(value, limits)
+  if (fault !== undefined) return fault
+  return isBase64(value.slice(0, value.length - paddingOf(value))) ? undefined : NOT_BASE64
+}
+
+function checkBase64Length(text: string, { base64LengthMax }: Limits): Fault | undefined {
+  if (text.length > base64LengthMax) {
     return new Fault(`must have at most ${base64LengthMax} characters`)
   }
-  if (value.length % 4 !== 0) return NOT_BASE64
-  const padding = value.endsWith('==') ? 2 : value.endsWith('=') ? 1 : 0
-  const body = padding === 0 ? value : value.slice(0, -padding)
-  return /[^A-Za-z0-9+/]/.test(body) ? NOT_BASE64 : undefined
+  return text.length % 4 === 0 ? undefined : NOT_BASE64
+}
+
+function paddingOf(text: string): number {
+  if (text.endsWith('==')) return 2
+  return text.endsWith('=') ? 1 : 0
+}
+
+function isBase64(text: string): boolean {
+  return !/[^A-Za-z0-9+/]/.test(text)
 }

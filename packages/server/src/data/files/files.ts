@@ -8,6 +8,7 @@ import {
   type ByteRange,
   type ReceivedBlob,
 } from '../../blobs/blob-store.js'
+import { Turn } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { TextRows } from '../../postgres/statement.js'
@@ -50,7 +51,7 @@ export class Files {
   async #keep({ sha256, bytes }: PendingContent, workspaceId: string): Promise<void> {
     await this.#claim({ sha256, size: bytes.length }, workspaceId)
     if (await this.blobs.has(sha256)) return
-    await this.blobs.put(Readable.from([bytes]), { bytesMax: bytes.length })
+    await this.blobs.put(Readable.from(chunksOf(bytes)), { bytesMax: bytes.length })
   }
 
   /** Stores content of any size from a stream, in constant memory. */
@@ -95,11 +96,19 @@ export class Files {
   }
 
   async #readBase64(sha256: string): Promise<string> {
-    const chunks: Buffer[] = []
     const stream = await this.blobs.get(sha256)
     if (stream === undefined) throw new Error(`content [${sha256}] is missing`)
-    for await (const chunk of stream) chunks.push(chunk as Buffer)
-    return Buffer.concat(chunks).toString('base64')
+    const texts: string[] = []
+    let rest = Buffer.alloc(0)
+    for await (const chunk of stream) {
+      const bytes = Buffer.concat([rest, chunk as Buffer])
+      // Three bytes are four characters. What remains is written with the next chunk.
+      const end = bytes.length - (bytes.length % 3)
+      texts.push(bytes.toString('base64', 0, end))
+      rest = bytes.subarray(end)
+    }
+    texts.push(rest.toString('base64'))
+    return texts.join('')
   }
 
   /**
@@ -119,6 +128,17 @@ export class Files {
       select ${workspaceId}, sha256, size
       from claimed
       on conflict (workspace_id, sha256) do nothing`)
+  }
+}
+
+/** Bytes of content that are hashed and written in one turn of the event loop. */
+const CHUNK_BYTES = 1024 * 1024
+
+async function* chunksOf(bytes: Buffer): AsyncGenerator<Buffer> {
+  const turn = new Turn()
+  for (let start = 0; start < bytes.length; start += CHUNK_BYTES) {
+    yield bytes.subarray(start, start + CHUNK_BYTES)
+    if (turn.isOver) await turn.end()
   }
 }
 

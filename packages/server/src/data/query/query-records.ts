@@ -1,5 +1,6 @@
 import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
 import { mapInTurns } from '../../common/in-turns.js'
+import { type JsonText, listJson } from '../../common/json-parts.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import type { TextRow } from '../../postgres/statement.js'
@@ -37,7 +38,10 @@ export interface QueryContext {
 }
 
 /** Returns a page of the records that meet a filter, as JSON text. */
-export async function queryRecords(context: QueryContext, request: QueryRequest): Promise<string> {
+export async function queryRecords(
+  context: QueryContext,
+  request: QueryRequest,
+): Promise<JsonText> {
   const { session, limits } = context
   const scope = cursorScope(session, session.table(context.tableName).codec.table.id)
   const page = readPage(request, { limits, scope })
@@ -54,7 +58,8 @@ export async function queryRecords(context: QueryContext, request: QueryRequest)
   const cursor = writeCursor(scope, { filter, sort, columns, size, seed, ...ends })
   await loadFound(plan, shown, context)
   const records = await mapInTurns(shown, (row) => writeFound(plan, row, session))
-  return `{"records":[${records.join(',')}],"meta":{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}}`
+  const meta = `{"page":{"cursor":"${cursor}","more":${hasMore},"size":${size}}}`
+  return listJson('{"records":[', records, `],"meta":${meta}}`)
 }
 
 export function planQuery(context: QueryContext, page: Page): QueryPlan {

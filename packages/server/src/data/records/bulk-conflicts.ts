@@ -22,7 +22,7 @@ export async function findConflicts(
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
   for (const records of sliceRecords(options.body, options.limits)) {
-    const files = fileWriter(context, table)
+    const files = await fileWriter(context, table, records)
     rows.push(...encodeSlice(table.codec, records, batch, files))
     await yieldToOthers()
   }

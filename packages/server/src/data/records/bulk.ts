@@ -2,6 +2,7 @@ import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { mapInTurns } from '../../common/in-turns.js'
+import { type JsonText, listJson } from '../../common/json-parts.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, writeRecord } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
@@ -21,7 +22,7 @@ import type { RecordContext } from './records.js'
 export async function bulkInsert(
   context: RecordContext & { readonly limits: Limits },
   request: { body: Buffer; idempotent: IdempotentRequest },
-): Promise<string> {
+): Promise<JsonText> {
   const { database, session, limits } = context
   const { body, idempotent } = request
   const table = session.table(context.tableName)
@@ -77,7 +78,7 @@ async function insertBody(
           `body: field [records]: must have at most ${limits.bulkRecordsMax} items; send more as application/x-ndjson`,
         )
       }
-      const files = fileWriter(context, table)
+      const files = await fileWriter(context, table, records)
       const rows = encodeSlice(table.codec, records, batch, files)
       if (batch.faultCount === 0) {
         await storeFiles(context, files)
@@ -99,7 +100,7 @@ async function writeAnswer(
   context: RecordContext,
   table: BranchTable,
   options: { transaction: WriteTransaction; ids: readonly string[] },
-): Promise<string> {
+): Promise<JsonText> {
   const { ids } = options
   if (context.columns === undefined) {
     // Characters of a record id never need escaping.
@@ -115,5 +116,5 @@ async function writeAnswer(
   const records = await mapInTurns(found, (row) =>
     writeRecord(read.plan, row, context.session.metadata),
   )
-  return `{"records":[${records.join(',')}]}`
+  return listJson('{"records":[', records, ']}')
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { inTurns } from '../../common/in-turns.js'
+import { type JsonText, joinJson } from '../../common/json-parts.js'
 import type { Database } from '../../postgres/database.js'
 import { raw, sql } from '../../postgres/sql.js'
 import { compileStatement, slot } from '../../postgres/statement.js'
@@ -101,9 +102,9 @@ export interface CreatedRecords {
 export async function answerOnce(
   context: IdempotencyContext,
   request: IdempotentRequest,
-  execute: () => Promise<string>,
+  execute: () => Promise<JsonText>,
   createdIn: (answer: string) => readonly CreatedRecords[],
-): Promise<string> {
+): Promise<JsonText> {
   if (request.key === undefined) return execute()
   const repeat = async (): Promise<string | undefined> => {
     const answer = await findAnswer(context, request)
@@ -185,10 +186,11 @@ async function findKept(
 export async function keepAnswer(
   transaction: OpenTransaction,
   session: Session,
-  request: IdempotentRequest & { answer: string },
+  request: IdempotentRequest & { answer: JsonText },
 ): Promise<void> {
   if (request.key === undefined) return
-  const values = [keyHash(session, request.key), await request.contentHash(), request.answer]
+  const contentHash = await request.contentHash()
+  const values = [keyHash(session, request.key), contentHash, joinJson(request.answer)]
   const [rows = []] = await transaction.run([{ statement: INSERT, values }])
   if (rows.length === 0) {
     throw new AppError(

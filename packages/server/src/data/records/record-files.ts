@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { inTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
 import type { TextRows } from '../../postgres/statement.js'
 import type { InputRecord } from '../../rows/columns.js'
@@ -78,16 +79,25 @@ export async function findPresentFiles(
   return { version: recordVersion(row[1], session.metadata), files: new Map(files) }
 }
 
-/** Returns undefined for tables without file columns, which avoids any cost for them. */
-export function fileWriter(
+/**
+ * Returns a writer for the files of records. Their contents are decoded here, in turns, because encoding
+ * a record is a single step. Returns undefined for tables without file columns.
+ */
+export async function fileWriter(
   { session, files }: Pick<FileAccess, 'session' | 'files'>,
   table: BranchTable,
+  records: readonly unknown[],
   options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
-): FileWriter | undefined {
-  if (table.codec.fileColumns.length === 0) return undefined
+): Promise<FileWriter | undefined> {
+  const { fileColumns } = table.codec
+  if (fileColumns.length === 0) return undefined
   const { present, merges = false } = options
   const isXataClient = session.metadata.key === 'xata'
-  return files.writer({ merges, isXataClient, ...(present === undefined ? {} : { present }) })
+  const known = present === undefined ? {} : { present }
+  const writer = files.writer({ merges, isXataClient, ...known })
+  const paths = fileColumns.map(({ column }) => column.path)
+  await inTurns(writer.decodeContents(records, paths))
+  return writer
 }
 
 /** Stores contents before the row that refers to them is written. */

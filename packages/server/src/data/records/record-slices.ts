@@ -46,7 +46,6 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
     yield recordsOf(parseShortJson(body, limits))
     return
   }
-  requireUtf8(body)
   const listStart = findListStart(body)
   if (listStart === undefined) {
     // The body is malformed, or not in the usual form. Parse it as a whole.
@@ -58,7 +57,7 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
     const end = yield* findSliceEnd(body, start, limits)
     const slice =
       end - start <= 2 * SLICE_BYTES
-        ? (parseText(`[${body.toString('utf8', start, end)}]`) as unknown[])
+        ? parseSlice(body.subarray(start, end))
         : yield* parseLongSlice(body.subarray(start, end), limits)
     const isLast = body[end] !== COMMA
     // Only an empty list may have an empty slice. Elsewhere it means a superfluous comma.
@@ -70,6 +69,11 @@ export function* sliceRecords(body: Buffer, limits: JsonLimits): Generator<unkno
     if (isLast) return
     start = end + 1
   }
+}
+
+function parseSlice(slice: Buffer): unknown[] {
+  requireUtf8(slice)
+  return parseText(`[${slice.toString()}]`) as unknown[]
 }
 
 /** Parses a slice with a record that is much longer than a usual slice, with pauses. */
@@ -91,7 +95,9 @@ function requireEnd(body: Buffer, listEnd: number): void {
   if (body.length - listEnd > SLICE_BYTES) {
     throw new AppError('invalid_request', 'body: too much follows the list of records')
   }
-  const rest = recordsOf(parseText(`{"records":["the list"${body.toString('utf8', listEnd)}`))
+  const end = body.subarray(listEnd)
+  requireUtf8(end)
+  const rest = recordsOf(parseText(`{"records":["the list"${end.toString()}`))
   if (rest[0] !== 'the list') {
     throw new AppError('invalid_request', 'body: field [records]: is given twice')
   }

@@ -103,7 +103,7 @@ async function insertRecord(
   const given = record.id
   if (given !== undefined) requireId(table, given)
   const id = given === undefined ? newRecordId() : (given as string)
-  const files = fileWriter(context, table)
+  const files = await fileWriter(context, table, [record])
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
@@ -131,7 +131,7 @@ export async function replaceRecord(
   const table = session.table(tableName)
   requireId(table, id)
   const present = await findPresentFiles(context, table, { id, fields: record })
-  const files = fileWriter(context, table, { present: present?.files })
+  const files = await fileWriter(context, table, [record], { present: present?.files })
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
   const rows = [{ id, ifVersion, values }]
@@ -160,7 +160,10 @@ export async function updateRecord(
   const table = session.table(context.tableName)
   requireId(table, id)
   return onPresentFiles(context, table, options, async (present) => {
-    const files = fileWriter(context, table, { present: present?.files, merges: true })
+    const files = await fileWriter(context, table, [fields], {
+      present: present?.files,
+      merges: true,
+    })
     const update = encodeUpdate(table, fields, files)
     const writer = await prepareWrite(context, table, files)
     const ifVersion = options.ifVersion ?? present?.version
@@ -187,7 +190,10 @@ export async function upsertRecord(
   const table = session.table(context.tableName)
   requireId(table, id)
   return onPresentFiles(context, table, options, async (present) => {
-    const files = fileWriter(context, table, { present: present?.files, merges: true })
+    const files = await fileWriter(context, table, [fields], {
+      present: present?.files,
+      merges: true,
+    })
     const update = encodeUpdate(table, fields, files)
     const whole = table.codec.encodeRecord(fields, now(), files?.encode)
     const writer = await prepareWrite(context, table, files)

@@ -169,7 +169,7 @@ export class AtomicStream {
     const tally = new Tally()
     let bytes = 0
     for await (const parsed of lines.batches()) {
-      const files = fileWriter(context, table)
+      const files = await fileWriter(context, table, valuesOf(parsed))
       const rows = encodeLines(table, parsed, { tally, files })
       if (tally.failed > 0) continue
       const arrived = takeBytes()

@@ -44,6 +44,10 @@ export class Tally {
   }
 }
 
+export function valuesOf(lines: readonly ParsedLine[]): unknown[] {
+  return lines.map(({ value }) => value)
+}
+
 /** Validates and encodes lines. Counts invalid ones and leaves them out. */
 export function encodeLines(
   table: BranchTable,

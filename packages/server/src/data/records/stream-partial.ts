@@ -9,7 +9,7 @@ import type { Files } from '../files/files.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
-import { encodeLines, lineBytesMax, type StreamRequest, Tally } from './stream-lines.js'
+import { encodeLines, lineBytesMax, type StreamRequest, Tally , valuesOf } from './stream-lines.js'
 
 /** The number of lines after which a partial import commits. */
 const PARTIAL_BATCH_LINES = 2000
@@ -83,7 +83,7 @@ async function insertLines(
     // Invalid lines are final, so they must not be validated with an outdated schema.
     await runReads(database, session.guard, [])
     const context = { ...partial, session, columns: undefined }
-    const files = fileWriter(context, table)
+    const files = await fileWriter(context, table, valuesOf(pending))
     const rows = encodeLines(table, pending, { tally, files })
     const left = new Set(rows.map((row) => row.line))
     try {

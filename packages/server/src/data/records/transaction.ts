@@ -1,6 +1,7 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
+import { type JsonText, listJson } from '../../common/json-parts.js'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
@@ -36,7 +37,7 @@ export interface TransactionContext {
 export async function runOperations(
   context: TransactionContext,
   request: { operations: readonly unknown[]; idempotent: IdempotentRequest },
-): Promise<string> {
+): Promise<JsonText> {
   const { session, limits } = context
   const { operations, idempotent } = request
   if (operations.length > limits.transactionOperationsMax) {
@@ -105,7 +106,7 @@ async function requireHeaps(
 async function run(
   context: TransactionContext,
   request: { planned: readonly PlannedOperation[]; idempotent: IdempotentRequest },
-): Promise<string> {
+): Promise<JsonText> {
   const { planned } = request
   if (planned.every((operation) => operation.kind === 'get')) return runGets(context, request)
   try {
@@ -130,7 +131,7 @@ async function runGroups(
     idempotent: IdempotentRequest
     isStepwise: boolean
   },
-): Promise<string> {
+): Promise<JsonText> {
   const { database, session } = context
   const { groups, idempotent, isStepwise } = request
   const prepare = (group: OperationGroup) => ({
@@ -138,8 +139,8 @@ async function runGroups(
     ...prepareGroup(session, group, { explains: isStepwise }),
   })
   const results = new Array<string>(request.planned.length).fill('')
-  const finish = async (transaction: OpenTransaction): Promise<string> => {
-    const answer = `{"results":[${results.join(',')}]}`
+  const finish = async (transaction: OpenTransaction): Promise<JsonText> => {
+    const answer = listJson('{"results":[', results, ']}')
     await keepAnswer(transaction, session, { ...idempotent, answer })
     return answer
   }
@@ -192,7 +193,7 @@ async function runGroups(
 async function runGets(
   context: TransactionContext,
   request: { planned: readonly PlannedOperation[] },
-): Promise<string> {
+): Promise<JsonText> {
   const { database, session } = context
   const { planned } = request
   const runs = groupOperations(planned).map((group) => ({
@@ -210,7 +211,7 @@ async function runGets(
     await inTurns(settle(found, results))
     position += own.length
   }
-  return `{"results":[${results.join(',')}]}`
+  return listJson('{"results":[', results, ']}')
 }
 
 /** Reads the contents of files between the statements of a group and its results. */

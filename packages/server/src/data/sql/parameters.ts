@@ -1,32 +1,40 @@
+import { writeJson } from '../../common/write-json.js'
 import type { Parameter } from '../../postgres/statement.js'
 import { arrayLiteral, checkText } from '../../rows/columns.js'
 import { invalidSql } from './invalid-sql.js'
 
+/** Elements of an array that are written in one step. */
+const ELEMENTS_PER_STEP = 1000
+
+type Steps<Result> = Generator<undefined, Result, undefined>
+
 /** Converts parameters to texts of PostgreSQL: arrays to array literals, and objects to JSON. */
-export function encodeParameters(values: readonly unknown[]): Parameter[] {
-  return values.map((value, index) => {
-    const text = textOf(value)
+export function* encodeParameters(values: readonly unknown[]): Steps<Parameter[]> {
+  const texts: Parameter[] = []
+  for (const [index, value] of values.entries()) {
+    const text = yield* textOf(value)
     const fault = text === null ? undefined : checkText(text)
     if (fault !== undefined) throw invalidSql(`parameter $${index + 1}: ${fault.message}`)
-    return text
-  })
+    texts.push(text)
+    yield
+  }
+  return texts
 }
 
-function textOf(value: unknown): Parameter {
+function* textOf(value: unknown): Steps<Parameter> {
   if (value === null || value === undefined) return null
   if (typeof value === 'string') return value
-  if (Array.isArray(value)) {
-    return value.some((item) => Array.isArray(item))
-      ? nested(value)
-      : arrayLiteral(value.map(textOf))
-  }
-  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+  if (Array.isArray(value)) return yield* arrayText(value)
+  return typeof value === 'object' ? yield* writeJson(value) : String(value)
 }
 
 /** Writes an array literal. Nested arrays are not quoted, all other elements are. */
-function nested(values: readonly unknown[]): string {
-  const parts = values.map((value) =>
-    Array.isArray(value) ? textOf(value) : arrayLiteral([textOf(value)]).slice(1, -1),
-  )
+function* arrayText(values: readonly unknown[]): Steps<string> {
+  const parts: string[] = []
+  for (const [index, value] of values.entries()) {
+    if (Array.isArray(value)) parts.push(yield* arrayText(value))
+    else parts.push(arrayLiteral([yield* textOf(value)]).slice(1, -1))
+    if (index % ELEMENTS_PER_STEP === 0) yield
+  }
   return `{${parts.join(',')}}`
 }

@@ -1,5 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
+import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import { codeOf } from '../../postgres/failures.js'
@@ -19,7 +20,7 @@ import { invalidSql } from './invalid-sql.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import type { StatementPlan } from './statement-plan.js'
-import { inBatch, type StatementPlanner } from './statement-planner.js'
+import { type GivenStatement, inBatch, type StatementPlanner } from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
@@ -120,21 +121,17 @@ async function prepareAll(
   { session, planner, bounds }: SqlContext,
   statements: readonly SqlStatement[],
 ): Promise<PreparedStatement[]> {
-  const given = statements.map(({ statement, params }, index) => {
+  const given: (GivenStatement & { parameters: Parameter[] })[] = []
+  for (const [index, { statement, params }] of statements.entries()) {
     try {
-      return { text: statement, parameters: encodeParameters(params ?? []) }
+      const parameters = await inTurns(encodeParameters(params ?? []))
+      const parameterSizes = await mapInTurns(parameters, (each) => Buffer.byteLength(each ?? ''))
+      given.push({ text: statement, parameters, parameterSizes })
     } catch (error) {
       throw statements.length === 1 ? error : inBatch(error, index)
     }
-  })
-  const plans = await planner.plan(
-    session,
-    given.map(({ text, parameters }) => ({
-      text,
-      parameterSizes: parameters.map((each) => Buffer.byteLength(each ?? '')),
-    })),
-    bounds.signal,
-  )
+  }
+  const plans = await planner.plan(session, given, bounds.signal)
   return plans.map((plan, index) => ({ plan, parameters: given[index]?.parameters ?? [] }))
 }
 

@@ -26,7 +26,7 @@ import {
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
-import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
+import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
 import {
   type BranchState,
@@ -71,10 +71,12 @@ export async function readDifference(
     async (transaction) => {
       const after = await getState(transaction, access)
       const before = await resolveAgainst(transaction, access, { state: after, ...options })
-      const operations = compareSchemasById(before.schema, after.schema)
+      const operations = await compareInTurns(before.schema, after.schema)
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
+      const turn = new Turn()
       for (const table of tablesToShow(after, options.tableName)) {
+        if (turn.isOver) await turn.end()
         const base = before.rowsOf(table.id)
         const canDiffer = base.states.some((rows) => mayDiffer(rows, after.rows, table.id))
         if (options.tableName === undefined && !canDiffer) continue

@@ -5,7 +5,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
+import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { type BranchState, getStartOf, getState } from './branch-state.js'
@@ -94,7 +94,7 @@ export async function planMerge(
     ruleOf,
     schema,
     // No edits lead to a schema in conflict.
-    operations: conflicts.length > 0 ? [] : compareSchemasById(ours.schema, schema),
+    operations: conflicts.length > 0 ? [] : await compareInTurns(ours.schema, schema),
     changedRecords,
     // A removal in conflict leaves the schema as the target has it.
     isComparable: conflicts.every(({ records }) => records !== undefined),

@@ -2,6 +2,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { cpuMsOf } from '../../../../../test/support/cpu-time.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { applyOperations } from './apply-operations.js'
 import { compareSchemasById, storageChanges } from './compare-schemas-by-id.js'
@@ -93,6 +94,30 @@ describe('compareSchemasById', () => {
       { renameTable: { oldName: 'users', newName: 'Users' } },
       { renameColumn: { table: 'Users', oldName: 'name', newName: 'Name' } },
     ])
+  })
+
+  test('takes time in proportion to the schema', () => {
+    // All columns of every table move on to the next name, and the tables exchange theirs.
+    const large = (tables: number, shift: number) =>
+      schema(
+        ...Array.from({ length: tables }, (_, index) =>
+          table(
+            index * 100,
+            `t${(index + shift) % tables}`,
+            ...Array.from({ length: 20 }, (_, number) =>
+              column(index * 100 + number + 1, `c${(number + shift) % 20}`),
+            ),
+          ),
+        ),
+      )
+    const compare = (tables: number) => {
+      const [before, after] = [large(tables, 0), large(tables, 1)]
+      return cpuMsOf(() => compareSchemasById(before, after))
+    }
+    compare(1000)
+    const least = (tables: number) => Math.min(...[1, 2, 3].map(() => compare(tables)))
+    // In quadratic time it would be 100 times. Garbage collection adds to the 10 times of linear time.
+    expect(least(1000)).toBeLessThan(50 * Math.max(1, least(100)))
   })
 
   test('returns edits that can be applied and result in the other schema', () => {

@@ -1,5 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { inTurns } from '../../common/in-turns.js'
 import { listAllColumns, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { wantsIndex, wantsSearchIndex } from '../../rows/indexes.js'
 import type { SchemaChange } from '../../rows/tables.js'
@@ -16,17 +17,43 @@ interface Named {
  * applied. All tables are added before any column, because columns can link to them.
  */
 export function compareSchemasById(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
+  const steps = compareSteps(before, after)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/** Compares two schemas by id, and yields to the event loop if it takes long. */
+export function compareInTurns(
+  before: StoredSchema,
+  after: StoredSchema,
+): Promise<SchemaOperation[]> {
+  return inTurns(compareSteps(before, after))
+}
+
+function* compareSteps(
+  before: StoredSchema,
+  after: StoredSchema,
+): Generator<undefined, SchemaOperation[], undefined> {
   const { removed, renamed, added } = compareNames(before.tables, after.tables)
-  const old = new Map(before.tables.map((table) => [table.id, table]))
-  const definitions = new Map(toPublicSchema(after).tables.map((table) => [table.name, table]))
-  return [
+  const operations: SchemaOperation[] = [
     ...removed.map((table) => ({ removeTable: { table } })),
     ...renamed.map((names) => ({ renameTable: names })),
     ...added.map(({ name }) => ({ addTable: { table: name } })),
-    ...after.tables.flatMap((table) =>
-      compareColumnsById(old.get(table.id), table, definitions.get(table.name)?.columns ?? []),
-    ),
   ]
+  const old = new Map(before.tables.map((table) => [table.id, table]))
+  yield
+  const definitions = new Map(toPublicSchema(after).tables.map((table) => [table.name, table]))
+  yield
+  for (const table of after.tables) {
+    const columns = definitions.get(table.name)?.columns ?? []
+    for (const operation of compareColumnsById(old.get(table.id), table, columns)) {
+      operations.push(operation)
+    }
+    yield
+  }
+  return operations
 }
 
 function compareColumnsById(

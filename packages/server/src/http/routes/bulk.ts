@@ -3,6 +3,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
+import type { JsonText } from '../../common/json-parts.js'
 import { bulkInsert } from '../../data/records/bulk.js'
 import { hashContent } from '../../data/records/idempotency.js'
 import { AtomicStream } from '../../data/records/stream-atomic.js'
@@ -31,7 +32,7 @@ export function bulkRoutes({
   files,
   limits,
 }: Services): FastifyPluginAsyncTypebox {
-  const insertBody = (request: BulkRequest, body: Buffer): Promise<string> =>
+  const insertBody = (request: BulkRequest, body: Buffer): Promise<JsonText> =>
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
       const columns = readColumns(request.query.columns)

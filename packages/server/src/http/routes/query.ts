@@ -9,6 +9,7 @@ import { QueryRequestSchema, QueryResultSchema } from '@offshoot/contract/query'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import type { JsonText } from '../../common/json-parts.js'
 import { aggregateRecords } from '../../data/query/aggregate.js'
 import type { QueryRequest } from '../../data/query/page.js'
 import { type QueryContext, queryRecords } from '../../data/query/query-records.js'
@@ -31,7 +32,7 @@ export function queryRoutes(services: Services): FastifyPluginAsyncTypebox {
   const run = (
     request: TableRequest,
     reply: FastifyReply,
-    operation: (context: QueryContext) => Promise<string>,
+    operation: (context: QueryContext) => Promise<JsonText>,
   ) => {
     const { tableName } = request.params
     return bounded(request, reply, (context) => operation({ ...context, tableName }))

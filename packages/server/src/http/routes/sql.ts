@@ -9,6 +9,7 @@ import {
   type SqlStatement,
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { listJson } from '../../common/json-parts.js'
 import { runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'
@@ -83,7 +84,7 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
       async (request, reply) => {
         const { statements, responseType } = request.body
         const results = await run(request, reply, { statements, responseType })
-        return sendJson(reply, `{"results":[${results.join(',')}]}`)
+        return sendJson(reply, listJson('{"results":[', results, ']}'))
       },
     )
   }

@@ -100,8 +100,21 @@ export function writeFiles(
   selection: FileSelection,
   record: FileRecord | undefined,
 ): string {
-  const files = parseFiles(text).map((file) => publicFile(file, selection, record))
-  return JSON.stringify(selection.isList ? files : files[0])
+  const [first = '', ...rest] = parseFiles(text).map((file) =>
+    fileText(publicFile(file, selection, record)),
+  )
+  return selection.isList ? `[${rest.reduce((list, file) => `${list},${file}`, first)}]` : first
+}
+
+/**
+ * Writes a file as JSON. Base64 never needs escaping, so a content is only appended: `JSON.stringify`
+ * would read and copy megabytes at once.
+ */
+function fileText({ base64Content, ...rest }: Record<string, unknown>): string {
+  const text = JSON.stringify(rest)
+  if (base64Content === undefined) return text
+  const members = text.slice(1, -1)
+  return `{${members}${members === '' ? '' : ','}"base64Content":"${base64Content}"}`
 }
 
 export function publicFile(

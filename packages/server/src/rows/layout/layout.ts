@@ -185,11 +185,15 @@ export function inheritsRows(layout: Layout, tableId: number): boolean {
 }
 
 /**
- * Restricts a layout to the given columns. Heaps may contain values of other columns, which were removed or
- * added later; these read as if they had never been written.
+ * Restricts a layout to the given columns of one table. Heaps may contain values of other columns, which were
+ * removed or added later; these read as if they had never been written.
  */
-export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Layout {
-  return mapHeaps(layout, (_tableId, heap) => ({
+export function withColumns(
+  layout: Layout,
+  options: { tableId: number; columnIds: ReadonlySet<number> },
+): Layout {
+  const { tableId, columnIds } = options
+  return mapTable(layout, tableId, (heap) => ({
     ...heap,
     columnIds: new Set([...heap.columnIds].filter((id) => columnIds.has(id))),
   }))
@@ -197,26 +201,25 @@ export function withColumns(layout: Layout, columnIds: ReadonlySet<number>): Lay
 
 /** Restricts a layout to one table. */
 export function withTable(layout: Layout, tableId: number): Layout {
-  return mapHeaps(layout, (id, heap) => (id === tableId ? heap : undefined))
+  return mapTable(layout, tableId, (heap) => heap)
 }
 
-function mapHeaps(
+/** Keeps only the heaps of one table. It does not visit the others: a branch can have many tables. */
+function mapTable(
   layout: Layout,
-  map: <Mapped extends Heap>(tableId: number, heap: Mapped) => Mapped | undefined,
+  tableId: number,
+  map: <Mapped extends Heap>(heap: Mapped) => Mapped,
 ): Layout {
-  const mapAll = <Mapped extends Heap>(heaps: ReadonlyMap<number, Mapped>) =>
-    new Map(
-      [...heaps].flatMap(([tableId, heap]): [number, Mapped][] => {
-        const mapped = map(tableId, heap)
-        return mapped === undefined ? [] : [[tableId, mapped]]
-      }),
-    )
+  const only = <Mapped extends Heap>(heaps: ReadonlyMap<number, Mapped>) => {
+    const heap = heaps.get(tableId)
+    return new Map<number, Mapped>(heap === undefined ? [] : [[tableId, map(heap)]])
+  }
   return {
     ...layout,
     levels: layout.levels.map((level) => ({
       ...level,
-      heaps: mapAll(level.heaps),
-      folds: mapAll(level.folds),
+      heaps: only(level.heaps),
+      folds: only(level.folds),
     })),
   }
 }

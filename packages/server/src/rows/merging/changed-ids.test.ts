@@ -116,9 +116,11 @@ describe('two states', () => {
   })
 })
 
-test('a state with some columns has no values of the others', () => {
-  const state = withColumns(layout(dev(), main(3)), new Set([2, 3]))
+test('a state with some columns of a table has no values of the others, and no other tables', () => {
+  const options = { tableId: 7, columnIds: new Set([2, 3]) }
+  const state = withColumns(layout(dev(), main(3)), options)
   for (const { heaps } of state.levels) {
+    expect([...heaps.keys()]).toEqual([7])
     for (const { columnIds } of heaps.values()) expect([...columnIds]).toEqual([2])
   }
 })
