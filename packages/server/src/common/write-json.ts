@@ -7,13 +7,19 @@ const MEMBERS_AT_ONCE = 100
  */
 export function* writeJson(value: unknown): Generator<undefined, string, undefined> {
   if (isShort(value)) return JSON.stringify(value)
-  const parts: string[] = []
+  let parts: string[] = []
   if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) {
+    const chunks: string[] = []
+    for (const item of value) {
       parts.push(isShort(item) ? JSON.stringify(item ?? null) : yield* writeJson(item))
-      if (index % MEMBERS_AT_ONCE === 0) yield
+      if (parts.length < MEMBERS_AT_ONCE) continue
+      // Hundreds of thousands of short texts would be copied by the garbage collector.
+      chunks.push(parts.join(','))
+      parts = []
+      yield
     }
-    return `[${parts.join(',')}]`
+    if (parts.length > 0) chunks.push(parts.join(','))
+    return `[${chunks.join(',')}]`
   }
   for (const [name, member] of Object.entries(value as object)) {
     if (member === undefined) continue

@@ -1,15 +1,42 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { inTurns } from '../../common/in-turns.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { SchemaChange } from '../../rows/tables.js'
 import { type EditOptions, SchemaDraft } from './schema-draft.js'
+
+interface Applied {
+  readonly schema: StoredSchema
+  readonly changes: readonly SchemaChange[]
+}
 
 /** Applies a migration to a schema. Returns the new schema and the changes for the storage. */
 export function applyOperations(
   schema: StoredSchema,
   operations: readonly SchemaOperation[],
   options: EditOptions,
-): { schema: StoredSchema; changes: readonly SchemaChange[] } {
+): Applied {
+  const steps = applySteps(schema, operations, options)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/** Applies a migration, and yields to the event loop if it takes long. */
+export function applyInTurns(
+  schema: StoredSchema,
+  operations: readonly SchemaOperation[],
+  options: EditOptions,
+): Promise<Applied> {
+  return inTurns(applySteps(schema, operations, options))
+}
+
+function* applySteps(
+  schema: StoredSchema,
+  operations: readonly SchemaOperation[],
+  options: EditOptions,
+): Generator<undefined, Applied, undefined> {
   const { schemaOperationsMax } = options.limits
   if (operations.length > schemaOperationsMax) {
     throw new AppError(
@@ -18,7 +45,10 @@ export function applyOperations(
     )
   }
   const draft = new SchemaDraft(schema, options)
-  for (const operation of operations) applyOperation(draft, operation)
+  for (const operation of operations) {
+    applyOperation(draft, operation)
+    yield
+  }
   return draft.finish()
 }
 

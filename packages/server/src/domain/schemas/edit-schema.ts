@@ -8,7 +8,7 @@ import { applySchemaChanges, findRows } from '../../rows/tables.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { applyOperations } from './apply-operations.js'
+import { applyInTurns, applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
 import { dataLossError, listRemovals, measureLoss, removesAnything } from './data-loss.js'
@@ -136,7 +136,8 @@ async function applyEdit(
     if (id === undefined) throw new Error('ids for an edit are counted beforehand')
     return id
   }
-  const edited = applyOperations(head.schema, edit.operations, editOptions({ limits, nextId }))
+  const rules = editOptions({ limits, nextId })
+  const edited = await applyInTurns(head.schema, edit.operations, rules)
   const schema = rememberRemoved(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
   const rows = await findRows(transaction, head.branchId)

@@ -22,7 +22,7 @@ import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { findRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { applyOperations } from './apply-operations.js'
+import { applyInTurns } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions } from './edit-options.js'
@@ -36,7 +36,7 @@ import {
   listMigrations,
   type MigrationRow,
 } from './queries.js'
-import { readSchema } from './read-schema.js'
+import { readSchemaInTurns } from './read-schema.js'
 import { setColumns } from './set-columns.js'
 
 export interface EditContext {
@@ -169,11 +169,15 @@ export function compareWithSchema(
   return look(database, async (transaction) => {
     const head = await getHead(transaction, context.access)
     const options = dryRunOptions(context.limits)
-    const source = applyOperations(head.schema, request.branchOperations ?? [], options).schema
+    const { schema: source } = await applyInTurns(
+      head.schema,
+      request.branchOperations ?? [],
+      options,
+    )
     await yieldToOthers()
-    const given = readSchema(request.schema, options)
+    const given = await readSchemaInTurns(request.schema, options)
     await yieldToOthers()
-    const target = applyOperations(given, request.schemaOperations ?? [], options).schema
+    const { schema: target } = await applyInTurns(given, request.schemaOperations ?? [], options)
     await yieldToOthers()
     const compared = comparison(source, target, { sourceMigrationID: head.lastMigrationId })
     const after = withoutRemoved(source, compared.edits.operations)
@@ -193,9 +197,9 @@ export function compareWithBranch(
     const head = await getHead(transaction, context.access)
     const other = await getHead(transaction, options.other)
     const dryRun = dryRunOptions(context.limits)
-    const source = applyOperations(head.schema, sourceBranchOperations, dryRun).schema
+    const { schema: source } = await applyInTurns(head.schema, sourceBranchOperations, dryRun)
     await yieldToOthers()
-    const target = applyOperations(other.schema, targetBranchOperations, dryRun).schema
+    const { schema: target } = await applyInTurns(other.schema, targetBranchOperations, dryRun)
     await yieldToOthers()
     const compared = comparison(source, target, {
       sourceMigrationID: head.lastMigrationId,
@@ -214,7 +218,8 @@ export function previewEdits(
   return look(database, async (transaction) => {
     const { schema: before } = await getHead(transaction, context.access)
     const operations = request.edits?.operations ?? []
-    const after = applyOperations(before, operations, dryRunOptions(context.limits)).schema
+    const options = dryRunOptions(context.limits)
+    const { schema: after } = await applyInTurns(before, operations, options)
     await yieldToOthers()
     return {
       original: toPublicSchema(before),
