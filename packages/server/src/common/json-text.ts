@@ -20,18 +20,18 @@ export interface JsonLimits {
  */
 export const SLICE_BYTES = 64 * 1024
 /** Bytes that are scanned between two pauses. */
-const SCAN_BYTES = 512 * 1024
+export const SCAN_BYTES = 8 * SLICE_BYTES
 /** Quotes that are scanned between two pauses; each costs more than another byte. */
-const SCAN_QUOTES = 16 * 1024
+export const SCAN_QUOTES = 16 * 1024
 
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const OPEN_BRACE = 0x7b
-const CLOSE_BRACE = 0x7d
-const OPEN_BRACKET = 0x5b
-const CLOSE_BRACKET = 0x5d
-const COMMA = 0x2c
-const COLON = 0x3a
+export const QUOTE = 0x22
+export const BACKSLASH = 0x5c
+export const OPEN_BRACE = 0x7b
+export const CLOSE_BRACE = 0x7d
+export const OPEN_BRACKET = 0x5b
+export const CLOSE_BRACKET = 0x5d
+export const COMMA = 0x2c
+export const COLON = 0x3a
 const LETTER_U_ESCAPE_BYTES = 6
 
 /**
@@ -386,7 +386,8 @@ function addMembers(
   return names.length
 }
 
-function isEscaped(text: Buffer, quoteAt: number): boolean {
+/** Returns whether a quote belongs to the string: an odd number of backslashes precedes it. */
+export function isEscaped(text: Buffer, quoteAt: number): boolean {
   let backslashes = 0
   while (text[quoteAt - 1 - backslashes] === BACKSLASH) backslashes++
   return backslashes % 2 === 1
@@ -398,6 +399,6 @@ function isEmpty(text: Buffer, openAt: number, closeAt: number): boolean {
   return at === openAt
 }
 
-function isSpace(byte: number | undefined): boolean {
+export function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 }

@@ -1,5 +1,6 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { requireFiniteNumbers } from '../common/finite-numbers.js'
 import { inTurns } from '../common/in-turns.js'
 import {
   buildJson,
@@ -14,7 +15,10 @@ import { readBody } from './read-body.js'
 /** Estimated memory of a parsed value, beside that of its text. */
 const VALUE_BYTES = 32
 
-/** Parses JSON bodies strictly: an empty body is no body, and invalid UTF-8 is refused. */
+/**
+ * Parses JSON bodies strictly: an empty body is no body, and invalid UTF-8 and numbers that are too large
+ * are refused. Of several members with the same name in one object, the last one counts.
+ */
 export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
   app.decorateRequest('bodyBytes', 0)
   app.removeAllContentTypeParsers()
@@ -28,6 +32,7 @@ export function readJsonBodies(app: FastifyInstance, limits: Limits): void {
         let value: unknown
         try {
           value = parseShortJson(body, limits)
+          for (const _pause of requireFiniteNumbers(body, value));
         } catch (error) {
           done(error as Error)
           return
@@ -44,5 +49,7 @@ async function parseLong(request: FastifyRequest, body: Buffer, limits: Limits):
   const scanned = await inTurns(scanJson(body, limits))
   // Many small values take more memory than their text.
   if (request.ticket?.takeBytes(scanned.values * VALUE_BYTES) === false) throw overloaded()
-  return inTurns(buildJson(body, scanned))
+  const value = await inTurns(buildJson(body, scanned))
+  await inTurns(requireFiniteNumbers(body, value))
+  return value
 }

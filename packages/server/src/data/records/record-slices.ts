@@ -1,10 +1,21 @@
 import { AppError } from '@offshoot/contract/errors'
 import {
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  isEscaped,
+  isSpace,
   type JsonLimits,
+  OPEN_BRACE,
+  OPEN_BRACKET,
   parseJsonSteps,
   parseShortJson,
   parseText,
+  QUOTE,
   requireUtf8,
+  SCAN_BYTES,
+  SCAN_QUOTES,
   SLICE_BYTES,
   textTooLong,
   tooDeep,
@@ -18,23 +29,10 @@ import {
 
 /** The number of parser steps between two pauses. */
 const STEPS_PER_PAUSE = 8
-/** The number of bytes scanned between two pauses. */
-const SCAN_BYTES = 8 * SLICE_BYTES
 /** Texts with fewer escaped quotes are short work. */
 const FEW_QUOTES = 64
-/** The number of escaped quotes scanned between two pauses. */
-const SCAN_QUOTES = 16 * 1024
 /** The depth of records: inside the list, which is inside the object. */
 const OUTER_DEPTH = 2
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const OPEN_BRACE = 0x7b
-const CLOSE_BRACE = 0x7d
-const OPEN_BRACKET = 0x5b
-const CLOSE_BRACKET = 0x5d
-const COMMA = 0x2c
-const COLON = 0x3a
 
 /**
  * Yields the records of `{"records": [...]}` slice by slice, in order. An error further back is found only when
@@ -189,10 +187,7 @@ function findQuote(body: Buffer, start: number): number | undefined {
   for (let quotes = 0; quotes < FEW_QUOTES; quotes++) {
     at = body.indexOf(QUOTE, at + 1)
     if (at === -1 || at - start > SLICE_BYTES) return undefined
-    if (body[at - 1] !== BACKSLASH) return at
-    let backslashes = 1
-    while (body[at - 1 - backslashes] === BACKSLASH) backslashes++
-    if (backslashes % 2 === 0) return at
+    if (!isEscaped(body, at)) return at
   }
   return undefined
 }
@@ -205,12 +200,6 @@ function* findTextEnd(body: Buffer, start: number, bytesMax: number): Generator<
     if (at === -1) return body.length
     if (at - start - 1 > bytesMax) throw textTooLong(bytesMax)
     if (quotes % SCAN_QUOTES === 0) yield []
-    let backslashes = 0
-    while (body[at - 1 - backslashes] === BACKSLASH) backslashes++
-    if (backslashes % 2 === 0) return at
+    if (!isEscaped(body, at)) return at
   }
-}
-
-function isSpace(byte: number | undefined): boolean {
-  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 }
