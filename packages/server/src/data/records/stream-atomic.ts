@@ -30,6 +30,7 @@ import {
   type StreamRequest,
   streamFailed,
   Tally,
+  valuesOf,
 } from './stream-lines.js'
 import { READ_AHEAD_BYTES } from './stream-source.js'
 

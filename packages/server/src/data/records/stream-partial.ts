@@ -9,7 +9,7 @@ import type { Files } from '../files/files.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
-import { encodeLines, lineBytesMax, type StreamRequest, Tally , valuesOf } from './stream-lines.js'
+import { encodeLines, lineBytesMax, type StreamRequest, Tally, valuesOf } from './stream-lines.js'
 
 /** The number of lines after which a partial import commits. */
 const PARTIAL_BATCH_LINES = 2000
