@@ -99,12 +99,12 @@ export interface CreatedRecords {
  * response in its own transaction, with `keepAnswer`. `createdIn` finds the records in a stored response. If
  * one of them was deleted since, the response is no longer true, and the request is refused.
  */
-export async function answerOnce(
+export async function answerOnce<Answer extends JsonText>(
   context: IdempotencyContext,
   request: IdempotentRequest,
-  execute: () => Promise<JsonText>,
+  execute: () => Promise<Answer>,
   createdIn: (answer: string) => readonly CreatedRecords[],
-): Promise<JsonText> {
+): Promise<Answer | string> {
   if (request.key === undefined) return execute()
   const repeat = async (): Promise<string | undefined> => {
     const answer = await findAnswer(context, request)
