@@ -57,6 +57,7 @@ describe('the check itself', () => {
     ['server/src/app.ts', 'contract/src/limits.ts', 'imported by its name'],
     ['contract/src/a.ts', '@offshoot/server/main', 'may import no package of this repository'],
     ['cli/src/a.ts', '@offshoot/contract/limits', 'may import @offshoot/server'],
+    ['client/src/a.ts', '@offshoot/contract/errors', 'may import no package of this repository'],
   ])('refuses that %s imports %s', (file, target, reason) => {
     expect(explainImport(at(file, target))).toContain(reason)
   })

@@ -7,7 +7,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   contract: [],
   'embedded-postgres': [],
   server: ['@offshoot/contract', '@offshoot/embedded-postgres'],
-  cli: ['@offshoot/server'],
+  client: [],
+  cli: ['@offshoot/server', '@offshoot/client'],
 }
 
 /**
