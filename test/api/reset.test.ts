@@ -206,7 +206,9 @@ describe('a reset', () => {
   it('touches no more rows for a branch that has written a lot', async () => {
     const branches = await open()
     const touched: number[] = []
-    for (const count of [10, 10_000]) {
+    // The first reset leaves the branch without storage. Creating it changes the catalogue of PostgreSQL, so
+    // only the second and third are alike.
+    for (const count of [10, 10, 10_000]) {
       const writer = await createTestService({ url: service.url })
       for (let start = 0; start < count; start += 10_000) {
         const records = Array.from({ length: Math.min(count, 10_000) }, (_, index) => ({
@@ -228,7 +230,7 @@ describe('a reset', () => {
       await other.close()
       touched.push((await rowsTouched()) - before)
     }
-    const [few = 0, many = 0] = touched
+    const [, few = 0, many = 0] = touched
     expect(many).toBeLessThan(few + 100)
   })
 })

@@ -154,7 +154,7 @@ it('takes no number that is larger than any', async () => {
   })
   expect(answer.statusCode).toBe(400)
   expect(answer.json()).toMatchObject({
-    message: 'body: field [queryVector.1]: must be of type number',
+    message: 'body: field [queryVector.1]: the number is beyond the range of 64-bit floating point',
   })
 })
 

@@ -51,6 +51,7 @@ export const SERVICE_ERROR_CODES = [
   'version_conflict',
   'limit_reached',
   'idempotency_mismatch',
+  'idempotency_outdated',
   'headers_too_large',
   'rate_limited',
   'internal',

@@ -85,7 +85,10 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
  * includes the number of resets: a reset undoes the requests, so they can be executed again.
  */
 function keyHash({ principal, access, guard }: Session, key: string): string {
-  return sha256(principal.userId, access.branchId, String(guard.rows.versionBase), key)
+  const { versionBase } = guard.rows
+  // Without a reset the hash is that of earlier versions, whose answers stay valid after an upgrade.
+  const resets = versionBase === 0 ? [] : [String(versionBase)]
+  return sha256(principal.userId, access.branchId, ...resets, key)
 }
 
 /** Records of a table that a request has created. */
