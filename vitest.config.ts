@@ -5,8 +5,11 @@ import { SummaryReporter } from './test/support/summary-reporter.js'
 const resolve = { conditions: ['source'] }
 const ssr = { resolve: { conditions: ['source'] } }
 
-/** These measure what the machine can do, so nothing else of the run may use it at the same time. */
-const ALONE = ['test/e2e/overload.test.ts']
+/**
+ * These measure what the machine can do, or fill a disk up to a certain moment, so nothing else of the run may
+ * use the machine at the same time.
+ */
+const ALONE = ['test/e2e/overload.test.ts', 'test/proof/disk-full.test.ts']
 
 /**
  * Time limits of tests only end those that hang. They are far above what a test takes, because the
@@ -64,6 +67,17 @@ export default defineConfig({
         resolve,
         ssr,
         test: {
+          name: 'console',
+          include: ['test/console/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          ...shared,
+          ...timeouts,
+        },
+      },
+      {
+        resolve,
+        ssr,
+        test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
           exclude: ALONE,
@@ -76,6 +90,7 @@ export default defineConfig({
         test: {
           name: 'proof',
           include: ['test/proof/**/*.test.ts'],
+          exclude: ALONE,
           ...timeouts,
         },
       },

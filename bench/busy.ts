@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { CONNECTIONS, createEnvironment, type Environment, headers } from './environment.js'
-import { inTurns, type Request, requestRate } from './measure.js'
+import { inTurns, type Request, requestRate, timeMs } from './measure.js'
 import { createDatabase, rateDetail, rowId } from './people.js'
 import { type Figure, figure } from './report.js'
 
@@ -19,6 +19,10 @@ const STREAM_START_BYTES = 2 * 1024 * 1024
 /** The time in which the server processes the beginning. */
 const STREAM_START_MS = 1000
 const STREAM_PAUSE_MS = 20
+const MERGED_ROWS = 100_000
+/** Clients that update while rows are merged. Few, because waiting for a free processor would count too. */
+const WAITING_CLIENTS = 2
+const ALONE_MS = 3000
 
 export async function benchBusy({ quick }: { quick: boolean }): Promise<Figure[]> {
   const environment = await createEnvironment()
@@ -40,7 +44,14 @@ export async function benchBusy({ quick }: { quick: boolean }): Promise<Figure[]
       name: 'streamed',
       start: (isOver) => startStream(aside, isOver),
     })
+    const merge = await measureMerge(environment, aside, { rows: quick ? 20_000 : MERGED_ROWS })
     return [
+      figure('longest update beside a large merge', {
+        value: merge.longestMs,
+        unit: 'ms',
+        atMost: 250,
+        detail: `${Math.round(merge.longestMs)} ms; ${merge.rows} merged rows in ${Math.round(merge.mergeMs)} ms, ${merge.updates} updates meanwhile, longest update before the merge ${Math.round(merge.aloneMs)} ms`,
+      }),
       figure('updates beside two clients that keep forking', {
         ratio: forkers.ours / forkers.baseline,
         atLeast: 0.5,
@@ -101,6 +112,66 @@ function updateOf(database: string): () => Request {
     headers: json,
     body: JSON.stringify({ age: count % 90 }),
   })
+}
+
+/**
+ * Measures the longest of the updates that a few clients make while many rows are merged into the branch, and before
+ * that.
+ */
+async function measureMerge(
+  environment: Environment,
+  aside: Pool,
+  { rows }: { rows: number },
+): Promise<{ rows: number; longestMs: number; aloneMs: number; mergeMs: number; updates: number }> {
+  await createDatabase(environment, { name: 'merged', tables: ['people'], rows: ROWS })
+  await environment.call('PUT', '/db/merged:dev')
+  const lines = Array.from({ length: rows }, (_, index) => `{"name":"new ${index}","age":1}\n`)
+  await succeed(aside, '/db/merged:dev/tables/people/bulk', lines.join(''), 'application/x-ndjson')
+  const next = updateOf('merged')
+  const longestUntil = async (isOver: () => boolean): Promise<{ ms: number; count: number }> => {
+    let [ms, count] = [0, 0]
+    const worker = async () => {
+      while (!isOver()) {
+        const { body = null, ...request } = next()
+        const tookMs = await timeMs(async () => {
+          const response = await environment.http.request({ ...request, body })
+          const text = await response.body.text()
+          if (response.statusCode >= 300) throw new Error(text)
+        })
+        ms = Math.max(ms, tookMs)
+        count++
+      }
+    }
+    await Promise.all(Array.from({ length: WAITING_CLIENTS }, worker))
+    return { ms, count }
+  }
+  const endsAt = performance.now() + ALONE_MS
+  const alone = await longestUntil(() => performance.now() > endsAt)
+  let isOver = false
+  const meanwhile = longestUntil(() => isOver)
+  const mergeMs = await timeMs(() => succeed(aside, '/db/merged:dev/merge', '{}')).finally(() => {
+    isOver = true
+  })
+  const beside = await meanwhile
+  return { rows, longestMs: beside.ms, aloneMs: alone.ms, mergeMs, updates: beside.count }
+}
+
+async function succeed(
+  http: Pool,
+  path: string,
+  body: string,
+  type = 'application/json',
+): Promise<void> {
+  const response = await http.request({
+    method: 'POST',
+    path,
+    headers: { ...headers(), 'content-type': type },
+    body,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  const text = await response.body.text()
+  if (response.statusCode >= 300) throw new Error(text)
 }
 
 let forkCount = 0

@@ -3,24 +3,31 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { startEmbedded } from '@offshoot/embedded-postgres'
+import { findRunning, startEmbedded } from '@offshoot/embedded-postgres'
 import pg from 'pg'
 import { Pool } from 'undici'
+import { CpuMeter, type CpuMeters, childrenOf, parentOf } from './cpu.js'
 
 /** Connections of a load. The documentation states this number. */
 export const CONNECTIONS = 32
 
-/** A PostgreSQL, the built server as a separate process on it, and connections to both. */
-export interface Environment {
+/** A running service, and connections to it and to its PostgreSQL. */
+export interface Service {
   readonly url: string
   readonly http: Pool
   readonly serverPid: number
   readonly workspace: string
-  readonly postgresUrl: string
   /** A direct connection to PostgreSQL, for baselines. */
   readonly direct: pg.Client
+  /** Creates meters of the service and of a baseline, whose server may be another process. */
+  cpuMeters(barePid?: number | undefined): CpuMeters
   call(method: string, path: string, body?: unknown): Promise<unknown>
   close(): Promise<void>
+}
+
+/** A PostgreSQL, and the built server as a separate process on it. */
+export interface Environment extends Service {
+  readonly postgresUrl: string
 }
 
 const KEY = 'off_bench_Zt4Vq9XwLr2Nb6KcHd3Jm5Fp8Gs7Ty'
@@ -38,18 +45,51 @@ export async function createEnvironment(): Promise<Environment> {
     OFFSHOOT_PORT: '0',
     OFFSHOOT_POOL_MAX: String(CONNECTIONS),
   })
+  const service = await openService(server, { connectionString: postgresUrl })
+  return {
+    ...service,
+    postgresUrl,
+    async close() {
+      await service.close()
+      await postgres.stop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Starts the service in a data folder with its embedded PostgreSQL, as a user does. */
+export async function startService(dataDir: string): Promise<Service> {
+  const server = await startProcess([CLI, 'start'], {
+    OFFSHOOT_DATA_DIR: dataDir,
+    OFFSHOOT_API_KEY: KEY,
+    OFFSHOOT_PORT: '0',
+  })
+  const connection = await findRunning(dataDir)
+  if (connection === undefined) throw new Error('the service must run a PostgreSQL')
+  return openService(server, connection)
+}
+
+async function openService(
+  server: { process: ChildProcess; output: string },
+  connection: pg.ClientConfig,
+): Promise<Service> {
   const url = /API\s+(http:\S+)/.exec(server.output)?.[1] ?? ''
   const http = new Pool(url, { connections: CONNECTIONS, pipelining: 1 })
-  const direct = new pg.Client({ connectionString: postgresUrl })
+  const direct = new pg.Client(connection)
   await direct.connect()
-  const workspace = /\/(home-\w+)\.local/.exec(server.output)?.[1] ?? ''
+  const backend = await direct.query<{ pid: number }>('select pg_backend_pid() as pid')
+  const postgresPid = await parentOf(backend.rows[0]?.pid ?? 0)
+  const serverPid = server.process.pid ?? 0
   return {
     url,
     http,
-    serverPid: server.process.pid ?? 0,
-    workspace,
-    postgresUrl,
+    serverPid,
+    workspace: /\/(home-\w+)\.local/.exec(server.output)?.[1] ?? '',
     direct,
+    cpuMeters: (barePid) => ({
+      ours: new CpuMeter({ serverPid, postgresPid }),
+      baseline: new CpuMeter({ serverPid: barePid, postgresPid }),
+    }),
     async call(method, target, body) {
       const response = await http.request({
         method: method as 'GET',
@@ -65,8 +105,6 @@ export async function createEnvironment(): Promise<Environment> {
       await http.close()
       await direct.end()
       await stopProcess(server.process)
-      await postgres.stop()
-      await rm(folder, { recursive: true, force: true })
     },
   }
 }
@@ -78,13 +116,19 @@ export function headers(body?: unknown): Record<string, string> {
   }
 }
 
+/** The environment of this process without the settings of the benchmark, which the service refuses. */
+function ownEnvironment(): NodeJS.ProcessEnv {
+  const entries = Object.entries(process.env)
+  return Object.fromEntries(entries.filter(([name]) => !name.startsWith('OFFSHOOT_BENCH_')))
+}
+
 /** Starts a Node process and waits until it prints its address. */
 export async function startProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<{ process: ChildProcess; output: string }> {
   const child = spawn(process.execPath, args, {
-    env: { ...process.env, ...env },
+    env: { ...ownEnvironment(), ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   let output = ''
@@ -101,6 +145,14 @@ export async function stopProcess(child: ChildProcess): Promise<void> {
   const ended = new Promise((resolve) => child.once('exit', resolve))
   child.kill('SIGTERM')
   await ended
+}
+
+/** Memory of a process and of all that it started, in MiB; shared pages are counted once. */
+export async function proportionalMiB(pid: number): Promise<number> {
+  const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8').catch(() => '')
+  let sum = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0) / 1024
+  for (const child of await childrenOf(pid)) sum += await proportionalMiB(child)
+  return sum
 }
 
 /** Resident memory of a process, in MiB. */

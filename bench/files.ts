@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
+import type { CpuMeter } from './cpu.js'
 import {
   createEnvironment,
   type Environment,
@@ -25,7 +26,10 @@ export async function benchFiles({ quick }: { quick: boolean }): Promise<Figure[
   )
   const bareHttp = new Pool(bare.output.trim(), { connections: 4 })
   try {
-    return await measure(environment, bareHttp, { rounds: quick ? 3 : 7 })
+    return await measure(environment, bareHttp, {
+      rounds: quick ? 3 : 7,
+      barePid: bare.process.pid,
+    })
   } finally {
     await bareHttp.close()
     await stopProcess(bare.process)
@@ -36,7 +40,7 @@ export async function benchFiles({ quick }: { quick: boolean }): Promise<Figure[
 async function measure(
   environment: Environment,
   bare: Pool,
-  { rounds }: { rounds: number },
+  { rounds, barePid }: { rounds: number; barePid: number | undefined },
 ): Promise<Figure[]> {
   const { http, workspace } = environment
   await environment.call('PUT', `/workspaces/${workspace}/dbs/bench`, { region: 'local' })
@@ -53,17 +57,21 @@ async function measure(
     peakMiB = Math.max(peakMiB, await residentMiB(environment.serverPid))
   }, 20)
   const rate = (ms: number) => FILE_BYTES / 1024 / 1024 / (ms / 1000)
-  const send = async (pool: Pool, target: string) => rate(await timeMs(() => put(pool, target)))
-  const fetchAll = async (pool: Pool, target: string) => rate(await timeMs(() => get(pool, target)))
+  const send = async (pool: Pool, target: string, cpu: CpuMeter) =>
+    rate(await timeMs(() => put(pool, target), cpu))
+  const fetchAll = async (pool: Pool, target: string, cpu: CpuMeter) =>
+    rate(await timeMs(() => get(pool, target), cpu))
+  const uploadCpu = environment.cpuMeters(barePid)
+  const downloadCpu = environment.cpuMeters(barePid)
   await put(http, path)
   await put(bare, '/file')
   const upload = await inTurns(rounds, {
-    baseline: () => send(bare, '/file'),
-    ours: () => send(http, path),
+    baseline: () => send(bare, '/file', uploadCpu.baseline),
+    ours: () => send(http, path, uploadCpu.ours),
   })
   const download = await inTurns(rounds, {
-    baseline: () => fetchAll(bare, '/file'),
-    ours: () => fetchAll(http, path),
+    baseline: () => fetchAll(bare, '/file', downloadCpu.baseline),
+    ours: () => fetchAll(http, path, downloadCpu.ours),
   })
   clearInterval(watch)
   const against = ({ ours, baseline }: { ours: number; baseline: number }) =>
@@ -73,11 +81,13 @@ async function measure(
       ratio: download.ours / download.baseline,
       atLeast: 0.5,
       detail: against(download),
+      cpu: downloadCpu,
     }),
     figure('upload of 256 MiB', {
       ratio: upload.ours / upload.baseline,
       atLeast: 0.5,
       detail: against(upload),
+      cpu: uploadCpu,
     }),
     figure('memory during file transfers', {
       value: peakMiB,

@@ -1,4 +1,5 @@
 import type { Pool } from 'undici'
+import type { CpuMeter } from './cpu.js'
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'PATCH'
@@ -10,10 +11,10 @@ export interface Request {
 /** Measures requests per second, with one concurrent request per connection of the pool. */
 export async function requestRate(
   pool: Pool,
-  options: { connections: number; durationMs: number; next(): Request },
+  options: { connections: number; durationMs: number; next(): Request; cpu?: CpuMeter | undefined },
 ): Promise<number> {
-  const end = performance.now() + options.durationMs
   let count = 0
+  let end = 0
   const worker = async () => {
     while (performance.now() < end) {
       const { body, ...request } = options.next()
@@ -23,12 +24,26 @@ export async function requestRate(
       count++
     }
   }
-  const startedAt = performance.now()
-  await Promise.all(Array.from({ length: options.connections }, worker))
-  return (count / (performance.now() - startedAt)) * 1000
+  let elapsedMs = 0
+  const run = async () => {
+    end = performance.now() + options.durationMs
+    elapsedMs = await timeMs(() => Promise.all(Array.from({ length: options.connections }, worker)))
+    return count
+  }
+  await (options.cpu === undefined ? run() : options.cpu.round(run))
+  return (count / elapsedMs) * 1000
 }
 
-export async function timeMs(body: () => Promise<unknown>): Promise<number> {
+/** Measures the time of one operation, and its CPU time with a meter. */
+export async function timeMs(body: () => Promise<unknown>, cpu?: CpuMeter): Promise<number> {
+  if (cpu !== undefined) {
+    let elapsedMs = 0
+    await cpu.round(async () => {
+      elapsedMs = await timeMs(body)
+      return 1
+    })
+    return elapsedMs
+  }
   const startedAt = performance.now()
   await body()
   return performance.now() - startedAt

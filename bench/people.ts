@@ -1,4 +1,4 @@
-import { CONNECTIONS, type Environment, headers } from './environment.js'
+import { CONNECTIONS, type Environment, headers, type Service } from './environment.js'
 import { inTurns, type Request, requestRate } from './measure.js'
 
 /* Tables of people, as many as wanted, and how they are read. */
@@ -40,7 +40,7 @@ export interface Heap {
  * faster than the API.
  */
 export async function createDatabase(
-  environment: Environment,
+  environment: Pick<Service, 'call' | 'workspace' | 'direct'>,
   options: { name: string; tables: readonly string[]; rows: number; indexes?: readonly string[] },
 ): Promise<Heap[]> {
   const { name, tables, rows, indexes = [] } = options
@@ -68,16 +68,17 @@ export async function createDatabase(
   return heaps
 }
 
-async function listHeaps({ direct }: Environment, database: string): Promise<Heap[]> {
-  const { rows } = await direct.query<{ id: string; columns: string[] }>(
-    `select h.id, array(select 'c' || c from unnest(h.column_ids) c order by c) as columns
+async function listHeaps({ direct }: Pick<Service, 'direct'>, database: string): Promise<Heap[]> {
+  const { rows } = await direct.query<{ table: string; columns: string[] }>(
+    `select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as table,
+        array(select 'c' || c from unnest(h.column_ids) c order by c) as columns
      from offshoot.heaps h
      join offshoot.databases d on d.id = h.database_id
      where d.name = $1
      order by h.id`,
     [database],
   )
-  return rows.map(({ id, columns }) => ({ table: `offshoot_rows.heap_${id}`, columns }))
+  return rows
 }
 
 /** Measures two kinds of requests alternately, with all connections, after a warm-up of both. */

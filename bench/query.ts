@@ -112,16 +112,19 @@ async function benchCase(
   const bare = await startProcess([server, environment.postgresUrl, text], {})
   const bareHttp = new Pool(bare.output.trim(), { connections: CONNECTIONS, pipelining: 1 })
   const json = { 'content-type': 'application/json' }
+  const cpu = environment.cpuMeters(bare.process.pid)
   const ours = (forMs = durationMs) =>
     requestRate(environment.http, {
       connections: CONNECTIONS,
       durationMs: forMs,
+      cpu: cpu.ours,
       next: () => one.ours(),
     })
   const baseline = (forMs = durationMs) =>
     requestRate(bareHttp, {
       connections: CONNECTIONS,
       durationMs: forMs,
+      cpu: cpu.baseline,
       next: () => ({
         method: 'POST',
         path: '/',
@@ -138,5 +141,6 @@ async function benchCase(
     ratio: rates.ours / rates.baseline,
     atLeast: 0.7,
     detail: `${rateDetail(rates, 'of a bare route')}, ${thousands(rows)} rows`,
+    cpu,
   })
 }

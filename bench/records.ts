@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { from as copyFrom } from 'pg-copy-streams'
 import { Pool } from 'undici'
+import type { CpuMeter, CpuMeters } from './cpu.js'
 import {
   CONNECTIONS,
   createEnvironment,
@@ -47,10 +48,11 @@ async function createTables(environment: Environment, names: readonly string[]):
 
 /** The physical tables and columns of the named tables, in their order. */
 async function heapsOf(environment: Environment, count: number) {
-  const { rows } = await environment.direct.query<{ id: string; columns: string }>(`
-    select id, (select string_agg('c' || c, ', ' order by c) from unnest(column_ids) c) as columns
+  const { rows } = await environment.direct.query<{ table: string; columns: string }>(`
+    select format('offshoot_db_%s.heap_%s', database_id, id) as table,
+      (select string_agg('c' || c, ', ' order by c) from unnest(column_ids) c) as columns
     from offshoot.heaps order by id limit ${count}`)
-  return rows.map(({ id, columns }) => ({ table: `offshoot_rows.heap_${id}`, columns }))
+  return rows
 }
 
 export async function benchRecords(options: { quick: boolean }): Promise<Figure[]> {
@@ -102,12 +104,13 @@ async function benchBulk(
   const rate = (count: number, ms: number) => (count * BULK_RECORDS * 1000) / ms
   await post()
   await copy(lines())
+  const cpu = environment.cpuMeters()
   const one = await inTurns(rounds, {
     async baseline() {
       const prepared = lines()
-      return rate(1, await timeMs(() => copy(prepared)))
+      return rate(1, await timeMs(() => copy(prepared), cpu.baseline))
     },
-    ours: async () => rate(1, await timeMs(post)),
+    ours: async () => rate(1, await timeMs(post, cpu.ours)),
   })
   const two = await inTurns(rounds, {
     async baseline() {
@@ -124,6 +127,7 @@ async function benchBulk(
       ratio: one.ours / one.baseline,
       atLeast: 0.5,
       detail: detail(one),
+      cpu,
     }),
     figure('bulk insert, two clients', {
       ratio: two.ours / two.baseline,
@@ -161,15 +165,19 @@ async function benchSingle(
   const load = { connections: CONNECTIONS, durationMs }
   const json = headers('')
   let number = 0
+  const getCpu = environment.cpuMeters(bare.process.pid)
+  const insertCpu = environment.cpuMeters(bare.process.pid)
   const get = await inTurns(rounds, {
     baseline: () =>
       requestRate(bareHttp, {
         ...load,
+        cpu: getCpu.baseline,
         next: () => ({ method: 'GET', path: `/${anyId()}`, headers: {} }),
       }),
     ours: () =>
       requestRate(environment.http, {
         ...load,
+        cpu: getCpu.ours,
         next: () => ({
           method: 'GET',
           path: `/db/bench:main/tables/people/data/${anyId()}`,
@@ -181,6 +189,7 @@ async function benchSingle(
     baseline: () =>
       requestRate(bareHttp, {
         ...load,
+        cpu: insertCpu.baseline,
         next: () => ({
           method: 'POST',
           path: '/',
@@ -191,6 +200,7 @@ async function benchSingle(
     ours: () =>
       requestRate(environment.http, {
         ...load,
+        cpu: insertCpu.ours,
         next: () => ({
           method: 'POST',
           path: '/db/bench:main/tables/people/data',
@@ -204,11 +214,17 @@ async function benchSingle(
   const detail = ({ ours, baseline }: { ours: number; baseline: number }) =>
     `${thousands(ours)} requests/s against ${thousands(baseline)} of a bare route`
   return [
-    figure('get by id', { ratio: get.ours / get.baseline, atLeast: 0.7, detail: detail(get) }),
+    figure('get by id', {
+      ratio: get.ours / get.baseline,
+      atLeast: 0.7,
+      detail: detail(get),
+      cpu: getCpu,
+    }),
     figure('insert one', {
       ratio: insert.ours / insert.baseline,
       atLeast: 0.6,
       detail: detail(insert),
+      cpu: insertCpu,
     }),
   ]
 }
@@ -317,9 +333,9 @@ async function benchTransaction(
     await direct.query('commit')
   }
 
-  const post = async (operations: Operations) => {
+  const post = async (operations: Operations, cpu?: CpuMeter) => {
     const body = JSON.stringify(asRequest(operations))
-    return timeMs(async () => {
+    const send = async () => {
       const response = await environment.http.request({
         method: 'POST',
         path: '/db/bench:main/transaction',
@@ -328,34 +344,39 @@ async function benchTransaction(
       })
       const text = await response.body.text()
       if (response.statusCode !== 200) throw new Error(text.slice(0, 500))
-    })
+    }
+    return timeMs(send, cpu)
   }
   // All three are warmed up, as in a process that has been running for a while.
   for (let round = 0; round < WARM_UP_ROUNDS; round++) {
-    for (const run of [post, oneByOne, setBased]) await run(await makeOperations())
+    for (const run of [(made: Operations) => post(made), oneByOne, setBased]) {
+      await run(await makeOperations())
+    }
   }
-  const timed = (run: (operations: Operations) => Promise<void>) => async () => {
-    const operations = await makeOperations()
-    return timeMs(() => run(operations))
-  }
-  const single = await inTurns(rounds, {
-    baseline: timed(oneByOne),
-    ours: async () => post(await makeOperations()),
-  })
-  const sets = await inTurns(rounds, {
-    baseline: timed(setBased),
-    ours: async () => post(await makeOperations()),
-  })
+  const against = (run: (operations: Operations) => Promise<void>, cpu: CpuMeters) =>
+    inTurns(rounds, {
+      async baseline() {
+        const operations = await makeOperations()
+        return timeMs(() => run(operations), cpu.baseline)
+      },
+      ours: async () => post(await makeOperations(), cpu.ours),
+    })
+  const singleCpu = environment.cpuMeters()
+  const setsCpu = environment.cpuMeters()
+  const single = await against(oneByOne, singleCpu)
+  const sets = await against(setBased, setsCpu)
   return [
     figure('transaction against one by one', {
       ratio: single.baseline / single.ours,
       atLeast: 5,
       detail: `${single.ours.toFixed(1)} ms against ${single.baseline.toFixed(1)} ms`,
+      cpu: singleCpu,
     }),
     figure('transaction against set-based SQL', {
       ratio: sets.ours / sets.baseline,
       atMost: 2,
       detail: `${sets.ours.toFixed(1)} ms against ${sets.baseline.toFixed(1)} ms`,
+      cpu: setsCpu,
     }),
   ]
 }

@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { type CpuMeters, describeCpu } from './cpu.js'
 
 export interface Figure {
   readonly name: string
@@ -19,6 +20,7 @@ export function figure(
     value?: number
     unit?: string
     detail: string
+    cpu?: CpuMeters
   },
 ): Figure {
   const measured = options.ratio ?? options.value ?? Number.NaN
@@ -26,7 +28,8 @@ export function figure(
   const met =
     (atLeast === undefined || measured >= atLeast) && (atMost === undefined || measured <= atMost)
   const goal = atLeast === undefined ? `<= ${atMost}${unit}` : `>= ${atLeast}${unit}`
-  return { name, ratio: options.ratio, goal, met, detail: options.detail }
+  const cpu = options.cpu === undefined ? '' : describeCpu(options.cpu)
+  return { name, ratio: options.ratio, goal, met, detail: `${options.detail}${cpu}` }
 }
 
 export function printFigures(figures: readonly Figure[]): void {

@@ -4,6 +4,8 @@ import { benchFiles } from './files.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
+import { benchTools } from './tools.js'
+import { benchVersus } from './versus.js'
 
 /** All suites by name. `npm run bench -- --quick records` runs a short form of one of them. */
 const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<Figure[]>>> = {
@@ -12,6 +14,8 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   files: benchFiles,
   branching: benchBranching,
   busy: benchBusy,
+  tools: benchTools,
+  versus: benchVersus,
 }
 
 const args = process.argv.slice(2)

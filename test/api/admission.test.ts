@@ -73,7 +73,7 @@ beforeEach(async () => {
 async function holdWrites(): Promise<() => Promise<void>> {
   const client = await service.database.pool.connect()
   await client.query('begin')
-  await client.query('lock table offshoot_rows.heap_1 in access exclusive mode')
+  await client.query('lock table offshoot_db_1.heap_1 in access exclusive mode')
   return async () => {
     await client.query('rollback')
     client.release()

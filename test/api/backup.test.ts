@@ -438,7 +438,8 @@ describe('while a backup is made', () => {
     await until(async () => isWaiting)
     const countTables = async () => {
       const [row] = await service.database.query<{ count: number }>(sql`
-        select count(*)::integer as count from pg_tables where schemaname = 'offshoot_rows'`)
+        select count(*)::integer as count from pg_tables
+        where starts_with(schemaname, 'offshoot_db_')`)
       return row?.count ?? 0
     }
     const before = await countTables()
@@ -659,7 +660,8 @@ describe('an instance', () => {
     const place = await newPlace()
     // Leave the database as a process that was killed during a restore does.
     await createCatalogue(place.database, await listAppliedMigrations(service.database))
-    await place.database.query(sql`create table offshoot_rows.${ident('heap_1')} (id text)`)
+    await place.database.query(sql`create schema offshoot_db_1`)
+    await place.database.query(sql`create table offshoot_db_1.${ident('heap_1')} (id text)`)
     await expect(migrate(place.database)).rejects.toThrow(
       'a restore into this database has not finished',
     )

@@ -13,12 +13,15 @@ import {
   type MergeWish,
   type ModelBranch,
   type ModelColumn,
+  type ModelConflict,
   type ModelRow,
   type ModelTable,
   nextChange,
+  type RecordDecision,
   Refusal,
   type Rule,
   readValue,
+  recordKey,
   recordOf,
   type State,
   type Strategy,
@@ -256,8 +259,18 @@ class Run {
       expectOk(await this.call(branch, 'POST', path, { ...body, dryRun: true }).then(orConflict))
       for (const other of [from, into]) await this.compare(other)
     }
-    const outcome = model.merge(from, into, wish)
-    const answer = await this.call(branch, 'POST', path, body)
+    let outcome = model.merge(from, into, wish)
+    let resolutions: readonly object[] = []
+    if (outcome.kind === 'refused' && outcome.conflicts !== undefined && this.random.chance(0.7)) {
+      const { conflicts } = outcome
+      const decided = await this.#resolve(conflicts, () =>
+        this.call(branch, 'POST', path, { ...body, dryRun: true }),
+      )
+      resolutions = decided.resolutions
+      this.note(`resolve ${JSON.stringify(resolutions)}`)
+      outcome = model.merge(from, into, { ...wish, resolutions: decided.decisions })
+    }
+    const answer = await this.call(branch, 'POST', path, { ...body, resolutions })
     this.note(`${outcome.kind} ${JSON.stringify(outcome)}`)
     if (outcome.kind === 'merged') {
       if (answer.status !== 200) {
@@ -273,6 +286,62 @@ class Run {
       const code = outcome.kind === 'unrelated' ? 'unrelated_branches' : 'merge_conflict'
       expect(answer.body.code, JSON.stringify([answer.body, outcome])).toBe(code)
     }
+  }
+
+  /** Compares the conflicts of records with those of the service, and decides them at random. */
+  async #resolve(
+    conflicts: readonly ModelConflict[],
+    dryRun: () => Promise<Answer>,
+  ): Promise<{ resolutions: object[]; decisions: Map<string, RecordDecision> }> {
+    const { random } = this
+    const { body } = expectOk(await dryRun())
+    const keyOf = (table: string, id: string) => `${table} ${id}`
+    const listed = new Map<string, { versions: object; columns?: Record<string, object> }>(
+      body.conflicts.flatMap((conflict: { table: string; id?: string }) =>
+        conflict.id === undefined ? [] : [[keyOf(conflict.table, conflict.id), conflict]],
+      ),
+    )
+    expect(
+      [...listed].map(([key, { columns = {} }]) => [key, Object.keys(columns).sort()]).sort(),
+    ).toEqual(
+      conflicts
+        .map(({ table, id, columns }) => [
+          keyOf(table.name, id),
+          columns.map(({ name }) => name).sort(),
+        ])
+        .sort(),
+    )
+    const resolutions: object[] = []
+    const decisions = new Map<string, RecordDecision>()
+    for (const { table, id, columns } of conflicts) {
+      // A conflict that nothing decides still refuses the merge.
+      if (random.chance(0.03)) continue
+      const versions = listed.get(keyOf(table.name, id))?.versions
+      const named = { table: table.name, id, ...(random.chance(0.7) ? { versions } : {}) }
+      const take = random.pick(['ours', 'theirs'] as const)
+      if (columns.length === 0 || random.chance(0.4)) {
+        resolutions.push({ ...named, take })
+        decisions.set(recordKey(table, id), take)
+        continue
+      }
+      const decided = columns.map((column) => {
+        const isGiven = random.chance(0.5)
+        const { [column.name]: value = null } = this.#newValues({ ...table, columns: [column] }, 1)
+        return [
+          column,
+          isGiven ? { value } : { take: random.pick(['ours', 'theirs'] as const) },
+        ] as const
+      })
+      resolutions.push({
+        ...named,
+        columns: Object.fromEntries(decided.map(([column, cell]) => [column.name, cell])),
+      })
+      decisions.set(
+        recordKey(table, id),
+        new Map(decided.map(([{ uid }, cell]) => [uid, cell.take ?? { value: cell.value }])),
+      )
+    }
+    return { resolutions, decisions }
   }
 
   #wish(from: ModelBranch | undefined, into: ModelBranch | undefined): MergeWish {
@@ -742,7 +811,7 @@ async function expectNothingLeft(run: Run): Promise<void> {
   }
   const heaps = await first.database.query<{ name: string }>(sql`
     select relname as name from pg_class
-    where relnamespace = 'offshoot_rows'::regnamespace and relkind = 'r'`)
+    where relkind = 'r' and relname ~ '^(heap|past)_'`)
   expect({
     branches: await count(sql`offshoot.branches`),
     merges: await count(sql`offshoot.merges`),

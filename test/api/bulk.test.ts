@@ -3,7 +3,7 @@ import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sql } from '../../packages/server/src/postgres/sql.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { addMember, createKey, createUser } from '../support/people.js'
 import { until } from '../support/process.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
@@ -62,13 +62,13 @@ const isThere = async (table: string, id: string) =>
 async function count(table: string): Promise<number> {
   const { body } = await call('GET', '')
   const found = body.schema.tables.find((candidate: { name: string }) => candidate.name === table)
-  const [heap] = await service.database.query<{ id: string }>(sql`
-    select h.id
+  const [heap] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     where b.name = 'main' and h.table_id = ${found.id.replace('tbl_', '')}`)
   const { rows } = await service.database.pool.query(
-    `select count(*)::integer as count from offshoot_rows.heap_${heap?.id}`,
+    `select count(*)::integer as count from ${heap?.name}`,
   )
   return rows[0].count
 }
@@ -441,10 +441,17 @@ describe('Idempotency-Key', () => {
     }
   })
 
+  /** The table with the answers of the database. */
+  const answers = async () => {
+    const [row] = await service.database.query<{ id: string }>(sql`
+      select database_id as id from offshoot.branches order by created_at limit 1`)
+    return sql`${ident(`offshoot_db_${row?.id}`)}.idempotency_keys`
+  }
+
   it('keeps an answer together with the records, or neither', async () => {
     const keys = async () => {
       const [row] = await service.database.query<{ count: number }>(sql`
-        select count(*)::integer as count from offshoot.idempotency_keys`)
+        select count(*)::integer as count from ${await answers()}`)
       return row?.count
     }
     const before = await keys()
@@ -458,7 +465,7 @@ describe('Idempotency-Key', () => {
   it('can be used again after a day', async () => {
     expectOk(await keyed([{ name: 'old' }], 'b6'))
     await service.database.query(sql`
-      update offshoot.idempotency_keys set created_at = now() - interval '25 hours'`)
+      update ${await answers()} set created_at = now() - interval '25 hours'`)
     const before = await count('users')
     expectOk(await keyed([{ name: 'new' }], 'b6'))
     expectOk(await keyed([{ name: 'new' }], 'b6'))
@@ -551,6 +558,43 @@ describe('a stream', () => {
       })),
     })
     expect(await count('streamed')).toBe(before)
+  })
+
+  it('in partial mode refuses a line only for values that exist or that an inserted line has', async () => {
+    const at = '2031-01-01T00:00:00Z'
+    expectOk(await call('PUT', '/tables/moments/data/taken', { body: { at, size: 0.5 } }))
+    const lines = [
+      { id: 'taken', size: 101 },
+      // The line before was refused, so its size is free.
+      { id: 'm1', size: 101 },
+      { id: 'm1', size: 102 },
+      { id: 'm2', size: 102, at: '2031-01-02T00:00:00Z' },
+      // The same instant and the same number in another form.
+      { id: 'm3', at: '2031-01-02T01:00:00+01:00' },
+      { id: 'm4', at: '2031-01-01T02:00:00+02:00' },
+      { id: 'm5', size: 0.5 },
+      { id: 'm6', size: 1.02e2 },
+      { id: 'm7', size: 1.03e2 },
+      {},
+      {},
+    ]
+    const text = lines.map((line) => JSON.stringify(line)).join('\n')
+    const answer = await call('POST', url('moments', '?mode=partial'), {
+      body: text,
+      headers: NDJSON,
+    })
+    expect(answer.body).toEqual({
+      inserted: 5,
+      failed: 6,
+      errors: [
+        { line: 1, message: 'invalid record: column [id]: is not unique' },
+        { line: 3, message: 'invalid record: column [id]: is not unique' },
+        { line: 5, message: 'invalid record: column [at]: is not unique' },
+        { line: 6, message: 'invalid record: column [at]: is not unique' },
+        { line: 7, message: 'invalid record: column [size]: is not unique' },
+        { line: 8, message: 'invalid record: column [size]: is not unique' },
+      ],
+    })
   })
 
   it('in partial mode keeps the lines that are good', async () => {

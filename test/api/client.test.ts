@@ -2,6 +2,10 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type * as Branches from '@offshoot/contract/branch-changes'
 import { ERROR_CODES } from '@offshoot/contract/errors'
+import type {
+  MergeConflict as ConflictOfContract,
+  Resolution as ResolutionOfContract,
+} from '@offshoot/contract/merge-conflicts'
 import type { Schema } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from 'vitest'
@@ -12,9 +16,12 @@ import {
   type Files,
   type Json,
   type Link,
+  type MergeConflict,
   type MergeResult,
   OffshootError,
   type File as OneFile,
+  type Resolution,
+  resolutionOf,
   type SchemaDefinition,
   type SchemaOperation as SchemaOperationOfClient,
   SERVICE_ERROR_CODES,
@@ -141,7 +148,8 @@ describe('records', () => {
     const users = (await createShop()).table('users')
     await users.create({ id: 'ada', email: 'ada@example.com' })
     const error = await errorOf(users.create({ id: 'ada', email: 'other@example.com' }))
-    expect(error.status).toBe(422)
+    expect(error).toMatchObject({ code: 'invalid_record', status: 400 })
+    expect(error.message).toContain('column [id]: is not unique')
   })
 
   it('have the columns that were chosen, through links and objects', async () => {
@@ -252,6 +260,27 @@ describe('many records', () => {
     const error = await errorOf(users.insertMany([{ email: 'not an address' }]))
     expect(error).toMatchObject({ code: 'invalid_record' })
     expect(error.errors).toHaveLength(1)
+    const others = rows.map(({ email }, n) => ({ email: n === 7 ? email : `o${email}` }))
+    const late = await errorOf(users.insertMany(others, { batchSize: 4, concurrency: 1 }))
+    expect(late.errors).toEqual([expect.objectContaining({ index: 7, line: 8 })])
+  })
+
+  it('are no longer read and sent after a batch was refused', async () => {
+    const users = (await createShop()).table('users')
+    let read = 0
+    let isClosed = false
+    function* rows() {
+      try {
+        for (; read < 100; read++)
+          yield { email: read === 0 ? 'no address' : `s${read}@example.com` }
+      } finally {
+        isClosed = true
+      }
+    }
+    await errorOf(users.insertMany(rows(), { batchSize: 1, concurrency: 1 }))
+    expect(read).toBeLessThan(100)
+    expect(isClosed).toBe(true)
+    expect(await users.count()).toBe(0)
   })
 })
 
@@ -395,6 +424,39 @@ describe('branches', () => {
     expect((await users.read('ada'))?.name).toBe('B')
   })
 
+  it('are settled conflict by conflict, with the versions that were shown', async () => {
+    const client = await createShop()
+    const users = client.table('users')
+    for (const id of ['ada', 'bob']) await users.create({ id, email: `${id}@example.com` })
+    const dev = await client.branch('main').fork('dev')
+    for (const id of ['ada', 'bob']) {
+      await users.update(id, { name: 'ours' })
+      await dev.table('users').update(id, { name: 'theirs' })
+    }
+    const resolutions: Resolution[] = []
+    for await (const conflict of dev.mergeConflicts()) {
+      if (conflict.kind !== 'bothUpdated') throw new Error(conflict.kind)
+      expect(conflict.columns.name).toEqual({ base: null, ours: 'ours', theirs: 'theirs' })
+      resolutions.push(
+        conflict.id === 'ada'
+          ? resolutionOf(conflict, 'theirs')
+          : resolutionOf(conflict, { name: { value: 'both' } }),
+      )
+    }
+    await users.update('bob', { name: 'later' })
+    expect(await errorOf(dev.merge({ resolutions }))).toMatchObject({
+      code: 'outdated_resolution',
+      status: 409,
+      errors: [{ index: 1 }],
+    })
+    const { value: bob } = await dev.mergeConflicts({ resolutions: resolutions.slice(0, 1) }).next()
+    if (bob?.kind !== 'bothUpdated') throw new Error('bob must be in conflict')
+    resolutions[1] = resolutionOf(bob, { name: { value: 'both' } })
+    await dev.merge({ resolutions })
+    expect((await users.read('ada'))?.name).toBe('theirs')
+    expect((await users.read('bob'))?.name).toBe('both')
+  })
+
   it('belong to branches of git', async () => {
     const { database } = await createShop()
     const { branch } = await database.resolveBranch({ gitBranch: 'feat/login', create: true })
@@ -499,7 +561,8 @@ describe('a lost answer', () => {
 
   it('of a change without an idempotency key is an error, because it may have been applied', async () => {
     const direct = await createShop()
-    const proxy = await startLossyProxy((path) => path.endsWith('/data'))
+    await direct.table('users').create({ id: 'ada', email: 'ada@example.com' })
+    const proxy = await startLossyProxy((path) => path.endsWith('/data/ada'))
     try {
       const client = createClient<Shop>({
         url: proxy.url,
@@ -508,9 +571,34 @@ describe('a lost answer', () => {
         database: direct.database.name,
         branch: 'main',
       })
-      const error = await errorOf(client.table('users').create({ email: 'ada@example.com' }))
+      const error = await errorOf(client.table('users').update('ada', { name: 'Ada' }))
       expect(error).toMatchObject({ code: 'unreachable', status: 0 })
-      expect(proxy.received.filter((request) => request.endsWith('/data'))).toHaveLength(1)
+      expect(proxy.received.filter((request) => request.endsWith('/data/ada'))).toHaveLength(1)
+    } finally {
+      proxy.close()
+    }
+  })
+
+  it('of a new record is asked for again, and the record is created once', async () => {
+    const direct = await createShop()
+    let isLost = true
+    const proxy = await startLossyProxy((path) => {
+      const loses = isLost && path.endsWith('/data')
+      if (loses) isLost = false
+      return loses
+    })
+    try {
+      const client = createClient<Shop>({
+        url: proxy.url,
+        apiKey: service.key,
+        workspace: service.workspaceId,
+        database: direct.database.name,
+        branch: 'main',
+      })
+      const record = { id: 'ada', email: 'ada@example.com' }
+      expect(await client.table('users').create(record)).toMatchObject({ id: 'ada' })
+      expect(proxy.received.filter((request) => request.endsWith('/data'))).toHaveLength(2)
+      expect(await direct.table('users').count()).toBe(1)
     } finally {
       proxy.close()
     }
@@ -552,9 +640,25 @@ describe('an answer that asks for patience', () => {
     }
   })
 
+  it('of more than a minute is an error at once', async () => {
+    let attempts = 0
+    const busy = createServer((_request, response) => {
+      attempts++
+      response.writeHead(503, { 'retry-after': '61' })
+      response.end(JSON.stringify({ id: 'req_1', code: 'overloaded', message: 'later' }))
+    })
+    await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
+    const { port } = busy.address() as AddressInfo
+    const url = `http://127.0.0.1:${port}`
+    const client = createClient({ url, apiKey: 'k', database: 'shop', branch: 'main' })
+    expect(await errorOf(client.table('users').count())).toMatchObject({ code: 'overloaded' })
+    expect(attempts).toBe(1)
+    busy.close()
+  })
+
   it('does not keep a cancelled request waiting', async () => {
     const busy = createServer((_request, response) => {
-      response.writeHead(503, { 'retry-after': '600' })
+      response.writeHead(503, { 'retry-after': '50' })
       response.end(JSON.stringify({ id: 'req_1', code: 'overloaded', message: 'later' }))
     })
     await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
@@ -611,6 +715,8 @@ describe('errors', () => {
   })
 })
 
+type KeyOfUnion<Union> = Union extends unknown ? keyof Union : never
+
 describe('the types of the client', () => {
   it('are those of the contract', () => {
     expect([...SERVICE_ERROR_CODES].sort()).toEqual(Object.keys(ERROR_CODES).sort())
@@ -618,7 +724,10 @@ describe('the types of the client', () => {
     expectTypeOf<Schema>().toExtend<SchemaDefinition>()
     expectTypeOf<SchemaOperation>().toExtend<SchemaOperationOfClient>()
     expectTypeOf<SchemaOperationOfClient>().toExtend<SchemaOperation>()
-    // The contract does not describe the fields of a conflict.
+    expectTypeOf<Resolution>().toExtend<ResolutionOfContract>()
+    // The kinds of a conflict are one object in the contract, and several in the client.
+    expectTypeOf<MergeConflict['kind']>().toEqualTypeOf<ConflictOfContract['kind']>()
+    expectTypeOf<KeyOfUnion<MergeConflict>>().toEqualTypeOf<keyof ConflictOfContract>()
     type WithoutConflicts = Omit<MergeResult, 'conflicts'>
     const same = (result: Branches.MergeResult): WithoutConflicts => result
     expectTypeOf(same).returns.toEqualTypeOf<WithoutConflicts>()

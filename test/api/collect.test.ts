@@ -4,6 +4,7 @@ import { runBackground } from '../../packages/server/src/background.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
 
 let service: TestService
 let second: TestService
@@ -47,15 +48,16 @@ async function storage(branches: TestBranches) {
     from offshoot.branches b
     join offshoot.databases d on d.id = b.database_id
     where d.name = ${database}`)
-  const heaps = await service.database.query<{ id: string }>(sql`
-    select h.id
+  const heaps = await service.database.query<{ id: string; databaseId: string }>(sql`
+    select h.id, h.database_id as "databaseId"
     from offshoot.heaps h
     join offshoot.databases d on d.id = h.database_id
     where d.name = ${database}
     order by h.id`)
   const count = async (table: string) => {
     const [row] = await service.database.query<{ count: number }>(sql`
-      select count(*)::integer as count from offshoot_rows.${ident(table)}`)
+      select count(*)::integer as count
+      from ${ident(`offshoot_db_${heaps[0]?.databaseId}`)}.${ident(table)}`)
     return row?.count ?? 0
   }
   const versions: [rows: number, past: number][] = []
@@ -251,6 +253,26 @@ describe('the collector', () => {
     expect(left).toEqual([])
   })
 
+  it('drops the PostgreSQL schema and the role of a database that is deleted', async () => {
+    const branches = await open()
+    expectOk(await branches.call('main', 'POST', '/sql', { statement: 'select 1' }))
+    const [names] = await service.database.query<{ schema: string; role: string }>(sql`
+      select 'offshoot_db_' || d.id as schema, format('offshoot_%s_db_%s', i.id, d.id) as role
+      from offshoot.databases d, offshoot_work.identity i
+      where d.name = ${branches.database}`)
+    const present = async () => {
+      const [row] = await service.database.query(sql`
+        select to_regnamespace(${names?.schema}::text) is not null as schema,
+          exists (select from pg_roles where rolname = ${names?.role}) as role`)
+      return row
+    }
+    expect(await present()).toEqual({ schema: true, role: true })
+    const path = `/workspaces/${service.workspaceId}/dbs/${branches.database}`
+    expectOk(await service.call('DELETE', path))
+    await collect()
+    expect(await present()).toEqual({ schema: false, role: false })
+  })
+
   it('leaves no schema that no branch has', async () => {
     const branches = await open()
     await branches.fork('dev')
@@ -334,19 +356,20 @@ describe('a sweep that fails', () => {
       await branches.fork('dev')
       for (const id of IDS) await branches.patch('main', 'items', id, { price: 1 })
     }
-    const [heap] = await service.database.query<{ id: string }>(sql`
-      select h.id
+    const [heap] = await service.database.query<{ id: string; databaseId: string }>(sql`
+      select h.id, h.database_id as "databaseId"
       from offshoot.heaps h
       join offshoot.databases d on d.id = h.database_id
       where d.name = ${broken.database}`)
+    const schema = ident(`offshoot_db_${heap?.databaseId}`)
     const [past, away] = [ident(`past_${heap?.id}`), ident(`away_${heap?.id}`)]
     const pasts = async (table: ReturnType<typeof ident>) => {
       const [row] = await service.database.query<{ count: number }>(
-        sql`select count(*)::integer as count from offshoot_rows.${table}`,
+        sql`select count(*)::integer as count from ${schema}.${table}`,
       )
       return row?.count
     }
-    await service.database.query(sql`alter table offshoot_rows.${past} rename to ${away}`)
+    await service.database.query(sql`alter table ${schema}.${past} rename to ${away}`)
     try {
       await broken.delete('dev')
       await healthy.delete('dev')
@@ -361,7 +384,7 @@ describe('a sweep that fails', () => {
         expect(sweep).toEqual({ hasFailed: true, isLater: true, hasError: true })
       }
     } finally {
-      await service.database.query(sql`alter table offshoot_rows.${away} rename to ${past}`)
+      await service.database.query(sql`alter table ${schema}.${away} rename to ${past}`)
     }
     await service.database.query(sql`update offshoot.sweeps set due_at = now()`)
     await collect()

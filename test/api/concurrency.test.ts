@@ -43,7 +43,10 @@ describe('two processes on one database', () => {
     const edit = await createTables(first, 'granted', { people: [{ name: 'age', type: 'int' }] })
     const other = new pg.Client({ connectionString: first.url })
     await other.connect()
-    await other.query('begin; grant select on all tables in schema offshoot_rows to current_user')
+    const { rows } = await other.query(`select id from offshoot.databases where name = 'granted'`)
+    await other.query(
+      `begin; grant select on all tables in schema offshoot_db_${rows[0].id} to current_user`,
+    )
     const operation = { addColumn: { table: 'people', column: { name: 'name', type: 'string' } } }
     const edited = edit('POST', '/schema/apply', { body: { edits: { operations: [operation] } } })
     for (let isWaiting = false; !isWaiting; ) {

@@ -44,8 +44,8 @@ async function callOther(method: string, path: string, body: unknown = {}): Prom
 
 /** Locks the table [notes] on the branch `main`, so that everything that reads or writes it waits. */
 async function holdNotes(): Promise<() => Promise<unknown>> {
-  const [heap] = await service.database.query<{ id: string }>(sql`
-    select h.id
+  const [heap] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.databases d on d.id = b.database_id
@@ -53,7 +53,7 @@ async function holdNotes(): Promise<() => Promise<unknown>> {
     order by h.id
     limit 1`)
   await admin.query('begin')
-  await admin.query(`lock table offshoot_rows.heap_${heap?.id} in access exclusive mode`)
+  await admin.query(`lock table ${heap?.name} in access exclusive mode`)
   return () => admin.query('rollback')
 }
 

@@ -71,7 +71,7 @@ async function armsOf({ database }: TestBranches, branch: string): Promise<numbe
 /** Returns the number of physical tables with rows of a database. */
 async function tableCount({ database }: TestBranches): Promise<number> {
   const [row] = await service.database.query<{ count: number }>(sql`
-    select count(to_regclass('offshoot_rows.heap_' || h.id))::integer as count
+    select count(to_regclass(format('offshoot_db_%s.heap_%s', h.database_id, h.id)))::integer as count
     from offshoot.heaps h
     join offshoot.databases d on d.id = h.database_id
     where d.name = ${database}`)

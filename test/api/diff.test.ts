@@ -254,7 +254,7 @@ describe('the difference after a pull or a merge', () => {
     expect(sinceFork.against).toEqual({ branch: 'main', at: 'fork' })
     expect(sinceFork.schema.operations).toHaveLength(1)
     expect(sinceFork.tables).toMatchObject([{ inserted: 1, updated: 2, deleted: 0 }])
-    // What was merged is no longer a difference.
+    // Merged changes are no longer a difference.
     await branches.merge('dev')
     await branches.remove('dev', 'items', 'c')
     expect((await branches.diff('dev')).tables).toEqual([

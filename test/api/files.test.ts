@@ -9,7 +9,7 @@ import {
   runTransaction,
   type Transaction,
 } from '../../packages/server/src/postgres/run-transaction.js'
-import { sql } from '../../packages/server/src/postgres/sql.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { findMentioned } from '../../packages/server/src/rows/files.js'
 import { openLocalStore, openS3Store, type TestStore } from '../support/file-store.js'
 import { withinLifetime } from '../support/lifetime.js'
@@ -696,11 +696,62 @@ describe.each([
         const locks = await transaction.query(sql`
           select from pg_locks l
           join pg_class c on c.oid = l.relation
-          where l.pid = pg_backend_pid() and c.relnamespace = 'offshoot_rows'::regnamespace`)
+          where l.pid = pg_backend_pid() and c.relname ~ '^(heap|past)_'
+            -- Those of earlier transactions of the connection stay while others overlap with them.
+            and l.mode <> 'SIReadLock'`)
         expect(locks).toEqual([])
         await transaction.query(sql`delete from offshoot.heaps where branch_id = 'gone'`)
       }
       await runTransaction(service.database, look, { isolation: 'read committed' })
+    })
+
+    it('is looked for in slices of heaps, and none is removed if a heap cannot be searched', async () => {
+      const [used, unused] = [randomBytes(100), randomBytes(100)]
+      const id = await create({ photo: { name: 'a', base64Content: base64(used) } })
+      const gone = await create({ photo: { name: 'a', base64Content: base64(unused) } })
+      expectOk(await call('DELETE', `/tables/people/data/${gone}`))
+      for (const name of ['slice1', 'slice2']) {
+        expectOk(await service.call('PUT', `${base(`shop:${name}`)}?from=main`))
+        const fork = branchCall(service, 'shop', { branch: name })
+        expectOk(await fork('POST', '/tables/people/data', { body: {} }))
+      }
+      const check = async (): Promise<number> => {
+        let steps = 1
+        while (await checkBlobs(service.database, NOW, { heapsMax: 1 })) steps++
+        return steps
+      }
+      const isUnused = async (content: Buffer) => {
+        const [row] = await service.database.query<{ isUnused: boolean }>(sql`
+          select unused_since is not null as "isUnused"
+          from offshoot.blobs
+          where sha256 = ${Buffer.from(hashOf(content), 'hex')}`)
+        return row?.isUnused
+      }
+      // The first heap of all belongs to `main`.
+      const [heap] = await service.database.query<{
+        id: string
+        schema: string
+        columnId: string
+      }>(sql`
+        select id, 'offshoot_db_' || database_id as schema, file_column_ids[1] as "columnId"
+        from offshoot.heaps
+        where file_column_ids <> '{}'
+        order by id
+        limit 1`)
+      const table = sql`${ident(heap?.schema ?? '')}.${ident(`heap_${heap?.id}`)}`
+      const [column, away] = [ident(`c${heap?.columnId}`), ident('away')]
+      await service.database.query(sql`alter table ${table} rename column ${column} to ${away}`)
+      try {
+        expect(await check()).toBeGreaterThan(3)
+        expect(await isUnused(used)).toBe(false)
+        expect(await isUnused(unused)).toBe(false)
+      } finally {
+        await service.database.query(sql`alter table ${table} rename column ${away} to ${column}`)
+      }
+      await check()
+      expect(await isUnused(used)).toBe(false)
+      expect(await isUnused(unused)).toBe(true)
+      expect((await get(id)).body).toEqual(used)
     })
 
     it('is removed only after the pause, and not when it was put again', async () => {

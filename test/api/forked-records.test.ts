@@ -59,6 +59,16 @@ const read = async (call: BranchCall, id: string, query = '') => {
 }
 
 describe('a fork', () => {
+  it('that was read, deleted and created again under its name takes writes at once', async () => {
+    await put(main, 'anew', { name: 'A' })
+    const { call } = await fork()
+    expect(await read(call, 'anew')).toMatchObject({ name: 'A' })
+    expectOk(await call('DELETE', ''))
+    expectOk(await call('PUT', '', { body: { from: 'main' } }))
+    expect((await patch(call, 'anew', { name: 'B' })).body).toMatchObject({ id: 'anew' })
+    expect(await read(call, 'anew')).toMatchObject({ name: 'B' })
+  })
+
   it('reads what its source held at that moment', async () => {
     const values = { name: 'A', email: 'a@reads.test', tags: ['x'], address: { city: 'C' } }
     await put(main, 'reads', values)

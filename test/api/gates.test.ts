@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { collectGates } from '../../packages/server/src/rows/branches.js'
+import { queuesOf } from '../../packages/server/src/rows/running/gate.js'
 import { TestBranches } from '../support/branches.js'
 import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
@@ -104,6 +105,28 @@ describe('a gate that is closed for long', () => {
       await open()
       expect(statusesOf(await Promise.all(forks))).toEqual([201])
     })
+  })
+})
+
+describe('a request that waits too long for a gate', () => {
+  it('is refused with 503, and told when to try again', async () => {
+    const branches = await TestBranches.create(service, 'refusing', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    const { rows } = await service.database.pool.query(
+      `select b.id from offshoot.branches b join offshoot.databases d on d.id = b.database_id
+      where d.name = 'refusing'`,
+    )
+    const [queues, gate] = [queuesOf(service.database), rows[0].id]
+    expect(await queues.enter(gate, 'alone', 1000)).toBe(true)
+    try {
+      const answer = await branches.call('main', 'PUT', '/tables/t/data/b', { n: 2 })
+      expect([answer.status, answer.body.code]).toEqual([503, 'timeout'])
+      expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0)
+    } finally {
+      queues.leave(gate, 'alone')
+    }
+    expect(await branches.record('main', 't', 'b')).toBeUndefined()
+    await branches.put('main', 't', 'b', { n: 3 })
   })
 })
 

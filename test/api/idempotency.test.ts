@@ -1,4 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { collectAnswers } from '../../packages/server/src/data/records/idempotency.js'
+import {
+  ANSWER_ENTRY_BYTES,
+  KEPT_ANSWERS_BYTES_GOAL,
+  KEPT_ANSWERS_BYTES_MAX,
+} from '../../packages/server/src/data/records/kept-answers.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import {
   type Description,
   exampleRequest,
@@ -212,5 +219,71 @@ describe('an Idempotency-Key', () => {
   it('may have 255 characters', async () => {
     const headers = { [HEADER]: 'x'.repeat(255) }
     expectOk(await call('POST', '/tables/users/data', { body: {}, headers }))
+  })
+})
+
+describe('the answers that a database keeps', () => {
+  let branch: BranchCall
+  let databaseId: string
+
+  beforeEach(async () => {
+    const name = `kept${++number}`
+    branch = await createTables(service, name, { users: [{ name: 'name', type: 'string' }] })
+    const [row] = await service.database.query<{ id: string }>(sql`
+      select id from offshoot.databases where name = ${name}`)
+    databaseId = row?.id ?? ''
+  })
+
+  const insert = (id: string, headers: Record<string, string> = {}) =>
+    branch('POST', '/tables/users/bulk', { body: { records: [{ id }] }, headers })
+  const sizeOf = (id: string) =>
+    Buffer.byteLength(JSON.stringify({ recordIDs: [id] })) + ANSWER_ENTRY_BYTES
+  /** Inserts an answer of another request that takes the given bytes. */
+  const fill = async (size: number) => {
+    await service.database.query(sql`
+      insert into ${ident(`offshoot_db_${databaseId}`)}.idempotency_keys (hash, request_hash, body, size)
+      values (sha256(${Buffer.from(`filler${++number}`)}), '', '{}', ${size})`)
+  }
+
+  it('are limited in bytes, and a key beyond the limit is refused before anything is stored', async () => {
+    await fill(KEPT_ANSWERS_BYTES_MAX - sizeOf('a'))
+    const first = newKey()
+    expectOk(await insert('a', first))
+    const refused = await insert('b', newKey())
+    expect(refused.status).toBe(422)
+    expect(refused.body.code).toBe('limit_reached')
+    expect(refused.body.message).toContain('[Idempotency-Key]')
+    expect(refused.body.message).toContain(String(KEPT_ANSWERS_BYTES_MAX))
+    expect(await count(branch)).toBe(1)
+    expect(expectOk(await insert('a', first)).body).toEqual({ recordIDs: ['a'] })
+    expectOk(await insert('b'))
+    expect(await count(branch)).toBe(2)
+  })
+
+  it('make room for others by dropping the oldest, whose requests are still not executed again', async () => {
+    const [oldest, newer] = [newKey(), newKey()]
+    expectOk(await insert('a', oldest))
+    expectOk(await insert('b', newer))
+    await fill(KEPT_ANSWERS_BYTES_MAX - sizeOf('a') - sizeOf('b'))
+    await collectAnswers(service.database)
+    const again = await insert('a', oldest)
+    expect(again.status).toBe(409)
+    expect(again.body.code).toBe('idempotency_outdated')
+    expect((await insert('c', oldest)).body.code).toBe('idempotency_mismatch')
+    expect(await count(branch)).toBe(2)
+  })
+
+  it('keep their text while all of them take at most half of the limit', async () => {
+    const [oldest, newer] = [newKey(), newKey()]
+    expectOk(await insert('a', oldest))
+    expectOk(await insert('b', newer))
+    await fill(KEPT_ANSWERS_BYTES_GOAL - sizeOf('a') - sizeOf('b'))
+    await collectAnswers(service.database)
+    expect(expectOk(await insert('a', oldest)).body).toEqual({ recordIDs: ['a'] })
+    await fill(1)
+    // A process measures the databases to which it has added answers.
+    expectOk(await insert('c', newKey()))
+    await collectAnswers(service.database)
+    expect((await insert('a', oldest)).body.code).toBe('idempotency_outdated')
   })
 })

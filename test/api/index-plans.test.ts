@@ -28,21 +28,25 @@ const rowId = (number: number) => `r${String(number).padStart(6, '0')}`
 
 /** Fills the only heap of a table with SQL, because the API would take longer. */
 async function fill(table: string, columns: readonly string[]): Promise<void> {
-  const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
-    select h.id, h.column_ids as "columnIds"
+  const [heap] = await service.database.query<{
+    id: string
+    databaseId: string
+    columnIds: string[]
+  }>(sql`
+    select h.id, h.database_id as "databaseId", h.column_ids as "columnIds"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id,
       jsonb_to_recordset(s.document -> 'tables') as t (id bigint, name text)
     where t.id = h.table_id and t.name = ${table}`)
   if (heap === undefined) throw new Error('a table has a heap')
-  const name = ident(`heap_${heap.id}`)
+  const name = sql`${ident(`offshoot_db_${heap.databaseId}`)}.${ident(`heap_${heap.id}`)}`
   const names = raw(heap.columnIds.map((id) => `c${id}`).join(', '))
   await service.database.query(sql`
-    insert into offshoot_rows.${name} (id, epoch, ${names})
+    insert into ${name} (id, epoch, ${names})
     select 'r' || lpad(n::text, 6, '0'), 1, ${raw(columns.join(', '))}
     from generate_series(1, ${ROWS}) n`)
-  await service.database.query(sql`analyze offshoot_rows.${name}`)
+  await service.database.query(sql`analyze ${name}`)
 }
 
 beforeAll(async () => {

@@ -51,8 +51,12 @@ const physical = (branches: TestBranches, branch = 'main') =>
  * longer.
  */
 async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<string> {
-  const [heap] = await service.database.query<{ id: string; columnIds: string[] }>(sql`
-    select h.id, h.column_ids as "columnIds"
+  const [heap] = await service.database.query<{
+    id: string
+    databaseId: string
+    columnIds: string[]
+  }>(sql`
+    select h.id, h.database_id as "databaseId", h.column_ids as "columnIds"
     from offshoot.heaps h
     join offshoot.databases d on d.id = h.database_id
     where d.name = ${branches.database}`)
@@ -60,7 +64,7 @@ async function fill(branches: TestBranches, name = "'Name ' || n"): Promise<stri
   const client = await connect()
   const [first, second] = heap.columnIds
   await client.query(`
-    insert into offshoot_rows.heap_${heap.id} (id, epoch, c${first}, c${second})
+    insert into offshoot_db_${heap.databaseId}.heap_${heap.id} (id, epoch, c${first}, c${second})
     select 'r' || n, 1, ${name}, n % 100 from generate_series(1, 15000) n`)
   await client.end()
   return heap.id
@@ -260,14 +264,17 @@ describe('an index of many rows', () => {
     const branches = await open()
     const heapId = await fill(branches)
     // Leave an invalid index, as a process does that is killed while it builds one.
-    const [row] = await service.database.query<{ columnIds: string[] }>(sql`
-      select column_ids as "columnIds" from offshoot.heaps where id = ${heapId}`)
+    const [row] = await service.database.query<{ databaseId: string; columnIds: string[] }>(sql`
+      select database_id as "databaseId", column_ids as "columnIds"
+      from offshoot.heaps
+      where id = ${heapId}`)
+    const schema = `offshoot_db_${row?.databaseId}`
     const columnId = row?.columnIds[1] ?? ''
     const [index, table] = [ident(`heap_${heapId}_c${columnId}_index`), ident(`heap_${heapId}`)]
     const column = ident(`c${columnId}`)
     await service.database
       .query(sql`
-        create unique index concurrently ${index} on offshoot_rows.${table} (${column})`)
+        create unique index concurrently ${index} on ${ident(schema)}.${table} (${column})`)
       .catch(() => undefined)
     await put(branches, 'age')
     await service.indexes.run()
@@ -275,7 +282,7 @@ describe('an index of many rows', () => {
     await second.indexes.run()
     expect(await physical(branches)).toEqual(['heap age', 'heap friend', 'past age', 'past friend'])
     const [made] = await service.database.query<{ definition: string }>(sql`
-      select pg_get_indexdef(${`offshoot_rows.heap_${heapId}_c${columnId}_index`}::regclass) as definition`)
+      select pg_get_indexdef(${`${schema}.heap_${heapId}_c${columnId}_index`}::regclass) as definition`)
     expect(made?.definition).toContain(`(c${columnId}, id)`)
   })
 
@@ -314,8 +321,8 @@ describe('an index of many rows', () => {
 
   it('that is asked for again while it is dropped is there in the end', async () => {
     const branches = await open()
-    const [heap] = await service.database.query<{ id: string }>(sql`
-      select h.id
+    const [heap] = await service.database.query<{ id: string; databaseId: string }>(sql`
+      select h.id, h.database_id as "databaseId"
       from offshoot.heaps h
       join offshoot.databases d on d.id = h.database_id
       where d.name = ${branches.database}`)
@@ -325,7 +332,9 @@ describe('an index of many rows', () => {
     // that request waits for `reader`.
     await atWork.query(`select pg_advisory_lock(6001002, hashint8(${heap?.id}))`)
     await remove(branches, 'age')
-    await reader.query(`begin; lock table offshoot_rows.past_${heap?.id} in access share mode`)
+    await reader.query(
+      `begin; lock table offshoot_db_${heap?.databaseId}.past_${heap?.id} in access share mode`,
+    )
     const asked = put(branches, 'age')
     await untilWaiting(1, asked)
     await atWork.end()
@@ -363,15 +372,18 @@ describe('an index of many rows', () => {
     const [stuck, branches] = [await open(), await open()]
     const heapId = await fill(stuck)
     await fill(branches)
-    const [row] = await service.database.query<{ columnIds: string[] }>(sql`
-      select column_ids as "columnIds" from offshoot.heaps where id = ${heapId}`)
+    const [row] = await service.database.query<{ databaseId: string; columnIds: string[] }>(sql`
+      select database_id as "databaseId", column_ids as "columnIds"
+      from offshoot.heaps
+      where id = ${heapId}`)
+    const schema = `offshoot_db_${row?.databaseId}`
     const taken = ident(`heap_${heapId}_c${row?.columnIds[1]}_index`)
-    await service.database.query(sql`create table offshoot_rows.${taken} ()`)
+    await service.database.query(sql`create table ${ident(schema)}.${taken} ()`)
     for (const each of [stuck, branches]) await put(each, 'age')
     for (let round = 0; round < 2; round++) await second.indexes.run().catch(() => undefined)
     expect(await physical(branches)).toContain('heap age')
     expect((await list(stuck))[0]).toMatchObject({ column: 'age', state: 'building' })
-    await service.database.query(sql`drop table offshoot_rows.${taken}`)
+    await service.database.query(sql`drop table ${ident(schema)}.${taken}`)
     await second.indexes.run()
     expect(await physical(stuck)).toContain('heap age')
   })
@@ -475,13 +487,15 @@ describe('with the schema an index', () => {
 
   it('comes with the links of tables that are older than indexes', async () => {
     const branches = await open()
-    const [heap] = await service.database.query<{ name: string }>(sql`
-      select c.relname as name
+    const [heap] = await service.database.query<{ name: string; databaseId: string }>(sql`
+      select c.relname as name, h.database_id as "databaseId"
       from pg_class c
       join offshoot.heaps h on c.relname ~ ('^heap_' || h.id || '_c[0-9]+_index$')
       join offshoot.databases d on d.id = h.database_id
       where d.name = ${branches.database}`)
-    await service.database.query(sql`drop index offshoot_rows.${ident(heap?.name ?? '')}`)
+    await service.database.query(
+      sql`drop index ${ident(`offshoot_db_${heap?.databaseId}`)}.${ident(heap?.name ?? '')}`,
+    )
     await service.database.query(sql`drop table offshoot.index_work`)
     await service.database.pool.query(indexes)
     expect(await list(branches)).toMatchObject([UNIQUE, { ...LINK, state: 'building' }])

@@ -34,7 +34,7 @@ beforeAll(async () => {
   description = (await service.call('GET', '/openapi.json')).body
   one = await createTenant(service, { userName: 'one', mark: MARK })
   heaps = Object.keys(await everythingStored(service)).filter((table) =>
-    table.startsWith('offshoot_rows.'),
+    table.startsWith('offshoot_db_'),
   )
   other = await createTenant(service, { userName: 'other', mark: OTHER_MARK })
   const key = (name: string, fields?: object) =>

@@ -271,11 +271,11 @@ describe('of a table in the long run', () => {
     const worn = await openUsual('worn', { t: [] })
     expectOk(await worn('PUT', '/tables/t/data/x', { body: {} }))
     // Add the columns that 1590 removed columns leave in the heap, in one statement.
-    const { rows } = await service.database.pool.query('select max(id) as id from offshoot.heaps')
-    const removed = Array.from({ length: 1590 }, (_, number) => `add column gone${number} integer`)
-    await service.database.pool.query(
-      `alter table offshoot_rows.heap_${rows[0].id} ${removed.join(', ')}`,
+    const { rows } = await service.database.pool.query(
+      `select format('offshoot_db_%s.heap_%s', database_id, id) as name from offshoot.heaps order by id desc`,
     )
+    const removed = Array.from({ length: 1590 }, (_, number) => `add column gone${number} integer`)
+    await service.database.pool.query(`alter table ${rows[0].name} ${removed.join(', ')}`)
     const add = (count: number) => {
       const column = (number: number) => ({ name: `c${number}`, type: 'int' })
       const columns = Array.from({ length: count }, (_, number) => column(number))

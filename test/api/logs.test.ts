@@ -58,11 +58,11 @@ async function makeRequests(): Promise<void> {
 
 /** Sends a request that fails in PostgreSQL with an error that quotes the row. */
 async function failInside() {
-  const [heap] = await service.database.query<{ name: string }>(sql`
-    select tablename as name
+  const [heap] = await service.database.query<{ schema: string; name: string }>(sql`
+    select schemaname as schema, tablename as name
     from pg_tables
-    where schemaname = 'offshoot_rows' and tablename like 'heap%'`)
-  const table = sql`offshoot_rows.${ident(heap?.name ?? '')}`
+    where starts_with(schemaname, 'offshoot_db_') and tablename like 'heap%'`)
+  const table = sql`${ident(heap?.schema ?? '')}.${ident(heap?.name ?? '')}`
   await service.database.query(
     sql`alter table ${table} add constraint unexpected check (id <> 'x')`,
   )

@@ -134,8 +134,43 @@ describe('two branches that merged each other at the same time', () => {
         id: 'a',
         kind: 'bothUpdated',
         columns: { price: { base: null, ours: 3, theirs: 2 } },
+        versions: { ours: 1, theirs: 1 },
       },
     ])
+  })
+})
+
+describe('conflicts over several bases', () => {
+  it('are decided one by one, as those over a single base', async () => {
+    const branches = await open()
+    await branches.put('main', 'items', 'd', { name: 'D', price: 1 })
+    await branches.pull('staging')
+    for (const [branch, price] of [
+      ['main', 2],
+      ['staging', 3],
+    ] as const) {
+      await branches.patch(branch, 'items', 'a', { price })
+      await branches.patch(branch, 'items', 'd', { price })
+    }
+    await branches.fork('main-then', 'main')
+    await branches.fork('staging-then', 'staging')
+    await branches.merge('staging-then', { into: 'main', strategy: 'ours' })
+    await branches.merge('main-then', { into: 'staging', strategy: 'ours' })
+    const dry = await branches.pull('staging', { dryRun: true })
+    expect(dry.conflicts).toMatchObject([{ id: 'a' }, { id: 'd' }])
+    const [a, d] = dry.conflicts
+    const resolutions = [
+      { table: 'items', id: 'a', columns: { price: { value: 7 } }, versions: a.versions },
+      { table: 'items', id: 'd', take: 'theirs', versions: d.versions },
+    ]
+    expect(await branches.pull('staging', { resolutions })).toMatchObject({
+      merged: true,
+      tables: [{ name: 'items', updated: 2 }],
+    })
+    expect(await branches.read('staging', 'items', ['a', 'd'])).toMatchObject({
+      a: { price: 7 },
+      d: { price: 2 },
+    })
   })
 })
 
@@ -180,5 +215,60 @@ describe('the history of a database', () => {
       expect(await branches.pull('staging')).toMatchObject({ merged: false })
     }
     expect(await count(branches)).toEqual(before)
+  })
+
+  it('has no trace of a pull from a branch that has forks but has written nothing', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 2 })
+    for (const [name, from] of [
+      ['idle', 'main'],
+      ['idler', 'idle'],
+      ['idlest', 'idler'],
+    ] as const) {
+      await branches.fork(name, from)
+    }
+    await branches.patch('main', 'items', 'a', { price: 3 })
+    const before = await count(branches)
+    for (const from of ['idle', 'idler', 'idlest']) {
+      expect(await branches.pull('main', { from })).toMatchObject({ merged: false })
+    }
+    expect(await count(branches)).toEqual(before)
+  })
+
+  it('has a change that was undone, if a fork was taken in between', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.patch('dev', 'items', 'a', { price: 9 })
+    await branches.fork('between', 'dev')
+    await branches.patch('dev', 'items', 'a', { price: 1 })
+    await branches.merge('dev')
+    // `main` contains the change and its reversal, so the fork brings nothing.
+    await branches.merge('between')
+    expect(await branches.read('main', 'items', ['a'])).toMatchObject({ a: { price: 1 } })
+  })
+
+  it('has the deletion of a record that came by a merge, even if it was made again', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.put('dev', 'items', 'b', { name: 'B' })
+    await branches.merge('dev')
+    await branches.remove('main', 'items', 'b')
+    await branches.fork('again')
+    await branches.put('again', 'items', 'b', { name: 'B' })
+    // `dev` contains the deletion from now on, and what was made after it.
+    expect(await branches.merge('again', { into: 'dev' })).toMatchObject({ merged: true })
+    await branches.pull('dev')
+    expect(await branches.read('dev', 'items', ['b'])).toEqual({ b: { name: 'B' } })
+  })
+
+  it('knows a deletion from no change', async () => {
+    const branches = await open()
+    await branches.fork('dev')
+    await branches.fork('reader', 'dev')
+    await branches.remove('dev', 'items', 'a')
+    await branches.fork('between', 'dev')
+    await branches.put('dev', 'items', 'a', { price: 1 })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true })
+    expect(await branches.merge('between')).toMatchObject({ merged: false })
   })
 })

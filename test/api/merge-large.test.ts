@@ -45,10 +45,37 @@ async function open() {
   return branches
 }
 
+describe('a merge of as many rows as may be locked', () => {
+  it.each([
+    [5, 0],
+    [6, 1],
+  ])('locks both branches: of %i rows it closes %i epochs of the target', async (rows, closed) => {
+    const small = await createTestService({ limits: { mergeLockedRowsMax: 5 } })
+    try {
+      const branches = await TestBranches.create(small, 'edge', { items: ITEMS })
+      await branches.fork('dev')
+      const added = Array.from({ length: rows }, (_, index) => ({ id: idOf(index), price: index }))
+      await branches.bulk('dev', 'items', added)
+      const epochOf = async () => {
+        const [row] = await small.database.query<{ epoch: number }>(sql`
+          select epoch from offshoot.branches where name = 'main' and deleted_at is null`)
+        return row?.epoch ?? 0
+      }
+      const before = await epochOf()
+      expect(await branches.merge('dev')).toMatchObject({ merged: true })
+      expect((await epochOf()) - before).toBe(closed)
+      const ids = added.map(({ id }) => id)
+      expect(Object.keys(await branches.read('main', 'items', ids))).toEqual(ids)
+    } finally {
+      await small.close()
+    }
+  })
+})
+
 /** Returns the past of `notes` on `main`. The comparison reads it after `items`. */
 async function pastOfNotes(branches: TestBranches): Promise<string> {
   const [row] = await service.database.query<{ name: string }>(sql`
-    select 'past_' || h.id as name
+    select format('offshoot_db_%s.past_%s', h.database_id, h.id) as name
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.databases d on d.id = b.database_id
@@ -65,11 +92,11 @@ async function during(branches: TestBranches, options: object, body: () => Promi
   await client.connect()
   try {
     await client.query('begin')
-    await client.query(`lock table offshoot_rows.${past} in access exclusive mode`)
+    await client.query(`lock table ${past} in access exclusive mode`)
     const merging = branches.merging('dev', options)
     for (let waits = false; !waits; ) {
       const { rows } = await client.query(
-        `select from pg_locks where not granted and relation = 'offshoot_rows.${past}'::regclass`,
+        `select from pg_locks where not granted and relation = '${past}'::regclass`,
       )
       waits = rows.length > 0
     }
@@ -86,7 +113,7 @@ async function leftovers(): Promise<number> {
   const [row] = await service.database.query<{ count: number }>(sql`
     select (
       (select count(*) from pg_tables
-        where schemaname = 'offshoot_work' and starts_with(tablename, 'merge_'))
+        where starts_with(schemaname, 'offshoot_db_') and starts_with(tablename, 'merge_'))
       + (select count(*) from offshoot.branches b
         where b.deleted_at is not null
           and not exists (select from offshoot.branches f where f.parent_id = b.id)

@@ -55,11 +55,11 @@ const IDS = ['a', 'b', 'c', 'd', 'm', 'n', 'o']
 
 describe('a table that one side removed and the other has written to', () => {
   it.each([
-    ['dev', 'main', REMOVED_THERE],
-    ['main', 'dev', REMOVED_HERE],
+    ['dev', 'main', REMOVED_THERE, ['ours', 'theirs']],
+    ['main', 'dev', REMOVED_HERE, ['ours']],
   ])(
     'is in conflict if %s removed it, with the records counted',
-    async (removed, kept, message) => {
+    async (removed, kept, message, takes) => {
       const branches = await open()
       await branches.edit(removed, withoutTable)
       await branches.patch(kept, 'notes', 'n', { text: 'changed' })
@@ -67,7 +67,7 @@ describe('a table that one side removed and the other has written to', () => {
       // A deletion is in no contradiction to the removal, and a change that was undone is none.
       await branches.patch(kept, 'notes', 'm', { text: 'changed' })
       await branches.patch(kept, 'notes', 'm', { text: 'M' })
-      const conflicts = [{ table: 'notes', kind: 'schema', message, records: 2 }]
+      const conflicts = [{ table: 'notes', kind: 'schema', message, takes, records: 2 }]
       expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
         conflicts,
         conflictCount: 1,
@@ -131,11 +131,11 @@ describe('a table that one side removed and the other has written to', () => {
 
 describe('a column that one side removed and the other has written to', () => {
   it.each([
-    ['dev', 'main', REMOVED_THERE],
-    ['main', 'dev', REMOVED_HERE],
+    ['dev', 'main', REMOVED_THERE, ['ours', 'theirs']],
+    ['main', 'dev', REMOVED_HERE, ['ours']],
   ])(
     'is in conflict if %s removed it, with the records counted',
-    async (removed, kept, message) => {
+    async (removed, kept, message, takes) => {
       const branches = await open()
       await branches.edit(removed, without('name'), without('size'))
       await branches.patch(kept, 'items', 'a', { name: 'changed', size: { width: 2 } })
@@ -143,8 +143,8 @@ describe('a column that one side removed and the other has written to', () => {
       await branches.put(kept, 'items', 'd', { price: 4 })
       await branches.patch(kept, 'items', 'b', { price: 20 })
       const conflicts = [
-        { table: 'items', column: 'name', kind: 'schema', message, records: 2 },
-        { table: 'items', column: 'size', kind: 'schema', message, records: 1 },
+        { table: 'items', column: 'name', kind: 'schema', message, takes, records: 2 },
+        { table: 'items', column: 'size', kind: 'schema', message, takes, records: 1 },
       ]
       expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
         conflicts,
@@ -230,5 +230,116 @@ describe('two branches that merged each other, where one kept what the other rem
         { table: 'notes' },
       ])
     }
+  })
+})
+
+describe('a column that a branch has kept against its removal on the source', () => {
+  /** Creates a fork `dev` that has pulled the removal of the column `name`, and kept the column. */
+  async function openKept() {
+    const branches = await open()
+    await branches.edit('main', without('name'), without('size'))
+    await branches.put('dev', 'items', 'c', { name: 'C', size: { width: 3 } })
+    await branches.pull('dev', { strategy: 'ours' })
+    return branches
+  }
+  const whole = { name: 'A', size: { width: 1 }, price: 1 }
+
+  it('is no reason to keep records that only the source has changed', async () => {
+    const branches = await openKept()
+    await branches.remove('main', 'items', 'a')
+    expect(await branches.pull('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    expect(Object.keys(await branches.read('dev', 'items', IDS))).toEqual(['b', 'c'])
+  })
+
+  it('is no reason to keep records that the branch has got from the source meanwhile', async () => {
+    const branches = await openKept()
+    await branches.patch('main', 'items', 'a', { price: 5 })
+    await branches.pull('dev')
+    expect(await branches.read('dev', 'items', ['a'])).toEqual({ a: { ...whole, price: 5 } })
+    await branches.patch('main', 'items', 'b', { price: 6 })
+    await branches.remove('main', 'items', 'a', 'b')
+    expect(await branches.pull('dev')).toMatchObject({ merged: true, conflictCount: 0 })
+    expect(Object.keys(await branches.read('dev', 'items', IDS))).toEqual(['c'])
+  })
+
+  it('is in conflict where the branch has changed a record that the source has deleted', async () => {
+    const branches = await openKept()
+    await branches.patch('dev', 'items', 'a', { name: 'changed' })
+    await branches.patch('dev', 'items', 'b', { size: { width: 2 } })
+    await branches.remove('main', 'items', 'a', 'b')
+    expect(conflictsOf(await branches.pulling('dev'))).toMatchObject([
+      { kind: 'deletedThere', id: 'a' },
+      { kind: 'deletedThere', id: 'b' },
+    ])
+  })
+
+  it('is merged between two such branches like any other column', async () => {
+    const branches = await open()
+    await branches.fork('left')
+    await branches.fork('right')
+    await branches.edit('main', without('name'), without('size'))
+    for (const branch of ['left', 'right']) {
+      await branches.put(branch, 'items', 'c', { name: 'C', size: { width: 3 } })
+      await branches.pull(branch, { strategy: 'ours' })
+    }
+    await branches.patch('left', 'items', 'a', { name: 'left' })
+    await branches.patch('right', 'items', 'a', { size: { width: 7 } })
+    expect(await branches.pull('right', { from: 'left' })).toMatchObject({ conflictCount: 0 })
+    expect(await branches.read('right', 'items', ['a'])).toEqual({
+      a: { name: 'left', size: { width: 7 }, price: 1 },
+    })
+  })
+
+  it('gets all its values on a branch that has never had it', async () => {
+    const branches = await TestBranches.create(service, `removed${++number}`, {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    await branches.bulk('main', 'items', [
+      { id: 'a', price: 1 },
+      { id: 'b', price: 2 },
+    ])
+    await branches.fork('other')
+    const name: Column = { name: 'name', type: 'string' }
+    const size: Column = { name: 'size', type: 'object', columns: [{ name: 'width', type: 'int' }] }
+    for (const column of [name, size]) {
+      await branches.edit('main', { addColumn: { table: 'items', column } })
+    }
+    await branches.patch('main', 'items', 'a', { name: 'A', size: { width: 1 } })
+    await branches.patch('main', 'items', 'b', { name: 'B' })
+    await branches.fork('dev')
+    await branches.edit('main', without('name'), without('size'))
+    await branches.pull('other', { from: 'main' })
+    await branches.put('dev', 'items', 'c', { name: 'C', size: { width: 3 } })
+    await branches.pull('dev', { strategy: 'ours' })
+    await branches.remove('other', 'items', 'b')
+    await branches.patch('other', 'items', 'a', { price: 5 })
+    expect(await branches.merge('dev', { into: 'other' })).toMatchObject({ conflictCount: 0 })
+    expect(await branches.read('other', 'items', IDS)).toEqual({
+      a: { name: 'A', size: { width: 1 }, price: 5 },
+      c: { name: 'C', size: { width: 3 } },
+    })
+  })
+})
+
+describe('a table or column that the merged branch has kept by an earlier decision', () => {
+  it('is in conflict with its removal on the target, until the target decides too', async () => {
+    const branches = await open()
+    await branches.edit('main', withoutTable, without('name'))
+    await branches.patch('dev', 'notes', 'n', { text: 'changed' })
+    await branches.patch('dev', 'items', 'a', { name: 'changed' })
+    // `dev` contains the removals from now on, and has decided against them.
+    await branches.pull('dev', { strategy: 'ours' })
+    const message =
+      'was removed on the target and kept on the merged branch; a merge cannot restore it'
+    expect(conflictsOf(await branches.merging('dev'))).toMatchObject([
+      { table: 'items', column: 'name', message, records: 1 },
+      { table: 'notes', message, records: 2 },
+    ])
+    expect(await branches.merge('dev', { strategy: 'ours' })).toMatchObject({ merged: true })
+    expect(await branches.merge('dev')).toMatchObject({ merged: false, conflictCount: 0 })
+    await branches.patch('dev', 'notes', 'n', { text: 'again' })
+    expect(conflictsOf(await branches.merging('dev'))).toMatchObject([
+      { table: 'notes', message: REMOVED_HERE, records: 1 },
+    ])
   })
 })

@@ -6,7 +6,7 @@ import { TestBranches } from '../support/branches.js'
 import { TYPE_COLUMNS, TYPE_VALUES } from '../support/every-type.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
-import { expectOk } from '../support/tables.js'
+import { expectOk, TIME } from '../support/tables.js'
 
 let service: TestService
 let number = 0
@@ -62,11 +62,40 @@ describe('a merge', () => {
       tables: [{ name: 'items', inserted: 1, updated: 1, deleted: 1 }],
       conflicts: [],
       conflictCount: 0,
+      conflictTables: [],
       dataLoss: [],
     })
     const merged = { a: { name: 'A', price: 10 }, c: { name: 'C', price: 3 }, d: { name: 'D' } }
     expect(await items(branches, 'main')).toEqual(merged)
     expect(await items(branches, 'dev')).toEqual(merged)
+  })
+
+  it('is shown in the list of branches, with the time of the last one between two branches', async () => {
+    const branches = await open()
+    const list = async (key?: string) => {
+      const path = `${service.workspace}/dbs/merge${number}`
+      const { body } = expectOk(await service.call('GET', path, key === undefined ? {} : { key }))
+      return Object.fromEntries(
+        body.branches.map((one: { name: string; merges?: unknown }) => [one.name, one.merges]),
+      )
+    }
+    expect(await list()).toEqual({ main: undefined, dev: undefined })
+    await branches.put('dev', 'items', 'd', { name: 'D' })
+    await branches.merge('dev')
+    const first = await list()
+    expect(first).toEqual({
+      main: [{ from: 'dev', at: expect.stringMatching(TIME) }],
+      dev: undefined,
+    })
+    await branches.put('dev', 'items', 'e', { name: 'E' })
+    await branches.merge('dev')
+    const second = await list()
+    expect(second.main).toHaveLength(1)
+    expect(second.main[0].at > first.main[0].at).toBe(true)
+    // A key that cannot see a branch learns nothing of its merges.
+    const fields = { scope: { branches: ['main'] } }
+    const key = await createKey(service, `main-only-${number}`, { fields })
+    expect(await list(key)).toEqual({ main: undefined })
   })
 
   it('leaves what only the target changed, and takes columns of one record from both', async () => {
@@ -136,6 +165,15 @@ describe('a merge', () => {
     expect(await branches.pull('dev')).toMatchObject({ merged: true })
     expect(await branches.pull('dev')).toMatchObject({ merged: false })
     expect(await branches.read('dev', 'notes', ['n'])).toEqual({ n: { text: 'N' } })
+  })
+
+  it('of a schema without rows is applied, although no record is new', async () => {
+    const branches = await open()
+    await branches.edit('main', { removeColumn: { table: 'items', column: 'price' } })
+    const options = { tables: { items: { mode: 'schema' } }, allowDataLoss: true }
+    expect(await branches.pull('dev', options)).toMatchObject({ merged: true })
+    expect(await branches.schema('dev')).toEqual({ items: ['name'] })
+    expect(await branches.pull('dev', options)).toMatchObject({ merged: false })
   })
 
   it('raises the version of updated records, keeps when they were made, and starts new ones', async () => {
@@ -246,10 +284,12 @@ describe('conflicts', () => {
         table: 'items',
         id: 'a',
         kind: 'bothUpdated',
+        versions: { ours: 1, theirs: 1 },
         columns: { price: { base: 1, ours: 11, theirs: 10 } },
       },
     ])
     expect(answer.body.conflictCount).toBe(1)
+    expect(answer.body.conflictTables).toEqual([{ name: 'items', conflicts: 1 }])
     expect(answer.body.message).toBe(
       'branch [dev] cannot be merged into [main]: 1 conflict; nothing was merged',
     )
@@ -270,6 +310,7 @@ describe('conflicts', () => {
         table: 'items',
         id: 'a',
         kind: 'deletedThere',
+        versions: { ours: 1, theirs: null },
         base: { name: 'A', price: 1 },
         ours: { name: 'A', price: 10 },
         theirs: null,
@@ -278,6 +319,7 @@ describe('conflicts', () => {
         table: 'items',
         id: 'b',
         kind: 'deletedHere',
+        versions: { ours: null, theirs: 1 },
         base: { name: 'B', price: 2 },
         ours: null,
         theirs: { name: 'B', price: 20 },
@@ -286,6 +328,7 @@ describe('conflicts', () => {
         table: 'items',
         id: 'd',
         kind: 'bothInserted',
+        versions: { ours: 0, theirs: 0 },
         columns: { name: { base: null, ours: 'Main', theirs: 'Dev' } },
       },
     ])
@@ -400,6 +443,7 @@ describe('conflicts', () => {
         table: 'homes',
         id: 'found',
         kind: 'bothUpdated',
+        versions: { ours: 1, theirs: 1 },
         columns: {
           'place.city': { base: null, ours: null, theirs: 'Oslo' },
           'place.street': { base: null, ours: 'Corso', theirs: null },
@@ -409,6 +453,7 @@ describe('conflicts', () => {
         table: 'homes',
         id: 'gone',
         kind: 'bothUpdated',
+        versions: { ours: 1, theirs: 1 },
         columns: {
           place: {
             base: { city: 'Rome' },
@@ -649,6 +694,7 @@ describe('schemas', () => {
         column: 'by',
         kind: 'notNull',
         ids: ['n'],
+        versions: { n: { ours: 0, theirs: null } },
         records: 1,
         message: 'column [by]: is required; 1 record would have no value after the merge',
       },
@@ -674,11 +720,13 @@ describe('schemas', () => {
           column: 'label',
           kind: 'schema',
           message: 'two different columns have this name; rename one of them first',
+          takes: [],
         },
         {
           table: 'notes',
           kind: 'schema',
           message: 'two different tables have this name; rename one of them first',
+          takes: [],
         },
       ])
     }
@@ -712,6 +760,7 @@ describe('schemas', () => {
         column: 'mine',
         kind: 'schema',
         message: 'was renamed to [yours] on the merged branch and to [mine] on the target',
+        takes: ['ours', 'theirs'],
       },
     ])
     await branches.merge('dev', { strategy })
@@ -768,8 +817,8 @@ describe('schemas', () => {
       const message =
         'was removed on the target and changed on the merged branch; a merge cannot restore it'
       expect(conflictsOf(await branches.merging('dev', { strategy }))).toEqual([
-        { table: 'items', column: 'title', kind: 'schema', message, records: 0 },
-        { table: 'notes', kind: 'schema', message, records: 0 },
+        { table: 'items', column: 'title', kind: 'schema', message, takes: ['ours'], records: 0 },
+        { table: 'notes', kind: 'schema', message, takes: ['ours'], records: 0 },
       ])
     }
     await branches.merge('dev', { strategy: 'ours' })
@@ -812,6 +861,7 @@ describe('schemas', () => {
         column: 'note',
         kind: 'schema',
         message: 'links to a table that would not exist after the merge',
+        takes: [],
       },
     ])
   })
@@ -881,6 +931,7 @@ describe('unique columns', () => {
             column: 'email',
             kind: 'notUnique',
             ids: ['d', 'e'],
+            versions: { d: { ours: 0, theirs: null }, e: { ours: null, theirs: 0 } },
             value: at('d'),
             message: 'column [email]: is not unique after the merge',
           },
@@ -1018,6 +1069,19 @@ describe('rules for tables', () => {
     await branches.merge('dev', { tables: { notes: { mode: 'schema' } } })
     expect(await branches.schema('main')).toMatchObject({ notes: ['text', 'by'] })
     expect(await branches.read('main', 'notes', ['n'])).toEqual({})
+  })
+
+  it('take the schema of all tables without any records', async () => {
+    const branches = await openTwo()
+    await branches.edit('dev', { addTable: { table: 'drafts' } })
+    const schema = { mode: 'schema' }
+    const tables = { items: schema, notes: schema, drafts: schema }
+    expect(await branches.merge('dev', { tables })).toMatchObject({ merged: true, tables: [] })
+    expect(await branches.schema('main')).toEqual(await branches.schema('dev'))
+    expect(await branches.read('main', 'notes', ['n'])).toEqual({})
+    expect(await branches.merge('dev', { tables })).toMatchObject({ merged: false })
+    expect(await branches.merge('dev')).toMatchObject({ merged: true })
+    expect(await branches.read('main', 'notes', ['n'])).toMatchObject({ n: { by: 'me' } })
   })
 
   it.each(['skip', 'schema'])('of mode %s leave the rest for a later merge', async (mode) => {

@@ -126,6 +126,7 @@ describe('/metrics', () => {
     expect(values.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
     expect(values.has('offshoot_collected_total{kind="blob"}')).toBe(true)
     expect(values.has('offshoot_sweeps_pending')).toBe(true)
+    expect(values.has('offshoot_folds_pending')).toBe(true)
     expect(values.get('offshoot_admission_waiting{lane="work"}')).toBe(0)
     expect(values.get('offshoot_admission_refused_total{lane="imports"}')).toBe(0)
     expect(values.get('offshoot_rate_limited_total')).toBe(0)

@@ -54,11 +54,14 @@ async function untilIdle(): Promise<void> {
 
 /** Locks the table against reads until the returned function is called. */
 async function lockNotes(): Promise<() => Promise<void>> {
-  const [heap] = await service.database.query<{ id: number }>(sql`
-    select id from offshoot.heaps order by id desc limit 1`)
+  const [heap] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', database_id, id) as name
+    from offshoot.heaps
+    order by id desc
+    limit 1`)
   const client = await patient.database.pool.connect()
   await client.query('begin')
-  await client.query(`lock table offshoot_rows.heap_${heap?.id} in access exclusive mode`)
+  await client.query(`lock table ${heap?.name} in access exclusive mode`)
   return async () => {
     await client.query('rollback')
     client.release()

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { QUOTA_BYTES_MAX } from '@offshoot/contract/quotas'
+import { QUOTA_BYTES_MAX } from '@offshoot/contract/limits'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { checkBlobs, collectBlobs } from '../../packages/server/src/data/files/collect.js'

@@ -162,13 +162,13 @@ describe('the version of a record', () => {
 describe('the last version', () => {
   /** Sets the version of a row to the largest one. */
   async function useUp(branches: TestBranches, id: string): Promise<void> {
-    const [heap] = await service.database.query<{ id: string }>(sql`
-      select h.id
+    const [heap] = await service.database.query<{ id: string; databaseId: string }>(sql`
+      select h.id, h.database_id as "databaseId"
       from offshoot.heaps h
       join offshoot.databases d on d.id = h.database_id
       where d.name = ${branches.database}`)
     await service.database.query(sql`
-      update offshoot_rows.${ident(`heap_${heap?.id}`)} set version = 2147483647 where id = ${id}`)
+      update ${ident(`offshoot_db_${heap?.databaseId}`)}.${ident(`heap_${heap?.id}`)} set version = 2147483647 where id = ${id}`)
   }
 
   it.each(['x', GENERATED])('of %s can be read and deleted, and is not exceeded', async (id) => {

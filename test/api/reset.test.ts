@@ -231,7 +231,8 @@ describe('a reset', () => {
       touched.push((await rowsTouched()) - before)
     }
     const [, few = 0, many = 0] = touched
-    expect(many).toBeLessThan(few + 100)
+    // Background work and statistics of PostgreSQL touch some rows, but not one for each record.
+    expect(many).toBeLessThan(few + 1000)
   })
 })
 

@@ -66,13 +66,13 @@ async function snapshot(call: BranchCall) {
     select c.relname, array_agg(a.attname order by a.attnum) as columns
     from pg_class c
     join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = 'offshoot_rows'::regnamespace and c.relkind = 'r' and a.attnum > 0
+    where c.relname ~ '^(heap|past)_' and c.relkind = 'r' and a.attnum > 0
     group by 1
     order by 1`)
   const indexes = await service.database.query(sql`
     select relname
     from pg_class
-    where relnamespace = 'offshoot_rows'::regnamespace and relkind = 'i'
+    where relname ~ '^(heap|past)_' and relkind = 'i'
     order by 1`)
   return { branch: await branch(call), history: await history(call), physical, indexes }
 }

@@ -64,6 +64,17 @@ describe('a search index', () => {
     expect(await physical(branches)).toEqual(ALL.toSorted())
   })
 
+  it('is listed with the other indexes of its table while there is one', async () => {
+    const branches = await open()
+    const list = async () =>
+      expectOk(await branches.call('main', 'GET', '/tables/films/indexes')).body
+    expect(await list()).not.toHaveProperty('searchIndex')
+    await put(branches)
+    expect(await list()).toMatchObject({ searchIndex: { columns: WORDS, state: 'ready' } })
+    expectOk(await branches.call('main', 'DELETE', AT))
+    expect(await list()).not.toHaveProperty('searchIndex')
+  })
+
   it('of a few long texts is made in the background too', async () => {
     const branches = await open()
     for (const id of ['a', 'b', 'c']) {

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { foldBranches } from '../support/folding.js'
 import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
@@ -15,10 +17,17 @@ const CLIENTS = 10
 /** Rounds to run until the weakened service shows an anomaly. */
 const ROUNDS_MAX = 10
 
+/** Merges of more rows are published as overlays. */
+const LOCKED_ROWS = 10
+const MERGED_ROWS = 30
+/** Merges whose rows are compared at the end. */
+const MERGES_MAX = 30
+
 /** Starts two processes of the service on one PostgreSQL. */
 async function startTwo(url: string): Promise<[TestService, TestService]> {
-  const first = await createTestService({ url })
-  return [first, await createTestService({ url })]
+  const options = { url, limits: { mergeLockedRowsMax: LOCKED_ROWS } }
+  const first = await createTestService(options)
+  return [first, await createTestService(options)]
 }
 
 async function open(services: readonly [TestService, TestService], name: string, seed: number) {
@@ -28,6 +37,39 @@ async function open(services: readonly [TestService, TestService], name: string,
   const workload = new Workload({ random: new Random(seed), at })
   await workload.prepare()
   return workload
+}
+
+/**
+ * Folds tables, and merges rows into `main` that are published as overlays, until the signal. Returns the ids of the
+ * merged records, all in table `left`, and the number of folds.
+ */
+async function disturb(
+  [service, other]: readonly [TestService, TestService],
+  database: string,
+  signal: AbortSignal,
+): Promise<{ ids: string[]; folds: number }> {
+  const branches = new TestBranches(service, database, other)
+  const random = new Random(SEED)
+  const ids: string[] = []
+  let folds = 0
+  for (let number = 0; number < 1 || !signal.aborted; number++) {
+    const policy = { databaseName: database, random, probability: 0.5 }
+    folds += await foldBranches(service, policy)
+    if (ids.length >= MERGES_MAX * MERGED_ROWS) continue
+    const name = `large${number}`
+    await branches.fork(name)
+    const added = Array.from({ length: MERGED_ROWS }, (_, index) => `${name}-${index}`)
+    await branches.bulk(
+      name,
+      'left',
+      added.map((id) => ({ id, value: id })),
+    )
+    folds += await foldBranches(service, policy)
+    await branches.merge(name)
+    ids.push(...added)
+    await branches.delete(name)
+  }
+  return { ids, folds }
 }
 
 describe(`one-shot transactions from many clients through two processes, from seed ${SEED}`, () => {
@@ -47,11 +89,21 @@ describe(`one-shot transactions from many clients through two processes, from se
     'have the outcome of running one after the other, and forks are a state in between',
     async () => {
       const workload = await open(services, 'serial', SEED)
-      await workload.run(CLIENTS, STEPS)
+      const over = new AbortController()
+      const [{ ids, folds }] = await Promise.all([
+        disturb(services, 'serial', over.signal),
+        workload.run(CLIENTS, STEPS).finally(() => over.abort()),
+      ])
       await workload.finish()
+      const merged = await new TestBranches(services[0], 'serial').read('main', 'left', ids)
+      expect(merged).toEqual(Object.fromEntries(ids.map((id) => [id, { value: id }])))
+      expect(folds).toBeGreaterThan(0)
       const { history } = workload
       const committed = history.filter(({ outcome }) => outcome === 'committed')
-      console.info(`${committed.length} of ${history.length} committed, seed ${SEED}`)
+      console.info(
+        `${committed.length} of ${history.length} committed beside ${folds} folds and ` +
+          `${ids.length / MERGED_ROWS} merges, seed ${SEED}`,
+      )
       expect(workload.violations).toEqual([])
       expect(checkHistory(history)).toEqual([])
       expect(committed.length).toBeGreaterThan(history.length / 2)
@@ -95,7 +147,7 @@ async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() =
   const client = await pool.connect()
   const query = ({ text, values }: Sql) => client.query({ text, values })
   const { rows } = await query(sql`
-    select 'heap_' || h.id as heap
+    select 'offshoot_db_' || h.database_id as schema, 'heap_' || h.id as heap
     from offshoot.heaps h
     join offshoot.databases d on d.id = h.database_id
     join offshoot.branches b on b.id = h.branch_id
@@ -104,7 +156,7 @@ async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() =
     where d.name = 'reading' and t ->> 'name' = ${tableName}
       and (t ->> 'id')::bigint = h.table_id`)
   await query(sql`begin`)
-  await query(sql`select 1 from offshoot_rows.${ident(rows[0].heap)} for update`)
+  await query(sql`select 1 from ${ident(rows[0].schema)}.${ident(rows[0].heap)} for update`)
   return async () => {
     await query(sql`rollback`)
     client.release()

@@ -280,13 +280,13 @@ describe('POST /db/{branch}/sql', () => {
 
   it('does not tell how tables are stored', async () => {
     const [heap] = await service.database.query<{ name: string }>(template`
-      select tablename as name from pg_tables where schemaname = 'offshoot_rows' limit 1`)
+      select tablename as name from pg_tables where schemaname = 'offshoot_db_1' limit 1`)
     const answers = await Promise.all(
       ['select heap_1 from users', 'select users.c1 from users', `select * from ${heap?.name}`].map(
         (statement) => refused(statement),
       ),
     )
-    expect(answers.join()).not.toMatch(/offshoot_rows|perhaps/i)
+    expect(answers.join()).not.toMatch(/offshoot_|perhaps/i)
   })
 
   it.each([
@@ -900,6 +900,8 @@ describe('limits', () => {
     const one = { statement: 'select 1' }
     expect((await batchSmall([one, one])).status).toBe(200)
     expect((await batchSmall([one, one, one])).body.message).toContain('2 statements')
+    // The number is checked before each statement is validated.
+    expect((await batchSmall([{}, {}, {}])).body.message).toContain('2 statements')
     expect((await askSmall('select $1, $2', { params: [1, 2] })).status).toBe(200)
     expect((await askSmall('select $1, $2, $3', { params: [1, 2, 3] })).body.message).toContain(
       '2 parameters',
@@ -941,13 +943,34 @@ describe('limits', () => {
 })
 
 describe('rights', () => {
-  it('are those of a role that reads rows and nothing else', async () => {
+  /** Finds the schema of a database and the role that reads it. */
+  async function findRole(database: string): Promise<{ schema: string; role: string }> {
+    const [row] = await service.database.query<{ schema: string; role: string }>(template`
+      select 'offshoot_db_' || d.id as schema, format('offshoot_%s_db_%s', i.id, d.id) as role
+      from offshoot.databases d, offshoot_work.identity i
+      where d.name = ${database}`)
+    if (row === undefined) throw new Error('there must be such a database')
+    return row
+  }
+
+  const findHeap = async (schema: string) => {
+    const [heap] = await service.database.query<{ name: string }>(template`
+      select schemaname || '.' || tablename as name from pg_tables
+      where schemaname = ${schema} and tablename like 'heap_%' order by 1 desc limit 1`)
+    return heap?.name
+  }
+
+  it('are those of a role that reads the rows of the database and nothing else', async () => {
     await records('select 1')
+    const { schema, role } = await findRole(branches.database)
+    const neighbour = await TestBranches.create(service, 'neighbour', { t: [] })
+    await neighbour.put('main', 't', 'a', {})
+    const others = await findRole(neighbour.database)
     const asReader = async (statement: string) => {
       const client = await service.database.pool.connect()
       try {
         await client.query('begin')
-        await client.query('set local role offshoot_reader')
+        await client.query(`set local role ${role}`)
         return (await client.query(statement)).rows.length
       } catch (error) {
         return (error as { code: string }).code
@@ -956,17 +979,18 @@ describe('rights', () => {
         client.release()
       }
     }
-    const [heap] = await service.database.query<{ name: string }>(template`
-      select tablename as name from pg_tables
-      where schemaname = 'offshoot_rows' and tablename like 'heap_%' order by 1 desc limit 1`)
-    expect(await asReader(`select 1 from offshoot_rows.${heap?.name} limit 1`)).toBeTypeOf('number')
+    const heap = await findHeap(schema)
+    expect(await asReader(`select 1 from ${heap} limit 1`)).toBeTypeOf('number')
     for (const statement of [
       'select * from offshoot.api_keys',
       'select * from offshoot.users',
-      `delete from offshoot_rows.${heap?.name}`,
+      `delete from ${heap}`,
+      // A statement with the physical name of a table, as if it had not been translated.
+      `select 1 from ${await findHeap(others.schema)} limit 1`,
+      `select 1 from ${schema}.idempotency_keys`,
       "select pg_read_file('/etc/passwd')",
       'select * from pg_authid',
-      'create table offshoot_rows.x (a int)',
+      `create table ${schema}.x (a int)`,
     ]) {
       expect([statement, await asReader(statement)]).toEqual([statement, '42501'])
     }
@@ -981,10 +1005,15 @@ describe('rights', () => {
   it('are renewed for a table that was being made while they were granted', async () => {
     await branches.edit('main', { addTable: { table: 'meanwhile' } })
     await records("insert into meanwhile (id) values ('a')")
+    const { schema, role } = await findRole(branches.database)
     const [heap] = await service.database.query<{ name: string }>(template`
-      select 'heap_' || id as name from offshoot.heaps order by id desc limit 1`)
+      select 'heap_' || h.id as name
+      from offshoot.heaps h
+      where 'offshoot_db_' || h.database_id = ${schema}
+      order by h.id desc
+      limit 1`)
     await service.database.query(template`
-      revoke select on offshoot_rows.${ident(heap?.name ?? '')} from offshoot_reader`)
+      revoke select on ${ident(schema)}.${ident(heap?.name ?? '')} from ${ident(role)}`)
     expect(await records('select id from meanwhile')).toEqual([{ id: 'a' }])
     expect(await records("delete from meanwhile where id = 'a' returning id")).toHaveLength(1)
   })

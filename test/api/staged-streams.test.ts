@@ -1,5 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-overlay.js'
+import { absorbNext } from '../../packages/server/src/rows/branches.js'
 import { collectStage } from '../../packages/server/src/rows/write.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
@@ -70,7 +72,7 @@ async function openStream(branches: TestBranches, branch = 'main', headers = {})
 async function stages(): Promise<string[]> {
   const { rows } = await service.database.pool.query(
     `select relname as name from pg_class
-    where relnamespace = 'offshoot_work'::regnamespace and relkind = 'r' and relname like 'stream\\_%'
+    where relkind = 'r' and relname like 'stream\\_%'
     union all
     select id from offshoot_work.streams`,
   )
@@ -197,15 +199,168 @@ describe('a long stream', () => {
   })
 })
 
+describe('a stream of many rows into a branch with forks', () => {
+  const MANY = range(INSERTED_ROWS_MAX + 1).map((n) => ({ id: `many-${n}`, code: `code-${n}` }))
+  const TOTAL = LONG.length + MANY.length
+
+  async function open(name: string, headers = {}) {
+    const branches = await TestBranches.create(service, name, { t: TABLES.t })
+    await branches.put('main', 't', 'before', { text: 'a' })
+    await branches.fork('early')
+    return { branches, stream: await openStream(branches, 'main', headers) }
+  }
+
+  /** Runs `body` after the state of the branch was pinned and before the rows are compared with it. */
+  async function whileCompared<Result>(
+    finish: () => Promise<Result>,
+    body: () => Promise<void>,
+  ): Promise<Result> {
+    let stage: string | undefined
+    await until(async () => {
+      stage = (await stages()).find((name) => name.startsWith('stream_'))
+      return stage !== undefined
+    })
+    const holder = await service.database.pool.connect()
+    try {
+      await holder.query('begin')
+      const { rows } = await holder.query(
+        'select oid::regclass::text as name from pg_class where relname = $1',
+        [stage],
+      )
+      const name = rows[0].name
+      // Rows are copied to the stage, but its statistics are not collected.
+      await holder.query(`lock table ${name} in share update exclusive mode`)
+      const result = finish()
+      result.catch(() => undefined)
+      await until(async () => {
+        const { rows } = await service.database.pool.query(
+          `select from pg_locks
+          where relation = '${name}'::regclass and not granted`,
+        )
+        return rows.length > 0
+      })
+      await body()
+      await holder.query('commit')
+      return await result
+    } finally {
+      await holder.query('rollback')
+      holder.release()
+    }
+  }
+
+  /** Returns what streams leave in the catalogue, and the number of rows in the heap of `main`. */
+  async function storage(branches: TestBranches) {
+    const { rows } = await service.database.pool.query(
+      `select h.id, h.database_id, h.kind, b.name, b.deleted_at is not null as "isHidden"
+      from offshoot.heaps h
+      join offshoot.databases d on d.id = h.database_id
+      left join offshoot.branches b on b.id = h.branch_id
+      where d.name = $1`,
+      [branches.database],
+    )
+    const heap = rows.find(({ kind, name }) => kind === 'heap' && name === 'main')
+    const counted = await service.database.pool.query(
+      `select count(*)::integer as count from offshoot_db_${heap.database_id}.heap_${heap.id}`,
+    )
+    const hidden = await service.database.pool.query(
+      `select from offshoot.branches b
+      join offshoot.databases d on d.id = b.database_id
+      where d.name = $1 and b.deleted_at is not null`,
+      [branches.database],
+    )
+    return {
+      kinds: rows.map(({ kind }) => kind).sort(),
+      rows: counted.rows[0].count,
+      hidden: hidden.rows.length,
+    }
+  }
+
+  it('is published without inserting its rows while the branch is locked', async () => {
+    const headers = { 'idempotency-key': 'many' }
+    const { branches, stream } = await open('many', headers)
+    const answer = await whileCompared(
+      () => stream.finish(MANY),
+      async () => {
+        await branches.put('main', 't', 'while', { code: 'w' })
+        await branches.fork('meanwhile')
+      },
+    )
+    expect(answer.body).toEqual({ inserted: TOTAL, failed: 0, errors: [] })
+    expect(await storage(branches)).toEqual({ kinds: ['heap', 'overlay'], rows: 2, hidden: 0 })
+    await branches.fork('late')
+    const check = async () => {
+      expect(await countRecords(branches)).toBe(TOTAL + 2)
+      expect(await countRecords(branches, 'early')).toBe(1)
+      expect(await countRecords(branches, 'meanwhile')).toBe(2)
+      expect(await countRecords(branches, 'late')).toBe(TOTAL + 2)
+      expect(await branches.record('late', 't', 'many-7')).toMatchObject({ code: 'code-7' })
+    }
+    await check()
+    const taken = await branches.call('main', 'POST', '/tables/t/data', { code: 'code-9' })
+    expect(taken.status).toBe(400)
+    const repeated = await service.app.inject({
+      method: 'POST',
+      url: `${service.workspace}/db/${branches.database}:main/tables/t/bulk`,
+      headers: {
+        authorization: `Bearer ${service.key}`,
+        'content-type': 'application/x-ndjson',
+        ...headers,
+      },
+      payload: linesOf([...LONG, ...MANY]),
+    })
+    expect(repeated.json()).toEqual(answer.body)
+    await branches.patch('main', 't', 'many-7', { code: 'changed' })
+    while (await absorbNext(service.database));
+    expect(await storage(branches)).toMatchObject({ rows: TOTAL + 2, hidden: 0 })
+    await check()
+    expect(await branches.record('main', 't', 'many-7')).toMatchObject({ code: 'changed' })
+  })
+
+  it.each([
+    { what: 'id', record: { id: 'many-3' }, line: LONG.length + 4 },
+    { what: 'unique value', record: { id: 'x', code: 'code-5' }, line: LONG.length + 6 },
+  ])('is refused if another request writes the same $what meanwhile', async (given) => {
+    const { what, record, line } = given
+    const { branches, stream } = await open(`taken-${what.replace(' ', '-')}`)
+    const answer = await whileCompared(
+      () => stream.finish(MANY),
+      () => branches.bulk('main', 't', [record]),
+    )
+    expect(answer.status).toBe(400)
+    expect(answer.body.errors).toEqual([expect.objectContaining({ line })])
+    expect(await countRecords(branches)).toBe(2)
+    expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 2, hidden: 0 })
+  })
+
+  it('is refused if it has a value twice', async () => {
+    const { branches, stream } = await open('twice')
+    const answer = await stream.finish([...MANY, { id: 'again', code: 'code-0' }])
+    expect(answer.status).toBe(400)
+    expect(answer.body.errors).toEqual([expect.objectContaining({ line: TOTAL + 1 })])
+    expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 1, hidden: 0 })
+  })
+
+  it('continues the versions of deleted records', async () => {
+    const { branches, stream } = await open('versions')
+    await branches.put('main', 't', 'many-1', { text: 'a' })
+    await branches.patch('main', 't', 'many-1', { text: 'b' })
+    await branches.remove('main', 't', 'many-1')
+    expect((await stream.finish(MANY)).status).toBe(200)
+    expect((await storage(branches)).kinds).toEqual(['heap', 'overlay'])
+    expect((await branches.record('main', 't', 'many-1')).service.version).toBeGreaterThan(1)
+  })
+})
+
 describe('the collector', () => {
   it('removes what a stream of a killed process has left behind, and nothing else', async () => {
     const branches = await TestBranches.create(service, 'collected', TABLES)
     const stream = await openStream(branches)
     const { pool } = service.database
-    await pool.query(
-      `insert into offshoot_work.streams values ('left', now() - interval '2 hours')`,
-    )
-    await pool.query('create unlogged table offshoot_work.stream_left ()')
+    await pool.query(`
+      insert into offshoot_work.streams (id, used_at, database_id)
+      select 'left', now() - interval '2 hours', min(id) from offshoot.databases`)
+    const { rows } = await pool.query('select min(id) as id from offshoot.databases')
+    await pool.query(`create unlogged table offshoot_db_${rows[0].id}.stream_left ()`)
     while (await collectStage(service.database));
     expect(await stages()).toHaveLength(2)
     expect((await stream.finish()).status).toBe(200)

@@ -137,6 +137,18 @@ describe('the host of a request', () => {
   })
 })
 
+describe('the key of a request', () => {
+  it('is refused when there are two, also if both are the same', async () => {
+    for (const key of ['off_other', service.key]) {
+      // `send` adds a second header with a valid key.
+      const headers = `host: localhost\r\nAuthorization: Bearer ${key}`
+      const answer = await send('GET', '/user', headers)
+      expect(answer.status).toBe(401)
+      expect(answer.body).toContain('header [authorization]: must be given once')
+    }
+  })
+})
+
 describe('links to files without OFFSHOOT_PUBLIC_URL', () => {
   const linkFor = async (host: string): Promise<string> => {
     const path = `${service.workspace}/db/linked:main/tables/people/data/ada?columns=photo`

@@ -67,7 +67,7 @@ describe('with pgvector', () => {
     const [row] = await service.database.query<{ scans: string }>(sql`
       select coalesce(sum(idx_scan), 0) as scans
       from pg_stat_all_indexes
-      where schemaname = 'offshoot_rows' and indexrelname like '%\_index'`)
+      where starts_with(schemaname, 'offshoot_db_') and indexrelname like '%\_index'`)
     return Number(row?.scans)
   }
 

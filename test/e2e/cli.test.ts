@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile, spawn, spawnSync } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -15,6 +15,57 @@ interface Outcome {
 }
 
 const git = promisify(execFile)
+
+/** `script` of util-linux runs a command in a pseudo terminal. Other systems have other options. */
+const hasScript = (() => {
+  const { stdout } = spawnSync('script', ['--version'], { encoding: 'utf8' })
+  const isThere = stdout?.includes('util-linux') === true
+  if (!isThere) console.warn('tests in a terminal are skipped: `script` of util-linux is missing')
+  return isThere
+})()
+
+/**
+ * Runs the command in a pseudo terminal. Each step waits for a text, then types. Returns the exit code and all
+ * that the terminal showed.
+ */
+function inTerminal(
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+  args: readonly string[],
+  steps: readonly (readonly [expected: string, typed: string])[],
+): Promise<{ code: number | null; text: string }> {
+  const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`).join(' ')
+  // A new pseudo terminal has no width, and the prompts would wrap after each character.
+  const quoted = `stty cols 100 rows 40; exec ${words}`
+  const child = spawn(
+    'script',
+    ['--quiet', '--return', '--flush', '--command', quoted, '/dev/null'],
+    {
+      cwd,
+      env: { ...env, TERM: 'xterm', NO_COLOR: '1', SHELL: '/bin/sh' },
+    },
+  )
+  const left = [...steps]
+  let text = ''
+  let seen = 0
+  const proceed = () => {
+    const [next] = left
+    if (next === undefined) return
+    const found = text.indexOf(next[0], seen)
+    if (found === -1) return
+    seen = found + next[0].length
+    left.shift()
+    child.stdin.write(next[1])
+    proceed()
+  }
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk
+    proceed()
+  })
+  return new Promise((resolve) => {
+    child.once('close', (code) => resolve({ code, text }))
+  })
+}
 
 describe('the command line', () => {
   let folder: string
@@ -109,6 +160,41 @@ describe('the command line', () => {
     expect(changes).toEqual([])
   })
 
+  it.each(['csv', 'ndjson'])('keeps JSON, links and objects in %s as they are', async (format) => {
+    const { cwd, run, json } = await createProject()
+    const columns = [
+      { name: 'doc', type: 'json' },
+      { name: 'peer', type: 'link', link: { table: 'items' } },
+      { name: 'place', type: 'object', columns: [{ name: 'city', type: 'string' }] },
+      { name: 'photo', type: 'file' },
+    ]
+    const schema = JSON.stringify({ tables: [{ name: 'items', columns }] })
+    await writeFile(path.join(cwd, 'offshoot.schema.json'), schema)
+    expect((await run(['schema', 'apply', '--yes'])).code).toBe(0)
+    const lines = [
+      { id: 'a', doc: { id: 'looks like a link' }, place: { city: 'Bern' } },
+      { id: 'b', doc: 'true', peer: 'a' },
+    ].map((record) => JSON.stringify(record))
+    await writeFile(path.join(cwd, 'items.ndjson'), lines.join('\n'))
+    expect((await run(['import', 'items.ndjson', '--table', 'items'])).code).toBe(0)
+    const exported = await run(['export', '--table', 'items', '--format', format])
+    expect(exported.stderr).toContain('Left out: photo')
+    await writeFile(path.join(cwd, `again.${format}`), exported.stdout)
+    await json('branch', 'create', 'copy', '--from', 'main')
+    await run(['sql', '--branch', 'copy', '-c', 'delete from items'])
+    const again = ['import', `again.${format}`, '--table', 'items', '--branch', 'copy']
+    expect(await run(again)).toMatchObject({ code: 0 })
+    expect((await json('diff', 'copy')).changes).toEqual([])
+  })
+
+  it('takes no name of a column for a part of an object of JavaScript', async () => {
+    const { cwd, run } = await createPeople()
+    await writeFile(path.join(cwd, 'odd.csv'), 'id,__proto__.code,constructor.prototype.x\nx,1,2\n')
+    const refused = await run(['import', 'odd.csv', '--table', 'people'])
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toContain('column not found')
+  })
+
   it('refuses invalid records, names them, and inserts the others only with --partial', async () => {
     const { cwd, run, json } = await createPeople()
     await writeFile(path.join(cwd, 'more.csv'), 'id,age\nx1,1\nx2,old\n')
@@ -141,10 +227,14 @@ describe('the command line', () => {
     expect(text.stdout).not.toMatch(/\u001b/)
     expect(await json('merge', 'dev', '--dry-run')).toMatchObject({ merged: false })
     expect(await json('merge', 'dev')).toMatchObject({ merged: true, into: 'main' })
-    const names = (await json('branch', 'ls')).map(({ name }: { name: string }) => name)
-    expect(names.sort()).toEqual(['dev', 'main'])
+    const merged = await run(['diff', 'dev'])
+    expect(merged.stdout).toBe('')
+    expect(merged.stderr).toContain('No differences.')
+    const listed: { name: string; ownedRows?: number }[] = await json('branch', 'ls')
+    expect(listed.map(({ name }) => name).sort()).toEqual(['dev', 'main'])
+    expect(listed.every(({ ownedRows }) => ownedRows !== undefined)).toBe(true)
     const tree = await run(['branch', 'ls'])
-    expect(tree.stdout).toMatch(/^main .*\n└ dev /)
+    expect(tree.stdout).toMatch(/^main +\S+ ?\S* +\d+\n└ dev +\S+ ?\S* +\d+\n$/)
   })
 
   it('ends with 3 if a merge has conflicts, and lists them', async () => {
@@ -181,6 +271,133 @@ describe('the command line', () => {
     expect((await run(['schema', 'apply', '--yes'])).code).toBe(0)
     expect((await run(['codegen', '-o', 'schema.ts', '--check'])).code).toBe(3)
     expect((await run(['log'])).stdout).toContain('+ column people.vip (bool)')
+  })
+
+  /** Creates conflicts of `dev` and `main`: of two columns, of a deletion and of an insert. */
+  async function createConflicts() {
+    const project = await createPeople()
+    const { run, json } = project
+    await json('branch', 'create', 'dev', '--from', 'main')
+    const dev =
+      "update people set name = 'D', age = 100 where id = 'p1'; delete from people where id = 'p2'"
+    const main =
+      "update people set name = 'M', age = 200 where id = 'p1'; update people set age = 2000 where id = 'p2'"
+    for (const [branch, statements] of [
+      ['dev', dev],
+      ['main', main],
+    ] as const) {
+      for (const statement of statements.split('; ')) {
+        expect(await run(['sql', '--branch', branch, '-c', statement])).toMatchObject({ code: 0 })
+      }
+    }
+    const people = () =>
+      json('sql', '-c', "select id, name, age from people where id in ('p1', 'p2')")
+    return { ...project, people }
+  }
+
+  it('merges with the decisions of a file', async () => {
+    const { cwd, run, people } = await createConflicts()
+    const file = path.join(cwd, 'decisions.json')
+    const resolutions = [
+      { table: 'people', id: 'p1', columns: { name: { take: 'theirs' }, age: { value: 7 } } },
+      { table: 'people', id: 'p2', take: 'theirs' },
+    ]
+    await writeFile(file, 'nothing')
+    expect((await run(['merge', 'dev', '--resolutions', file])).code).toBe(2)
+    await writeFile(file, '{}')
+    expect((await run(['merge', 'dev', '--resolutions', file])).code).toBe(2)
+    expect((await run(['merge', 'dev', '--resolutions', 'missing.json'])).code).toBe(2)
+    await writeFile(file, JSON.stringify(resolutions.slice(1)))
+    const left = await run(['merge', 'dev', '--resolutions', file, '--dry-run'])
+    expect(left.code).toBe(3)
+    expect(left.stderr).toContain('conflict in people/p1')
+    expect(left.stderr).not.toContain('conflict in people/p2')
+    const input = JSON.stringify({ resolutions })
+    const merged = await run(['merge', 'dev', '--resolutions', '-'], { input })
+    expect([merged.code, merged.stdout]).toEqual([0, 'people  +0  ~1  -1\n'])
+    expect(await people()).toEqual([{ id: 'p1', name: 'D', age: 7 }])
+    // A merge that brings nothing prints no table.
+    expect(await run(['merge', 'dev'])).toMatchObject({ code: 0, stdout: '' })
+  })
+
+  it('needs a terminal to decide conflicts one by one', async () => {
+    const { run } = await createProject()
+    for (const command of ['merge', 'pull']) {
+      const outcome = await run([command, 'dev', '--interactive'])
+      expect(outcome.code).toBe(2)
+      expect(outcome.stderr).toContain('--interactive needs a terminal')
+    }
+    expect((await run(['merge', 'dev', '--interactive', '--ours'])).code).toBe(2)
+  })
+
+  describe.skipIf(!hasScript)('in a terminal', () => {
+    const DOWN = '\u001b[B'
+    const ENTER = '\r'
+
+    it('decides conflicts by a side, column by column and by a value, and merges at the end', async () => {
+      const { cwd, env, people } = await createConflicts()
+      const before = await people()
+      const stopped = await inTerminal(
+        cwd,
+        env,
+        ['merge', 'dev', '--interactive'],
+        [
+          ['Conflict 1 of 2', ENTER],
+          ['Conflict 2 of 2', DOWN.repeat(4) + ENTER],
+        ],
+      )
+      // The decisions so far are printed.
+      expect(stopped.code, stopped.text).toBe(3)
+      expect(stopped.text).toContain('"id": "p1"')
+      expect(stopped.text).toContain('"take": "ours"')
+      expect(await people()).toEqual(before)
+      const shown = await inTerminal(
+        cwd,
+        env,
+        ['merge', 'dev', '--interactive'],
+        [
+          ['Conflict 1 of 2', DOWN + DOWN + ENTER],
+          ['people/p1: name', DOWN + ENTER],
+          ['people/p1: age', DOWN + DOWN + ENTER],
+          ['age (as JSON):', `12${ENTER}`],
+          ['Conflict 2 of 2', ENTER],
+        ],
+      )
+      expect(shown.code, shown.text).toBe(0)
+      expect(shown.text).toContain('Merged dev into main.')
+      expect(await people()).toEqual([
+        { id: 'p1', name: 'D', age: 12 },
+        { id: 'p2', name: 'Name, 2', age: 2000 },
+      ])
+    })
+
+    it('pulls with one decision for all that is left, and aborts with Ctrl-C', async () => {
+      const { cwd, env, run, json } = await createConflicts()
+      const aborted = await inTerminal(
+        cwd,
+        env,
+        ['pull', 'dev', '--interactive'],
+        [['Conflict 1 of 2', '\u0003']],
+      )
+      expect(aborted.code, aborted.text).toBe(1)
+      expect(aborted.text).toContain('nothing was merged')
+      expect((await run(['pull', 'dev', '--dry-run'])).code).toBe(3)
+      const pulled = await inTerminal(
+        cwd,
+        env,
+        ['pull', 'dev', '--interactive'],
+        [['Conflict 1 of 2', DOWN.repeat(4) + ENTER]],
+      )
+      expect(pulled.code, pulled.text).toBe(0)
+      const rows = await json(
+        'sql',
+        '--branch',
+        'dev',
+        '-c',
+        "select age from people where id in ('p1', 'p2') order by age",
+      )
+      expect(rows).toEqual([{ age: 200 }, { age: 2000 }])
+    })
   })
 
   it('asks before it deletes, and needs --yes without a terminal', async () => {
@@ -280,6 +497,9 @@ describe('the command line', () => {
     const silent = await run(['db', 'ls', '--url', 'http://127.0.0.1:1'])
     expect(silent.code).toBe(1)
     expect(silent.stderr).toContain('http://127.0.0.1:1')
+    const wrong = await run(['db', 'ls'], { env: { OFFSHOOT_API_KEY: 'off_wrong' } })
+    expect(wrong.code).toBe(1)
+    expect(wrong.stderr).toContain('does not accept the API key of OFFSHOOT_API_KEY')
     expect((await run(['import', 'nothing.csv', '--table', 't'])).code).toBe(2)
     expect((await run(['import', 'nothing.csv'])).code).toBe(2)
     expect((await run(['export', '--table', 'nothing'])).code).toBe(2)

@@ -1,7 +1,7 @@
 import { Agent } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { exchange, type Reply } from '../support/cost/exchange.js'
-import { MeasuredService, ownCpuMs, type Turn } from '../support/cost/measured-service.js'
+import { MeasuredService, ownCpuMs } from '../support/cost/measured-service.js'
 
 /*
  * Sends the largest requests that are accepted, and requests that are refused late. No turn of the
@@ -16,11 +16,12 @@ import { MeasuredService, ownCpuMs, type Turn } from '../support/cost/measured-s
  */
 const TURN_CPU_MS_MAX = 100
 /**
- * The same with garbage collection, which cannot be divided: V8 copies the live objects of a large
+ * CPU time of one turn together with garbage collection, which cannot be divided: V8 copies the live objects of a large
  * request at once.
  */
 const TURN_WITH_GC_CPU_MS_MAX = 200
 const WIDE = 200
+const DOCUMENTS = 20
 
 let service: MeasuredService
 let baselineMs: number
@@ -56,9 +57,6 @@ const times = <Item>(count: number, item: (index: number) => Item): Item[] =>
 const wideRecord = (length: number) =>
   Object.fromEntries(times(WIDE, (column) => [`c${column}`, 'x'.repeat(length)]))
 
-const isWithin = (from: number, until: number) => (turn: Turn) =>
-  turn.until >= from && turn.from <= until
-
 interface Measured extends Reply {
   /** CPU time of the longest turn without garbage collection, and with it. */
   readonly ownMs: number
@@ -70,14 +68,34 @@ async function measure(request: () => Promise<Reply>): Promise<Measured> {
   const from = Date.now()
   const reply = await request()
   // The turn that sends the answer ends after the answer has arrived.
-  await send('GET', '/health')
-  const turns = service.turns().filter(isWithin(from, Date.now()))
+  await service.nextTurn()
   return {
     ...reply,
-    ownMs: Math.max(0, ...turns.map(ownCpuMs)),
-    turnMs: Math.max(0, ...turns.map(({ cpuMs }) => cpuMs)),
+    ownMs: service.longestTurn(from, Date.now(), ownCpuMs),
+    turnMs: service.longestTurn(from, Date.now(), ({ cpuMs }) => cpuMs),
   }
 }
+
+/** How many times a request is sent until its turns are short. */
+const ATTEMPTS = 3
+
+/**
+ * Sends a request until its turns are short, at most `ATTEMPTS` times. The same work takes more CPU time while other
+ * programs use the caches and the cores, so the shortest of several attempts is closest to its cost.
+ */
+async function measureShortest(request: () => Promise<Reply>): Promise<Measured> {
+  const { ownMs, turnMs, ...reply } = await measure(request)
+  const shortest = { ownMs, turnMs }
+  for (let count = 1; count < ATTEMPTS && isLong(shortest); count++) {
+    const again = await measure(request)
+    shortest.ownMs = Math.min(shortest.ownMs, again.ownMs)
+    shortest.turnMs = Math.min(shortest.turnMs, again.turnMs)
+  }
+  return { ...reply, ...shortest }
+}
+
+const isLong = ({ ownMs, turnMs }: Pick<Measured, 'ownMs' | 'turnMs'>) =>
+  ownMs >= baselineMs + TURN_CPU_MS_MAX || turnMs >= baselineMs + TURN_WITH_GC_CPU_MS_MAX
 
 beforeAll(async () => {
   service = await MeasuredService.start()
@@ -90,6 +108,9 @@ beforeAll(async () => {
       { name: 'photo', type: 'file' },
       { name: 'photos', type: 'file[]' },
     ],
+    unique: [{ name: 'value', type: 'string', unique: true }],
+    lists: [{ name: 'list', type: 'multiple' }],
+    documents: times(DOCUMENTS, (column) => ({ name: `d${column}`, type: 'json' })),
     wide: times(WIDE, (column) => ({ name: `c${column}`, type: 'text' })),
   }
   for (const [name, columns] of Object.entries(tables)) {
@@ -228,6 +249,29 @@ const CASES: readonly Case[] = [
       send('POST', `${BRANCH()}/tables/texts/data`, { document: times(1_500_000, () => []) }),
   },
   {
+    name: 'a record with a document of 1,000,000 texts, which is too large',
+    status: 400,
+    send: () =>
+      send('POST', `${BRANCH()}/tables/texts/data`, { document: times(1_000_000, () => 'text') }),
+  },
+  {
+    name: 'a record with large documents, each with a fault at its end',
+    status: 400,
+    send: () =>
+      send(
+        'POST',
+        `${BRANCH()}/tables/documents/data`,
+        Object.fromEntries(
+          times(DOCUMENTS, (column) => [`d${column}`, [...times(50_000, () => 1), '\0']]),
+        ),
+      ),
+  },
+  {
+    name: 'a record with a list of 340,000 texts',
+    status: 201,
+    send: () => send('POST', `${BRANCH()}/tables/lists/data`, { list: times(340_000, () => '') }),
+  },
+  {
     name: 'a record with a file of 15 MB',
     status: 201,
     send: () => send('POST', `${BRANCH()}/tables/texts/data`, { photo: file(15_000_000) }),
@@ -312,7 +356,7 @@ const CASES: readonly Case[] = [
     status: 400,
     send: () =>
       bulk('texts', {
-        records: times(20, () =>
+        records: times(4, () =>
           Object.fromEntries(times(100_000, (column) => [`unknown${column}`, 1])),
         ),
       }),
@@ -342,6 +386,31 @@ const CASES: readonly Case[] = [
     name: 'a stream of a million blank lines and as many that are no record',
     status: 200,
     send: () => stream('texts', `${'\n'.repeat(1_000_000)}${'[]\n'.repeat(1_000_000)}`, 'partial'),
+  },
+  {
+    name: 'a stream of 300,000 records without values, which is short enough to be held',
+    status: 200,
+    send: () => stream('texts', '{}\n'.repeat(300_000)),
+  },
+  {
+    name: 'a partial stream of 300,000 records without values',
+    status: 200,
+    send: () => stream('texts', '{}\n'.repeat(300_000), 'partial'),
+  },
+  {
+    name: 'a stream of 10,000 wide records without values',
+    status: 200,
+    send: () => stream('wide', '{}\n'.repeat(10_000)),
+  },
+  {
+    name: 'a partial stream of 300,000 lines that are not JSON, and blank lines between them',
+    status: 200,
+    send: () => stream('texts', '[\n\n'.repeat(300_000), 'partial'),
+  },
+  {
+    name: 'a bulk insert of 10,000 wide records without values',
+    status: 200,
+    send: () => bulk('wide', { records: times(10_000, () => ({})) }),
   },
   {
     name: 'a query for 1000 records of 60 KB',
@@ -399,6 +468,12 @@ const CASES: readonly Case[] = [
       }),
   },
   {
+    name: 'SQL with 1,100,000 parameters, which are too many',
+    status: 400,
+    send: () =>
+      send('POST', `${BRANCH()}/sql`, { statement: 'select 1', params: times(1_100_000, String) }),
+  },
+  {
     name: 'SQL with an array of 500,000 texts',
     status: 200,
     send: () =>
@@ -429,10 +504,32 @@ const CASES: readonly Case[] = [
 describe('while a large request is answered, others are served', () => {
   for (const one of CASES) {
     it(one.name, async () => {
-      const { ownMs, turnMs, status, body } = await measure(one.send)
+      const { ownMs, turnMs, status, body } = await measureShortest(one.send)
       expect(status, body.toString('utf8', 0, 1000)).toBe(one.status)
       expect(ownMs).toBeLessThan(baselineMs + TURN_CPU_MS_MAX)
       expect(turnMs).toBeLessThan(baselineMs + TURN_WITH_GC_CPU_MS_MAX)
     })
   }
+})
+
+describe('a partial stream whose lines have the same unique value', () => {
+  /** How many times the CPU time of lines with different values it may take. */
+  const FACTOR = 20
+  const LINES = 4000
+
+  it('takes about as much CPU time as one whose lines are inserted', async () => {
+    const cpuMsOf = async (body: string) => {
+      const before = (await service.usage()).cpuMs
+      const reply = await stream('unique', body, 'partial')
+      expect(reply.status, reply.body.toString('utf8', 0, 1000)).toBe(200)
+      return (await service.usage()).cpuMs - before
+    }
+    const lines = (choose: (index: number) => number) =>
+      times(LINES, (index) => `{"value":"${choose(index)}"}\n`).join('')
+    // The first of both also creates the storage of the table.
+    await cpuMsOf(lines((index) => -1 - index))
+    const inserted = await cpuMsOf(lines((index) => index))
+    const refused = await cpuMsOf(lines(() => LINES))
+    expect(refused).toBeLessThan(FACTOR * Math.max(inserted, 50))
+  })
 })

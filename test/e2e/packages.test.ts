@@ -4,13 +4,18 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
+import { publint } from 'publint'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endAll, startOffshoot } from '../support/process.js'
 
 const execute = promisify(execFile)
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
+const PACKAGES = ['contract', 'embedded-postgres', 'client', 'console', 'server', 'cli']
+
+const manifestOf = async (name: string) =>
+  JSON.parse(await readFile(path.join(ROOT, 'packages', name, 'package.json'), 'utf8'))
 
 /** A program of a user of the client. */
 const PROGRAM_TEXT = `
@@ -66,11 +71,17 @@ describe('the packages, installed from their archives into an empty folder', () 
 
   const program = () => path.join(app, 'node_modules', '.bin', 'offshoot')
 
+  it('contain the bundle of the server, with the licenses of its parts', async () => {
+    const bundle = path.join(app, 'node_modules', '@offshoot', 'server', 'bundle')
+    expect(await readdir(bundle)).toContain('main.js')
+    expect(await readFile(path.join(bundle, 'LICENSES.txt'), 'utf8')).toMatch(
+      /^fastify \d.* \(MIT\)$/m,
+    )
+  })
+
   it('contain no tests, and everything that they refer to', async () => {
     for (const name of PACKAGES) {
-      const manifest = JSON.parse(
-        await readFile(path.join(ROOT, 'packages', name, 'package.json'), 'utf8'),
-      )
+      const manifest = await manifestOf(name)
       const installed = path.join(app, 'node_modules', manifest.name)
       const files = await readdir(installed, { recursive: true })
       expect(files.filter((file) => file.includes('.test.'))).toEqual([])
@@ -82,15 +93,46 @@ describe('the packages, installed from their archives into an empty folder', () 
     }
   })
 
+  it('have a licence, a README, and fields that publint finds no fault with', async () => {
+    for (const name of PACKAGES) {
+      const { name: packageName, ...manifest } = await manifestOf(name)
+      const installed = path.join(app, 'node_modules', packageName)
+      const files = await readdir(installed)
+      expect(files, name).toEqual(expect.arrayContaining(['LICENSE', 'README.md']))
+      expect(manifest, name).toMatchObject({ license: 'Apache-2.0', engines: { node: '>=20.19' } })
+      const { messages } = await publint({ pkgDir: installed, pack: false, strict: true })
+      expect(messages.map(({ code, path: at }) => `${name}: ${code} ${at.join('.')}`)).toEqual([])
+    }
+  })
+
+  it('have types that every kind of module resolution finds', async () => {
+    for (const name of ['client', 'embedded-postgres']) {
+      const { name: packageName, version } = await manifestOf(name)
+      const archive = `${packageName.replace('@', '').replace('/', '-')}-${version}.tgz`
+      const data = await readFile(path.join(folder, archive))
+      const checked = await checkPackage(createPackageFromTarballData(new Uint8Array(data)))
+      if (!checked.types) throw new Error(`${name} has no types`)
+      // An ES module cannot be required by older versions of Node, and `exports` need a newer resolution.
+      const { problems } = checked
+      const faults = problems.filter(
+        (problem) =>
+          problem.kind !== 'CJSResolvesToESM' &&
+          !('resolutionKind' in problem && problem.resolutionKind === 'node10'),
+      )
+      expect(faults, name).toEqual([])
+    }
+  })
+
   it('print their version', async () => {
-    const { version } = JSON.parse(
-      await readFile(path.join(ROOT, 'packages', 'cli', 'package.json'), 'utf8'),
-    )
+    const { version } = await manifestOf('cli')
     expect((await execute(program(), ['--version'])).stdout).toBe(`${version}\n`)
   })
 
   it('start the service, and a typed program works with it', async () => {
     const banner = await startOffshoot(dataDir, { cwd: app, program: program() }).ready()
+    const page = await (await fetch(`${banner.address}/console/`)).text()
+    const [, script = ''] = /src="([^"]+\.js)"/.exec(page) ?? []
+    expect((await fetch(new URL(script, banner.address))).status).toBe(200)
     const apiKey = banner.key ?? ''
     const env = {
       PATH: process.env.PATH ?? '',

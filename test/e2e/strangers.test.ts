@@ -161,6 +161,26 @@ describe('a body of a stranger', () => {
     }
   })
 
+  it('that may stay unread closes the connection, and the answer says so', async () => {
+    const long = requestHead('POST', '/nothing-here', { ...json, 'content-length': MIB + 1 })
+    const chunked = requestHead('POST', '/nothing-here', {
+      ...json,
+      'transfer-encoding': 'chunked',
+    })
+    for (const head of [long, chunked]) {
+      const wire = await open(head)
+      await until(async () => wire.text.includes('\r\n\r\n'))
+      expect(wire.text).toMatch(/^HTTP\/1.1 404 /)
+      expect(wire.text).toMatch(/\r\nconnection: close\r\n/i)
+      await until(async () => wire.socket.destroyed)
+    }
+    const short = await open(
+      requestHead('POST', '/nothing-here', { ...json, 'content-length': MIB }),
+    )
+    await until(async () => short.text.includes('\r\n\r\n'))
+    expect(short.text).not.toMatch(/\r\nconnection: close\r\n/i)
+  })
+
   it('is not asked for when the client waits to be asked', async () => {
     const expecting = { ...json, expect: '100-continue', 'content-length': 1000 }
     const refused = await open(requestHead('POST', '/nothing-here', expecting))

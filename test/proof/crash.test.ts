@@ -10,10 +10,12 @@ import {
   SERVICE_KILLED,
   START_KILLED,
 } from '../support/proof/faults.js'
+import { Folding } from '../support/proof/folding.js'
 import { Proof } from '../support/proof/proof.js'
 import { createProofDatabase, makeProofFolder, ProofService } from '../support/proof/service.js'
 import { Round } from '../support/proof/writer.js'
 import { ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
 
 const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
   [2, SERVICE_KILLED],
@@ -23,6 +25,9 @@ const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
   [6, BACKEND_KILLED],
 ]
 
+/** Merges of more rows are published as overlays. The merges of the writers have more or fewer. */
+const LOCKED_ROWS = 20
+
 /** Probability that days pass between two rounds, so that unused content is removed. */
 const DAYS_PASS = 0.3
 
@@ -31,7 +36,10 @@ let service: ProofService
 
 beforeAll(async () => {
   folder = await makeProofFolder()
-  service = new ProofService(folder.path, { OFFSHOOT_BACKGROUND_PAUSE_MS: '100' })
+  service = new ProofService(folder.path, {
+    OFFSHOOT_BACKGROUND_PAUSE_MS: '100',
+    OFFSHOOT_LIMIT_MERGE_LOCKED_ROWS_MAX: String(LOCKED_ROWS),
+  })
   await service.start()
   await createProofDatabase(service, service.workspaceId)
 })
@@ -57,12 +65,12 @@ async function findLeaks(): Promise<string[]> {
   const tables = await service.sql(`
     select c.relname as name
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = 'offshoot_rows' and c.relkind = 'r'
+    where n.nspname ~ '^offshoot_db_' and c.relkind = 'r' and c.relname ~ '^(heap|past)_'
       and substring(c.relname from '\\d+$')::bigint not in (select id from offshoot.heaps)
     union all
     select c.relname
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = 'offshoot_work' and c.relkind = 'r' and c.relname like 'stream\\_%'
+    where n.nspname ~ '^offshoot_db_' and c.relkind = 'r' and c.relname like 'stream\\_%'
       and substr(c.relname, 8) not in (select id from offshoot_work.streams)`)
   const blobs = await service.sql(`select encode(sha256, 'hex') as name from offshoot.blobs`)
   const known = new Set(blobs.map(({ name }) => name))
@@ -80,20 +88,28 @@ describe(`a service that is killed again and again (seed ${SEED})`, () => {
   it('has everything it acknowledged, and nothing by halves', {
     timeout: ROUNDS_TIMEOUT_MS,
   }, async () => {
+    const folding = new Folding(service, new Random(SEED))
     for (let number = 0; number < ROUNDS; number++) {
+      const over = new AbortController()
+      const folded = folding.run(over.signal)
       const fault = proof.random.weighted(FAULTS)
       const round = new Round(service, fault)
       if (proof.random.chance(DAYS_PASS)) await letDaysPass()
-      const faults = await proof.play([round], {
-        check: service,
-        async happen() {
-          await proof.randomMoment(round)
-          await fault.strike(service, proof.random)
-        },
-      })
+      const faults = await proof
+        .play([round], {
+          check: service,
+          async happen() {
+            await proof.randomMoment(round)
+            await fault.strike(service, proof.random)
+          },
+        })
+        .finally(() => over.abort())
+      await folded
       expect(faults, `round ${number}, ${fault.name}, seed ${SEED}`).toEqual([])
     }
-    console.log(`killed: ${proof.summary()}`)
+    const large = proof.merger.merged.filter((rows) => rows > LOCKED_ROWS).length
+    console.log(`killed: ${proof.summary()}, ${large} merges as overlays, ${folding.folds} folds`)
+    expect(folding.folds).toBeGreaterThan(0)
     expect(proof.acknowledged).toBeGreaterThan(ROUNDS)
     expect(proof.unknown).toBeGreaterThan(ROUNDS)
   })

@@ -137,11 +137,12 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
   })
 
   it.each([
-    { space: 'tables', codes: ['storage_full'] },
-    { space: 'log', codes: ['storage_full', 'unavailable', 'commit_unknown'] },
+    { space: 'tables', code: 'storage_full', codes: ['storage_full'] },
+    // Tables may have space inside, so that the log runs out before a table has to grow.
+    { space: 'log', code: 'unavailable', codes: ['storage_full', 'unavailable', 'commit_unknown'] },
   ])(
     'loses nothing when there is no more space for the $space, and goes on when there is',
-    async ({ space, codes }) => {
+    async ({ space, code, codes }) => {
       const round = new Round(service, { mayVanish: false })
       const faults = await proof.play([round], {
         check: service,
@@ -150,8 +151,8 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
           await startSegment()
           await until(async () => round.acknowledged > 60)
           await fill(0)
-          await until(async () => (round.codes.get('storage_full') ?? 0) > 10)
           if (space === 'log') await endLog()
+          await until(async () => (round.codes.get(code) ?? 0) > 10)
           await free()
           await service.untilReady()
           const before = round.acknowledged
@@ -161,7 +162,6 @@ describe.skipIf(disk === undefined)(`a service whose disk is full (seed ${SEED})
       expect(faults, `seed ${SEED}`).toEqual([])
       expect(service.isRunning).toBe(true)
       expect(codes).toEqual(expect.arrayContaining([...round.codes.keys()]))
-      expect(round.codes.has('storage_full')).toBe(true)
       console.log(
         `no space for the ${space}: seed ${SEED}, ${round.acknowledged} acknowledged changes ` +
           `checked, ${round.unknown} with unknown outcome`,

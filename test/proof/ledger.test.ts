@@ -199,9 +199,11 @@ describe('the ledger, against a service that does lose something', () => {
       (key) => !key.includes('account'),
     )
     const id = note.slice('items/'.length)
-    const heaps = await service.sql('select id from offshoot.heaps')
+    const heaps = await service.sql(
+      `select format('offshoot_db_%s.heap_%s', database_id, id) as name from offshoot.heaps`,
+    )
     for (const heap of heaps) {
-      await service.sql(`delete from offshoot_rows.heap_${heap.id} where id = '${id}'`)
+      await service.sql(`delete from ${heap.name} where id = '${id}'`)
     }
     expect(await checkLedger(service, proof.ledger)).toEqual([`main: transfer1: 1 lost: ${note}`])
     const restored = {

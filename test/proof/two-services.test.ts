@@ -94,7 +94,7 @@ async function lockRecord(id: string): Promise<() => Promise<void>> {
   const client = new pg.Client({ ...postgres.connection, ssl: false })
   await client.connect()
   const { rows } = await client.query<{ heap: string }>(`
-    select 'heap_' || h.id as heap
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as heap
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id and b.name = 'main' and b.deleted_at is null
     join offshoot.databases d on d.id = h.database_id and d.name = '${DATABASE}'
@@ -102,7 +102,7 @@ async function lockRecord(id: string): Promise<() => Promise<void>> {
       jsonb_path_query(s.document, '$.tables[*]') t
     where t ->> 'name' = 'items' and (t ->> 'id')::bigint = h.table_id`)
   await client.query('begin')
-  await client.query(`select from offshoot_rows."${rows[0]?.heap}" where id = $1 for update`, [id])
+  await client.query(`select from ${rows[0]?.heap} where id = $1 for update`, [id])
   return () => client.end()
 }
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -34,7 +34,7 @@ function listSources(): string[] {
   return readdirSync(path.join(ROOT, 'packages')).flatMap((name) => {
     const folder = path.join('packages', name, 'src')
     return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'))
+      .filter((file) => /\.tsx?$/.test(file) && !file.endsWith('.d.ts'))
       .map((file) => path.join(folder, file))
       .sort()
   })
@@ -52,5 +52,6 @@ export function findImports(text: string): { line: number; target: string }[] {
 
 function resolve(file: string, target: string): string {
   if (!target.startsWith('.')) return target
-  return path.join(path.dirname(file), target).replace(/\.js$/, '.ts')
+  const source = path.join(path.dirname(file), target).replace(/\.js$/, '.ts')
+  return existsSync(path.join(ROOT, `${source}x`)) ? `${source}x` : source
 }

@@ -55,7 +55,7 @@ describe('the check itself', () => {
     ['server/src/new-room/a.ts', 'server/src/common/b.ts', 'is in no room'],
     ['server/src/common/a.ts', 'server/src/new.ts', 'is in no room'],
     ['server/src/app.ts', 'contract/src/limits.ts', 'imported by its name'],
-    ['contract/src/a.ts', '@offshoot/server/main', 'may import no package of this repository'],
+    ['contract/src/a.ts', '@offshoot/server/start', 'may import no package of this repository'],
     ['cli/src/a.ts', '@offshoot/contract/limits', 'may import @offshoot/server'],
     ['client/src/a.ts', '@offshoot/contract/errors', 'may import no package of this repository'],
   ])('refuses that %s imports %s', (file, target, reason) => {

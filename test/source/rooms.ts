@@ -9,6 +9,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   server: ['@offshoot/contract', '@offshoot/embedded-postgres'],
   client: [],
   cli: ['@offshoot/server', '@offshoot/client'],
+  console: ['@offshoot/client'],
 }
 
 /**
@@ -16,7 +17,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
  * Rooms of one level do not know each other.
  */
 const LEVELS: readonly (readonly string[])[] = [
-  ['common', 'telemetry', 'version.ts'],
+  ['common', 'telemetry', 'tell-person.ts', 'version.ts'],
   ['config.ts'],
   ['blobs', 'postgres'],
   ['rows'],
@@ -36,9 +37,19 @@ const LEVELS: readonly (readonly string[])[] = [
   ['data/search'],
   ['data/sql'],
   ['http'],
-  ['create-blob-store.ts', 'key-file.ts', 'start-message.ts', 'start-tracing.ts'],
+  [
+    'console-folder.ts',
+    'create-blob-store.ts',
+    'early-postgres.ts',
+    'explain-start.ts',
+    'key-file.ts',
+    'start-message.ts',
+    'start-tracing.ts',
+  ],
   ['app.ts', 'background.ts', 'backup'],
+  ['serve.ts'],
   ['main.ts'],
+  ['start.ts'],
 ]
 
 /**

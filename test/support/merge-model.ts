@@ -77,6 +77,26 @@ export interface MergeWish {
   readonly strategy: Strategy
   /** Rules by the name of the table on either side. */
   readonly tables: Readonly<Record<string, Rule>>
+  /** Decisions about single records, by `recordKey`. */
+  readonly resolutions?: ReadonlyMap<string, RecordDecision>
+}
+
+/** A decision about a record, or decisions by the uids of columns. */
+export type RecordDecision =
+  | 'ours'
+  | 'theirs'
+  | ReadonlyMap<number, 'ours' | 'theirs' | { readonly value: Value }>
+
+/** A record that both sides changed in conflicting ways. */
+export interface ModelConflict {
+  readonly table: ModelTable
+  readonly id: string
+  /** The columns in conflict. Empty if one side deleted the record. */
+  readonly columns: readonly ModelColumn[]
+}
+
+export function recordKey(table: Pick<ModelTable, 'uid'>, id: string): string {
+  return `${table.uid} ${id}`
 }
 
 export interface Counts {
@@ -86,7 +106,11 @@ export interface Counts {
 }
 export type MergeOutcome =
   | { readonly kind: 'unrelated' }
-  | { readonly kind: 'refused'; readonly why: string; readonly conflictCount?: number }
+  | {
+      readonly kind: 'refused'
+      readonly why: string
+      readonly conflicts?: readonly ModelConflict[]
+    }
   | { readonly kind: 'merged'; readonly tables: ReadonlyMap<string, Counts> }
 
 /** The service must refuse the request. */
@@ -163,6 +187,7 @@ export class MergeModel {
       theirs: from.state,
       ours: into.state,
       ruleOf,
+      resolutions: wish.resolutions ?? new Map(),
     })
     if (result.kind !== 'merged') return result
     const leftOut = new Set([...known].filter((uid) => ruleOf(uid).mode !== 'merge'))
@@ -263,12 +288,13 @@ interface Sides {
   readonly theirs: State
   readonly ours: State
   ruleOf(uid: number): Required<Rule>
+  readonly resolutions: ReadonlyMap<string, RecordDecision>
 }
 
 function mergeStates(
   sides: Sides,
 ):
-  | { kind: 'refused'; why: string; conflictCount?: number }
+  | { kind: 'refused'; why: string; conflicts?: readonly ModelConflict[] }
   | { kind: 'merged'; state: State; tables: Map<string, Counts> } {
   const shapes = mergeShapes(sides)
   if (typeof shapes === 'string') return { kind: 'refused', why: shapes }
@@ -282,7 +308,7 @@ function mergeStates(
     }
   }
   const counts = new Map<string, Counts>()
-  let conflictCount = 0
+  const conflicts: ModelConflict[] = []
   const tables = shapes.map((shape): ModelTable => {
     const mine = find(ours, shape.uid)
     const other = find(theirs, shape.uid)
@@ -303,12 +329,13 @@ function mergeStates(
         mine: { ...shape, rows },
         id,
         strategy,
+        resolution: sides.resolutions.get(recordKey(shape, id)),
       })
-      if (decision === 'conflict') conflictCount++
+      if (Array.isArray(decision)) conflicts.push({ table: shape, id, columns: decision })
       else if (decision === 'delete') {
         rows.delete(id)
         tally.deleted++
-      } else if (decision !== undefined) {
+      } else if (decision instanceof Map) {
         const before = rows.get(id)
         rows.set(id, { ...nextChange(before), values: decision })
         if (before === undefined) tally.inserted++
@@ -318,7 +345,7 @@ function mergeStates(
     counts.set(shape.name, tally)
     return { ...shape, rows }
   })
-  if (conflictCount > 0) return { kind: 'refused', why: 'records', conflictCount }
+  if (conflicts.length > 0) return { kind: 'refused', why: 'records', conflicts }
   const broken = tables.map(brokenRule).find((rule) => rule !== undefined)
   if (broken !== undefined) return { kind: 'refused', why: broken }
   return { kind: 'merged', state: { tables, removed }, tables: counts }
@@ -338,7 +365,7 @@ function compact(
   )
 }
 
-/** Returns the values that a merge changes. */
+/** Returns the new values of a record, or the columns in conflict. */
 function mergeRow(options: {
   shape: ModelTable
   base: ModelTable | undefined
@@ -346,8 +373,10 @@ function mergeRow(options: {
   mine: ModelTable
   id: string
   strategy: Strategy
-}): ReadonlyMap<number, Value> | 'delete' | 'conflict' | undefined {
-  const { shape, base, other, mine, id, strategy } = options
+  resolution: RecordDecision | undefined
+}): ReadonlyMap<number, Value> | 'delete' | ModelColumn[] | undefined {
+  const { shape, base, other, mine, id, resolution } = options
+  const strategy = typeof resolution === 'string' ? resolution : options.strategy
   const before = base?.rows.get(id)
   const theirs = other.rows.get(id)
   const ours = mine.rows.get(id)
@@ -364,28 +393,36 @@ function mergeRow(options: {
     if (before === undefined || ours === undefined) return undefined
     const isChangedHere = differs(shape.columns, [before, base], [ours, mine]).length > 0
     if (!isChangedHere || strategy === 'theirs') return 'delete'
-    return strategy === 'fail' ? 'conflict' : undefined
+    return strategy === 'fail' ? [] : undefined
   }
   const theirValues = () =>
     compact(shape.columns.map((column) => [column, readValue(theirs, other, column)] as const))
   if (ours === undefined) {
     if (before === undefined) return theirValues()
     if (differs(shared, [before, base], [theirs, other]).length === 0) return undefined
-    if (strategy === 'fail') return 'conflict'
+    if (strategy === 'fail') return []
     return strategy === 'theirs' ? theirValues() : undefined
   }
-  let isConflict = false
+  const clashing: ModelColumn[] = []
   const changed = new Map<ModelColumn, Value | null>()
   for (const column of shared) {
     const [now, there] = [readValue(ours, mine, column), readValue(theirs, other, column)]
     if (isSame(now, there)) continue
     const then = before === undefined ? undefined : readValue(before, base, column)
     if (before !== undefined && isSame(then, there)) continue
-    if (before !== undefined && isSame(then, now)) changed.set(column, there)
-    else if (strategy === 'fail') isConflict = true
-    else if (strategy === 'theirs') changed.set(column, there)
+    if (before !== undefined && isSame(then, now)) {
+      changed.set(column, there)
+      continue
+    }
+    const cell = resolution instanceof Map ? resolution.get(column.uid) : undefined
+    const decision = cell ?? strategy
+    if (decision === 'fail') clashing.push(column)
+    else if (decision === 'theirs') changed.set(column, there)
+    else if (decision !== 'ours' && !isSame(decision.value, now)) {
+      changed.set(column, decision.value)
+    }
   }
-  if (isConflict) return 'conflict'
+  if (clashing.length > 0) return clashing
   if (changed.size === 0) return undefined
   return compact(
     shape.columns.map((column) => [
@@ -446,6 +483,7 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
     const base = baseOf(table.uid)
     if (base === undefined) {
       if (!ours.removed.has(table.uid)) tables.push(table)
+      else if (strategy !== 'ours') refuse(`${table.name} was removed here and kept there`)
     } else if (strategy !== 'ours') {
       const isChanged = mode === 'merge' && isWritten(table, base, 'records')
       if (isChanged || !same(base, table)) refuse(`${table.name} was removed here`)
@@ -485,6 +523,7 @@ function mergeShapes({ baseOf, theirs, ours, ruleOf }: Sides): ModelTable[] | st
       const before = base?.columns.find(({ uid }) => uid === column.uid)
       if (before === undefined) {
         if (!ours.removed.has(column.uid)) columns.push(column)
+        else if (strategy !== 'ours') refuse(`${column.name} was removed here and kept there`)
       } else if (isChanged(before, column, other) && strategy !== 'ours') {
         refuse(`${column.name} was removed here`)
       }

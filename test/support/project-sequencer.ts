@@ -1,7 +1,7 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /** Projects in the order in which they run. Long files come first, so that no process is left with one. */
-const PROJECTS = ['proof', 'e2e', 'postgres', 'pure']
+const PROJECTS = ['proof', 'e2e', 'console', 'postgres', 'pure']
 
 /**
  * Runs the files of one project after those of another. A process that has loaded the modules of a project

@@ -8,7 +8,7 @@ export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.ran
 export const STEPS_TIMEOUT_MS = 300_000 + STEPS * 5000
 
 /** Number of times a service is killed, set by `OFFSHOOT_TEST_ROUNDS`. */
-export const ROUNDS = Number(process.env.OFFSHOOT_TEST_ROUNDS ?? 20)
+export const ROUNDS = Number(process.env.OFFSHOOT_TEST_ROUNDS ?? 10)
 
 /** Number of times PostgreSQL is interrupted, for each kind of interruption. */
 export const AWAY_ROUNDS = Math.ceil(ROUNDS / 10)

@@ -12,6 +12,8 @@ import { prepareFirstStart } from '../../packages/server/src/domain/first-start.
 import { Quotas } from '../../packages/server/src/domain/quotas/quotas.js'
 import type { KeyLimits } from '../../packages/server/src/http/admission/caller.js'
 import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
+// Declares `app.admission`.
+import type {} from '../../packages/server/src/http/plugins/admission.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
@@ -82,6 +84,7 @@ export async function createTestService(
     app?: Partial<AppOptions>
     tracing?: StatementTracing
     workspaceBytesMax?: number
+    consoleFolder?: string
   } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
@@ -125,6 +128,7 @@ export async function createTestService(
       publicHost: undefined,
       publicUrl: options.publicUrl,
       keyLimits: options.keyLimits ?? {},
+      consoleFolder: options.consoleFolder,
     },
     { logLevel: 'silent', ...options.app },
   )

@@ -6,7 +6,7 @@ export async function everythingStored(service: TestService): Promise<Record<str
   const tables = await service.database.query<{ schema: string; name: string }>(sql`
     select schemaname as schema, tablename as name
     from pg_tables
-    where schemaname in ('offshoot', 'offshoot_rows') and tablename not like 'gate_%'
+    where schemaname ~ '^offshoot(_db_[0-9]+)?$' and tablename not like 'gate_%'
     order by 1, 2`)
   const stored: Record<string, string[]> = {}
   for (const { schema, name } of tables) {

@@ -2,10 +2,30 @@
  * Merging from its definition, without bases, epochs or bookkeeping of merges. Every write is
  * remembered together with the writes it was made on top of, and every branch with the set of writes
  * it contains. The base of a merge is what the writes that both sides contain leave behind.
+ *
+ * A cell is anything that can be written: a value, the existence of a record, of a column or of a table,
+ * and the name of a column. A write of a value also says that its record, column and table exist.
  */
 
 export type Value = string | null
-export type Row = Readonly<Record<string, Value>>
+/** Values by the id of the column. */
+export type Row = ReadonlyMap<number, Value>
+
+export interface HistoryColumn {
+  readonly id: number
+  readonly name: string
+  readonly unique: boolean
+  readonly notNull: boolean
+}
+
+export interface HistoryTable {
+  readonly id: number
+  readonly name: string
+  readonly columns: readonly HistoryColumn[]
+  readonly rows: ReadonlyMap<string, Row>
+}
+
+export type Tables = ReadonlyMap<number, HistoryTable>
 
 interface Write {
   readonly value: Value
@@ -13,184 +33,569 @@ interface Write {
   readonly onTopOf: ReadonlySet<Write>
 }
 
-/** The existence of a row is a cell of its own, beside those of its columns. */
-const PRESENT = 'present'
-
 export interface HistoryBranch {
   readonly name: string
-  source: HistoryBranch | undefined
-  /** By cell: `row/column`. */
+  readonly source: HistoryBranch | undefined
+  /** By cell. */
   readonly writes: Map<string, ReadonlySet<Write>>
-  readonly rows: Map<string, Row>
+  tables: Tables
+  /** Ids of the tables and columns that the branch had, and has no longer. */
+  removed: ReadonlySet<number>
 }
 
 export type Strategy = 'fail' | 'ours' | 'theirs'
 
-/** The value of the base, or a marker that the common writes do not determine it. */
-type BaseValue = { readonly value: Value } | 'undecided'
-
-interface BaseRow {
-  readonly isPresent: boolean | 'undecided'
-  readonly cells: Readonly<Record<string, BaseValue>>
+export interface Outcome {
+  readonly tables: Tables
+  /** Conflicts that prevent the merge. */
+  readonly conflicts: readonly string[]
+  /** Rows, as `table/row`, for which the definition allows several outcomes. */
+  readonly openRows: ReadonlySet<string>
+  /**
+   * Rows with a value in a column that the base has removed. The service may have lost the value of the base, and
+   * then reports a conflict. It must not merge them in another way.
+   */
+  readonly fadedRows: ReadonlySet<string>
+  /** The definition allows several outcomes for the schema. */
+  readonly isSchemaOpen: boolean
 }
 
-export interface RowOutcome {
-  readonly id: string
-  /** Undefined if the row does not exist afterwards. */
-  readonly row: Row | undefined
-  readonly isConflict: boolean
-  /** The definition allows several outcomes. */
-  readonly isOpen: boolean
+/** The rows of one table that a branch has changed since a base. */
+export interface TableChanges {
+  readonly inserted: number
+  readonly updated: number
+  readonly deleted: number
 }
+
+/** A cell for merges and for writes that change nothing: the service may count them as new or not. */
+const EVENTS = 'events'
+const YES = 'yes'
+const UNDECIDED = Symbol('the common writes contradict each other')
+type BaseValue = Value | typeof UNDECIDED
+
+const tableCell = (table: number): string => `${table}`
+const columnCell = (table: number, column: number): string => `${table}.${column}`
+const nameCell = (table: number, column: number): string => `${table}.${column}.name`
+const rowCell = (table: number, row: string): string => `${table}/${row}`
+const valueCell = (table: number, row: string, column: number): string =>
+  `${table}/${row}/${column}`
 
 export class WriteHistory {
   readonly branches = new Map<string, HistoryBranch>()
 
-  constructor(
-    readonly columns: readonly string[],
-    first: string,
-  ) {
-    this.branches.set(first, branchLike(undefined, first))
+  constructor(first: string) {
+    this.branches.set(first, {
+      name: first,
+      source: undefined,
+      writes: new Map(),
+      tables: new Map(),
+      removed: new Set(),
+    })
   }
 
-  put(branch: HistoryBranch, id: string, values: Row): void {
-    const before = branch.rows.get(id)
-    if (before === undefined) this.#write(branch, `${id}/${PRESENT}`, 'yes')
-    for (const column of this.columns) {
-      const value = values[column]
-      if (before === undefined || value !== undefined) {
-        this.#write(branch, `${id}/${column}`, value ?? null)
-      }
+  addTable(branch: HistoryBranch, table: Pick<HistoryTable, 'id' | 'name'>): void {
+    write(branch, tableCell(table.id), YES)
+    this.#setTable(branch, { ...table, columns: [], rows: new Map() })
+  }
+
+  removeTable(branch: HistoryBranch, { id }: HistoryTable): void {
+    write(branch, tableCell(id), null)
+    const tables = new Map(branch.tables)
+    tables.delete(id)
+    this.#setTables(branch, tables)
+  }
+
+  addColumn(branch: HistoryBranch, table: HistoryTable, column: HistoryColumn): void {
+    write(branch, tableCell(table.id), YES)
+    write(branch, columnCell(table.id, column.id), YES)
+    write(branch, nameCell(table.id, column.id), column.name)
+    this.#setTable(branch, { ...table, columns: [...table.columns, column] })
+  }
+
+  removeColumn(branch: HistoryBranch, table: HistoryTable, column: HistoryColumn): void {
+    write(branch, tableCell(table.id), YES)
+    write(branch, columnCell(table.id, column.id), null)
+    const columns = table.columns.filter(({ id }) => id !== column.id)
+    this.#setTable(branch, { ...table, columns })
+  }
+
+  renameColumn(
+    branch: HistoryBranch,
+    table: HistoryTable,
+    { column, name }: { column: HistoryColumn; name: string },
+  ): void {
+    write(branch, tableCell(table.id), YES)
+    write(branch, columnCell(table.id, column.id), YES)
+    write(branch, nameCell(table.id, column.id), name)
+    const columns = table.columns.map((each) => (each.id === column.id ? { ...each, name } : each))
+    this.#setTable(branch, { ...table, columns })
+  }
+
+  put(branch: HistoryBranch, table: HistoryTable, id: string, values: Row): void {
+    const before = table.rows.get(id)
+    const row = new Map<number, Value>()
+    write(branch, EVENTS, null)
+    for (const column of table.columns) {
+      const value = valueIn(values.has(column.id) ? values : before, column.id)
+      row.set(column.id, value)
+      if (before !== undefined && value === valueIn(before, column.id)) continue
+      if (value !== null || before !== undefined)
+        write(branch, columnCell(table.id, column.id), YES)
+      write(branch, valueCell(table.id, id, column.id), value)
+      write(branch, rowCell(table.id, id), YES)
+      write(branch, tableCell(table.id), YES)
     }
-    const none = Object.fromEntries(this.columns.map((column) => [column, null]))
-    branch.rows.set(id, { ...(before ?? none), ...values })
+    if (before === undefined) {
+      write(branch, rowCell(table.id, id), YES)
+      write(branch, tableCell(table.id), YES)
+    }
+    this.#setTable(branch, { ...table, rows: new Map(table.rows).set(id, row) })
   }
 
-  delete(branch: HistoryBranch, id: string): void {
-    if (branch.rows.delete(id)) this.#write(branch, `${id}/${PRESENT}`, null)
+  delete(branch: HistoryBranch, table: HistoryTable, id: string): void {
+    write(branch, rowCell(table.id, id), null)
+    const rows = new Map(table.rows)
+    rows.delete(id)
+    this.#setTable(branch, { ...table, rows })
   }
 
   fork(source: HistoryBranch, name: string): void {
-    this.branches.set(name, branchLike(source, name))
+    this.branches.set(name, { ...source, name, source, writes: new Map(source.writes) })
   }
 
   reset(branch: HistoryBranch, source: HistoryBranch): void {
     branch.writes.clear()
     for (const [cell, writes] of source.writes) branch.writes.set(cell, writes)
-    branch.rows.clear()
-    for (const [id, row] of source.rows) branch.rows.set(id, row)
+    branch.tables = source.tables
+    branch.removed = source.removed
   }
 
-  /** Returns the outcome of every row that either side has or had. */
-  outcomes(from: HistoryBranch, into: HistoryBranch, strategy: Strategy): RowOutcome[] {
-    const cells = [...from.writes.keys(), ...into.writes.keys()]
-    const ids = [...new Set(cells.map((cell) => cell.slice(0, cell.indexOf('/'))))].sort()
-    return ids.map((id) => {
-      const base = this.#baseRow(id, from, into)
-      const sides = { theirs: from.rows.get(id), ours: into.rows.get(id) }
-      return { id, ...decide({ ...sides, base, columns: this.columns, strategy }) }
+  /** Returns whether one branch contains all writes and merges of another. */
+  contains(branch: HistoryBranch, other: HistoryBranch): boolean {
+    return missingWrites(branch, other).size === 0
+  }
+
+  /**
+   * Returns whether a merge needs no record: no other branch contains a write that is new for the target,
+   * and together the new writes change nothing. Later merges have the same outcome with and without it.
+   */
+  isWithoutTrace(from: HistoryBranch, into: HistoryBranch): boolean {
+    const missing = new Map(missingWrites(into, from))
+    missing.delete(EVENTS)
+    const isShared = [...this.branches.values()].some(
+      (other) => other !== from && [...missing].some(([cell, each]) => isIn(other, cell, each)),
+    )
+    if (isShared) return false
+    return [...missing.keys()].every((cell) => {
+      const value = contentOf(from.tables, cell)
+      const base = baseOf(cell, from, into)
+      // The service compares contents, so a value that was changed and changed back may be decided for it.
+      return value === undefined || base === UNDECIDED || value === base
     })
   }
 
-  /** Joins the writes of both sides. `rows` are the rows of the target after the merge. */
-  merge(from: HistoryBranch, into: HistoryBranch, rows: ReadonlyMap<string, Row>): void {
+  /** Returns what a merge leaves on the target. */
+  outcome(from: HistoryBranch, into: HistoryBranch, strategy: Strategy): Outcome {
+    return new ThreeWayMerge(from, into, strategy).run()
+  }
+
+  /** Joins the writes of both sides. `tables` is the target after the merge. */
+  merge(from: HistoryBranch, into: HistoryBranch, tables: Tables): void {
     for (const [cell, writes] of from.writes) {
       into.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
     }
-    into.rows.clear()
-    for (const [id, row] of rows) into.rows.set(id, row)
+    write(into, EVENTS, null)
+    this.#setTables(into, tables)
     // If the joined writes do not produce the outcome, the merge itself counts as a write.
     for (const [cell, writes] of [...into.writes]) {
-      const [id = '', column = ''] = cell.split('/')
-      const row = rows.get(id)
-      const value =
-        column === PRESENT ? (row === undefined ? null : 'yes') : (row?.[column] ?? null)
-      if (row === undefined && column !== PRESENT) continue
-      if (latest(writes).some((write) => write.value !== value)) this.#write(into, cell, value)
+      if (cell === EVENTS) continue
+      const value = contentOf(tables, cell)
+      if (value === undefined) continue
+      if (latest(writes).some((each) => each.value !== value)) write(into, cell, value)
     }
   }
 
-  #baseRow(id: string, from: HistoryBranch, into: HistoryBranch): BaseRow {
-    const baseOf = (column: string): BaseValue => {
-      const cell = `${id}/${column}`
-      const theirs = from.writes.get(cell)
-      const common = [...(into.writes.get(cell) ?? [])].filter((write) => theirs?.has(write))
-      const values = new Set(latest(new Set(common)).map((write) => write.value))
-      if (values.size > 1) return 'undecided'
-      return { value: [...values][0] ?? null }
-    }
-    const presence = baseOf(PRESENT)
-    return {
-      isPresent: presence === 'undecided' ? presence : presence.value !== null,
-      cells: Object.fromEntries(this.columns.map((column) => [column, baseOf(column)])),
-    }
+  /** Returns the changes since the last common state, by table. Undefined: the definition leaves it open. */
+  changes(branch: HistoryBranch, source: HistoryBranch): Map<number, TableChanges> | undefined {
+    return new ThreeWayMerge(source, branch, 'fail').changes()
   }
 
-  #write(branch: HistoryBranch, cell: string, value: Value): void {
-    const onTopOf = branch.writes.get(cell) ?? new Set<Write>()
-    branch.writes.set(cell, new Set([...onTopOf, { value, onTopOf }]))
+  #setTable(branch: HistoryBranch, table: HistoryTable): void {
+    this.#setTables(branch, new Map(branch.tables).set(table.id, table))
+  }
+
+  #setTables(branch: HistoryBranch, tables: Tables): void {
+    const now = new Set(idsIn(tables))
+    branch.removed = new Set(
+      [...branch.removed, ...idsIn(branch.tables)].filter((id) => !now.has(id)),
+    )
+    branch.tables = tables
   }
 }
 
-function branchLike(source: HistoryBranch | undefined, name: string): HistoryBranch {
-  return { name, source, writes: new Map(source?.writes), rows: new Map(source?.rows) }
+function idsIn(tables: Tables): number[] {
+  return [...tables.values()].flatMap(({ id, columns }) => [id, ...columns.map((each) => each.id)])
+}
+
+function write(branch: HistoryBranch, cell: string, value: Value): void {
+  const onTopOf = branch.writes.get(cell) ?? new Set<Write>()
+  branch.writes.set(cell, new Set([...onTopOf, { value, onTopOf }]))
 }
 
 /** Returns the writes that no other write was made on top of. */
 function latest(writes: ReadonlySet<Write>): Write[] {
-  const covered = new Set([...writes].flatMap((write) => [...write.onTopOf]))
-  return [...writes].filter((write) => !covered.has(write))
+  const covered = new Set([...writes].flatMap((each) => [...each.onTopOf]))
+  return [...writes].filter((each) => !covered.has(each))
 }
 
-interface Sides {
-  readonly base: BaseRow
-  readonly theirs: Row | undefined
-  readonly ours: Row | undefined
-  readonly columns: readonly string[]
-  readonly strategy: Strategy
+/** Returns the writes of another branch that a branch does not contain, by cell. */
+function missingWrites(
+  branch: HistoryBranch,
+  other: HistoryBranch,
+): ReadonlyMap<string, ReadonlySet<Write>> {
+  const missing = new Map<string, ReadonlySet<Write>>()
+  for (const [cell, writes] of other.writes) {
+    const own = branch.writes.get(cell)
+    const unknown = new Set([...writes].filter((each) => !own?.has(each)))
+    if (unknown.size > 0) missing.set(cell, unknown)
+  }
+  return missing
 }
 
-function decide(sides: Sides): Omit<RowOutcome, 'id'> {
-  const { base, theirs, ours, columns, strategy } = sides
-  const plain = (row: Row | undefined) => ({ row, isConflict: false, isOpen: false })
-  const clash = (resolved: Row | undefined) =>
-    strategy === 'fail'
-      ? { row: ours, isConflict: true, isOpen: false }
-      : plain(strategy === 'theirs' ? resolved : ours)
-  if (theirs === undefined && ours === undefined) return plain(undefined)
-  const isSame =
-    theirs !== undefined &&
-    ours !== undefined &&
-    columns.every((column) => theirs[column] === ours[column])
-  if (isSame) return plain(ours)
-  const isUndecided =
-    base.isPresent === 'undecided' || columns.some((column) => base.cells[column] === 'undecided')
-  if (isUndecided) return { row: ours, isConflict: true, isOpen: true }
-  const before = (column: string) => {
-    const cell = base.cells[column]
-    return cell === undefined || cell === 'undecided' ? null : cell.value
+function isIn(branch: HistoryBranch, cell: string, writes: ReadonlySet<Write>): boolean {
+  const own = branch.writes.get(cell)
+  return own !== undefined && [...writes].some((each) => own.has(each))
+}
+
+function baseOf(cell: string, left: HistoryBranch, right: HistoryBranch): BaseValue {
+  const theirs = left.writes.get(cell)
+  const common = [...(right.writes.get(cell) ?? [])].filter((each) => theirs?.has(each))
+  const values = new Set(latest(new Set(common)).map((each) => each.value))
+  if (values.size > 1) return UNDECIDED
+  return [...values][0] ?? null
+}
+
+/** Returns the content of a cell. Undefined if what it belongs to does not exist. */
+function contentOf(tables: Tables, cell: string): Value | undefined {
+  const [item = '', rowId, valueColumn] = cell.split('/')
+  const [tableId, columnId, name] = item.split('.')
+  const table = tables.get(Number(tableId))
+  const present = (found: unknown) => (found === undefined ? null : YES)
+  if (rowId !== undefined) {
+    const row = table?.rows.get(rowId)
+    if (valueColumn === undefined) return table && present(row)
+    const column = table?.columns.find(({ id }) => id === Number(valueColumn))
+    return row && column && valueIn(row, column.id)
   }
-  const isChanged = (row: Row) => columns.some((column) => row[column] !== before(column))
-  if (!base.isPresent) {
-    if (theirs === undefined) return plain(ours)
-    return ours === undefined ? plain(theirs) : clash(theirs)
-  }
-  if (theirs === undefined) {
-    if (ours === undefined) return plain(undefined)
-    return isChanged(ours) ? clash(undefined) : plain(undefined)
-  }
-  if (ours === undefined) return isChanged(theirs) ? clash(theirs) : plain(undefined)
-  const merged: Record<string, Value> = { ...ours }
-  let isClash = false
-  for (const column of columns) {
-    const value = theirs[column] ?? null
-    if (value === before(column) || value === ours[column]) continue
-    if (ours[column] !== before(column)) {
-      isClash = true
-      if (strategy !== 'theirs') continue
+  if (columnId === undefined) return present(table)
+  const column = table?.columns.find(({ id }) => id === Number(columnId))
+  return name === undefined ? table && present(column) : column?.name
+}
+
+/** Thrown when the definition allows several outcomes. */
+class OpenError extends Error {}
+
+interface BaseRow {
+  readonly isPresent: boolean
+  valueOf(column: number): Value
+}
+
+class ThreeWayMerge {
+  readonly #conflicts: string[] = []
+  readonly #openRows = new Set<string>()
+  readonly #fadedRows = new Set<string>()
+
+  constructor(
+    readonly from: HistoryBranch,
+    readonly into: HistoryBranch,
+    readonly strategy: Strategy,
+  ) {}
+
+  run(): Outcome {
+    const tables = new Map<number, HistoryTable>()
+    const [conflicts, openRows, fadedRows] = [this.#conflicts, this.#openRows, this.#fadedRows]
+    try {
+      for (const id of new Set([...this.into.tables.keys(), ...this.from.tables.keys()])) {
+        const table = this.#table(this.from.tables.get(id), this.into.tables.get(id))
+        if (table !== undefined) tables.set(id, table)
+      }
+    } catch (error) {
+      if (!(error instanceof OpenError)) throw error
+      return { tables, conflicts, openRows, fadedRows, isSchemaOpen: true }
     }
-    merged[column] = value
+    this.#requireNames([...tables.values()])
+    for (const table of tables.values()) {
+      this.#requireNames(table.columns)
+      this.#requireRules(table)
+    }
+    return { tables, conflicts, openRows, fadedRows, isSchemaOpen: false }
   }
-  if (isClash && strategy === 'fail') return { row: ours, isConflict: true, isOpen: false }
-  return plain(merged)
+
+  changes(): Map<number, TableChanges> | undefined {
+    const changes = new Map<number, TableChanges>()
+    try {
+      for (const table of this.into.tables.values()) {
+        // A column that the base has removed and the branch has kept is not compared.
+        if (table.columns.some(({ id }) => this.#wasRemoved(columnCell(table.id, id))))
+          return undefined
+        changes.set(table.id, this.#tableChanges(table))
+      }
+    } catch (error) {
+      if (error instanceof OpenError) return undefined
+      throw error
+    }
+    return changes
+  }
+
+  #tableChanges(table: HistoryTable): TableChanges {
+    const counts = { inserted: 0, updated: 0, deleted: 0 }
+    const isPresent = this.#isPresent(tableCell(table.id))
+    for (const id of this.#rowIds(table.id)) {
+      const base = this.#baseRow(table.id, id)
+      const row = table.rows.get(id)
+      const wasThere = isPresent && base.isPresent
+      if (row === undefined) counts.deleted += wasThere ? 1 : 0
+      else if (!wasThere) counts.inserted++
+      else if (table.columns.some((each) => valueIn(row, each.id) !== base.valueOf(each.id))) {
+        counts.updated++
+      }
+    }
+    return counts
+  }
+
+  /** Returns whether both sides contain a removal. */
+  #wasRemoved(cell: string): boolean {
+    const theirs = this.from.writes.get(cell)
+    const ours = this.into.writes.get(cell) ?? new Set<Write>()
+    return [...ours].some((each) => each.value === null && theirs?.has(each))
+  }
+
+  #clash(text: string): void {
+    this.#conflicts.push(text)
+  }
+
+  #base(cell: string): Value {
+    const value = baseOf(cell, this.from, this.into)
+    if (value === UNDECIDED) throw new OpenError(cell)
+    return value
+  }
+
+  #isPresent(cell: string): boolean {
+    return this.#base(cell) !== null
+  }
+
+  #baseRow(table: number, id: string): BaseRow {
+    return {
+      isPresent: this.#isPresent(rowCell(table, id)),
+      valueOf: (column) => {
+        const existence = columnCell(table, column)
+        if (this.#wasRemoved(existence) && !this.#isPresent(existence)) {
+          // With another strategy, the strategy decides the conflict.
+          if (this.strategy !== 'fail') throw new OpenError(existence)
+          this.#fadedRows.add(rowCell(table, id))
+        }
+        return this.#base(valueCell(table, id, column))
+      },
+    }
+  }
+
+  /** Lists the rows of a table that either side has or had. */
+  #rowIds(table: number): string[] {
+    const prefix = `${table}/`
+    const cells = [...this.from.writes.keys(), ...this.into.writes.keys()]
+    const own = cells.filter((cell) => cell.startsWith(prefix))
+    return [...new Set(own.map((cell) => cell.split('/')[1] ?? ''))].sort()
+  }
+
+  #table(
+    theirs: HistoryTable | undefined,
+    ours: HistoryTable | undefined,
+  ): HistoryTable | undefined {
+    if (theirs !== undefined && ours !== undefined) return this.#both(theirs, ours)
+    const only = ours ?? theirs
+    if (only === undefined) return undefined
+    const wasThere = this.#isPresent(tableCell(only.id))
+    const isChanged = () => this.#isTableChanged(only)
+    return this.#oneSided(only, { isOurs: only === ours, wasThere, isChanged })
+  }
+
+  /** Decides about a table or column that one side has. Undefined: the target does not have it afterwards. */
+  #oneSided<Item extends { readonly id: number; readonly name: string }>(
+    item: Item,
+    options: { isOurs: boolean; wasThere: boolean; isChanged(): boolean },
+  ): Item | undefined {
+    const { isOurs, wasThere, isChanged } = options
+    if (isOurs) {
+      if (!wasThere) return item
+      if (!isChanged() || this.strategy === 'theirs') return undefined
+      if (this.strategy === 'fail') this.#clash(`${item.name} was removed there`)
+      return item
+    }
+    // A merge cannot restore what the target has removed.
+    const isRemoved = this.into.removed.has(item.id)
+    if (!wasThere && !isRemoved) return item
+    const isLost = wasThere ? isChanged() : isRemoved
+    if (isLost && this.strategy !== 'ours') this.#clash(`${item.name} was removed here`)
+    return undefined
+  }
+
+  #isTableChanged(table: HistoryTable): boolean {
+    const prefix = `${table.id}.`
+    const cells = [...this.from.writes.keys(), ...this.into.writes.keys()]
+    const columns = cells.filter((cell) => cell.startsWith(prefix) && !cell.endsWith('.name'))
+    const isEdited = columns.some((cell) => {
+      const id = Number(cell.slice(prefix.length))
+      const own = table.columns.find((each) => each.id === id)
+      if ((own !== undefined) !== this.#isPresent(cell)) return true
+      return own !== undefined && own.name !== this.#base(nameCell(table.id, id))
+    })
+    return isEdited || this.#isWritten(table, table.columns, { countsEmpty: true })
+  }
+
+  #isWritten(
+    table: HistoryTable,
+    columns: readonly HistoryColumn[],
+    { countsEmpty }: { countsEmpty: boolean },
+  ): boolean {
+    return [...table.rows].some(([id, row]) => {
+      const base = this.#baseRow(table.id, id)
+      if (!base.isPresent && countsEmpty) return true
+      return columns.some((each) => {
+        return valueIn(row, each.id) !== (base.isPresent ? base.valueOf(each.id) : null)
+      })
+    })
+  }
+
+  #both(theirs: HistoryTable, ours: HistoryTable): HistoryTable {
+    const columns: HistoryColumn[] = []
+    const ids = [...ours.columns, ...theirs.columns].map(({ id }) => id)
+    for (const id of new Set(ids)) {
+      const here = ours.columns.find((each) => each.id === id)
+      const there = theirs.columns.find((each) => each.id === id)
+      const only = here ?? there
+      if (only === undefined) continue
+      if (here !== undefined && there !== undefined) {
+        columns.push({ ...here, name: this.#name(ours.id, { here, there }) })
+        continue
+      }
+      const side = here === undefined ? theirs : ours
+      const kept = this.#oneSided(only, {
+        isOurs: here !== undefined,
+        wasThere: this.#isPresent(columnCell(ours.id, id)),
+        isChanged: () =>
+          only.name !== this.#base(nameCell(ours.id, id)) ||
+          this.#isWritten(side, [only], { countsEmpty: false }),
+      })
+      if (kept !== undefined) columns.push(kept)
+    }
+    const rows = new Map<string, Row>()
+    for (const id of this.#rowIds(ours.id)) {
+      const row = this.#row(id, { theirs, ours, columns })
+      if (row !== undefined) rows.set(id, row)
+    }
+    return { ...ours, columns, rows }
+  }
+
+  #name(table: number, { here, there }: { here: HistoryColumn; there: HistoryColumn }): string {
+    if (here.name === there.name) return here.name
+    const before = this.#base(nameCell(table, here.id))
+    if (there.name === before) return here.name
+    if (here.name === before || this.strategy === 'theirs') return there.name
+    if (this.strategy === 'fail') this.#clash(`${here.name} was renamed on both sides`)
+    return here.name
+  }
+
+  #row(
+    id: string,
+    tables: { theirs: HistoryTable; ours: HistoryTable; columns: readonly HistoryColumn[] },
+  ): Row | undefined {
+    const { theirs, ours, columns } = tables
+    const [there, here] = [theirs.rows.get(id), ours.rows.get(id)]
+    const asIs = here && restrict(here, columns)
+    try {
+      return this.#decide(id, { there, here: asIs, theirs, ours, columns })
+    } catch (error) {
+      if (!(error instanceof OpenError)) throw error
+      this.#openRows.add(rowCell(ours.id, id))
+      return asIs
+    }
+  }
+
+  #decide(
+    id: string,
+    sides: {
+      there: Row | undefined
+      here: Row | undefined
+      theirs: HistoryTable
+      ours: HistoryTable
+      columns: readonly HistoryColumn[]
+    },
+  ): Row | undefined {
+    const { there, here, theirs, ours, columns } = sides
+    if (there === undefined && here === undefined) return undefined
+    const shared = columns.filter((each) => theirs.columns.some((own) => own.id === each.id))
+    const isSame = (column: HistoryColumn) => valueIn(there, column.id) === valueIn(here, column.id)
+    if (there !== undefined && here !== undefined && shared.every(isSame)) return here
+    const base = this.#baseRow(theirs.id, id)
+    const isChanged = (row: Row, compared: readonly HistoryColumn[]) =>
+      compared.some((each) => valueIn(row, each.id) !== base.valueOf(each.id))
+    if (there === undefined) {
+      if (here === undefined || !base.isPresent) return here
+      return isChanged(here, columns) ? this.#choose(id, { ours: here }) : undefined
+    }
+    const whole = new Map([...restrict(there, shared)])
+    for (const { id: added } of columns) if (!whole.has(added)) whole.set(added, null)
+    if (here === undefined) {
+      if (!base.isPresent) return whole
+      return isChanged(there, shared) ? this.#choose(id, { theirs: whole }) : undefined
+    }
+    const merged = new Map(here)
+    let isClash = false
+    for (const column of shared) {
+      if (isSame(column)) continue
+      const value = valueIn(there, column.id)
+      // The target gets the whole column, and not only what has changed in it.
+      if (base.isPresent && !ours.columns.some((own) => own.id === column.id)) {
+        merged.set(column.id, value)
+        continue
+      }
+      if (base.isPresent && value === base.valueOf(column.id)) continue
+      if (!base.isPresent || valueIn(here, column.id) !== base.valueOf(column.id)) {
+        isClash = true
+        if (this.strategy !== 'theirs') continue
+      }
+      merged.set(column.id, value)
+    }
+    if (isClash && this.strategy === 'fail') this.#clash(`record ${id}`)
+    return isClash && this.strategy === 'fail' ? here : merged
+  }
+
+  #choose(id: string, sides: { ours?: Row; theirs?: Row }): Row | undefined {
+    if (this.strategy === 'fail') this.#clash(`record ${id}`)
+    return this.strategy === 'theirs' ? sides.theirs : sides.ours
+  }
+
+  #requireNames(items: readonly { readonly name: string }[]): void {
+    const names = items.map(({ name }) => name)
+    if (new Set(names).size < names.length) this.#clash('two of one name')
+  }
+
+  #requireRules({ columns, rows }: HistoryTable): void {
+    for (const { id, name, unique, notNull } of columns) {
+      const values = [...rows.values()].map((row) => valueIn(row, id))
+      const present = values.filter((value) => value !== null)
+      if (notNull && present.length < values.length) this.#clash(`${name} must have a value`)
+      if (unique && new Set(present).size < present.length) this.#clash(`${name} is not unique`)
+    }
+  }
+}
+
+/** Returns a value. Rows may lack columns that were added later, and have columns that were removed. */
+export function valueIn(row: Row | undefined, column: number): Value {
+  return row?.get(column) ?? null
+}
+
+/** Returns a row with exactly the given columns. */
+function restrict(row: Row, columns: readonly HistoryColumn[]): Row {
+  return new Map(columns.map(({ id }) => [id, valueIn(row, id)]))
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -9,22 +9,41 @@ const built = path.join(packageFolder, 'dist', 'offshoot.js')
 
 // A checkout has the sources of all packages, and no build or a stale one. An installed package is built.
 const root = path.join(packageFolder, '..', '..')
+const consoleBuild = path.join(root, 'packages', 'console', 'build.js')
 const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
 
-if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json')) && isStale()) {
+if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json'))) await buildIfStale()
+
+const { run } = await import(pathToFileURL(built).href)
+process.exitCode = await run(process.argv.slice(2))
+
+/** Compiles the packages and bundles the console, at the same time, if their sources have changed. */
+async function buildIfStale() {
+  const builds = []
+  if (isStale()) {
+    const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+    builds.push([compiler, '-b', packageFolder])
+  }
+  if (process.argv[2] === 'start' && process.env.OFFSHOOT_CONSOLE !== 'off') {
+    const { isConsoleStale } = await import(pathToFileURL(consoleBuild).href)
+    if (isConsoleStale()) builds.push([consoleBuild])
+  }
+  if (builds.length === 0) return
   process.stderr.write('offshoot: compiling the sources; this takes a moment\n')
-  const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const { status } = spawnSync(process.execPath, [compiler, '-b', packageFolder], {
-    stdio: ['ignore', 'inherit', 'inherit'],
-  })
-  if (status !== 0) {
+  const codes = await Promise.all(builds.map(runNode))
+  if (codes.some((code) => code !== 0)) {
     process.stderr.write('offshoot: the build failed; run `npm ci` first\n')
     process.exit(1)
   }
 }
 
-const { run } = await import(pathToFileURL(built).href)
-process.exitCode = await run(process.argv.slice(2))
+function runNode(args) {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit'] })
+    child.on('error', () => resolve(1))
+    child.on('exit', (code) => resolve(code ?? 1))
+  })
+}
 
 function isStale() {
   return !existsSync(built) || PACKAGES.some(isPackageStale)

@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander'
 import { branchCommand } from './commands/branch.js'
 import { checkoutCommand } from './commands/checkout.js'
+import { ciCommand } from './commands/ci.js'
 import { codegenCommand } from './commands/codegen.js'
 import { completionCommand } from './commands/completion.js'
 import { dbCommand } from './commands/db.js'
@@ -32,9 +33,9 @@ export function createProgram(): Command {
     [
       'The service (settings: offshoot start --help):',
       [
-        placeholder('start', 'start the service'),
-        placeholder('backup', 'write a snapshot of the instance to a file'),
-        placeholder('restore', 'fill an empty instance from a backup'),
+        serviceCommand('start', 'start the service'),
+        serviceCommand('backup', 'write a snapshot of the instance to a file'),
+        serviceCommand('restore', 'fill an empty instance from a backup'),
       ],
     ],
     ['Signing in:', [loginCommand(), logoutCommand(), whoamiCommand(), keysCommand()]],
@@ -50,6 +51,7 @@ export function createProgram(): Command {
         resetCommand(),
         logCommand(),
         hookCommand(),
+        ciCommand(),
       ],
     ],
     [
@@ -80,7 +82,7 @@ export function createProgram(): Command {
 }
 
 /** The service has its own arguments; the entry is only for the help and for suggestions. */
-const placeholder = (name: string, description: string) =>
+const serviceCommand = (name: string, description: string) =>
   new Command(name).description(description)
 
 function allOf(command: Command): Command[] {

@@ -1,5 +1,6 @@
 import type { DatabaseInfo, KeyInfo, KeyScope, WorkspaceInfo } from './api.js'
 import { type CallOptions, segment, type Transport } from './http.js'
+import { Workspace } from './workspace.js'
 
 /** Workspaces and databases that the key has access to, and the keys of its user. */
 export class Account {
@@ -9,14 +10,29 @@ export class Account {
     this.#transport = transport
   }
 
-  /** Reads the user of the key. */
+  /**
+   * Reads the user of the key.
+   *
+   * @example
+   * ```ts
+   * const { email } = await client.account.user()
+   * ```
+   */
   user(
     options: CallOptions = {},
   ): Promise<{ readonly id: string; readonly email: string; readonly fullname: string }> {
     return this.#read('/user', options)
   }
 
-  /** Lists the workspaces of the user. */
+  /**
+   * Lists the workspaces of the user.
+   *
+   * @example
+   * ```ts
+   * const [workspace] = await client.account.workspaces()
+   * console.log(workspace?.id, workspace?.role)
+   * ```
+   */
   async workspaces(options: CallOptions = {}): Promise<readonly WorkspaceInfo[]> {
     const answer = await this.#read<{ workspaces: readonly WorkspaceInfo[] }>(
       '/workspaces',
@@ -25,7 +41,48 @@ export class Account {
     return answer.workspaces
   }
 
-  /** Lists the databases of a workspace. */
+  /**
+   * A workspace with its members and settings. No request is sent.
+   *
+   * @example
+   * ```ts
+   * const [home] = await client.account.workspaces()
+   * const { members } = await client.account.workspace(home?.id ?? '').members()
+   * console.log(members.length)
+   * ```
+   */
+  workspace(id: string): Workspace {
+    return new Workspace(this.#transport, id)
+  }
+
+  /**
+   * Creates a workspace. The user becomes its owner.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.account.createWorkspace('Acme')
+   * await client.account.createDatabase(id, 'catalog')
+   * ```
+   */
+  createWorkspace(
+    name: string,
+    options: CallOptions = {},
+  ): Promise<{ readonly id: string; readonly name: string; readonly slug: string }> {
+    const { signal } = options
+    return this.#transport.json({ method: 'POST', path: '/workspaces', json: { name }, signal })
+  }
+
+  /**
+   * Lists the databases of a workspace.
+   *
+   * @example
+   * ```ts
+   * for (const { id } of await client.account.workspaces()) {
+   *   const databases = await client.account.databases(id)
+   *   console.log(id, databases.map(({ name }) => name))
+   * }
+   * ```
+   */
   async databases(workspace: string, options: CallOptions = {}): Promise<readonly DatabaseInfo[]> {
     const answer = await this.#read<{ databases: readonly DatabaseInfo[] }>(
       `/workspaces/${segment(workspace)}/dbs`,
@@ -34,7 +91,15 @@ export class Account {
     return answer.databases
   }
 
-  /** Creates a database with a branch, by default `main`. */
+  /**
+   * Creates a database with a branch, by default `main`.
+   *
+   * @example
+   * ```ts
+   * const [workspace] = await client.account.workspaces()
+   * if (workspace) await client.account.createDatabase(workspace.id, 'blog')
+   * ```
+   */
   async createDatabase(
     workspace: string,
     name: string,
@@ -49,7 +114,18 @@ export class Account {
     })
   }
 
-  /** Deletes a database with all its branches. */
+  /**
+   * Deletes a database with all its branches.
+   *
+   * @example
+   * ```ts
+   * const [workspace] = await client.account.workspaces()
+   * if (workspace) {
+   *   await client.account.createDatabase(workspace.id, 'scratch')
+   *   await client.account.deleteDatabase(workspace.id, 'scratch')
+   * }
+   * ```
+   */
   async deleteDatabase(workspace: string, name: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: 'DELETE',
@@ -58,12 +134,29 @@ export class Account {
     })
   }
 
-  /** Lists the API keys of the user. */
+  /**
+   * Lists the API keys of the user.
+   *
+   * @example
+   * ```ts
+   * for (const { name, expiresAt } of await client.account.keys()) console.log(name, expiresAt)
+   * ```
+   */
   async keys(options: CallOptions = {}): Promise<readonly KeyInfo[]> {
     return (await this.#read<{ keys: readonly KeyInfo[] }>('/user/keys', options)).keys
   }
 
-  /** Creates an API key. The answer is the only one that shows it. */
+  /**
+   * Creates an API key. The answer is the only one that shows it.
+   *
+   * @example
+   * ```ts
+   * const { key } = await client.account.createKey('reports', {
+   *   scope: { databases: ['shop'], access: 'read' },
+   *   expiresAt: '2099-12-31T00:00:00Z',
+   * })
+   * ```
+   */
   createKey(
     name: string,
     options: { readonly scope?: KeyScope; readonly expiresAt?: string } & CallOptions = {},
@@ -77,7 +170,15 @@ export class Account {
     })
   }
 
-  /** Revokes an API key. */
+  /**
+   * Revokes an API key.
+   *
+   * @example
+   * ```ts
+   * await client.account.createKey('old')
+   * await client.account.deleteKey('old')
+   * ```
+   */
   async deleteKey(name: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.send({
       method: 'DELETE',

@@ -66,6 +66,38 @@ export interface DataLoss {
   readonly more: boolean
 }
 
+/** The schema of a branch before and after edits, and the values that they would lose. */
+export interface SchemaPreview {
+  readonly original: SchemaDefinition
+  readonly updated: SchemaDefinition
+  readonly dataLoss?: readonly DataLoss[]
+}
+
+export type IndexState = 'building' | 'ready' | 'failed'
+
+/** The index of a column. */
+export interface IndexInfo {
+  readonly column: string
+  /** It was requested, or the column is a link or unique. */
+  readonly origin: 'asked' | 'link' | 'unique'
+  readonly state: IndexState
+  /** Why the index failed, or which rows it does not cover. */
+  readonly message?: string
+}
+
+/** The index of all words of a table. */
+export interface SearchIndexInfo {
+  readonly columns: readonly string[]
+  readonly state: IndexState
+  readonly message?: string
+}
+
+/** The indexes of a table. */
+export interface TableIndexes {
+  readonly indexes: readonly IndexInfo[]
+  readonly searchIndex?: SearchIndexInfo
+}
+
 /** Expiry and protection of a branch. */
 export interface BranchLife {
   /** The branch expires at this time. */
@@ -83,6 +115,8 @@ export interface BranchSummary extends BranchLife {
   readonly default: boolean
   /** The branch that this one was forked from. */
   readonly from?: string
+  /** The last merge or pull from each of the other branches into this one, as far as it is known. */
+  readonly merges?: readonly { readonly from: string; readonly at: string }[]
 }
 
 export interface BranchDetails extends BranchLife {
@@ -122,25 +156,130 @@ export interface TableDifference {
 
 export interface Difference {
   readonly branch: string
-  readonly against: { readonly branch?: string; readonly at: 'fork' | 'now' }
+  readonly against: { readonly branch?: string; readonly at: 'base' | 'fork' | 'now' }
   readonly schema: { readonly operations: readonly SchemaOperation[] }
   readonly tables: readonly TableDifference[]
 }
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
-export interface MergeOptions {
-  /** Report the result without applying it. */
-  readonly dryRun?: boolean
+/** `ours` keeps the state of the target, `theirs` takes that of the merged branch. */
+export type Take = 'ours' | 'theirs'
+
+/** The versions of a record on both sides. Null: the record does not exist there. */
+export interface ConflictVersions {
+  readonly ours: number | null
+  readonly theirs: number | null
+}
+
+/** The value of a column in the base and on both sides. */
+export interface ConflictValues {
+  readonly base: unknown
+  readonly ours: unknown
+  readonly theirs: unknown
+}
+
+type ConflictRecord = Readonly<Record<string, unknown>> | null
+
+/** Both sides gave columns of a record different values. */
+export interface CellConflict {
+  readonly kind: 'bothUpdated' | 'bothInserted'
+  readonly table: string
+  readonly id: string
+  readonly versions: ConflictVersions
+  readonly columns: Readonly<Record<string, ConflictValues>>
+}
+
+/** One side deleted a record that the other changed. */
+export interface DeletedConflict {
+  readonly kind: 'deletedHere' | 'deletedThere'
+  readonly table: string
+  readonly id: string
+  readonly versions: ConflictVersions
+  readonly base: ConflictRecord
+  readonly ours: ConflictRecord
+  readonly theirs: ConflictRecord
+}
+
+/** Records that would break the rule of a unique or a not-null column after the merge. */
+export interface RuleConflict {
+  readonly kind: 'notUnique' | 'notNull'
+  readonly table: string
+  readonly column: string
+  /** Up to 10 of the records. */
+  readonly ids: readonly string[]
+  /** The versions of these records, by id. */
+  readonly versions: Readonly<Record<string, ConflictVersions>>
+  /** The value that is not unique. */
+  readonly value?: unknown
+  /** The number of all records without a value. */
+  readonly records?: number
+  readonly message: string
+}
+
+/** The schemas contradict each other. */
+export interface SchemaConflict {
+  readonly kind: 'schema'
+  readonly table: string
+  readonly column?: string
+  readonly message: string
+  /** The decisions that are possible. Empty: change one of the branches first. */
+  readonly takes: readonly Take[]
+  /** For a removed table or column: the number of records that the other side has changed there. */
+  readonly records?: number
+}
+
+export type MergeConflict = CellConflict | DeletedConflict | RuleConflict | SchemaConflict
+
+/**
+ * A decision about conflicts: about a record, about single columns of a record, about the schema of a table
+ * or column, or about all conflicts of a table that no other resolution names. With `versions`, which repeats
+ * the field of the conflict, the merge is refused if the record has changed since.
+ */
+export type Resolution =
+  | { readonly table: string; readonly take: Take }
+  | {
+      readonly table: string
+      readonly kind: 'schema'
+      readonly column?: string
+      readonly take: Take
+    }
+  | {
+      readonly table: string
+      readonly id: string
+      readonly take: Take
+      readonly versions?: ConflictVersions
+    }
+  | {
+      readonly table: string
+      readonly id: string
+      readonly columns: Readonly<Record<string, CellResolution>>
+      readonly versions?: ConflictVersions
+    }
+
+/** A decision about one column of a record. The value is checked as in an update. */
+export type CellResolution = { readonly take: Take } | { readonly value: unknown }
+
+/** How conflicts are decided. */
+export interface ConflictOptions {
   /** How to resolve changes that contradict each other. Default: `fail`. */
   readonly strategy?: MergeStrategy
-  readonly allowDataLoss?: boolean
+  /** Decisions about single conflicts. They take precedence over `strategy`. */
+  readonly resolutions?: readonly Resolution[]
   readonly tables?: Readonly<
     Record<
       string,
       { readonly strategy?: MergeStrategy; readonly mode?: 'merge' | 'skip' | 'schema' }
     >
   >
+}
+
+export interface MergeOptions extends ConflictOptions {
+  /** Report the result without applying it. */
+  readonly dryRun?: boolean
+  readonly allowDataLoss?: boolean
+  /** The page of conflicts to list. `after` is the `cursor` of the previous one, for a dry run. */
+  readonly page?: { readonly size?: number; readonly after?: string }
 }
 
 export interface MergeResult {
@@ -154,8 +293,12 @@ export interface MergeResult {
     readonly updated: number
     readonly deleted: number
   }[]
-  readonly conflicts: readonly Readonly<Record<string, unknown>>[]
+  /** The first conflicts, or the requested page of them. */
+  readonly conflicts: readonly MergeConflict[]
   readonly conflictCount: number
+  readonly conflictTables: readonly { readonly name: string; readonly conflicts: number }[]
+  /** Reads the next page of conflicts, if there are more. */
+  readonly cursor?: string
   readonly dataLoss: readonly DataLoss[]
 }
 
@@ -209,6 +352,32 @@ export interface WorkspaceInfo {
   readonly name: string
   readonly slug: string
   readonly role: 'owner' | 'maintainer'
+}
+
+export type Role = 'owner' | 'maintainer'
+
+export interface MemberInfo {
+  readonly userId: string
+  readonly fullname: string
+  readonly email: string
+  readonly role: Role
+}
+
+export interface InviteInfo {
+  readonly inviteId: string
+  readonly email: string
+  readonly expires: string
+  readonly role: Role
+}
+
+/** The storage that a workspace uses. */
+export interface Usage {
+  /** Null means unlimited. */
+  readonly bytesMax: number | null
+  readonly bytesUsed: number
+  readonly rowBytes: number
+  readonly fileBytes: number
+  readonly measuredAt: string | null
 }
 
 export interface KeyScope {

@@ -2,13 +2,16 @@ import type {
   BranchDetails,
   BranchLife,
   BranchStats,
+  ConflictOptions,
   Difference,
+  MergeConflict,
   MergeOptions,
   MergeResult,
   Migration,
   RecordChange,
   SchemaDefinition,
   SchemaOperation,
+  SchemaPreview,
 } from './api.js'
 import { type CallOptions, segment, type Transport } from './http.js'
 import type { TableName } from './schema.js'
@@ -28,7 +31,7 @@ export interface Change extends RecordChange {
 }
 
 export interface DifferenceOptions {
-  /** `fork` (the default), `source`, or the name of a related branch. */
+  /** `base` (the default), `fork`, `source`, or the name of a related branch. */
   readonly against?: string
   /** Compares this table only. */
   readonly table?: string
@@ -37,6 +40,8 @@ export interface DifferenceOptions {
 /** Changed records per request when all changes are read. */
 const CHANGES_PAGE_SIZE = 200
 const MIGRATIONS_PAGE_SIZE = 100
+/** Conflicts per request when all of them are read. Each request compares the branches again. */
+const CONFLICTS_PAGE_SIZE = 1000
 
 /** A branch of a database. A handle costs nothing: no request is sent until a method is called. */
 export class Branch<Schema> {
@@ -85,7 +90,15 @@ export class Branch<Schema> {
     return runTransaction<Schema, Operations>(this.#transport, this.#path, { operations, options })
   }
 
-  /** Reads the branch with its schema. */
+  /**
+   * Reads the branch with its schema.
+   *
+   * @example
+   * ```ts
+   * const { startedFrom, schema } = await client.branch('dev').get()
+   * console.log(startedFrom?.branchName, schema.tables.length)
+   * ```
+   */
   get(options: CallOptions = {}): Promise<BranchDetails> {
     return this.#read(this.#path, options)
   }
@@ -95,7 +108,7 @@ export class Branch<Schema> {
    *
    * @example
    * ```ts
-   * const dev = await client.branch('main').fork('dev', { ttl: 86_400 })
+   * const preview = await client.branch('main').fork('preview', { ttl: 86_400 })
    * ```
    */
   async fork(name: string, options: ForkOptions & CallOptions = {}): Promise<Branch<Schema>> {
@@ -110,7 +123,15 @@ export class Branch<Schema> {
     return fork
   }
 
-  /** Changes expiry and protection. Null removes an expiry. */
+  /**
+   * Changes expiry and protection. Null removes an expiry.
+   *
+   * @example
+   * ```ts
+   * await client.branch('dev').update({ ttl: 86_400 })
+   * await client.branch('dev').update({ ttl: null, protected: false })
+   * ```
+   */
   update(
     life: {
       readonly expiresAt?: string | null
@@ -127,12 +148,29 @@ export class Branch<Schema> {
     })
   }
 
-  /** Deletes the branch. */
+  /**
+   * Deletes the branch.
+   *
+   * @example
+   * ```ts
+   * await client.branch('dev').delete()
+   * ```
+   */
   async delete(options: CallOptions = {}): Promise<void> {
     await this.#transport.json({ method: 'DELETE', path: this.#path, signal: options.signal })
   }
 
-  /** Reads a page of the difference: the schema operations, and the first changes of each table. */
+  /**
+   * Reads a page of the difference: the schema operations, and the first changes of each table.
+   *
+   * @example
+   * ```ts
+   * const { schema, tables } = await client.branch('dev').diff({ size: 20 })
+   * for (const { name, inserted, updated, deleted } of tables) {
+   *   console.log(name, inserted, updated, deleted)
+   * }
+   * ```
+   */
   diff(
     options: DifferenceOptions & {
       readonly size?: number
@@ -194,14 +232,63 @@ export class Branch<Schema> {
     return this.#change('merge', options)
   }
 
-  /** Merges the source of the branch, or another branch, into it. */
+  /**
+   * Merges the source of the branch, or another branch, into it.
+   *
+   * @example
+   * ```ts
+   * const { merged } = await client.branch('dev').pull()
+   * ```
+   */
   pull(
     options: MergeOptions & { readonly from?: string } & CallOptions = {},
   ): Promise<MergeResult> {
     return this.#change('pull', options)
   }
 
-  /** Discards all changes of the branch: it becomes a fresh fork of its source, or of `to`. */
+  /**
+   * Iterates over all conflicts that a merge of the branch would have. Nothing is merged.
+   *
+   * @example
+   * ```ts
+   * import { type Resolution, resolutionOf } from '@offshoot/client'
+   *
+   * const dev = client.branch('dev')
+   * const resolutions: Resolution[] = []
+   * for await (const conflict of dev.mergeConflicts()) {
+   *   if (conflict.kind === 'bothUpdated') resolutions.push(resolutionOf(conflict, 'theirs'))
+   * }
+   * await dev.merge({ resolutions })
+   * ```
+   */
+  mergeConflicts(
+    options: ConflictOptions & { readonly into?: string } & CallOptions = {},
+  ): AsyncIterableIterator<MergeConflict> {
+    return this.#conflicts('merge', options)
+  }
+
+  /**
+   * Iterates over all conflicts that a pull would have. Nothing is merged.
+   *
+   * @example
+   * ```ts
+   * for await (const { kind, table } of client.branch('dev').pullConflicts()) console.log(kind, table)
+   * ```
+   */
+  pullConflicts(
+    options: ConflictOptions & { readonly from?: string } & CallOptions = {},
+  ): AsyncIterableIterator<MergeConflict> {
+    return this.#conflicts('pull', options)
+  }
+
+  /**
+   * Discards all changes of the branch: it becomes a fresh fork of its source, or of `to`.
+   *
+   * @example
+   * ```ts
+   * await client.branch('dev').reset()
+   * ```
+   */
   async reset(options: { readonly to?: string } & CallOptions = {}): Promise<void> {
     const { signal, ...body } = options
     await this.#transport.json({
@@ -212,17 +299,41 @@ export class Branch<Schema> {
     })
   }
 
-  /** Counts the rows and bytes that the branch stores itself, and that it inherits. */
+  /**
+   * Counts the rows and bytes that the branch stores itself, and that it inherits.
+   *
+   * @example
+   * ```ts
+   * const { rows } = await client.branch('dev').stats()
+   * console.log(rows.owned, rows.inherited)
+   * ```
+   */
   stats(options: CallOptions = {}): Promise<BranchStats> {
     return this.#read(`${this.#path}/stats`, options)
   }
 
-  /** Reads the schema. */
+  /**
+   * Reads the schema.
+   *
+   * @example
+   * ```ts
+   * const { tables } = await client.branch().schema()
+   * console.log(tables.map(({ name }) => name))
+   * ```
+   */
   async schema(options: CallOptions = {}): Promise<SchemaDefinition> {
     return (await this.get(options)).schema
   }
 
-  /** Returns the operations that turn the schema of the branch into the given one. */
+  /**
+   * Returns the operations that turn the schema of the branch into the given one.
+   *
+   * @example
+   * ```ts
+   * const schema = await client.branch('dev').schema()
+   * const operations = await client.branch('main').compareSchema(schema)
+   * ```
+   */
   async compareSchema(
     schema: SchemaDefinition,
     options: CallOptions = {},
@@ -239,7 +350,42 @@ export class Branch<Schema> {
     return edits.operations
   }
 
-  /** Applies schema operations as one transaction. */
+  /**
+   * Returns the schema that operations would lead to, and the values that would be lost. Nothing is
+   * changed.
+   *
+   * @example
+   * ```ts
+   * const { updated, dataLoss } = await client.branch('dev').previewSchema([
+   *   { addTable: { table: 'orders' } },
+   * ])
+   * console.log(updated.tables.length, dataLoss)
+   * ```
+   */
+  previewSchema(
+    operations: readonly SchemaOperation[],
+    options: CallOptions = {},
+  ): Promise<SchemaPreview> {
+    return this.#transport.json({
+      method: 'POST',
+      path: `${this.#path}/schema/preview`,
+      json: { edits: { operations } },
+      isRead: true,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Applies schema operations as one transaction.
+   *
+   * @example
+   * ```ts
+   * await client.branch('dev').applySchema([
+   *   { addTable: { table: 'orders' } },
+   *   { addColumn: { table: 'orders', column: { name: 'total', type: 'float' } } },
+   * ])
+   * ```
+   */
   applySchema(
     operations: readonly SchemaOperation[],
     options: { readonly allowDataLoss?: boolean } & CallOptions = {},
@@ -253,7 +399,16 @@ export class Branch<Schema> {
     })
   }
 
-  /** Iterates over the migrations of the branch, newest first. */
+  /**
+   * Iterates over the migrations of the branch, newest first.
+   *
+   * @example
+   * ```ts
+   * for await (const { id, operations } of client.branch().migrations()) {
+   *   console.log(id, operations.length)
+   * }
+   * ```
+   */
   async *migrations(options: CallOptions = {}): AsyncIterableIterator<Migration> {
     for (let after: string | undefined; ; ) {
       const { logs, meta } = await this.#transport.json<{
@@ -276,7 +431,20 @@ export class Branch<Schema> {
     return this.#transport.json({ method: 'GET', path, isRead: true, signal })
   }
 
-  #change(action: 'merge' | 'pull', options: object & CallOptions): Promise<MergeResult> {
+  async *#conflicts(
+    action: 'merge' | 'pull',
+    options: ConflictOptions & CallOptions,
+  ): AsyncIterableIterator<MergeConflict> {
+    for (let after: string | undefined; ; ) {
+      const page = { size: CONFLICTS_PAGE_SIZE, ...(after === undefined ? {} : { after }) }
+      const { conflicts, cursor } = await this.#change(action, { ...options, dryRun: true, page })
+      yield* conflicts
+      if (cursor === undefined) return
+      after = cursor
+    }
+  }
+
+  #change(action: 'merge' | 'pull', options: MergeOptions & CallOptions): Promise<MergeResult> {
     const { signal, ...body } = options
     return this.#transport.json({
       method: 'POST',

@@ -39,23 +39,63 @@ export class Client<Schema> {
     this.sql = this.#branch.sql
   }
 
-  /** The branch with this name; without a name, the branch of the client. No request is sent. */
+  /**
+   * The branch with this name; without a name, the branch of the client. No request is sent.
+   *
+   * @example
+   * ```ts
+   * const dev = client.branch('dev')
+   * const current = client.branch()
+   * ```
+   */
   branch(name?: string): Branch<Schema> {
     return name === undefined ? this.#branch : this.database.branch(name)
   }
 
-  /** A table of the branch of the client. */
+  /**
+   * A table of the branch of the client.
+   *
+   * @example
+   * ```ts
+   * const users = client.table('users')
+   * ```
+   */
   table<Name extends TableName<Schema>>(name: Name): Table<Schema, Name> {
     return this.#branch.table(name)
   }
 
-  /** Runs operations on the branch of the client as one transaction. See `Branch.transaction`. */
+  /**
+   * Runs operations on the branch of the client as one transaction. See `Branch.transaction`.
+   *
+   * @example
+   * ```ts
+   * const [ada] = await client.transaction([
+   *   { update: { table: 'users', id: 'ada', fields: { visits: { $increment: 1 } }, columns: ['visits'] } },
+   * ])
+   * console.log(ada.columns.visits)
+   * ```
+   */
   transaction<const Operations extends readonly Operation<Schema>[]>(
     operations: Operations,
     options: CallOptions = {},
   ): Promise<TransactionResults<Schema, Operations>> {
     return this.#branch.transaction(operations, options)
   }
+}
+
+/**
+ * Creates a client for workspaces, databases and keys, without choosing a database.
+ *
+ * @example
+ * ```ts
+ * import { createAccount } from '@offshoot/client'
+ *
+ * const account = createAccount({ url: 'http://127.0.0.1:6001', apiKey: process.env.OFFSHOOT_API_KEY ?? '' })
+ * const workspaces = await account.workspaces()
+ * ```
+ */
+export function createAccount(options: TransportOptions): Account {
+  return new Account(new Transport(options))
 }
 
 /**

@@ -21,12 +21,26 @@ export class Database<Schema> {
     this.#prefix = prefix
   }
 
-  /** A branch of the database. No request is sent. */
+  /**
+   * A branch of the database. No request is sent.
+   *
+   * @example
+   * ```ts
+   * const dev = client.database.branch('dev')
+   * ```
+   */
   branch(name: string): Branch<Schema> {
     return new Branch(this.#transport, `${this.#prefix}/db/${segment(this.name)}`, name)
   }
 
-  /** Lists the branches. */
+  /**
+   * Lists the branches.
+   *
+   * @example
+   * ```ts
+   * for (const { name, from } of await client.database.branches()) console.log(name, from)
+   * ```
+   */
   async branches(options: CallOptions = {}): Promise<readonly BranchSummary[]> {
     const { branches } = await this.#transport.json<{ branches: readonly BranchSummary[] }>({
       method: 'GET',
@@ -62,7 +76,14 @@ export class Database<Schema> {
     })
   }
 
-  /** Lists the git branches that have a branch of their own. */
+  /**
+   * Lists the git branches that have a branch of their own.
+   *
+   * @example
+   * ```ts
+   * const mapping = await client.database.gitBranches()
+   * ```
+   */
   async gitBranches(options: CallOptions = {}): Promise<readonly GitMapping[]> {
     const { mapping } = await this.#transport.json<{ mapping: readonly GitMapping[] }>({
       method: 'GET',
@@ -73,7 +94,14 @@ export class Database<Schema> {
     return mapping
   }
 
-  /** Assigns a branch to a git branch. */
+  /**
+   * Assigns a branch to a git branch.
+   *
+   * @example
+   * ```ts
+   * await client.database.mapGitBranch({ gitBranch: 'feat/login', serviceBranch: 'dev' })
+   * ```
+   */
   async mapGitBranch(mapping: GitMapping, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: 'POST',
@@ -83,7 +111,15 @@ export class Database<Schema> {
     })
   }
 
-  /** Removes the assignment of a git branch. */
+  /**
+   * Removes the assignment of a git branch.
+   *
+   * @example
+   * ```ts
+   * await client.database.mapGitBranch({ gitBranch: 'feat/login', serviceBranch: 'dev' })
+   * await client.database.unmapGitBranch('feat/login')
+   * ```
+   */
   async unmapGitBranch(gitBranch: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.send({
       method: 'DELETE',
@@ -93,7 +129,14 @@ export class Database<Schema> {
     })
   }
 
-  /** Reads the rules for new branches. */
+  /**
+   * Reads the rules for new branches.
+   *
+   * @example
+   * ```ts
+   * for (const { pattern, ttl } of await client.database.rules()) console.log(pattern, ttl)
+   * ```
+   */
   async rules(options: CallOptions = {}): Promise<readonly BranchRule[]> {
     const { rules } = await this.#transport.json<{ rules: readonly BranchRule[] }>({
       method: 'GET',
@@ -104,7 +147,14 @@ export class Database<Schema> {
     return rules
   }
 
-  /** Replaces the rules for new branches. */
+  /**
+   * Replaces the rules for new branches.
+   *
+   * @example
+   * ```ts
+   * await client.database.setRules([{ pattern: 'preview-*', from: 'main', ttl: 7 * 86_400 }])
+   * ```
+   */
   async setRules(rules: readonly BranchRule[], options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: 'PUT',

@@ -7,6 +7,7 @@ export const SERVICE_ERROR_CODES = [
   'unknown_branch',
   'invalid_schema',
   'invalid_record',
+  'invalid_resolution',
   'transaction_failed',
   'invalid_sql',
   'query_too_costly',
@@ -38,6 +39,7 @@ export const SERVICE_ERROR_CODES = [
   'only_owner',
   'data_loss',
   'merge_conflict',
+  'outdated_resolution',
   'no_source',
   'unrelated_branches',
   'retry_limit',
@@ -65,10 +67,15 @@ export const SERVICE_ERROR_CODES = [
 ] as const
 
 /**
- * The code of an error. Two codes come from the client itself: `unreachable` (there was no answer)
- * and `unexpected_answer` (the answer did not come from Offshoot).
+ * The code of an error. Three codes come from the client itself: `unreachable` (there was no answer),
+ * `unexpected_answer` (the answer did not come from Offshoot), and `incomplete_result` (a query of an
+ * ORM has more rows than the service returns).
  */
-export type ErrorCode = (typeof SERVICE_ERROR_CODES)[number] | 'unreachable' | 'unexpected_answer'
+export type ErrorCode =
+  | (typeof SERVICE_ERROR_CODES)[number]
+  | 'unreachable'
+  | 'unexpected_answer'
+  | 'incomplete_result'
 
 /** One of several faults: of a record in a bulk insert, or of an operation in a transaction. */
 export interface Fault {

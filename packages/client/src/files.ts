@@ -11,19 +11,45 @@ export class FileHandle {
     this.#path = path
   }
 
-  /** Downloads the content. Returns undefined if there is no file. */
+  /**
+   * Downloads the content. Returns undefined if there is no file.
+   *
+   * @example
+   * ```ts
+   * const photo = await client.table('users').file('ada', 'photo').download()
+   * console.log(photo?.type, photo?.size)
+   * ```
+   */
   async download(options: CallOptions = {}): Promise<Blob | undefined> {
     const response = await this.#get(options)
     return response?.blob()
   }
 
-  /** Downloads the content as a stream. Returns undefined if there is no file. */
+  /**
+   * Downloads the content as a stream. Returns undefined if there is no file.
+   *
+   * @example
+   * ```ts
+   * const content = await client.table('users').file('ada', 'photo').stream()
+   * for await (const chunk of content ?? []) console.log(chunk.byteLength)
+   * ```
+   */
   async stream(options: CallOptions = {}): Promise<ReadableStream<Uint8Array> | undefined> {
     const response = await this.#get(options)
     return response?.body ?? undefined
   }
 
-  /** Stores new content. A stream is sent as it is read, and is never repeated. */
+  /**
+   * Stores new content. A stream is sent as it is read, and is never repeated.
+   *
+   * @example
+   * ```ts
+   * const { url } = await client
+   *   .table('users')
+   *   .file('ada', 'photo')
+   *   .upload(new Blob(['...'], { type: 'image/png' }))
+   * ```
+   */
   upload(
     content: RepeatableBody | ReadableStream<Uint8Array>,
     options: { readonly mediaType?: string } & CallOptions = {},
@@ -39,7 +65,14 @@ export class FileHandle {
     })
   }
 
-  /** Deletes the file. Returns its metadata. */
+  /**
+   * Deletes the file. Returns its metadata.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').file('ada', 'photo').delete()
+   * ```
+   */
   delete(options: CallOptions = {}): Promise<FileInfo> {
     return this.#transport.json({ method: 'DELETE', path: this.#path, signal: options.signal })
   }

@@ -16,6 +16,8 @@ export interface BranchFromGit {
  *
  * @example
  * ```ts
+ * import { resolveBranchFromGit } from '@offshoot/client/git'
+ *
  * const { branch } = await resolveBranchFromGit(client.database, { create: true })
  * await client.branch(branch).table('users').query().first()
  * ```
@@ -53,7 +55,16 @@ export async function resolveBranchFromGit(
   return { branch, source: 'mapping', gitBranch }
 }
 
-/** Reads the git branch that is checked out. Returns undefined outside of git, or for a detached HEAD. */
+/**
+ * Reads the git branch that is checked out. Returns undefined outside of git, or for a detached HEAD.
+ *
+ * @example
+ * ```ts
+ * import { currentGitBranch } from '@offshoot/client/git'
+ *
+ * const name = await currentGitBranch(process.cwd())
+ * ```
+ */
 export async function currentGitBranch(folder: string): Promise<string | undefined> {
   const gitFolder = await findGitFolder(path.resolve(folder))
   if (gitFolder === undefined) return undefined

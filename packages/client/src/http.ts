@@ -40,6 +40,8 @@ export interface TransportOptions {
 const RETRIES_DEFAULT = 5
 const FIRST_DELAY_MS = 100
 const DELAY_MS_MAX = 10_000
+/** A server that asks for more patience than this gets no further attempt. */
+const RETRY_AFTER_SECONDS_MAX = 60
 
 /** With these codes the service promises that it has executed nothing. */
 const NOTHING_EXECUTED: ReadonlySet<string> = new Set([
@@ -86,8 +88,10 @@ export class Transport {
     for (let attempt = 0; ; attempt++) {
       const outcome = await this.#attempt(request)
       if (outcome instanceof Response) return outcome
-      if (attempt >= this.#retries || !mayRepeat(request, outcome.error)) throw outcome.error
-      await pause(delayMs(attempt, outcome.retryAfter), request.signal)
+      const { error, retryAfter } = outcome
+      const isTooLong = Number(retryAfter) > RETRY_AFTER_SECONDS_MAX
+      if (attempt >= this.#retries || isTooLong || !mayRepeat(request, error)) throw error
+      await pause(delayMs(attempt, retryAfter), request.signal)
     }
   }
 

@@ -1,13 +1,14 @@
 export type { Account } from './account.js'
 export type * from './api.js'
 export type { Branch, Change, DifferenceOptions, ForkOptions } from './branch.js'
-export { type Client, type ClientOptions, createClient } from './client.js'
+export { type Client, type ClientOptions, createAccount, createClient } from './client.js'
 export type { Database, GitMapping } from './database.js'
 export { type ErrorCode, type Fault, OffshootError, SERVICE_ERROR_CODES } from './errors.js'
 export type { FileHandle } from './files.js'
 export type { Filter, Path, Sort } from './filter.js'
 export type { CallOptions, RepeatableBody, TransportOptions } from './http.js'
 export type { InsertManyOptions, InsertManyResult } from './insert-many.js'
+export { resolutionOf } from './resolution-of.js'
 export type {
   AnySchema,
   Arithmetic,
@@ -26,6 +27,7 @@ export type {
   WithDefault,
 } from './schema.js'
 export type { Selected, Selection } from './selection.js'
-export type { SqlResult, SqlRunner } from './sql.js'
+export type { SqlArrays, SqlResult, SqlRunner, SqlStatement } from './sql.js'
 export type { Page, Query, QueryOptions, ReadOptions, Table, WriteOptions } from './table.js'
 export type { Operation, OperationResult, TransactionResults } from './transaction.js'
+export type { Workspace } from './workspace.js'

@@ -1,12 +1,12 @@
-import type { Fault } from './errors.js'
+import { type Fault, OffshootError } from './errors.js'
 import { type CallOptions, newIdempotencyKey, type Transport } from './http.js'
 
 export interface InsertManyOptions extends CallOptions {
   /** Called after each batch. */
   readonly onProgress?: (progress: { readonly inserted: number; readonly failed: number }) => void
   /**
-   * `atomic` (the default) inserts all records of a batch or none, and stops at the first batch that
-   * is refused. `partial` inserts every valid record.
+   * `atomic` (the default) inserts all records of a batch or none, and sends no more batches after one
+   * that is refused. `partial` inserts every valid record.
    */
   readonly mode?: 'atomic' | 'partial'
   /** Records per batch. Default: 10,000. */
@@ -56,35 +56,63 @@ export async function insertMany(
   let inserted = 0
   let failed = 0
   const insert = async ({ text, offset }: Batch) => {
-    const answer = await transport.json<StreamAnswer>({
-      method: 'POST',
-      path,
-      query: { mode },
-      body: text,
-      headers: { 'content-type': 'application/x-ndjson' },
-      // A partial stream consists of several transactions, so the service does not record its answer.
-      ...(mode === 'atomic' ? { idempotencyKey: newIdempotencyKey() } : {}),
-      signal,
-    })
+    const answer = await transport
+      .json<StreamAnswer>({
+        method: 'POST',
+        path,
+        query: { mode },
+        body: text,
+        headers: { 'content-type': 'application/x-ndjson' },
+        // A partial stream consists of several transactions, so the service does not record its answer.
+        ...(mode === 'atomic' ? { idempotencyKey: newIdempotencyKey() } : {}),
+        signal,
+      })
+      .catch((error: unknown) => {
+        throw error instanceof OffshootError ? shifted(error, offset) : error
+      })
     inserted += answer.inserted
     failed += answer.failed
-    for (const { line, message } of answer.errors) {
-      if (errors.length < ERRORS_MAX) {
-        errors.push({ index: offset + line - 1, line: offset + line, message })
-      }
+    for (const fault of answer.errors) {
+      if (errors.length < ERRORS_MAX)
+        errors.push(shiftFault({ index: fault.line - 1, ...fault }, offset))
     }
     onProgress?.({ inserted, failed })
   }
+  let isStopped = false
   const work = async () => {
-    for (;;) {
+    while (!isStopped) {
       signal?.throwIfAborted()
       const { value, done } = await batches.next()
       if (done) return
       await insert(value)
     }
   }
-  await Promise.all(Array.from({ length: Math.max(1, concurrency) }, work))
+  const stopping = async () => {
+    try {
+      await work()
+    } catch (error) {
+      // The others finish what they have sent, and send no more.
+      isStopped = true
+      throw error
+    }
+  }
+  const ends = await Promise.allSettled(Array.from({ length: Math.max(1, concurrency) }, stopping))
+  await batches.return(undefined)
+  for (const end of ends) if (end.status === 'rejected') throw end.reason
   return { inserted, failed, errors }
+}
+
+/** Changes positions in a batch to positions among all records. */
+function shifted(error: OffshootError, offset: number): OffshootError {
+  const { message, code, status, requestId, body } = error
+  const errors = error.errors?.map((fault) => shiftFault(fault, offset))
+  return new OffshootError(message, { code, status, requestId, errors, body, cause: error })
+}
+
+function shiftFault(fault: Fault, offset: number): Fault {
+  const { line } = fault
+  const index = line === undefined ? fault.index : line - 1
+  return { ...fault, index: offset + index, ...(line === undefined ? {} : { line: offset + line }) }
 }
 
 async function* batchesOf(

@@ -1,6 +1,7 @@
+import type { IndexInfo, SearchIndexInfo, TableIndexes } from './api.js'
 import { FileHandle } from './files.js'
 import type { Filter, Sort } from './filter.js'
-import { type CallOptions, segment, type Transport } from './http.js'
+import { type CallOptions, newIdempotencyKey, segment, type Transport } from './http.js'
 import { type InsertManyOptions, type InsertManyResult, insertMany } from './insert-many.js'
 import type {
   BaseRecord,
@@ -37,19 +38,59 @@ export interface Page<Row> {
   readonly hasMore: boolean
   /** A text from which another process can continue, with `page(cursor)`. */
   readonly cursor: string
-  /** Reads the next page. Returns undefined if there is none. */
+  /**
+   * Reads the next page. Returns undefined if there is none.
+   *
+   * @example
+   * ```ts
+   * const page = await client.table('users').query().page()
+   * const next = await page.next()
+   * ```
+   */
   next(): Promise<Page<Row> | undefined>
 }
 
 /** A query. It is sent when it is awaited, iterated or asked for a page. */
 export interface Query<Row> extends AsyncIterable<Row> {
-  /** Reads one page; with a cursor, the page after it. */
+  /**
+   * Reads one page; with a cursor, the page after it.
+   *
+   * @example
+   * ```ts
+   * const users = client.table('users').query({ sort: { email: 'asc' }, size: 50 })
+   * const first = await users.page()
+   * const second = await users.page(first.cursor)
+   * ```
+   */
   page(cursor?: string): Promise<Page<Row>>
-  /** Iterates over all pages. */
+  /**
+   * Iterates over all pages.
+   *
+   * @example
+   * ```ts
+   * for await (const { records } of client.table('users').query({ size: 100 }).pages()) {
+   *   console.log(records.length)
+   * }
+   * ```
+   */
   pages(): AsyncIterableIterator<Page<Row>>
-  /** Reads all records. */
+  /**
+   * Reads all records.
+   *
+   * @example
+   * ```ts
+   * const everyone = await client.table('users').query().all()
+   * ```
+   */
   all(): Promise<Row[]>
-  /** Reads the first record. */
+  /**
+   * Reads the first record.
+   *
+   * @example
+   * ```ts
+   * const newest = await client.table('users').query({ sort: { visits: 'desc' } }).first()
+   * ```
+   */
   first(): Promise<Row | undefined>
 }
 
@@ -74,7 +115,8 @@ export class Table<Schema, Name extends TableName<Schema>> {
   }
 
   /**
-   * Creates a record. Returns its id and metadata, or the chosen columns.
+   * Creates a record, and refuses an id that exists. Returns its id and metadata, or the chosen columns. A
+   * lost answer is repeated safely.
    *
    * @example
    * ```ts
@@ -85,23 +127,13 @@ export class Table<Schema, Name extends TableName<Schema>> {
     record: InsertRecord<Schema, Name>,
     options: ReadOptions<Schema, Name, Chosen> = {},
   ): Promise<Selected<Schema, Name, Chosen>> {
-    const { id } = record as { id?: string }
     const { columns, signal } = options
-    const query = { columns: columnList(columns) }
-    if (id === undefined) {
-      return this.#transport.json({
-        method: 'POST',
-        path: `${this.#path}/data`,
-        query,
-        json: record,
-        signal,
-      })
-    }
     return this.#transport.json({
-      method: 'PUT',
-      path: this.#record(id),
-      query: { ...query, createOnly: true },
+      method: 'POST',
+      path: `${this.#path}/data`,
+      query: { columns: columnList(columns) },
       json: record,
+      idempotencyKey: newIdempotencyKey(),
       signal,
     })
   }
@@ -146,7 +178,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#write('PATCH', id, fields, options)
   }
 
-  /** Replaces a record as a whole, or creates it. Columns that are left out become empty. */
+  /**
+   * Replaces a record as a whole, or creates it. Columns that are left out become empty.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').replace('ada', { email: 'ada@example.com', name: 'Ada' })
+   * ```
+   */
   replace(
     id: string,
     record: InsertRecord<Schema, Name>,
@@ -155,7 +194,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#write('PUT', id, record, options)
   }
 
-  /** Changes columns of a record, or creates it. */
+  /**
+   * Changes columns of a record, or creates it.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').upsert('grace', { email: 'grace@example.com' })
+   * ```
+   */
   upsert(
     id: string,
     record: InsertRecord<Schema, Name>,
@@ -164,7 +210,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#write('POST', id, record, options)
   }
 
-  /** Deletes a record. Returns whether it existed. */
+  /**
+   * Deletes a record. Returns whether it existed.
+   *
+   * @example
+   * ```ts
+   * const existed = await client.table('users').delete('ada')
+   * ```
+   */
   async delete(id: string, options: CallOptions = {}): Promise<boolean> {
     const deleted = await this.#unlessMissing(
       this.#transport
@@ -267,7 +320,17 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#ask('summarize', { ...rest, ...(size && { page: { size } }) }, options)
   }
 
-  /** Computes several aggregations over the same records. */
+  /**
+   * Computes several aggregations over the same records.
+   *
+   * @example
+   * ```ts
+   * const { aggs } = await client.table('users').aggregate({
+   *   filter: { age: { $ge: 18 } },
+   *   aggs: { people: { count: '*' }, oldest: { max: { column: 'age' } } },
+   * })
+   * ```
+   */
   aggregate(
     request: {
       readonly filter?: Filter<Schema, Name>
@@ -278,7 +341,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#ask('aggregate', request, options)
   }
 
-  /** Counts records. */
+  /**
+   * Counts records.
+   *
+   * @example
+   * ```ts
+   * const adults = await client.table('users').count({ age: { $ge: 18 } })
+   * ```
+   */
   async count(filter?: Filter<Schema, Name>, options: CallOptions = {}): Promise<number> {
     const { aggs } = await this.aggregate(
       { ...(filter === undefined ? {} : { filter }), aggs: { count: { count: '*' } } },
@@ -287,7 +357,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return aggs.count as number
   }
 
-  /** Searches the texts of the table. */
+  /**
+   * Searches the texts of the table.
+   *
+   * @example
+   * ```ts
+   * const { records } = await client.table('users').search('ada', { fuzziness: 1, target: ['name'] })
+   * ```
+   */
   search(
     query: string,
     options: SearchOptions<Schema, Name> & CallOptions = {},
@@ -299,7 +376,17 @@ export class Table<Schema, Name extends TableName<Schema>> {
     return this.#ask('search', { query, ...rest }, { ...(signal && { signal }) })
   }
 
-  /** Finds the records whose vector is most similar to the given one. */
+  /**
+   * Finds the records whose vector is most similar to the given one.
+   *
+   * @example
+   * ```ts
+   * const { records } = await client.table('users').searchVectors([0.1, 0.9], {
+   *   column: 'taste',
+   *   size: 5,
+   * })
+   * ```
+   */
   searchVectors(
     vector: readonly number[],
     options: {
@@ -318,13 +405,16 @@ export class Table<Schema, Name extends TableName<Schema>> {
   }
 
   /**
-   * Inserts many records, from a list or any iterable. A list of up to 10,000 records is one
-   * transaction. More records are sent in batches, each of which is one transaction.
+   * Inserts many records, from a list or any iterable. Up to 10,000 records of 8 million characters
+   * are one transaction. More are sent in batches, each of which is one transaction.
    *
    * @example
    * ```ts
-   * const { inserted } = await client.table('users').insertMany(readRows(), {
-   *   onProgress: ({ inserted }) => console.log(inserted),
+   * function* rows() {
+   *   for (let n = 0; n < 20_000; n++) yield { email: `user${n}@example.com` }
+   * }
+   * const { inserted } = await client.table('users').insertMany(rows(), {
+   *   onProgress: (progress) => console.log(progress.inserted),
    * })
    * ```
    */
@@ -351,6 +441,91 @@ export class Table<Schema, Name extends TableName<Schema>> {
       this.#transport,
       fileId === undefined ? base : `${base}/${segment(fileId)}`,
     )
+  }
+
+  /**
+   * Lists the indexes of columns, and the search index if there is one.
+   *
+   * @example
+   * ```ts
+   * const { indexes, searchIndex } = await client.table('users').indexes()
+   * for (const { column, state } of indexes) console.log(column, state)
+   * console.log(searchIndex?.state)
+   * ```
+   */
+  indexes(options: CallOptions = {}): Promise<TableIndexes> {
+    return this.#transport.json({
+      method: 'GET',
+      path: `${this.#path}/indexes`,
+      isRead: true,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Creates the index of a column. Repeating it changes nothing, unless the index failed.
+   *
+   * @example
+   * ```ts
+   * const { state } = await client.table('users').createIndex('age')
+   * ```
+   */
+  createIndex(column: string, options: CallOptions = {}): Promise<IndexInfo> {
+    return this.#transport.json({
+      method: 'PUT',
+      path: `${this.#path}/columns/${segment(column)}/index`,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Removes the index of a column.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').createIndex('age')
+   * await client.table('users').deleteIndex('age')
+   * ```
+   */
+  async deleteIndex(column: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.send({
+      method: 'DELETE',
+      path: `${this.#path}/columns/${segment(column)}/index`,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Creates an index of all words of the table.
+   *
+   * @example
+   * ```ts
+   * const { columns } = await client.table('users').createSearchIndex()
+   * ```
+   */
+  createSearchIndex(options: CallOptions = {}): Promise<SearchIndexInfo> {
+    return this.#transport.json({
+      method: 'PUT',
+      path: `${this.#path}/searchIndex`,
+      signal: options.signal,
+    })
+  }
+
+  /**
+   * Removes the search index.
+   *
+   * @example
+   * ```ts
+   * await client.table('users').createSearchIndex()
+   * await client.table('users').deleteSearchIndex()
+   * ```
+   */
+  async deleteSearchIndex(options: CallOptions = {}): Promise<void> {
+    await this.#transport.send({
+      method: 'DELETE',
+      path: `${this.#path}/searchIndex`,
+      signal: options.signal,
+    })
   }
 
   #record(id: string): string {

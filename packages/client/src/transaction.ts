@@ -2,54 +2,44 @@ import { type CallOptions, newIdempotencyKey, type Transport } from './http.js'
 import type { InsertRecord, TableName, UpdateFields } from './schema.js'
 import { pathsOf, type Selected, type Selection } from './selection.js'
 
-type Insert<Schema> = {
-  [Table in TableName<Schema>]: {
-    readonly insert: {
-      readonly table: Table
-      readonly record: InsertRecord<Schema, Table>
-      readonly createOnly?: boolean
-      readonly ifVersion?: number
-      readonly columns?: Selection<Schema, Table>
-    }
-  }
-}[TableName<Schema>]
-
-type Update<Schema> = {
-  [Table in TableName<Schema>]: {
-    readonly update: {
-      readonly table: Table
-      readonly id: string
-      readonly fields: UpdateFields<Schema, Table>
-      readonly ifVersion?: number
-      readonly upsert?: boolean
-      readonly columns?: Selection<Schema, Table>
-    }
-  }
-}[TableName<Schema>]
-
-type Delete<Schema> = {
-  [Table in TableName<Schema>]: {
-    readonly delete: {
-      readonly table: Table
-      readonly id: string
-      readonly failIfMissing?: boolean
-      readonly columns?: Selection<Schema, Table>
-    }
-  }
-}[TableName<Schema>]
-
-type Get<Schema> = {
-  [Table in TableName<Schema>]: {
-    readonly get: {
-      readonly table: Table
-      readonly id: string
-      readonly columns?: Selection<Schema, Table>
-    }
-  }
-}[TableName<Schema>]
-
 /** One operation of a transaction. */
-export type Operation<Schema> = Insert<Schema> | Update<Schema> | Delete<Schema> | Get<Schema>
+export type Operation<Schema> = {
+  [Table in TableName<Schema>]:
+    | {
+        readonly insert: {
+          readonly table: Table
+          readonly record: InsertRecord<Schema, Table>
+          readonly createOnly?: boolean
+          readonly ifVersion?: number
+          readonly columns?: Selection<Schema, Table>
+        }
+      }
+    | {
+        readonly update: {
+          readonly table: Table
+          readonly id: string
+          readonly fields: UpdateFields<Schema, Table>
+          readonly ifVersion?: number
+          readonly upsert?: boolean
+          readonly columns?: Selection<Schema, Table>
+        }
+      }
+    | {
+        readonly delete: {
+          readonly table: Table
+          readonly id: string
+          readonly failIfMissing?: boolean
+          readonly columns?: Selection<Schema, Table>
+        }
+      }
+    | {
+        readonly get: {
+          readonly table: Table
+          readonly id: string
+          readonly columns?: Selection<Schema, Table>
+        }
+      }
+}[TableName<Schema>]
 
 type ChosenColumns<Schema, Body> = Body extends { readonly table: infer Table }
   ? Table extends keyof Schema

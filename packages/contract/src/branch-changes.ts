@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { AllowDataLossSchema, DataLossListSchema } from './data-loss.js'
 import { LIMITS } from './limits.js'
+import { ConflictPageSchema, conflictFields, ResolutionsSchema } from './merge-conflicts.js'
 import {
   BranchNameSchema,
   DatabaseNameSchema,
@@ -128,6 +129,8 @@ const StrategySchema = Type.Enum(['fail', 'ours', 'theirs'], {
 const mergeProperties = {
   dryRun: Type.Optional(Type.Boolean({ description: 'Report the result without applying it.' })),
   strategy: Type.Optional(StrategySchema),
+  resolutions: Type.Optional(ResolutionsSchema),
+  page: Type.Optional(ConflictPageSchema),
   allowDataLoss: Type.Optional(AllowDataLossSchema),
   tables: Type.Optional(
     Type.Record(
@@ -189,15 +192,7 @@ export const MergeResultSchema = Type.Object(
         deleted: Type.Integer(),
       }),
     ),
-    conflicts: Type.Array(Type.Object({}, { additionalProperties: true }), {
-      description:
-        'The first conflicts, each with `table` and `kind`: `bothUpdated`, `bothInserted`, ' +
-        '`deletedHere` and `deletedThere` have the `id` of a record and its values on both sides; ' +
-        '`notUnique` has the `column`, the `value` and the `ids` of the records that would have it; ' +
-        '`notNull` has the `column` and the `ids` of `records` records without a value; `schema` has ' +
-        'a `message`, and for a removal the number of changed `records`.',
-    }),
-    conflictCount: Type.Integer({ description: 'The number of all conflicts.' }),
+    ...conflictFields,
     dataLoss: DataLossListSchema,
   },
   {
@@ -211,6 +206,7 @@ export const MergeResultSchema = Type.Object(
         tables: [{ name: 'users', inserted: 1, updated: 2, deleted: 0 }],
         conflicts: [],
         conflictCount: 0,
+        conflictTables: [],
         dataLoss: [],
       },
     ],

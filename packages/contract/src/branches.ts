@@ -177,6 +177,13 @@ export const BranchListSchema = Type.Object(
         createdAt: DateTimeSchema,
         default: Type.Boolean(),
         from: Type.Optional(BranchNameSchema),
+        merges: Type.Optional(
+          Type.Array(Type.Object({ from: BranchNameSchema, at: DateTimeSchema }), {
+            description:
+              'The last merge or pull from each of the other branches into this one, if there was any ' +
+              'since the last compaction of the history.',
+          }),
+        ),
         ...lifeFields,
       }),
     ),

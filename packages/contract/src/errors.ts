@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { DataLossListSchema } from './data-loss.js'
+import { conflictFields } from './merge-conflicts.js'
 
 /** Every machine-readable error code, its HTTP status, and its meaning. */
 export const ERROR_CODES = {
@@ -12,6 +13,10 @@ export const ERROR_CODES = {
   unknown_source_branch: [400, 'The branch to fork from does not exist.'],
   unknown_branch: [400, 'The branch that an entry of the git mapping names does not exist.'],
   invalid_schema: [400, 'A schema edit cannot be applied; the message says why.'],
+  invalid_resolution: [
+    400,
+    'A resolution does not fit a conflict of the merge; nothing was merged. `errors` has all of them.',
+  ],
   invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
   transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
   invalid_sql: [400, 'A SQL statement cannot be executed; the message says why.'],
@@ -56,13 +61,17 @@ export const ERROR_CODES = {
     409,
     'Both branches changed the same data in different ways; the conflicts are listed.',
   ],
+  outdated_resolution: [
+    409,
+    'A record has changed since its conflict was resolved; nothing was merged. `errors` has all of them.',
+  ],
   no_source: [409, 'The branch was not forked from another branch, or that branch was deleted.'],
   unrelated_branches: [409, 'The two branches have no common ancestor.'],
   retry_limit: [409, 'Concurrent requests kept changing the same data; nothing was applied.'],
   idempotency_conflict: [409, 'A request with the same Idempotency-Key is still running.'],
   idempotency_outdated: [
     409,
-    'A request with the same Idempotency-Key was executed before, and what it created was deleted since.',
+    'A request with the same Idempotency-Key was executed before. What it created was deleted since, or its answer is no longer kept.',
   ],
   link_in_use: [409, 'The upload link accepts a single upload, and one is in progress.'],
   payload_too_large: [413, 'The request is larger than the limit.'],
@@ -149,12 +158,10 @@ export const ErrorBodySchema = Type.Object(
       ),
     ),
     status: Type.Optional(Type.Integer()),
-    conflicts: Type.Optional(
-      Type.Array(Type.Object({}, { additionalProperties: true }), {
-        description: 'For a merge: the changes of the two branches that contradict each other.',
-      }),
-    ),
-    conflictCount: Type.Optional(Type.Integer()),
+    conflicts: Type.Optional(conflictFields.conflicts),
+    conflictCount: Type.Optional(conflictFields.conflictCount),
+    conflictTables: Type.Optional(conflictFields.conflictTables),
+    cursor: conflictFields.cursor,
     dataLoss: Type.Optional(DataLossListSchema),
   },
   {

@@ -26,23 +26,6 @@ export const IndexSchema = Type.Object(
 )
 export type Index = Static<typeof IndexSchema>
 
-export const IndexesSchema = Type.Object(
-  { indexes: Type.Array(IndexSchema) },
-  {
-    title: 'Indexes',
-    description: 'The indexes of a table, in the order of its columns.',
-    examples: [
-      {
-        indexes: [
-          { column: 'email', origin: 'unique', state: 'ready' },
-          { column: 'age', origin: 'asked', state: 'building' },
-        ],
-      },
-    ],
-  },
-)
-export type Indexes = Static<typeof IndexesSchema>
-
 export const SearchIndexSchema = Type.Object(
   {
     columns: Type.Array(ColumnPathSchema, {
@@ -58,3 +41,24 @@ export const SearchIndexSchema = Type.Object(
   },
 )
 export type SearchIndex = Static<typeof SearchIndexSchema>
+
+export const IndexesSchema = Type.Object(
+  {
+    indexes: Type.Array(IndexSchema),
+    searchIndex: Type.Optional(SearchIndexSchema),
+  },
+  {
+    title: 'Indexes',
+    description:
+      'The indexes of a table, in the order of its columns, and its search index if it has one.',
+    examples: [
+      {
+        indexes: [
+          { column: 'email', origin: 'unique', state: 'ready' },
+          { column: 'age', origin: 'asked', state: 'building' },
+        ],
+      },
+    ],
+  },
+)
+export type Indexes = Static<typeof IndexesSchema>

@@ -47,6 +47,8 @@ export const LIMITS = {
   /** Records of a table that are counted to report the data loss of removing it or its columns. */
   dataLossRecordsMax: 10_000,
   transactionOperationsMax: 1000,
+  /** Resolutions of conflicts in one merge or pull. */
+  resolutionsMax: 10_000,
   pageSizeMax: 1000,
   /** Bytes of rows that PostgreSQL returns for one request: 64 MiB. */
   answerBytesMax: 64 * 1024 * 1024,
@@ -54,14 +56,21 @@ export const LIMITS = {
   requestBytesMax: 64 * 1024 * 1024,
   /** Bytes of the body of a transaction, or of a SQL request with its parameters. */
   transactionBytesMax: 16 * 1024 * 1024,
+  /** Bytes of the body of a merge or a pull, with its resolutions. */
+  mergeBytesMax: 16 * 1024 * 1024,
+  /** Changed rows of a merge that locks both branches. A larger one locks the target only to publish. */
+  mergeLockedRowsMax: 2000,
   /** Bytes of the body of a query, an aggregation or a search, including its cursor. */
   queryBytesMax: 8 * 1024 * 1024,
   /** Bytes of a body without records: settings, schemas and schema edits. */
   controlBytesMax: 1024 * 1024,
   /** Nesting depth of objects and lists in a JSON body. */
   jsonDepthMax: 128,
-  /** Values in a JSON body, including objects and lists. For a bulk insert: in one record. */
-  jsonValuesMax: 3_000_000,
+  /**
+   * Values in a JSON body, including objects and lists. For a bulk insert: in one record. V8 keeps names and short
+   * texts in a hash table, and growing it beyond 1.4 million entries blocks the event loop for 80 ms or more.
+   */
+  jsonValuesMax: 1_200_000,
   /** Bytes of one string in a JSON body: the longest file in base64, plus a fifth for escapes. */
   jsonStringBytesMax: 24 * 1024 * 1024,
   requestTimeoutMs: 30_000,
@@ -168,3 +177,6 @@ export const QUERY_LIMITS = {
   /** Names in the distinct `columns` lists of one transaction. */
   transactionColumnsMax: 10_000,
 } as const
+
+/** The largest quota: the largest integer that every JSON parser represents exactly. */
+export const QUOTA_BYTES_MAX = Number.MAX_SAFE_INTEGER

@@ -1,8 +1,6 @@
 import { type Static, Type } from 'typebox'
+import { QUOTA_BYTES_MAX } from './limits.js'
 import { DateTimeSchema } from './names.js'
-
-/** The largest quota: the largest integer that every JSON parser represents exactly. */
-export const QUOTA_BYTES_MAX = Number.MAX_SAFE_INTEGER
 
 const BytesMaxSchema = Type.Union([
   Type.Integer({ minimum: 0, maximum: QUOTA_BYTES_MAX }),

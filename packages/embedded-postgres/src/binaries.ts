@@ -48,7 +48,9 @@ export async function findPackage(
   }
   let entry: string
   try {
-    entry = createRequire(import.meta.url).resolve(name)
+    // The package is a dependency of this one, and this module may be part of a bundle of another one.
+    const here = createRequire(import.meta.url).resolve('@offshoot/embedded-postgres')
+    entry = createRequire(here).resolve(name)
   } catch {
     throw new EmbeddedError(
       `the package [${name}] is not installed: install the optional dependencies too, ` +

@@ -27,6 +27,8 @@ interface ClusterOptions {
   /** A folder that only this user can read, for short-lived files with a secret. */
   readonly privateFolder: string
   readonly log: (line: string) => void
+  /** Called before the cluster is created, which takes long. */
+  onWaiting(): void
 }
 
 /** Throws if the folder contains something that this version of PostgreSQL cannot use. */
@@ -69,6 +71,7 @@ export async function ensureCluster(options: ClusterOptions): Promise<string> {
   const password = known ?? randomBytes(32).toString('base64url')
 
   if ((await readIfExists(join(cluster, 'PG_VERSION'))) === undefined) {
+    options.onWaiting()
     await createCluster(options, password)
     return password
   }

@@ -20,8 +20,12 @@ interface ServerOptions {
   readonly settings: Readonly<Record<string, string>>
   readonly logFile: string
   readonly log: (line: string) => void
+  /** Called when the server process runs. */
+  onWaiting(): void
 }
 
+/** The status of a server that accepts connections: a primary, or a standby that can be read. */
+const ACCEPTING = new Set<string | undefined>(['ready', 'standby'])
 const readyPollMilliseconds = 10
 const patienceMilliseconds = 10_000
 const abortAfterMilliseconds = 60_000
@@ -44,6 +48,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       detached: true,
     }).finally(() => place.close())
     const server = supervise(running, options.log)
+    options.onWaiting()
     const ending = await waitUntilReady(running, options).catch(async (error: unknown) => {
       await server.stop()
       throw error
@@ -99,7 +104,7 @@ async function waitUntilReady(
   for (;;) {
     // Connection attempts during a long recovery would each write a line to the server log.
     const file = await readPostmasterFile(cluster)
-    if (file?.pid === child.pid && file?.status === 'ready') return undefined
+    if (file?.pid === child.pid && ACCEPTING.has(file?.status)) return undefined
     const ending = await Promise.race([ended, delay(readyPollMilliseconds, undefined)])
     if (ending) return ending
     if (isPatient && performance.now() - start > patienceMilliseconds) {

@@ -1,6 +1,5 @@
 import { mkdir, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
-import pg from 'pg'
 import {
   type BinaryPackage,
   defaultCacheFolder,
@@ -44,6 +43,8 @@ export interface EmbeddedOptions {
   /** The data folder of Offshoot; the cluster lives in `postgres` below it. */
   readonly dataDir: string
   readonly log: (line: string) => void
+  /** Called while the start only waits for processes of PostgreSQL, so the caller may do other work. */
+  readonly onWaiting?: () => void
   /** Additional settings of the server. */
   readonly settings?: Readonly<Record<string, string>>
 }
@@ -97,7 +98,16 @@ async function prepareAndStart(
       log,
     })
     const privateFolder = runFolder.path
-    const clusterOptions = { cluster, passwordFile, identity, binaries, privateFolder, log }
+    const onWaiting = () => options.onWaiting?.()
+    const clusterOptions = {
+      cluster,
+      passwordFile,
+      identity,
+      binaries,
+      privateFolder,
+      log,
+      onWaiting,
+    }
     const password = await ensureCluster(clusterOptions)
     const { path: socketFolder, serverName } = runFolder
     const settings = {
@@ -106,7 +116,15 @@ async function prepareAndStart(
     }
     const { postgres } = binaries
     const logFile = join(dataFolder, 'postgres.log')
-    const server = await startServer({ postgres, cluster, identity, settings, logFile, log })
+    const server = await startServer({
+      postgres,
+      cluster,
+      identity,
+      settings,
+      logFile,
+      log,
+      onWaiting,
+    })
     const port = Number(settings.port)
     const connection = { host: socketFolder, port, user: superuser, password, database }
     const version = await greet(server, connection, passwordFile)
@@ -128,6 +146,8 @@ async function greet(
   connection: Connection,
   passwordFile: string,
 ): Promise<string> {
+  // Loaded only now, because it takes longer to load than PostgreSQL takes to start.
+  const { default: pg } = await import('pg')
   // Environment variables such as PGSSLMODE are meant for other servers.
   const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: 30_000 })
   // If the connection breaks, the query fails too; handling it there is enough.

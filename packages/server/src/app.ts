@@ -11,6 +11,7 @@ import { admissionPlugin, useLane } from './http/plugins/admission.js'
 import { authPlugin } from './http/plugins/auth.js'
 import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
+import { consolePlugin } from './http/plugins/console.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
 import { metricsPlugin } from './http/plugins/metrics.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
@@ -25,6 +26,7 @@ import { limitBodies } from './http/read-body.js'
 import { branchChangeRoutes } from './http/routes/branch-changes.js'
 import { branchRoutes } from './http/routes/branches.js'
 import { bulkRoutes } from './http/routes/bulk.js'
+import { consoleSessionRoutes } from './http/routes/console-session.js'
 import { databaseRoutes } from './http/routes/databases.js'
 import { fileLinkRoutes, fileRoutes, linkKeyRoutes } from './http/routes/files.js'
 import { healthRoutes } from './http/routes/health.js'
@@ -70,7 +72,7 @@ export interface AppOptions {
   readonly requestIdHeader?: string | null
   /** null turns metrics off. */
   readonly metrics?: Metrics | null
-  /** Access to `/metrics`; null if they are not served on this port. */
+  /** Access to `/metrics` and to details of `/health`; null if they are not served on this port. */
   readonly metricsAccess?: MetricsAccess | null
   readonly tracer?: Tracer | undefined
   /** Origins for CORS; null for none. */
@@ -125,7 +127,15 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(strictInputPlugin)
   await app.register(openapiPlugin, { version })
 
-  await app.register(healthRoutes(services))
+  const { consoleFolder } = services
+  if (consoleFolder === undefined) {
+    app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect('/docs'))
+  } else {
+    await app.register(consolePlugin, { folder: consoleFolder })
+    await app.register(consoleSessionRoutes(services))
+  }
+
+  await app.register(healthRoutes(services, metricsAccess))
   if (metrics !== null && metricsAccess !== null) {
     await app.register(metricsRoutes(metrics, metricsAccess))
   }

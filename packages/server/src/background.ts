@@ -7,21 +7,35 @@ import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { compactDatabase } from './domain/branches/history/compact-database.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
+import { collectMigrations } from './domain/schemas/unused-migrations.js'
 import type { Services } from './http/services.js'
+import { isUnreachable } from './postgres/failures.js'
+import { readServerState } from './postgres/server-state.js'
 import {
+  absorbNext,
   collectDeletedRecords,
   collectGates,
   collectHeap,
+  collectSchema,
+  countFoldWork,
   foldNext,
   measureSweeps,
 } from './rows/branches.js'
 import { collectStage } from './rows/write.js'
-import { sweepAge, sweepsPending } from './telemetry/events.js'
+import {
+  foldsPending,
+  isCluster,
+  standbyBytesBehind,
+  sweepAge,
+  sweepsPending,
+} from './telemetry/events.js'
 
 /**
  * Maximum number of consecutive steps of one kind, so that other kinds and requests get their turn.
  */
 const STEPS_MAX = 100
+/** Steps of one kind end after this time, for the same reason. The next round continues. */
+const STEPS_MS_MAX = 60_000
 
 type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
 
@@ -29,21 +43,34 @@ type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'in
 export async function runBackground(services: BackgroundServices): Promise<void> {
   const { database, sessions, files } = services
   const { quotas } = sessions
+  const failures: unknown[] = []
+  // Work of one kind does not depend on that of another, but all of it depends on PostgreSQL.
+  const apart = async (work: () => Promise<void>): Promise<void> => {
+    try {
+      await work()
+    } catch (error) {
+      if (isUnreachable(error)) throw error
+      failures.push(error)
+    }
+  }
   // Uses are written first: otherwise a branch in use could expire while a round takes long.
-  await endExpiredBranches(services)
-  await renewLinkKeys(database)
-  await files.links.load(database)
+  await apart(() => endExpiredBranches(services))
+  await apart(() => renewLinkKeys(database))
+  await apart(() => files.links.load(database))
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
   // Written before the measurement, so that this process knows which of its writes the measurement
   // includes.
-  await quotas.refresh()
+  await apart(() => quotas.refresh())
   const steps = [
     () => measureUsage(database, quotas),
     () => compactDatabase(database),
+    () => collectMigrations(database),
+    () => absorbNext(database),
     () => foldNext(database),
     () => sweepBranch(database),
     () => collectHeap(database),
+    () => collectSchema(database),
     () => collectGates(database),
     () => collectDeletedRecords(database),
     () => collectStage(database),
@@ -52,24 +79,42 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => checkBlobs(database, COLLECT_TIMES),
     () => collectBlobs({ database, blobs: files.blobs }, COLLECT_TIMES),
   ]
-  const failures: unknown[] = []
   for (const step of steps) {
-    try {
-      for (let count = 0; count < STEPS_MAX; count++) {
-        if (!(await step())) break
-      }
-    } catch (error) {
-      // The other kinds do not depend on this one.
-      failures.push(error)
-    }
-    await sessions.flushUses()
+    await apart(() => runSteps(step))
+    await apart(() => sessions.flushUses())
   }
-  await quotas.refresh()
+  await apart(() => quotas.refresh())
+  await apart(() => measureBacklogs(services))
+  if (failures.length > 0) throw failures[0]
+}
+
+/** Runs steps of one kind until there is nothing left to do, or others should have their turn. */
+async function runSteps(step: () => Promise<boolean>): Promise<void> {
+  const endsAt = performance.now() + STEPS_MS_MAX
+  for (let count = 0; count < STEPS_MAX && performance.now() < endsAt; count++) {
+    if (!(await step())) return
+  }
+}
+
+/** Publishes how much is stored and how much work is left. */
+async function measureBacklogs({ database }: Pick<Services, 'database'>): Promise<void> {
   await countStoredBytes(database)
   const { count, ageSeconds } = await measureSweeps(database)
   sweepsPending.set(count)
   sweepAge.set(ageSeconds)
-  if (failures.length > 0) throw failures[0]
+  foldsPending.set(await countFoldWork(database))
+  await measureServer(database)
+}
+
+/** Publishes what the server tells about its cluster and its standbys. */
+async function measureServer(database: Services['database']): Promise<void> {
+  const state = await readServerState(database)
+  isCluster.set(state.isCluster ? 1 : 0)
+  standbyBytesBehind.set(
+    state.standbys.flatMap(({ name, sync, bytesBehind }) => {
+      return bytesBehind === null ? [] : [{ labels: { standby: name, sync }, value: bytesBehind }]
+    }),
+  )
 }
 
 /**

@@ -19,11 +19,12 @@ describe('readConfig', () => {
       port: 6001,
       host: '127.0.0.1',
       dataDir: path.resolve('.offshoot'),
-      databaseUrl: null,
+      databaseHosts: null,
       apiKey: null,
       regions: [{ id: 'local', name: 'local' }],
       publicUrl: null,
       origins: null,
+      console: true,
       files: null,
       filesKeyId: null,
       filesSecret: null,
@@ -70,9 +71,18 @@ describe('readConfig', () => {
     [
       'OFFSHOOT_DATABASE_URL',
       'postgres://u:p@a,b:5433/d?sslmode=require',
-      { databaseUrl: 'postgres://u:p@a,b:5433/d?sslmode=require' },
+      {
+        databaseHosts: [
+          { name: 'a:5432', url: 'postgres://u:p@a:5432/d?sslmode=require' },
+          { name: 'b:5433', url: 'postgres://u:p@b:5433/d?sslmode=require' },
+        ],
+      },
     ],
-    ['OFFSHOOT_DATABASE_URL', 'postgresql:///d', { databaseUrl: 'postgresql:///d' }],
+    [
+      'OFFSHOOT_DATABASE_URL',
+      'postgresql:///d',
+      { databaseHosts: [{ name: 'localhost:5432', url: 'postgresql:///d' }] },
+    ],
     ['OFFSHOOT_API_KEY', 'k3Xv9QpL2mZr8TnB5wYc7HdF', { apiKey: 'k3Xv9QpL2mZr8TnB5wYc7HdF' }],
     ['OFFSHOOT_LIMIT_FILE_BYTES_MAX', '5368709120', { limits: LIMITS }],
     [

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net'
 import path from 'node:path'
-import { LIMITS, type LimitName, type Limits } from '@offshoot/contract/limits'
-import { QUOTA_BYTES_MAX } from '@offshoot/contract/quotas'
+import { LIMITS, type LimitName, type Limits, QUOTA_BYTES_MAX } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
+import { type Host, parseHosts } from './common/postgres-hosts.js'
 import { isStrongSecret, SECRET_LENGTH_MIN } from './common/secret-strength.js'
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
@@ -41,38 +41,44 @@ const KEY_PATTERN = /^[A-Za-z0-9_]{1,255}$/
 /** Advice in the error message for a weak secret. */
 const HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 32`'
 
+const DEFAULT_PORT = '6001'
+const DEFAULT_HOST = '127.0.0.1'
+/** Commands look for a service at this address and for its key in this folder, if nothing else is set. */
+export const DEFAULT_ADDRESS = `http://${DEFAULT_HOST}:${DEFAULT_PORT}`
+export const DEFAULT_DATA_DIR = '.offshoot'
+
 /** All settings: variable, default, validation and help. */
 const SETTINGS = {
   port: setting({
     env: 'OFFSHOOT_PORT',
     help: 'Port to listen on. 0 picks a free one.',
-    fallback: '6001',
+    fallback: DEFAULT_PORT,
     allowed: 'a whole number from 0 to 65535',
-    parse: (text) => wholeNumber(text ?? '6001', 0, 65535),
+    parse: (text) => wholeNumber(text ?? DEFAULT_PORT, 0, 65535),
   }),
   host: setting({
     env: 'OFFSHOOT_HOST',
     help: 'Address to listen on. `0.0.0.0` serves every network interface.',
-    fallback: '127.0.0.1',
+    fallback: DEFAULT_HOST,
     allowed: 'an IP address or a host name',
-    parse: (text = '127.0.0.1') => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
+    parse: (text = DEFAULT_HOST) => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
   }),
   dataDir: setting({
     env: 'OFFSHOOT_DATA_DIR',
     help: 'Folder for the embedded PostgreSQL, files and the first API key.',
-    fallback: '.offshoot',
+    fallback: DEFAULT_DATA_DIR,
     allowed: 'a path',
-    parse: (text = '.offshoot') =>
+    parse: (text = DEFAULT_DATA_DIR) =>
       text === '' || text.includes('\0') ? undefined : path.resolve(text),
   }),
-  databaseUrl: setting<string | null>({
+  databaseHosts: setting<readonly Host[] | null>({
     env: 'OFFSHOOT_DATABASE_URL',
-    help: 'PostgreSQL 15 or later to use instead of the embedded one.',
+    help: 'PostgreSQL 15 or later to use instead of the embedded one. Of several servers, the one that accepts writes is used.',
     fallback: 'the embedded PostgreSQL',
-    allowed: 'an address such as postgresql://user:password@host:5432/database',
+    allowed:
+      'an address such as postgresql://user:password@host:5432/database or postgresql://user:password@host1,host2/database?target_session_attrs=read-write',
     secret: true,
-    parse: (text) =>
-      text === undefined ? null : /^postgres(ql)?:\/\/.+/.test(text) ? text : undefined,
+    parse: (text) => (text === undefined ? null : parseHosts(text)),
   }),
   apiKey: setting<string | null>({
     env: 'OFFSHOOT_API_KEY',
@@ -104,6 +110,13 @@ const SETTINGS = {
     fallback: 'none',
     allowed: 'a list of origins such as https://app.example.com,http://localhost:3000, or *',
     parse: (text) => (text === undefined ? null : parseOrigins(text)),
+  }),
+  console: setting<boolean>({
+    env: 'OFFSHOOT_CONSOLE',
+    help: 'Whether to serve the web console: `on` or `off`.',
+    fallback: 'on',
+    allowed: 'on or off',
+    parse: (text = 'on') => (text === 'on' ? true : text === 'off' ? false : undefined),
   }),
   files: setting<S3Address | null>({
     env: 'OFFSHOOT_FILES',
@@ -330,6 +343,7 @@ const FIXED_LIMITS = [
   'mediaTypeLengthMax',
   'urlSecondsMax',
   'transactionOperationsMax',
+  'resolutionsMax',
 ] as const satisfies readonly LimitName[]
 type SetLimitName = Exclude<LimitName, (typeof FIXED_LIMITS)[number]>
 
@@ -353,6 +367,9 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   answerBytesMax: 'Bytes of rows that may be read for one request.',
   requestBytesMax: 'Bytes of one request body.',
   transactionBytesMax: 'Bytes of the body of a transaction, or of SQL with its parameters.',
+  mergeBytesMax: 'Bytes of the body of a merge or a pull, with its resolutions.',
+  mergeLockedRowsMax:
+    'Changed rows of a merge that locks both branches. A larger merge compares without locks, and locks the target only to publish the outcome.',
   queryBytesMax: 'Bytes of the body of a query, a calculation or a search.',
   controlBytesMax: 'Bytes of a request body without records, such as a schema.',
   jsonDepthMax: 'Nesting depth of a JSON body.',

@@ -1,41 +1,16 @@
-import type { AddressInfo } from 'node:net'
-import { acquireDataLock } from '@offshoot/embedded-postgres'
-import type { FastifyInstance } from 'fastify'
-import { buildApp } from './app.js'
-import { startBackground } from './background.js'
+import { acquireDataLock, hasCluster } from '@offshoot/embedded-postgres'
 import { type Config, ConfigError, readConfig } from './config.js'
-import { createBlobStore } from './create-blob-store.js'
-import { Files } from './data/files/files.js'
-import { Sessions } from './data/session/sessions.js'
-import { prepareFirstStart } from './domain/first-start.js'
-import { Quotas } from './domain/quotas/quotas.js'
-import { Lifecycle } from './http/lifecycle.js'
-import { listenForMetrics } from './http/metrics-server.js'
-import type { Services } from './http/services.js'
-import { findKeyFile, writeKeyFile } from './key-file.js'
-import { Database } from './postgres/database.js'
-import { findExtension } from './postgres/extension.js'
-import { isUnreachable } from './postgres/failures.js'
-import { migrate } from './postgres/migrate.js'
-import { poolMetrics } from './postgres/pool-metrics.js'
-import { superviseEmbedded } from './postgres/supervise-embedded.js'
-import { waitForPostgres } from './postgres/wait-for-postgres.js'
-import { IndexBuilder } from './rows/indexes.js'
-import { startMessage } from './start-message.js'
-import type { Tracing } from './start-tracing.js'
-import { EVENTS } from './telemetry/events.js'
-import { logStream } from './telemetry/log.js'
-import { counterOf, Metrics } from './telemetry/metrics.js'
-import { processMetrics } from './telemetry/process-metrics.js'
-import { version } from './version.js'
+import { createEarlyPostgres } from './early-postgres.js'
 
-/** How long running requests may continue after the process was asked to stop. */
-const DRAIN_MS = 30_000
-const IDLE_CHECK_MS = 100
+/*
+ * Loading the service takes longer than starting PostgreSQL. So this module loads little, starts
+ * PostgreSQL, and loads the service meanwhile.
+ */
 
 /** Runs the service until it is told to stop. Resolves with the exit code. */
 export async function main(): Promise<number> {
   const startedAt = performance.now()
+  nameRuntime()
   let config: Config
   try {
     config = readConfig(process.env)
@@ -47,236 +22,43 @@ export async function main(): Promise<number> {
   const stopping = stopSignal()
   const cleanUps: (() => Promise<void>)[] = []
   try {
-    await serve(config, { startedAt, stopping, cleanUps })
+    const lock = await acquireDataLock(config.dataDir)
+    cleanUps.push(() => lock.release())
+    const { dataDir, databaseHosts } = config
+    const embedded = databaseHosts === null ? createEarlyPostgres(dataDir) : undefined
+    if (embedded !== undefined) {
+      cleanUps.push(() => embedded.stop())
+      // A first start creates nothing before it is known that the port is free.
+      if (await hasCluster(dataDir)) await embedded.startAhead()
+    }
+    const { serve } = await import('./serve.js')
+    await serve(config, { startedAt, stopping, cleanUps, embedded })
     return 0
   } catch (error) {
-    process.stderr.write(`offshoot: cannot start: ${explain(error, config)}\n`)
+    const { explainStart } = await import('./explain-start.js')
+    process.stderr.write(`offshoot: cannot start: ${explainStart(error, config)}\n`)
     return 1
   } finally {
     // In reverse order: requests, connections, PostgreSQL, data folder.
     for (const cleanUp of cleanUps.reverse()) {
-      await cleanUp().catch((error: unknown) => {
-        process.stderr.write(`offshoot: error while shutting down: ${explain(error, config)}\n`)
+      await cleanUp().catch(async (error: unknown) => {
+        const { explainStart } = await import('./explain-start.js')
+        process.stderr.write(
+          `offshoot: error while shutting down: ${explainStart(error, config)}\n`,
+        )
       })
     }
   }
 }
 
-async function serve(
-  config: Config,
-  context: { startedAt: number; stopping: Promise<void>; cleanUps: (() => Promise<void>)[] },
-): Promise<void> {
-  const { cleanUps, stopping } = context
-  const lock = await acquireDataLock(config.dataDir)
-  cleanUps.push(() => lock.release())
-  const stops: (() => Promise<void>)[] = []
-  cleanUps.push(async () => {
-    for (const stop of stops) await stop()
-  })
-
-  const lifecycle = new Lifecycle()
-  const tracing = await loadTracing(config, (error) => {
-    app.log.warn({ err: error }, 'traces could not be sent')
-  })
-  if (tracing !== undefined) cleanUps.push(() => tracing.stop())
-  const database = new Database({
-    poolMax: config.poolMax,
-    userPoolMax: config.limits.sqlConnectionsMax,
-    statementTimeoutMs: config.limits.requestTimeoutMs,
-    answerBytesMax: config.limits.answerBytesMax,
-    readingBytesMax: config.limits.bufferedBytesMax,
-    onIdleError: (error) =>
-      app.log.warn({ err: error }, 'an idle connection to PostgreSQL was lost'),
-    tracing,
-  })
-  const files = new Files(database, createBlobStore(config), config.limits)
-  const services: Services = {
-    database,
-    sessions: new Sessions(
-      database,
-      config.limits,
-      files.links,
-      new Quotas(database, { bytesMaxDefault: config.workspaceBytesMax }),
-    ),
-    files,
-    indexes: new IndexBuilder(database, (error) =>
-      app.log.warn({ err: error }, 'building an index failed; it will be tried again'),
-    ),
-    lifecycle,
-    limits: config.limits,
-    regions: config.regions,
-    publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
-    publicUrl: config.publicUrl ?? undefined,
-    trustedProxies: config.trustedProxies,
-    keyLimits: {
-      requestsPerSecond: config.keyRequestsPerSecond,
-      requestsAtOnce: config.keyRequestsAtOnce,
-    },
-  }
-  const metrics = config.metrics ? createMetrics({ database, tracing, cleanUps }) : null
-  const metricsAccess = { token: config.metricsToken }
-  const app = await buildApp(services, {
-    logLevel: config.logLevel,
-    logStream: logStream(process.stderr),
-    requestIdHeader: config.requestIdHeader,
-    metrics,
-    metricsAccess: config.metricsPort === null ? metricsAccess : null,
-    tracer: tracing?.tracer,
-    origins: config.origins,
-  })
-  cleanUps.push(
-    () => database.close(),
-    () => close(app),
-  )
-  endOnFault(app)
-  if (metrics !== null && config.metricsPort !== null) {
-    const { host, metricsPort: port } = config
-    const server = await listenForMetrics(metrics, { ...metricsAccess, host, port })
-    cleanUps.push(() => server.close())
-  }
-  // Listen first, so that a load balancer gets "starting" instead of "connection refused".
-  await app.listen({ host: config.host, port: config.port })
-
-  await files.blobs.prepare()
-  const postgres = await connectPostgres(config, { app, database, stops, stopping })
-  if (postgres === undefined) return
-  await migrate(database)
-  await findExtension(database, 'vector')
-  const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: config.apiKey })
-  // A key from the settings may have replaced the one that an earlier start left in the file.
-  const key = newKey ?? config.apiKey
-  if (key !== null) await writeKeyFile(config.dataDir, key)
-  const background = startBackground(services, {
-    pauseMs: config.backgroundPauseMs,
-    log: app.log,
-  })
-  cleanUps.push(() => background.stop())
-  lifecycle.enter('ready')
-
-  process.stdout.write(
-    startMessage(
-      {
-        version,
-        address: config.publicUrl ?? addressOf(app, config.host),
-        workspaceId,
-        region: config.regions[0]?.id ?? '',
-        postgres,
-        dataDir: config.dataDir,
-        newKey: config.apiKey === null ? newKey : undefined,
-        keyFile: await findKeyFile(config.dataDir),
-        startedInMs: performance.now() - context.startedAt,
-      },
-      { color: process.stdout.isTTY === true },
-    ),
-  )
-  await stopping
-  tellPerson('Shutting down. Press Ctrl-C again to force it.')
-  lifecycle.enter('draining')
-}
-
-/** Prints a message for a person at a terminal. It is not part of the log. */
-function tellPerson(message: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`offshoot: ${message}\n`)
-}
-
 /**
- * An uncaught exception can leave the process in an inconsistent state, so the process exits and
- * has to be restarted. An unhandled rejection affects only its own request, so it is logged and the
- * service continues. Errors are logged without their details, which may contain user data.
+ * Sets `navigator` as Node does since version 21. Without it, `pg` finds out whether it runs at Cloudflare by
+ * creating a `Response`, which loads all of `fetch`.
  */
-function endOnFault(app: FastifyInstance): void {
-  process.on('unhandledRejection', (error) => {
-    app.log.error({ err: error }, 'unhandled promise rejection')
-  })
-  process.on('uncaughtException', (error) => {
-    app.log.fatal({ err: error }, 'uncaught exception; the process exits')
-    process.exit(1)
-  })
-}
-
-/** Loads the tracing code only if a collector is configured. */
-async function loadTracing(
-  config: Config,
-  onError: (error: unknown) => void,
-): Promise<Tracing | undefined> {
-  const { telemetryEndpoint, tracesEndpoint } = config
-  const url = tracesEndpoint ?? (telemetryEndpoint && `${telemetryEndpoint}/v1/traces`)
-  if (url === null) return undefined
-  const { startTracing } = await import('./start-tracing.js')
-  return startTracing(config, { url, onError })
-}
-
-function createMetrics(context: {
-  database: Database
-  tracing: Tracing | undefined
-  cleanUps: (() => Promise<void>)[]
-}): Metrics {
-  const { database, tracing, cleanUps } = context
-  const ofProcess = processMetrics(version)
-  cleanUps.push(async () => ofProcess.stop())
-  const metrics = new Metrics()
-  metrics.add(...ofProcess.families, ...poolMetrics(database), ...EVENTS)
-  if (tracing !== undefined) {
-    const help = 'Spans that could not be sent to the collector.'
-    metrics.add(counterOf('offshoot_spans_dropped_total', help, () => tracing.dropped))
-  }
-  return metrics
-}
-
-/**
- * Connects to the configured PostgreSQL, or starts the embedded one. Returns its name for the start
- * message, or undefined if the process was asked to stop first.
- */
-async function connectPostgres(
-  config: Config,
-  context: {
-    app: FastifyInstance
-    database: Database
-    stops: (() => Promise<void>)[]
-    stopping: Promise<void>
-  },
-): Promise<string | undefined> {
-  const { app, database, stops, stopping } = context
-  if (config.databaseUrl !== null) {
-    database.connect({ url: config.databaseUrl })
-    const stopped = new AbortController()
-    void stopping.then(() => stopped.abort())
-    try {
-      await waitForPostgres(database, {
-        waitMs: config.databaseWaitSeconds * 1000,
-        signal: stopped.signal,
-        onWait: (details) =>
-          app.log.warn(details, 'waiting for the PostgreSQL of OFFSHOOT_DATABASE_URL'),
-      })
-    } catch (error) {
-      if (stopped.signal.aborted) return undefined
-      throw error
-    }
-    return 'PostgreSQL at OFFSHOOT_DATABASE_URL'
-  }
-  const postgres = await superviseEmbedded({
-    dataDir: config.dataDir,
-    onStart: (connection) => database.connect(connection),
-    log: {
-      // The first start takes long, so its steps are shown.
-      info: (line) => {
-        tellPerson(line)
-        app.log.info(line)
-      },
-      error: (details, line) => app.log.error(details, line),
-    },
-  })
-  stops.push(() => postgres.stop())
-  return `embedded PostgreSQL ${postgres.version}`
-}
-
-/** Lets running requests finish, up to a limit. */
-async function close(app: FastifyInstance): Promise<void> {
-  const idle = setInterval(() => app.server.closeIdleConnections(), IDLE_CHECK_MS)
-  const late = setTimeout(() => app.server.closeAllConnections(), DRAIN_MS)
-  await app.close()
-  clearInterval(idle)
-  clearTimeout(late)
+function nameRuntime(): void {
+  if ('navigator' in globalThis) return
+  const userAgent = `Node.js/${process.versions.node.split('.')[0]}`
+  Object.defineProperty(globalThis, 'navigator', { value: { userAgent }, configurable: true })
 }
 
 /** Resolves at the first signal to stop; a second one ends the process immediately. */
@@ -291,35 +73,6 @@ function stopSignal(): Promise<void> {
       })
     }
   })
-}
-
-function addressOf(app: FastifyInstance, host: string): string {
-  const { port } = app.server.address() as AddressInfo
-  const isAny = host === '0.0.0.0' || host === '::'
-  const name = isAny ? 'localhost' : host.includes(':') ? `[${host}]` : host
-  return `http://${name}:${port}`
-}
-
-function explain(error: unknown, config: Config): string {
-  const { code, port, syscall, hostname } = error as NodeJS.ErrnoException & {
-    port?: number
-    hostname?: string
-  }
-  // An AggregateError of several connection attempts has no message of its own.
-  const message = (error as Error).message || code || String(error)
-  if (code === 'EADDRINUSE') {
-    return `port ${port} is in use: stop the process that listens on it, or set OFFSHOOT_PORT`
-  }
-  if (code === 'EACCES' && port !== undefined) {
-    return `no permission to listen on port ${port}: set OFFSHOOT_PORT to a number above 1023`
-  }
-  if (code === 'EADDRNOTAVAIL' || (syscall === 'getaddrinfo' && hostname === config.host)) {
-    return `[${config.host}] is not an address of this machine: set OFFSHOOT_HOST to 127.0.0.1, or to 0.0.0.0 for all interfaces`
-  }
-  if (config.databaseUrl !== null && isUnreachable(error)) {
-    return `the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: ${message}`
-  }
-  return message
 }
 
 function indent(text: string): string {

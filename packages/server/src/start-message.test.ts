@@ -13,7 +13,9 @@ const FACTS: StartFacts = {
   postgres: 'embedded PostgreSQL 18.4',
   dataDir: '/data',
   newKey: 'off_secret',
+  signInToken: undefined,
   keyFile: '/data/api-key',
+  isFoundByCommands: false,
   startedInMs: 1234,
 }
 
@@ -37,6 +39,21 @@ describe('startMessage', () => {
     -H "Authorization: Bearer $(cat '/data/api-key')" \\
     -H 'Content-Type: application/json' -d '{"region":"local"}'
 `)
+  })
+
+  it('shows the command of the command line if it needs no settings', () => {
+    const message = render({ isFoundByCommands: true })
+    expect(message).toContain(
+      '  Create a database, in a second terminal in this folder:\n  npx offshoot db create shop\n',
+    )
+    expect(message).not.toContain('curl')
+  })
+
+  it('links to the console with a token that is not sent to servers', () => {
+    expect(render({ signInToken: 'abc' })).toContain(
+      '  Console    http://127.0.0.1:6001/console/#token=abc (signs in once)\n',
+    )
+    expect(render()).not.toContain('Console')
   })
 
   it('does not show the key of an earlier start', () => {

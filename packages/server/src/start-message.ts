@@ -2,12 +2,16 @@
 export interface StartFacts {
   readonly version: string
   readonly address: string
+  /** The token of the sign-in link; undefined if the console is off. */
+  readonly signInToken: string | undefined
   readonly workspaceId: string | undefined
   readonly region: string
   readonly postgres: string
   readonly dataDir: string
   readonly newKey: string | undefined
   readonly keyFile: string | undefined
+  /** Whether `offshoot` commands in the current folder find the service and its key without settings. */
+  readonly isFoundByCommands: boolean
   readonly startedInMs: number
 }
 
@@ -21,16 +25,28 @@ export function startMessage(facts: StartFacts, style: { color: boolean }): stri
     '',
     `  ${green('⑂')} ${bold('Offshoot')} ${facts.version} ${dim(`ready in ${seconds(facts.startedInMs)}`)}`,
     '',
+    ...consoleRows(facts, row, { bold, dim }),
     row('API', bold(facts.address)),
     row('Workspace', `${facts.address}/${workspace}.${facts.region}/db/...`),
     row('Reference', `${facts.address}/docs`),
     row('Data', `${facts.dataDir} ${dim(`(${facts.postgres})`)}`),
     ...keyRows(facts, row, { bold, dim }),
     '',
-    `  ${dim('Create a database:')}`,
+    `  ${dim(facts.isFoundByCommands ? 'Create a database, in a second terminal in this folder:' : 'Create a database:')}`,
     ...createLines(facts, workspace).map((line) => `  ${line}`),
     '',
   ].join('\n')
+}
+
+/** The token is in the fragment of the link, which browsers do not send, so no log of a proxy has it. */
+function consoleRows(
+  { address, signInToken }: StartFacts,
+  row: (name: string, value: string) => string,
+  { bold, dim }: Record<'bold' | 'dim', (text: string) => string>,
+): string[] {
+  if (signInToken === undefined) return []
+  const link = `${address}/console/#token=${signInToken}`
+  return [row('Console', `${bold(link)} ${dim('(signs in once)')}`)]
 }
 
 function keyRows(
@@ -47,6 +63,7 @@ function keyRows(
 }
 
 function createLines(facts: StartFacts, workspace: string): string[] {
+  if (facts.isFoundByCommands) return ['npx offshoot db create shop']
   const key = facts.keyFile === undefined ? '$OFFSHOOT_API_KEY' : `$(cat ${quote(facts.keyFile)})`
   return [
     `curl -X PUT ${facts.address}/workspaces/${workspace}/dbs/shop \\`,

@@ -13,6 +13,8 @@ export interface Reply {
   readonly body: Buffer
 }
 
+const ignore = () => undefined
+
 const NO_ANSWER: Reply = { status: 0, code: undefined, headers: {}, body: Buffer.alloc(0) }
 
 /** Sends a request. A request whose body is never completed is aborted. */
@@ -38,6 +40,11 @@ export function exchange(
       resolve(NO_ANSWER)
     }
     outgoing.on('error', () => resolve(NO_ANSWER))
+    // The service may answer and close the connection before the body was sent. Then the socket fails
+    // when the request has already ended and listens no more.
+    outgoing.on('socket', (socket) => {
+      if (socket.listenerCount('error', ignore) === 0) socket.on('error', ignore)
+    })
     outgoing.on('response', (response) => {
       const parts: Buffer[] = []
       response.on('data', (part: Buffer) => parts.push(part))

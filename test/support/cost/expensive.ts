@@ -243,8 +243,10 @@ const SHAPES: Readonly<Record<string, Shape>> = {
   },
   'many lines': (random, size) => ({
     ...post(
-      `${TABLE}/bulk?mode=partial`,
-      random.pick(['{}\n', '\n', '{"a":1}\n', '[\n']).repeat(size),
+      `${TABLE}/bulk?mode=${random.pick(['partial', 'atomic'])}`,
+      random
+        .pick(['{}\n', '\n', '\n{}\n', '{"a":1}\n', '[\n', '{"id":"a"}\n', '{"email":"a@b.c"}\n'])
+        .repeat(size),
     ),
     headers: { 'content-type': 'application/x-ndjson' },
   }),

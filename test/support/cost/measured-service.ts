@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -76,17 +76,31 @@ export class MeasuredService {
     return this.#process.stderr
   }
 
-  /** All turns so far that exceeded the threshold of the probe. */
-  turns(): Turn[] {
-    const lines = this.#lines()
+  /** Describes whether the process still runs, and otherwise how it ended and what it logged last. */
+  get state(): string {
+    if (this.isRunning) return 'the service is running'
+    const { exitCode, signalCode } = this.#process.child
+    return `the service ended with ${signalCode ?? exitCode}: ${this.log.slice(-4000)}`
+  }
+
+  /** Returns the largest measure of the turns between two times that exceeded the threshold of the probe. */
+  longestTurn(from: number, until: number, measure: (turn: Turn) => number): number {
+    const lines = this.#linesFrom(from).filter((line) => (line.from ?? line.at ?? 0) <= until + 1)
     const collections = lines.filter(({ kind }) => kind === 'gc')
-    return lines
+    const turns = lines
       .filter(({ kind }) => kind === 'turn')
       .map(({ from = 0, until = 0, cpuMs = 0 }) => {
         // The times of a turn are whole milliseconds.
         const within = collections.filter(({ at = 0 }) => at >= from - 1 && at <= until + 1)
         return { from, until, cpuMs, gcMs: within.reduce((sum, { ms = 0 }) => sum + ms, 0) }
       })
+    return Math.max(0, ...turns.map(measure))
+  }
+
+  /** Waits until the running turn has ended, because a later turn answers the next request. */
+  async nextTurn(): Promise<void> {
+    const answer = await fetch(new URL('/health', this.banner.address)).catch(() => undefined)
+    await answer?.arrayBuffer()
   }
 
   /** Bytes of heap and buffers after a garbage collection. */
@@ -94,7 +108,8 @@ export class MeasuredService {
     const count = () => this.#lines().filter(({ kind }) => kind === 'heap')
     const before = count().length
     this.#process.child.kill('SIGUSR2')
-    await until(async () => count().length > before)
+    await until(async () => count().length > before || !this.isRunning)
+    if (!this.isRunning) throw new Error(this.state)
     return count().at(-1)?.bytes ?? 0
   }
 
@@ -125,14 +140,37 @@ export class MeasuredService {
   }
   #postmaster: number[] | undefined
 
-  #lines(): ProbeLine[] {
-    const text = readFileSync(path.join(this.#folder, 'cost'), 'utf8')
-    return text
-      .split('\n')
-      .slice(0, -1)
-      .map((line) => JSON.parse(line))
+  /** Returns the lines that end after a time. Lines are written in about the order of their times. */
+  #linesFrom(from: number): ProbeLine[] {
+    const lines = this.#lines()
+    const first = lines.findLastIndex((line) => endOf(line) < from - DISORDER_MS) + 1
+    return lines.slice(first).filter((line) => endOf(line) >= from - 1)
   }
+
+  /** Returns all lines so far, and reads only what was added to the file since the last call. */
+  #lines(): readonly ProbeLine[] {
+    const file = openSync(path.join(this.#folder, 'cost'), 'r')
+    try {
+      const added = Buffer.alloc(fstatSync(file).size - this.#readBytes)
+      readSync(file, added, 0, added.length, this.#readBytes)
+      const complete = added.subarray(0, added.lastIndexOf('\n') + 1)
+      this.#readBytes += complete.length
+      for (const line of complete.toString().split('\n').slice(0, -1)) {
+        this.#probeLines.push(JSON.parse(line))
+      }
+    } finally {
+      closeSync(file)
+    }
+    return this.#probeLines
+  }
+  #readBytes = 0
+  readonly #probeLines: ProbeLine[] = []
 }
+
+const endOf = ({ until, at }: ProbeLine) => until ?? at ?? 0
+
+/** By how much a line may be written after one with a later time. */
+const DISORDER_MS = 10_000
 
 /** A line of the probe: a turn, a garbage collection, or the size of the heap. */
 interface ProbeLine {

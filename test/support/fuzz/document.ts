@@ -1,5 +1,4 @@
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
-import formats from 'ajv-formats'
+import { DocumentSchemas } from '../document-schemas.js'
 
 /** The parts of JSON Schema that the OpenAPI document uses. */
 export interface Schema {
@@ -70,12 +69,9 @@ export interface Operation extends OperationDescription {
 export class Document {
   readonly operations: readonly Operation[]
   readonly #components: OpenApi['components']
-  readonly #ajv = new Ajv2020({ strict: false, allErrors: false })
-  readonly #validators = new Map<Schema, ValidateFunction>()
+  readonly #schemas: DocumentSchemas
 
   constructor(document: OpenApi) {
-    // The package exports its function as `default` of a CommonJS module.
-    ;(formats as unknown as (ajv: Ajv2020) => void)(this.#ajv)
     this.#components = document.components
     this.operations = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, operation]) => ({
@@ -84,6 +80,14 @@ export class Document {
         path,
         name: `${method.toUpperCase()} ${path}`,
       })),
+    )
+    this.#schemas = new DocumentSchemas(
+      document.components,
+      this.operations.flatMap(({ requestBody, responses }) =>
+        [requestBody, ...Object.values(responses)].flatMap((part) =>
+          Object.values(part?.content ?? {}).map(({ schema }) => schema),
+        ),
+      ),
     )
   }
 
@@ -96,13 +100,7 @@ export class Document {
 
   /** Describes the fault of a value; undefined if it is valid. */
   faultOf(schema: Schema, value: unknown): string | undefined {
-    let validate = this.#validators.get(schema)
-    if (validate === undefined) {
-      // References start at the root of the document.
-      validate = this.#ajv.compile({ components: this.#components, ...schema })
-      this.#validators.set(schema, validate)
-    }
-    return validate(value) ? undefined : this.#ajv.errorsText(validate.errors)
+    return this.#schemas.faultOf(schema, value)
   }
 }
 

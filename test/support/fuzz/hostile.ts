@@ -27,7 +27,7 @@ const TEXTS = [
   '`',
   "' or '1'='1",
   "'; drop table users; --",
-  '"; drop schema offshoot_rows cascade; --',
+  '"; drop schema offshoot cascade; --',
   '$1',
   '$$',
   '$1::regclass',

@@ -15,8 +15,8 @@ const UPKEEP_EVERY = 60
 
 /** Destructive operations are chosen less often. */
 const WEIGHTS: ReadonlyMap<string, number> = new Map([
-  ['DELETE /user', 0.1],
-  ['DELETE /workspaces/{workspaceId}', 0.1],
+  ['DELETE /user', 0.3],
+  ['DELETE /workspaces/{workspaceId}', 0.3],
   ['DELETE /workspaces/{workspaceId}/dbs/{databaseName}', 0.3],
   ['POST /workspaces/{workspaceId}/dbs/{databaseName}/rename', 0.3],
   ['DELETE /db/{databaseBranch}', 0.4],

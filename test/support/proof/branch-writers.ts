@@ -161,7 +161,8 @@ const MERGED_ROWS_MAX = 200
 
 /** Forks a branch, changes records, merges it into the first branch, and deletes it. */
 export class Merger extends BranchWriter {
-  merges = 0
+  /** The numbers of changed rows of acknowledged merges. */
+  readonly merged: number[] = []
 
   protected async step(round: Round): Promise<Outcome> {
     for (const left of this.branches()) {
@@ -185,7 +186,7 @@ export class Merger extends BranchWriter {
     return round.send('POST', url, { body: {} }).then((reply) => {
       const outcome = round.judge(reply, 'POST a branch /merge')
       this.close(act, outcome)
-      if (outcome === 'done') this.merges++
+      if (outcome === 'done') this.merged.push(changes.size)
       return outcome
     })
   }

@@ -98,7 +98,7 @@ export class Proof {
     const { merger, follower, bulk, observer } = this
     return (
       `seed ${this.seed}, ${this.rounds} rounds, ${this.acknowledged} acknowledged changes checked ` +
-      `(${merger.merges} merges, ${follower.pulls} pulls, ${follower.resets} resets), ` +
+      `(${merger.merged.length} merges, ${follower.pulls} pulls, ${follower.resets} resets), ` +
       `${this.unknown} without an answer (${bulk.repeated} sent again), ` +
       `${observer.reads} reads of several records as of one moment`
     )

@@ -155,21 +155,26 @@ export class ProofService implements Endpoint {
 
   /** Runs a statement in the embedded PostgreSQL directly. */
   async sql(text: string): Promise<pg.QueryResultRow[]> {
-    const read = async (name: string) =>
-      (await readFile(path.join(this.dataDir, name), 'utf8')).trim()
-    const client = new pg.Client({
-      host: await read('postgres-run'),
-      user: 'offshoot',
-      password: await read('postgres-password'),
-      database: 'offshoot',
-      ssl: false,
-    })
+    const client = new pg.Client({ ...(await this.connection()), ssl: false })
     client.on('error', () => undefined)
     await client.connect()
     try {
       return (await client.query(text)).rows
     } finally {
       await client.end()
+    }
+  }
+
+  /** Finds the embedded PostgreSQL. */
+  async connection() {
+    const read = async (name: string) =>
+      (await readFile(path.join(this.dataDir, name), 'utf8')).trim()
+    return {
+      host: await read('postgres-run'),
+      port: 5432,
+      user: 'offshoot',
+      password: await read('postgres-password'),
+      database: 'offshoot',
     }
   }
 }

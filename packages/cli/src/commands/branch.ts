@@ -1,12 +1,14 @@
-import type { BranchSummary } from '@offshoot/client'
+import { type BranchSummary, OffshootError } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
 import { age, notice, printJson, printTable, span } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
-import { withDatabase } from '../shared/target.js'
+import { type Target, withDatabase } from '../shared/target.js'
 
-/** Branches whose rows are counted for `ls --stats` at the same time. */
+/** Branches whose rows are counted at the same time. */
 const STATS_AT_ONCE = 4
+/** `ls` counts rows by itself up to this number of branches, because each is a request of its own. */
+const COUNTED_MAX = 100
 
 /** `offshoot branch`: lists, creates and deletes branches, and changes their expiry and protection. */
 export const branchCommand = () =>
@@ -19,42 +21,54 @@ export const branchCommand = () =>
 
 const list = () =>
   withDatabase(createCommand('ls', 'list the branches as a tree'))
-    .option('--stats', 'also count the rows that each branch stores itself')
+    .option('--stats', `count the rows of each branch also when there are more than ${COUNTED_MAX}`)
+    .option('--no-stats', 'do not count the rows that each branch stores itself')
     .action(
       action<{ json?: boolean; stats?: boolean }, []>(async (target, { json, stats }) => {
         const branches = await target.database.branches()
-        const rows = new Map<string, number>()
-        if (stats) {
-          const waiting = [...branches]
-          const count = async () => {
-            for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-              const { rows: amounts } = await target.branchNamed(next.name).stats()
-              rows.set(next.name, amounts.owned)
-            }
-          }
-          await Promise.all(Array.from({ length: STATS_AT_ONCE }, count))
-        }
+        const isCounted = stats ?? branches.length <= COUNTED_MAX
+        const rows = isCounted ? await countRows(target, branches) : new Map<string, number>()
         if (json) {
           printJson(
             branches.map((branch) => ({
               ...branch,
-              ...(stats ? { ownedRows: rows.get(branch.name) } : {}),
+              ...(isCounted ? { ownedRows: rows.get(branch.name) } : {}),
             })),
           )
           return 0
         }
         printTable(
-          ['branch', 'age', ...(stats ? ['own rows'] : []), 'expiry'],
+          ['branch', 'age', ...(isCounted ? ['own rows'] : []), 'expiry'],
           treeOf(branches).map(({ branch, indent }) => [
             `${indent}${branch.name}`,
             age(branch.createdAt),
-            ...(stats ? [String(rows.get(branch.name) ?? 0)] : []),
+            ...(isCounted ? [rows.get(branch.name)?.toLocaleString('en') ?? ''] : []),
             lifeOf(branch),
           ]),
         )
         return 0
       }),
     )
+
+/** Returns how many rows each branch stores itself. A branch that was deleted meanwhile is left out. */
+async function countRows(
+  target: Target,
+  branches: readonly BranchSummary[],
+): Promise<Map<string, number>> {
+  const rows = new Map<string, number>()
+  const waiting = branches.map(({ name }) => name)
+  const count = async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      try {
+        rows.set(name, (await target.branchNamed(name).stats()).rows.owned)
+      } catch (error) {
+        if (!(error instanceof OffshootError) || error.status !== 404) throw error
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: STATS_AT_ONCE }, count))
+  return rows
+}
 
 /** Orders branches so that each follows the branch that it was forked from. */
 function treeOf(branches: readonly BranchSummary[]): { branch: BranchSummary; indent: string }[] {
@@ -68,12 +82,19 @@ function treeOf(branches: readonly BranchSummary[]): { branch: BranchSummary; in
   }
   const ordered: { branch: BranchSummary; indent: string }[] = []
   // A stack instead of recursion, because chains of forks can be long.
-  const waiting = (children.get(undefined) ?? []).map((branch) => ({ branch, depth: 0 })).reverse()
+  const at =
+    (depth: number) => (branch: BranchSummary, index: number, all: readonly unknown[]) => ({
+      branch,
+      depth,
+      isLast: index === all.length - 1,
+    })
+  const waiting = (children.get(undefined) ?? []).map(at(0)).reverse()
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    const { branch, depth } = next
-    ordered.push({ branch, indent: depth === 0 ? '' : `${'  '.repeat(depth - 1)}└ ` })
+    const { branch, depth, isLast } = next
+    const mark = isLast ? '└ ' : '├ '
+    ordered.push({ branch, indent: depth === 0 ? '' : `${'  '.repeat(depth - 1)}${mark}` })
     const below = children.get(branch.name) ?? []
-    waiting.push(...below.map((child) => ({ branch: child, depth: depth + 1 })).reverse())
+    waiting.push(...below.map(at(depth + 1)).reverse())
   }
   return ordered
 }

@@ -3,6 +3,9 @@ import { action, createCommand } from '../shared/command.js'
 import { colorsFor, notice, oneLine, printJson, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 
+/** The state of the other branch that a difference starts at. */
+const MOMENTS = { fork: ' at the fork', base: ' when they were last merged', now: '' } as const
+
 /** `offshoot diff`: shows the changes of a branch in schema and rows. */
 export const diffCommand = () =>
   withBranch(
@@ -13,7 +16,7 @@ export const diffCommand = () =>
     ]),
   )
     .argument('[branch]', 'branch to show; default: the current one')
-    .option('--against <branch>', 'fork (the default), source, or the name of a branch')
+    .option('--against <branch>', 'base (the default), fork, source, or the name of a branch')
     .option('--schema', 'show the schema only')
     .option('--rows', 'show the rows only')
     .option('--table <name>', 'show this table only')
@@ -42,10 +45,12 @@ export const diffCommand = () =>
           })
           return 0
         }
-        const { branch: other, at } = overview.against
-        notice(
-          `${overview.branch} against ${other ?? 'its source'}${at === 'fork' ? ' at the fork' : ''}`,
+        // A table whose rows differed and are equal again is listed without changes.
+        const changed = overview.tables.filter(
+          ({ inserted, updated, deleted }) => inserted + updated + deleted > 0,
         )
+        const { branch: other, at } = overview.against
+        notice(`${overview.branch} against ${other ?? 'its source'}${MOMENTS[at]}`)
         const out = stdoutWriter()
         const write = (text: string) =>
           new Promise<void>((resolve) => out.write(text, () => resolve()))
@@ -56,7 +61,7 @@ export const diffCommand = () =>
           }
         }
         if (showsRows) {
-          for (const one of overview.tables) {
+          for (const one of changed) {
             await write(
               `${colors.bold(one.name)}  +${one.inserted} ~${one.updated} -${one.deleted}\n`,
             )
@@ -65,7 +70,7 @@ export const diffCommand = () =>
             await write(describeChange(change, colors))
           }
         }
-        if (overview.schema.operations.length === 0 && overview.tables.length === 0) {
+        if (overview.schema.operations.length === 0 && changed.length === 0) {
           notice('No differences.')
         }
         return 0
@@ -77,7 +82,11 @@ function countsOf(table: { name: string; inserted: number; updated: number; dele
   return { name, inserted, updated, deleted }
 }
 
-function describeChange(change: Change, colors: ReturnType<typeof colorsFor>): string {
+/** Shows a changed record, as `git diff` does for lines. */
+export function describeChange(
+  change: Change,
+  colors: ReturnType<typeof colorsFor> = colorsFor({}),
+): string {
   const { table, id, record = {}, columns = {} } = change
   const where = `${table}/${oneLine(id)}`
   const fields = (sign: string) =>

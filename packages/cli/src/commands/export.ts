@@ -1,10 +1,11 @@
 import { createWriteStream } from 'node:fs'
 import type { Writable } from 'node:stream'
+import type { ColumnType } from '@offshoot/client'
 import { stringify } from 'csv-stringify/sync'
 import { action, createCommand } from '../shared/command.js'
-import { flatColumns, writeCell } from '../shared/csv-values.js'
+import { emptyRecord, flatColumns, setAt, valueAt, writeCell } from '../shared/csv-values.js'
 import { UsageError } from '../shared/failure.js'
-import { Progress, stdoutWriter } from '../shared/output.js'
+import { notice, Progress, stdoutWriter } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 
 interface ExportFlags {
@@ -39,8 +40,14 @@ export const exportCommand = () =>
         if (definition === undefined) {
           throw new UsageError(`branch [${branch.name}] has no table [${table}]`)
         }
-        const names = ['id', ...flatColumns(definition.columns).map(({ name }) => name)]
-        const form = formOf(format, names)
+        const all = flatColumns(definition.columns)
+        const isFile = ({ type }: Column) => type === 'file' || type === 'file[]'
+        for (const { name } of all.filter(isFile)) notice(`Left out: ${name} (files)`)
+        const columns: Column[] = [
+          { name: 'id', type: 'string' },
+          ...all.filter((column) => !isFile(column)),
+        ]
+        const form = formOf(format, columns)
         const out = output === undefined ? stdoutWriter() : createWriteStream(output)
         const progress = new Progress('Exported')
         const query = branch.table(table).query({
@@ -51,7 +58,7 @@ export const exportCommand = () =>
         await write(out, form.start)
         for await (const page of query.pages()) {
           const records = page.records as readonly unknown[] as readonly Row[]
-          await write(out, form.rows(records.map(withoutMetadata), rows === 0))
+          await write(out, form.rows(records, rows === 0))
           rows += records.length
           progress.update(rows)
         }
@@ -65,33 +72,43 @@ export const exportCommand = () =>
       }),
     )
 
+interface Column {
+  readonly name: string
+  readonly type: ColumnType
+}
+
 interface Form {
   readonly start: string
   readonly end: string
   rows(records: readonly Row[], isFirst: boolean): string
 }
 
-function formOf(format: string, names: readonly string[]): Form {
+function formOf(format: string, columns: readonly Column[]): Form {
+  const jsonOf = (record: Row) => JSON.stringify(importable(record, columns))
   switch (format) {
     case 'csv':
       return {
-        start: stringify([names]),
+        start: stringify([columns.map(({ name }) => name)]),
         end: '',
         rows: (records) =>
-          stringify(records.map((record) => names.map((name) => writeCell(record, name)))),
+          stringify(
+            records.map((record) =>
+              columns.map((column) => writeCell(valueAt(record, column), column.type)),
+            ),
+          ),
       }
     case 'ndjson':
       return {
         start: '',
         end: '',
-        rows: (records) => records.map((record) => `${JSON.stringify(record)}\n`).join(''),
+        rows: (records) => records.map((record) => `${jsonOf(record)}\n`).join(''),
       }
     case 'json':
       return {
         start: '[',
         end: '\n]\n',
         rows: (records, isFirst) => {
-          const texts = records.map((record) => `\n  ${JSON.stringify(record)}`)
+          const texts = records.map((record) => `\n  ${jsonOf(record)}`)
           return (isFirst || texts.length === 0 ? '' : ',') + texts.join(',')
         },
       }
@@ -100,15 +117,14 @@ function formOf(format: string, names: readonly string[]): Form {
   }
 }
 
-/** Metadata is not imported, and links are written as ids, so that the file can be imported again. */
-function withoutMetadata({ service: _service, ...record }: Row): Row {
-  return Object.fromEntries(
-    Object.entries(record).map(([name, value]) => {
-      const { id, ...rest } = (value ?? {}) as { id?: unknown }
-      const isLink = typeof id === 'string' && Object.keys(rest).length === 0
-      return [name, isLink && typeof value === 'object' ? id : value]
-    }),
-  )
+/** Returns a record as it can be imported: without metadata and files, and with links as ids. */
+function importable(record: Row, columns: readonly Column[]): Row {
+  const result = emptyRecord()
+  for (const column of columns) {
+    const value = valueAt(record, column)
+    if (value !== undefined) setAt(result, column.name, value)
+  }
+  return result
 }
 
 function parseFilter(text: string): object {

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream'
 import type { ColumnDefinition, ColumnType, SchemaOperation } from '@offshoot/client'
 import { parse } from 'csv-parse'
 import { action, createCommand } from '../shared/command.js'
-import { flatColumns, readCell, setAt, TypeInference } from '../shared/csv-values.js'
+import { emptyRecord, flatColumns, readCell, setAt, TypeInference } from '../shared/csv-values.js'
 import { EXIT, UsageError } from '../shared/failure.js'
 import { notice, Progress, printJson } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
@@ -169,7 +169,7 @@ async function* readRecords(
   }
   const types = new Map(flatColumns(options.columns).map(({ name, type }) => [name, type]))
   for await (const row of csvRows(input)) {
-    const record: Row = {}
+    const record: Row = emptyRecord()
     for (const [name, text] of Object.entries(row)) {
       const value = readCell(text as string, types.get(name) ?? 'string')
       if (value !== undefined) setAt(record, name, value)

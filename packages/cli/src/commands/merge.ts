@@ -1,35 +1,55 @@
-import { type MergeOptions, type MergeResult, OffshootError } from '@offshoot/client'
+import {
+  type MergeOptions,
+  type MergeResult,
+  OffshootError,
+  type Resolution,
+  type SchemaDefinition,
+} from '@offshoot/client'
 import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
+import { describeConflict } from '../shared/describe-conflict.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, oneLine, printJson, printTable } from '../shared/output.js'
+import { notice, printJson, printTable } from '../shared/output.js'
+import { requireTerminal } from '../shared/prompts.js'
+import { readInput } from '../shared/read-input.js'
+import { resolveConflicts } from '../shared/resolve-conflicts.js'
 import { withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
 
-interface MergeFlags {
+export interface MergeFlags {
   readonly json?: boolean
   readonly dryRun?: boolean
   readonly ours?: boolean
   readonly theirs?: boolean
   readonly allowDataLoss?: boolean
+  readonly interactive?: boolean
+  readonly resolutions?: string
 }
 
-const withMergeFlags = (command: Command) =>
+export const withMergeFlags = (command: Command) =>
   command
     .option('--dry-run', 'show the result and the conflicts without changing anything')
     .option('--ours', 'in a conflict, keep what the target has')
     .option('--theirs', 'in a conflict, take what the merged branch has')
     .option('--allow-data-loss', 'allow the removal of tables and columns that hold values')
 
+const withResolutionFlags = (command: Command) =>
+  command
+    .option('--interactive', 'decide conflicts one by one in the terminal, then merge')
+    .option('--resolutions <file>', 'decide conflicts by a JSON file; - reads stdin')
+
 /** `offshoot merge`: merges a branch into its source or another branch. */
 export const mergeCommand = () =>
-  withMergeFlags(
-    withBranch(
-      createCommand('merge', 'merge a branch into the branch that it was forked from', [
-        'offshoot merge feat-login --dry-run',
-        'offshoot merge feat-login',
-        'offshoot merge feat-login --into staging --theirs',
-      ]),
+  withResolutionFlags(
+    withMergeFlags(
+      withBranch(
+        createCommand('merge', 'merge a branch into the branch that it was forked from', [
+          'offshoot merge feat-login --dry-run',
+          'offshoot merge feat-login',
+          'offshoot merge feat-login --into staging --theirs',
+          'offshoot merge feat-login --interactive',
+        ]),
+      ),
     ),
   )
     .argument('[branch]', 'branch to merge; default: the current one')
@@ -38,18 +58,24 @@ export const mergeCommand = () =>
       action<MergeFlags & { into?: string }, [string?]>(async (target, flags, name) => {
         const branch = name === undefined ? await target.branch() : target.branchNamed(name)
         const { into } = flags
-        notice(`Merging ${branch.name} into ${into ?? 'its source'} on ${target.url}`)
-        return show(flags, () =>
-          branch.merge({ ...optionsOf(flags), ...(into === undefined ? {} : { into }) }),
-        )
+        return runMerge(flags, {
+          announcement: `Merging ${branch.name} into ${into ?? 'its source'} on ${target.url}`,
+          branch,
+          merge: (options) => branch.merge({ ...options, ...(into === undefined ? {} : { into }) }),
+        })
       }),
     )
 
 /** `offshoot pull`: merges the source of a branch into it. */
 export const pullCommand = () =>
-  withMergeFlags(
-    withBranch(
-      createCommand('pull', 'bring the changes of the source into a branch', ['offshoot pull']),
+  withResolutionFlags(
+    withMergeFlags(
+      withBranch(
+        createCommand('pull', 'bring the changes of the source into a branch', [
+          'offshoot pull',
+          'offshoot pull --interactive',
+        ]),
+      ),
     ),
   )
     .argument('[branch]', 'branch that gets the changes; default: the current one')
@@ -58,15 +84,22 @@ export const pullCommand = () =>
       action<MergeFlags & { from?: string }, [string?]>(async (target, flags, name) => {
         const branch = name === undefined ? await target.branch() : target.branchNamed(name)
         const { from } = flags
-        notice(`Pulling ${from ?? 'the source'} into ${branch.name} on ${target.url}`)
-        return show(flags, () =>
-          branch.pull({ ...optionsOf(flags), ...(from === undefined ? {} : { from }) }),
-        )
+        return runMerge(flags, {
+          announcement: `Pulling ${from ?? 'the source'} into ${branch.name} on ${target.url}`,
+          branch,
+          merge: (options) => branch.pull({ ...options, ...(from === undefined ? {} : { from }) }),
+        })
       }),
     )
 
-function optionsOf({ dryRun, ours, theirs, allowDataLoss }: MergeFlags): MergeOptions {
+function optionsOf({ dryRun, ours, theirs, allowDataLoss, ...flags }: MergeFlags): MergeOptions {
   if (ours && theirs) throw new UsageError('use --ours or --theirs, not both')
+  if (flags.interactive) {
+    if (ours || theirs || flags.resolutions !== undefined) {
+      throw new UsageError('use --interactive without --ours, --theirs and --resolutions')
+    }
+    requireTerminal('--interactive', 'decide conflicts with --resolutions, --ours or --theirs')
+  }
   return {
     ...(dryRun ? { dryRun } : {}),
     ...(ours ? { strategy: 'ours' } : theirs ? { strategy: 'theirs' } : {}),
@@ -74,13 +107,24 @@ function optionsOf({ dryRun, ours, theirs, allowDataLoss }: MergeFlags): MergeOp
   }
 }
 
+interface Merging {
+  /** Names what is changed. It is printed when the flags are known to be right. */
+  readonly announcement: string
+  readonly branch: { schema(): Promise<SchemaDefinition> }
+  merge(options: MergeOptions): Promise<MergeResult>
+}
+
 /** Runs a merge and prints its result. Conflicts end with the exit code 3. */
-async function show(flags: MergeFlags, merge: () => Promise<MergeResult>): Promise<number> {
+export async function runMerge(
+  flags: MergeFlags,
+  { announcement, branch, merge }: Merging,
+): Promise<number> {
+  const options = optionsOf(flags)
+  notice(announcement)
   try {
-    const result = await merge()
-    if (flags.json) printJson(result)
-    else printResult(result, flags.dryRun === true)
-    return result.conflictCount > 0 ? EXIT.conflict : EXIT.done
+    if (flags.interactive) return await mergeInteractively(flags, options, { branch, merge })
+    const result = await merge({ ...options, ...(await readResolutions(flags.resolutions)) })
+    return printOutcome(flags, result)
   } catch (error) {
     if (!(error instanceof OffshootError)) throw error
     if (error.code !== 'merge_conflict' && error.code !== 'data_loss') throw error
@@ -88,20 +132,64 @@ async function show(flags: MergeFlags, merge: () => Promise<MergeResult>): Promi
     notice(`offshoot: ${error.message}`)
     printConflicts(error.body.conflicts as MergeResult['conflicts'] | undefined)
     if (error.code === 'merge_conflict') {
-      notice('Nothing was merged. Decide with --ours or --theirs, or change one of the branches.')
+      notice('Nothing was merged. Decide with --interactive, --ours or --theirs.')
     } else notice('Nothing was merged. Allow the loss with --allow-data-loss.')
     return EXIT.conflict
   }
+}
+
+function printOutcome(flags: MergeFlags, result: MergeResult): number {
+  if (flags.json) printJson(result)
+  else printResult(result, flags.dryRun === true)
+  return result.conflictCount > 0 ? EXIT.conflict : EXIT.done
+}
+
+/** Asks about all conflicts, then merges. */
+async function mergeInteractively(
+  flags: MergeFlags,
+  options: MergeOptions,
+  on: Pick<Merging, 'branch' | 'merge'>,
+): Promise<number> {
+  const decided = await resolveConflicts(on, options)
+  if (decided.isComplete) {
+    const { resolutions, strategy } = decided
+    return printOutcome(flags, await on.merge({ ...options, resolutions, strategy }))
+  }
+  notice('Nothing was merged. Go on later with --resolutions and the decisions so far:')
+  printJson(decided.resolutions)
+  return EXIT.conflict
+}
+
+/** Reads the resolutions of a file: a list, or an object with the field `resolutions`. */
+async function readResolutions(
+  file: string | undefined,
+): Promise<{ resolutions: readonly Resolution[] } | undefined> {
+  if (file === undefined) return undefined
+  const text = await readInput(file)
+  let content: unknown
+  try {
+    content = JSON.parse(text)
+  } catch (error) {
+    throw new UsageError(`${file} is not JSON: ${(error as Error).message}`)
+  }
+  const list = Array.isArray(content)
+    ? content
+    : (content as { resolutions?: unknown })?.resolutions
+  if (!Array.isArray(list)) throw new UsageError(`${file} must have a list of resolutions`)
+  return { resolutions: list as readonly Resolution[] }
 }
 
 function printResult(result: MergeResult, isDryRun: boolean): void {
   for (const operation of result.schema.operations) {
     process.stdout.write(`${describeOperation(operation)}\n`)
   }
-  if (result.tables.length > 0) {
+  const changed = result.tables.filter(
+    (table) => table.inserted + table.updated + table.deleted > 0,
+  )
+  if (changed.length > 0) {
     printTable(
       ['table', 'inserted', 'updated', 'deleted'],
-      result.tables.map(({ name, inserted, updated, deleted }) => [
+      changed.map(({ name, inserted, updated, deleted }) => [
         name,
         `+${inserted}`,
         `~${updated}`,
@@ -120,12 +208,5 @@ function printResult(result: MergeResult, isDryRun: boolean): void {
 }
 
 function printConflicts(conflicts: MergeResult['conflicts'] = []): void {
-  for (const { table, id, kind, columns, message } of conflicts) {
-    const where = id === undefined ? String(table) : `${table}/${oneLine(id)}`
-    notice(`conflict in ${where}: ${message ?? kind}`)
-    const values = (columns ?? {}) as Record<string, { ours?: unknown; theirs?: unknown }>
-    for (const [name, { ours, theirs }] of Object.entries(values)) {
-      notice(`    ${name}: ours ${oneLine(ours ?? null)}, theirs ${oneLine(theirs ?? null)}`)
-    }
-  }
+  for (const conflict of conflicts) describeConflict(conflict).forEach(notice)
 }

@@ -60,7 +60,9 @@ export const schemaCommand = () =>
                 yes,
               )
               await branch.applySchema(operations, allowDataLoss ? { allowDataLoss } : {})
-              notice(`Applied ${operations.length} operations.`)
+              notice(
+                `Applied ${operations.length} ${operations.length === 1 ? 'operation' : 'operations'}.`,
+              )
             }
             if (json) printJson({ operations })
             return 0

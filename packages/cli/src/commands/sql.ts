@@ -1,9 +1,9 @@
-import { readFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { type AnySchema, type Branch, OffshootError } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
 import { notice, oneLine, printJson, printTable } from '../shared/output.js'
+import { readInput } from '../shared/read-input.js'
 import { withBranch } from '../shared/target.js'
 
 /** `offshoot sql`: runs SQL from the command line, a file or a prompt. */
@@ -21,13 +21,13 @@ export const sqlCommand = () =>
       action<{ json?: boolean; command?: string }, [string?]>(
         async (target, { json, command }, file) => {
           const branch = await target.branch()
-          const statement = command ?? (file === undefined ? undefined : await read(file))
+          const statement = command ?? (file === undefined ? undefined : await readInput(file))
           if (statement !== undefined) {
             await run(branch, statement, json)
             return 0
           }
           if (!process.stdin.isTTY) {
-            await run(branch, await read('-'), json)
+            await run(branch, await readInput('-'), json)
             return 0
           }
           return prompt(branch, `${target.databaseName}:${branch.name}`)
@@ -52,17 +52,6 @@ async function run(branch: AnyBranch, statement: string, json?: boolean): Promis
     )
   }
   notice(`${total} ${total === 1 ? 'row' : 'rows'}`)
-}
-
-async function read(file: string): Promise<string> {
-  if (file !== '-') {
-    return readFile(file, 'utf8').catch((error: Error) => {
-      throw new UsageError(`cannot read [${file}]: ${error.message}`)
-    })
-  }
-  const chunks: Buffer[] = []
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks).toString()
 }
 
 /** Reads statements until the end of the input. A statement ends with a semicolon. */

@@ -2,7 +2,7 @@ import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 
-/** What the command remembers in the folder of the user. */
+/** The file in the configuration folder of the user. */
 interface Stored {
   /** API keys by the address of the server. */
   readonly keys: Readonly<Record<string, string>>

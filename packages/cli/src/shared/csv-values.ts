@@ -93,26 +93,35 @@ export function flatColumns(
   )
 }
 
+/** Returns an empty record. It has no prototype, so that no name of a column can reach one. */
+export function emptyRecord(): Record<string, unknown> {
+  return Object.create(null) as Record<string, unknown>
+}
+
 /** Sets a value at a dotted name. */
 export function setAt(record: Record<string, unknown>, name: string, value: unknown): void {
   const parts = name.split('.')
   const last = parts.pop() ?? name
   let place = record
   for (const part of parts) {
-    place[part] ??= {}
+    place[part] ??= emptyRecord()
     place = place[part] as Record<string, unknown>
   }
   place[last] = value
 }
 
-/** Converts the value of a column to a cell. */
-export function writeCell(record: Readonly<Record<string, unknown>>, name: string): string {
+/** Reads the value at a dotted name. A link is read as the id of its record. */
+export function valueAt(
+  record: Readonly<Record<string, unknown>>,
+  { name, type }: { name: string; type: ColumnType },
+): unknown {
   let value: unknown = record
   for (const part of name.split('.')) value = (value as Record<string, unknown> | undefined)?.[part]
+  return type === 'link' ? (value as { id: string } | undefined)?.id : value
+}
+
+/** Converts a value to a cell. */
+export function writeCell(value: unknown, type: ColumnType): string {
   if (value === undefined || value === null) return ''
-  if (typeof value !== 'object') return String(value)
-  // A link has only the id of its record.
-  const { id, ...rest } = value as { id?: unknown }
-  if (typeof id === 'string' && Object.keys(rest).length === 0) return id
-  return JSON.stringify(value)
+  return type === 'json' || typeof value === 'object' ? JSON.stringify(value) : String(value)
 }

@@ -21,7 +21,12 @@ export class UsageError extends Failure {
 }
 
 /** Codes of errors that mean: what is there differs from what was expected. */
-const CONFLICTS: ReadonlySet<string> = new Set(['merge_conflict', 'data_loss', 'version_conflict'])
+const CONFLICTS: ReadonlySet<string> = new Set([
+  'merge_conflict',
+  'outdated_resolution',
+  'data_loss',
+  'version_conflict',
+])
 
 /** Prints an error to stderr, and returns the exit code. */
 export function report(error: unknown, url: string | undefined): number {
@@ -45,14 +50,26 @@ export function report(error: unknown, url: string | undefined): number {
 function explain(error: OffshootError, url = ''): string {
   switch (error.code) {
     case 'unreachable':
-      return `${error.message}\n  Is the service running? Start it with: offshoot start`
+      return `${error.message}\n  ${isLocal(url) ? 'Is the service running? Start it with: offshoot start' : 'Is this the address of the service, and is it running?'}`
     case 'invalid_api_key':
-      return `${url} does not accept the API key: ${error.message}\n  Sign in with: offshoot login --url ${url}`
+      return `${url} does not accept the API key${keyAdvice(url)}`
     case 'unexpected_answer':
-      return `${url}: ${error.message}`
+      return `${url}: ${error.message}\n  Is this the address of an Offshoot service?`
     case 'route_not_found':
       return `${url} does not know this request (${error.message}); it may be an older version of Offshoot`
     default:
       return error.message
   }
+}
+
+/** A key of the environment wins over that of `offshoot login`, so signing in would not help. */
+function keyAdvice(url: string): string {
+  return process.env.OFFSHOOT_API_KEY
+    ? ' of OFFSHOOT_API_KEY\n  Change the variable, or unset it and sign in with: offshoot login'
+    : `\n  Sign in with: offshoot login --url ${url}`
+}
+
+/** Returns whether a server runs on this machine. */
+export function isLocal(url: string): boolean {
+  return URL.canParse(url) && ['127.0.0.1', 'localhost', '[::1]'].includes(new URL(url).hostname)
 }

@@ -110,7 +110,8 @@ export class Progress {
 
   end(rows: number): void {
     if (this.#isShown) process.stderr.write('\r\u001b[K')
-    notice(`${this.#verb} ${rows.toLocaleString('en')} rows, ${this.#rate(rows)}`)
+    const noun = rows === 1 ? 'row' : 'rows'
+    notice(`${this.#verb} ${rows.toLocaleString('en')} ${noun}, ${this.#rate(rows)}`)
   }
 
   #rate(rows: number): string {

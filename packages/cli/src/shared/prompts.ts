@@ -1,7 +1,13 @@
 import { confirm, isCancel, password } from '@clack/prompts'
 import { Failure, UsageError } from './failure.js'
+import { readStdin } from './read-input.js'
 
 const isInteractive = () => process.stdin.isTTY === true && process.stderr.isTTY === true
+
+/** Refuses an option that needs a terminal. `instead` says how to do without. */
+export function requireTerminal(option: string, instead: string): void {
+  if (!isInteractive()) throw new UsageError(`${option} needs a terminal; ${instead}`)
+}
 
 /** Asks before something is lost. Without a terminal, `--yes` must have been given. */
 export async function requireConsent(question: string, yes: boolean | undefined): Promise<void> {
@@ -19,7 +25,5 @@ export async function askForKey(url: string): Promise<string> {
     if (isCancel(answer)) throw new Failure('nothing was changed')
     return answer
   }
-  const chunks: Buffer[] = []
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks).toString()
+  return readStdin()
 }

@@ -10,7 +10,7 @@ import {
 import { currentGitBranch, resolveBranchFromGit } from '@offshoot/client/git'
 import type { Command } from 'commander'
 import { readStored } from './credentials.js'
-import { UsageError } from './failure.js'
+import { isLocal, UsageError } from './failure.js'
 import { findProject, type Project } from './project.js'
 
 /** Flags that select what a command works on. */
@@ -191,8 +191,7 @@ function normalize(url: string): string {
 
 /** The key of a service that was started in this folder. It is used for this machine only. */
 async function localKey(url: string): Promise<string | undefined> {
-  const { hostname } = new URL(url)
-  if (!['127.0.0.1', 'localhost', '[::1]'].includes(hostname)) return undefined
+  if (!isLocal(url)) return undefined
   const folder = process.env.OFFSHOOT_DATA_DIR || '.offshoot'
   const text = await readFile(path.resolve(folder, 'api-key'), 'utf8').catch(() => '')
   return text.trim() || undefined

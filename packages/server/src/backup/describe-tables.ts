@@ -1,14 +1,24 @@
 import type { Queryable } from '../postgres/database.js'
-import { sql } from '../postgres/sql.js'
+import { type Sql, sql } from '../postgres/sql.js'
 import type { Header, TableDefinition } from './archive.js'
 
-/** The schemas of an instance: the catalogue first, then the rows that it describes. */
-export const SCHEMAS = ['offshoot', 'offshoot_rows'] as const
+/**
+ * Matches the schemas of an instance that a backup contains: the catalogue, and the rows of databases. Earlier versions
+ * had all rows in `offshoot_rows`.
+ */
+const SCHEMAS = '^offshoot(_rows|_db_[0-9]{1,18})?$'
+
+export const isBackedUp = (schema: string): boolean => new RegExp(SCHEMAS).test(schema)
+export const selectBackedUp = (schema: Sql): Sql => sql`${schema} ~ ${SCHEMAS}`
+
+/** Matches tables that only exist during a request. */
+const isPassing = (schema: Sql, table: Sql): Sql =>
+  sql`(${schema} <> 'offshoot' and ${table} ~ '^(stream|merge)_')`
 
 /**
  * Lists all tables as PostgreSQL describes them, so that this code need not know the structure of
- * heaps in any version. Tables that foreign keys refer to come first. The gates are left out,
- * because they hold no rows.
+ * heaps in any version. Tables that foreign keys refer to come first. The gates of earlier
+ * versions are left out, because they hold no rows.
  */
 export async function listTables(transaction: Queryable): Promise<TableDefinition[]> {
   const tables = await transaction.query<
@@ -55,9 +65,10 @@ export async function listTables(transaction: Queryable): Promise<TableDefinitio
       ) as references
     from pg_class t
     join pg_namespace n on n.oid = t.relnamespace
-    where n.nspname = any(${SCHEMAS}) and t.relkind = 'r'
+    where ${selectBackedUp(sql`n.nspname`)} and t.relkind = 'r'
       and not (n.nspname = 'offshoot' and t.relname ~ '^(gate_[0-9]+|catalogue_migrations)$')
-    order by array_position(${SCHEMAS}, n.nspname::text), t.oid`)
+      and not ${isPassing(sql`n.nspname`, sql`t.relname`)}
+    order by n.nspname <> 'offshoot', n.nspname, t.oid`)
   return inOrderOfReferences(tables).map(
     ({ oid: _oid, references: _references, ...definition }) => definition,
   )
@@ -85,7 +96,7 @@ export async function findUnknownRelation(transaction: Queryable): Promise<strin
     select t.oid::regclass::text as name
     from pg_class t
     join pg_namespace n on n.oid = t.relnamespace
-    where n.nspname = any(${SCHEMAS})
+    where ${selectBackedUp(sql`n.nspname`)}
       and (t.relkind not in ('r', 'i', 'S', 't')
         or (t.relkind = 'S' and n.nspname <> 'offshoot'))
     limit 1`)

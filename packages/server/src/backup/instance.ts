@@ -9,7 +9,9 @@ import {
 import type { BlobStore } from '../blobs/blob-store.js'
 import type { Config } from '../config.js'
 import { createBlobStore } from '../create-blob-store.js'
-import { type Connection, Database } from '../postgres/database.js'
+import type { Connection } from '../postgres/client-config.js'
+import { findServer } from '../postgres/connect-hosts.js'
+import { Database } from '../postgres/database.js'
 import { BackupError } from './errors.js'
 
 /** The database and files of an instance. */
@@ -24,8 +26,10 @@ const CONNECTIONS = 5
 
 /** Opens an instance for a backup, whether its service runs or not. */
 export async function openInstance(config: Config): Promise<Instance> {
-  const { databaseUrl, dataDir } = config
-  if (databaseUrl !== null) return connect(config, { url: databaseUrl }, async () => undefined)
+  const { databaseHosts, dataDir } = config
+  if (databaseHosts !== null) {
+    return connect(config, await findServer(databaseHosts), async () => undefined)
+  }
   if (!(await hasCluster(dataDir))) {
     throw new BackupError(
       `there is no instance in [${dataDir}]: set OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL as for its service`,
@@ -51,11 +55,11 @@ export async function openInstance(config: Config): Promise<Instance> {
 /** Opens an instance for a restore. No service may be running on it. */
 export async function openEmptyInstance(config: Config): Promise<Instance> {
   const lock = await acquireDataLock(config.dataDir)
-  const { databaseUrl } = config
+  const { databaseHosts } = config
   const instance =
-    databaseUrl === null
+    databaseHosts === null
       ? await startStopped(config, lock)
-      : connect(config, { url: databaseUrl }, () => lock.release())
+      : connect(config, await findServer(databaseHosts), () => lock.release())
   await instance.blobs.prepare()
   return instance
 }

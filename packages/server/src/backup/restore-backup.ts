@@ -29,7 +29,7 @@ import {
   tableName,
 } from './archive.js'
 import { copyStatement } from './create-backup.js'
-import { SCHEMAS } from './describe-tables.js'
+import { isBackedUp, selectBackedUp } from './describe-tables.js'
 import { BackupError } from './errors.js'
 import { DamagedArchiveError, readTar, type TarEntry } from './tar.js'
 
@@ -116,11 +116,11 @@ function toBackupError(error: unknown): unknown {
 
 async function requireEmpty(database: Database): Promise<void> {
   const found = await database.query(sql`
-    select from pg_namespace where nspname = any(${SCHEMAS})`)
+    select from pg_namespace where ${selectBackedUp(sql`nspname`)} limit 1`)
   if (found.length === 0) return
   if (!(await isUnfinished(database))) {
     throw new BackupError(
-      'the instance is not empty: restore into one that has never been started, or into a database without the schemas offshoot and offshoot_rows',
+      'the instance is not empty: restore into one that has never been started, or into a database without schemas whose names begin with offshoot',
     )
   }
   await removeEverything(database)
@@ -134,18 +134,22 @@ async function isUnfinished(database: Database): Promise<boolean> {
 
 async function removeEverything(database: Database): Promise<void> {
   for (;;) {
-    const tables = await database.query<{ name: string }>(sql`
-      select tablename as name
+    const tables = await database.query<{ schema: string; name: string }>(sql`
+      select schemaname as schema, tablename as name
       from pg_tables
-      where schemaname = 'offshoot_rows'
+      where ${selectBackedUp(sql`schemaname`)} and schemaname <> 'offshoot'
       limit ${DROP_STEP}`)
     if (tables.length === 0) break
-    const names = tables.map(({ name }) => sql`offshoot_rows.${ident(name)}`)
+    const names = tables.map(({ schema, name }) => sql`${ident(schema)}.${ident(name)}`)
     await database.query(sql`drop table ${join(names, ', ')}`)
   }
-  await database.query(
-    sql`drop schema if exists offshoot_sql, offshoot_work, offshoot_rows, offshoot cascade`,
-  )
+  // The catalogue goes last: without it, nothing says that the restore is unfinished.
+  const schemas = await database.query<{ name: string }>(sql`
+    select nspname as name
+    from pg_namespace
+    where ${selectBackedUp(sql`nspname`)} and nspname <> 'offshoot'`)
+  for (const { name } of schemas) await database.query(sql`drop schema ${ident(name)} cascade`)
+  await database.query(sql`drop schema if exists offshoot_sql, offshoot_work, offshoot cascade`)
 }
 
 async function hasAny(names: AsyncIterable<string>): Promise<boolean> {
@@ -263,7 +267,7 @@ async function restoreTable(
 ): Promise<void> {
   const bytes = await readBytes(entry)
   const table = parse(entry.name, bytes, TableDefinitionSchema)
-  if (tableName(table) !== name || !(SCHEMAS as readonly string[]).includes(table.schema)) {
+  if (tableName(table) !== name || !isBackedUp(table.schema)) {
     throw new DamagedArchiveError(`[${entry.name}] describes another table`)
   }
   const hash = createHash('sha256').update(bytes)
@@ -273,7 +277,10 @@ async function restoreTable(
     async (transaction) => {
       // The last commit, which removes the mark, is synchronous and flushes all earlier ones.
       await transaction.query(sql`set local synchronous_commit = off`)
-      if (isHeap) await createTable(transaction, table)
+      if (isHeap) {
+        await transaction.query(sql`create schema if not exists ${ident(table.schema)}`)
+        await createTable(transaction, table)
+      }
       const count = await copyRows(transaction.client, { table, entries, hash })
       // Building indexes after the rows are loaded is faster.
       if (isHeap) await createRules(transaction, table)

@@ -19,8 +19,8 @@ export interface JsonLimits {
  * noticeably block the event loop.
  */
 export const SLICE_BYTES = 64 * 1024
-/** Bytes that are scanned between two pauses. */
-export const SCAN_BYTES = 8 * SLICE_BYTES
+/** Bytes that are scanned between two pauses. Before V8 has compiled the scan, each takes about 0.1 µs. */
+export const SCAN_BYTES = SLICE_BYTES
 /** Quotes that are scanned between two pauses; each costs more than another byte. */
 export const SCAN_QUOTES = 16 * 1024
 

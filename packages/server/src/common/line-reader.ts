@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
-import { inTurns } from './in-turns.js'
+import { Turn } from './in-turns.js'
 import { type JsonLimits, parseJsonSteps, SLICE_BYTES } from './json-text.js'
 
 export interface ParsedLine {
@@ -14,10 +14,14 @@ export interface ParsedLine {
 const NEWLINE = 0x0a
 /** Lines that are parsed one by one between two pauses. */
 const LINES_PER_STEP = 64
+/** Lines that are parsed and passed on together, however short they are. */
+export const BATCH_LINES_MAX = 1000
 
 export interface LineReaderOptions {
   readonly lineBytesMax: number
   readonly limits: JsonLimits
+  /** Lines of one batch. */
+  readonly batchLinesMax?: number
   /** Called with each chunk as it arrives. */
   readonly onChunk?: (chunk: Buffer) => void
   /**
@@ -43,7 +47,12 @@ export class LineReader {
     for await (const _ of this.#chunks());
   }
 
+  /**
+   * Yields the lines in batches. A chunk of short lines has many of them, so batches are limited in number, and
+   * the event loop runs between them if they take long, together with what the caller does with them.
+   */
   async *batches(): AsyncGenerator<ParsedLine[]> {
+    const turn = new Turn()
     let rest: Buffer[] = []
     let restBytes = 0
     for await (const chunk of this.#chunks()) {
@@ -57,10 +66,16 @@ export class LineReader {
       const complete = Buffer.concat([...rest, chunk.subarray(0, end)])
       rest = [chunk.subarray(end + 1)]
       restBytes = rest[0]?.length ?? 0
-      yield await inTurns(this.#parse(complete))
+      for (const batch of this.#parse(complete)) {
+        if (turn.isOver) await turn.end()
+        if (batch.length > 0) yield batch
+      }
     }
     const last = Buffer.concat(rest)
-    if (last.length > 0) yield await inTurns(this.#parse(last))
+    for (const batch of last.length > 0 ? this.#parse(last) : []) {
+      if (turn.isOver) await turn.end()
+      if (batch.length > 0) yield batch
+    }
   }
 
   async *#chunks(): AsyncGenerator<Buffer> {
@@ -83,31 +98,51 @@ export class LineReader {
     this.#heldBytes = bytes
   }
 
-  *#parse(bytes: Buffer): Generator<undefined, ParsedLine[]> {
-    if (bytes.length <= 2 * SLICE_BYTES && isUtf8(bytes)) {
-      const texts = bytes.toString().split('\n')
-      const first = this.#line + 1
+  /** Yields batches of parsed lines. An empty batch is a pause. */
+  *#parse(bytes: Buffer): Generator<ParsedLine[]> {
+    const { batchLinesMax = BATCH_LINES_MAX } = this.#options
+    if (bytes.length > 2 * SLICE_BYTES || !isUtf8(bytes)) {
+      yield* this.#parseEach(splitLines(bytes))
+      return
+    }
+    const texts = bytes.toString().split('\n')
+    for (let start = 0; start < texts.length; start += batchLinesMax) {
+      const some = texts.slice(start, start + batchLinesMax)
       // Parsing many lines at once is much faster than parsing each.
-      const values = parseTogether(texts)
-      if (values !== undefined) {
-        this.#line += texts.length
-        return values.map((value, index) => ({ line: first + index, value }))
+      const parsed = parseTogether(some, this.#line + 1)
+      if (parsed === undefined) yield* this.#parseEach(some)
+      else {
+        this.#line += some.length
+        yield parsed
       }
     }
-    const lines: ParsedLine[] = []
-    for (const line of splitLines(bytes)) {
-      const number = ++this.#line
-      if (line.length > SLICE_BYTES) lines.push(yield* this.#parseLong(line, number))
-      else if (!isUtf8(line)) lines.push({ line: number, fault: 'is not valid UTF-8' })
-      else lines.push(...parseLine(line.toString(), number))
-      if (number % LINES_PER_STEP === 0) yield
-    }
-    return lines
   }
 
-  *#parseLong(text: Buffer, line: number): Generator<undefined, ParsedLine> {
+  *#parseEach(texts: Iterable<string | Buffer>): Generator<ParsedLine[]> {
+    const { batchLinesMax = BATCH_LINES_MAX } = this.#options
+    let lines: ParsedLine[] = []
+    for (const text of texts) {
+      const number = ++this.#line
+      if (typeof text === 'string') lines.push(...parseLine(text, number))
+      else if (text.length > SLICE_BYTES) lines.push(yield* this.#parseLong(text, number))
+      else if (!isUtf8(text)) lines.push({ line: number, fault: 'is not valid UTF-8' })
+      else lines.push(...parseLine(text.toString(), number))
+      if (lines.length === batchLinesMax) {
+        yield lines
+        lines = []
+      } else if (number % LINES_PER_STEP === 0) yield []
+    }
+    yield lines
+  }
+
+  *#parseLong(text: Buffer, line: number): Generator<ParsedLine[], ParsedLine> {
     try {
-      return { line, value: yield* parseJsonSteps(text, this.#options.limits) }
+      const steps = parseJsonSteps(text, this.#options.limits)
+      for (;;) {
+        const step = steps.next()
+        if (step.done) return { line, value: step.value }
+        yield []
+      }
     } catch (error) {
       if (!(error instanceof AppError)) throw error
       return { line, fault: error.message.replace(/^body: /, '') }
@@ -129,9 +164,20 @@ function* splitLines(bytes: Buffer): Generator<Buffer> {
 function parseLine(text: string, line: number): ParsedLine[] {
   if (text.trim() === '') return []
   try {
-    return [{ line, value: JSON.parse(text) as unknown }]
+    return [{ line, value: parseWithoutTrace(text) }]
   } catch (error) {
     return [{ line, fault: `is not valid JSON: ${(error as Error).message}` }]
+  }
+}
+
+/** Parses JSON. A stack trace, which nobody reads, would take most of the time of an invalid line. */
+function parseWithoutTrace(text: string): unknown {
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 0
+  try {
+    return JSON.parse(text)
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit
   }
 }
 
@@ -142,19 +188,25 @@ function parseLine(text: string, line: number): ParsedLine[] {
  */
 const SEPARATOR = randomBytes(9).toString('base64')
 
-/** Returns undefined unless each line is one valid value. */
-function parseTogether(lines: readonly string[]): unknown[] | undefined {
-  // A blank line is not a value. The check costs less than a failed parse.
-  if (lines.includes('')) return undefined
+/** Parses lines of which each is one valid value, or empty. Returns undefined for others. */
+function parseTogether(lines: readonly string[], firstLine: number): ParsedLine[] | undefined {
+  const numbers: number[] = []
+  const texts: string[] = []
+  for (const [index, text] of lines.entries()) {
+    if (text === '') continue
+    numbers.push(firstLine + index)
+    texts.push(text)
+  }
+  if (texts.length === 0) return []
   let values: unknown[]
   try {
-    values = JSON.parse(`[${lines.join(`,"${SEPARATOR}",`)}]`) as unknown[]
+    values = parseWithoutTrace(`[${texts.join(`,"${SEPARATOR}",`)}]`) as unknown[]
   } catch {
     return undefined
   }
-  if (values.length !== 2 * lines.length - 1) return undefined
+  if (values.length !== 2 * texts.length - 1) return undefined
   for (let index = 1; index < values.length; index += 2) {
     if (values[index] !== SEPARATOR) return undefined
   }
-  return values.filter((_, index) => index % 2 === 0)
+  return numbers.map((line, index) => ({ line, value: values[2 * index] }))
 }

@@ -9,12 +9,14 @@ export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
   readonly #sizeMax: number
   readonly #weights: Weights<Key, Value> | undefined
+  readonly #weightMax: number
   #weight = 0
 
   /** Bounds the number of entries and, if entries differ in size, their total weight. */
   constructor(sizeMax: number, weights?: Weights<Key, Value>) {
     this.#sizeMax = sizeMax
     this.#weights = weights
+    this.#weightMax = weights?.weightMax ?? Number.POSITIVE_INFINITY
   }
 
   get(key: Key): Value | undefined {
@@ -53,12 +55,10 @@ export class LruMap<Key, Value> {
   }
 
   #isHalfFull(): boolean {
-    const { weightMax } = this.#weights ?? { weightMax: Number.POSITIVE_INFINITY }
-    return this.#entries.size * 2 >= this.#sizeMax || this.#weight * 2 >= weightMax
+    return this.#entries.size * 2 >= this.#sizeMax || this.#weight * 2 >= this.#weightMax
   }
 
   #isOverfull(): boolean {
-    const { weightMax } = this.#weights ?? { weightMax: Number.POSITIVE_INFINITY }
-    return this.#entries.size > this.#sizeMax || this.#weight > weightMax
+    return this.#entries.size > this.#sizeMax || this.#weight > this.#weightMax
   }
 }

@@ -6,6 +6,8 @@ const SECRET_LENGTH = 44
 export const newApiKey = (): string => `off_${randomText(SECRET_LENGTH)}`
 export const newInviteKey = (): string => `ik_${randomText(SECRET_LENGTH)}`
 
+export const newSignInToken = (): string => randomText(SECRET_LENGTH)
+
 /**
  * Hashes a secret for storage. It has 260 random bits, so a fast hash cannot be reversed by
  * guessing, and costs a request almost nothing.

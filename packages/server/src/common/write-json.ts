@@ -33,11 +33,18 @@ export function* writeJson(value: unknown): Generator<undefined, string, undefin
 
 /** Returns whether a value has few members, none of which has any. */
 function isShort(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return true
+  if (!isComposite(value)) return true
+  // A for-in loop would first make a list of all indexes.
+  if (Array.isArray(value)) return value.length <= MEMBERS_AT_ONCE && !value.some(isComposite)
   let count = 0
   for (const name in value) {
-    const member = (value as Record<string, unknown>)[name]
-    if (++count > MEMBERS_AT_ONCE || (typeof member === 'object' && member !== null)) return false
+    if (++count > MEMBERS_AT_ONCE || isComposite((value as Record<string, unknown>)[name])) {
+      return false
+    }
   }
   return true
+}
+
+function isComposite(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
 }

@@ -10,6 +10,8 @@ import { insertMember, insertWorkspace, listWorkspaces } from './workspaces/quer
 export interface FirstStart {
   /** The key, if this start created it. Only its hash is stored, so it cannot be shown later. */
   readonly newKey: string | undefined
+  /** The administrator. */
+  readonly userId: string
   /** The first workspace of the first user, for the start message. */
   readonly workspaceId: string | undefined
 }
@@ -31,7 +33,7 @@ export async function prepareFirstStart(
     if (user !== undefined) {
       if (apiKey !== null) await takeKey(transaction, user.id, apiKey)
       const [workspace] = await listWorkspaces(transaction, user.id)
-      return { newKey: undefined, workspaceId: workspace?.id }
+      return { newKey: undefined, userId: user.id, workspaceId: workspace?.id }
     }
     const userId = newUserId()
     const workspaceId = newWorkspaceId(FIRST_WORKSPACE.slug)
@@ -46,7 +48,7 @@ export async function prepareFirstStart(
     await insertKey(transaction, { userId, name: FIRST_KEY_NAME, hash: hashSecret(key) })
     await insertWorkspace(transaction, { id: workspaceId, ...FIRST_WORKSPACE })
     await insertMember(transaction, { workspaceId, userId, role: 'owner' })
-    return { newKey: key, workspaceId }
+    return { newKey: key, userId, workspaceId }
   })
 }
 

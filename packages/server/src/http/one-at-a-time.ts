@@ -6,9 +6,10 @@ import type { Socket } from 'node:net'
  * their answers in memory until the client reads them; when the client leaves, those answers are never
  * reported as closed, so nothing they hold is released. The next request waits for the answer in
  * progress, because a client may send it as soon as it has the last byte. No common client pipelines:
- * requests behind that one are ignored, and the connection is closed.
+ * requests behind that one are ignored, and the connection is closed. Returns a function that returns the
+ * latest answer of a connection.
  */
-export function handleOneAtATime(server: Server): void {
+export function handleOneAtATime(server: Server): (socket: Socket) => ServerResponse | undefined {
   const handlers = server.listeners('request') as RequestListener[]
   server.removeAllListeners('request')
   const answering = new WeakMap<Socket, ServerResponse>()
@@ -36,4 +37,5 @@ export function handleOneAtATime(server: Server): void {
       })
     }
   })
+  return (socket) => answering.get(socket)
 }

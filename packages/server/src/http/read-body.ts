@@ -18,7 +18,10 @@ declare module 'fastify' {
 const PIECE_BYTES_MIN = 4096
 /** The first pieces are kept without a copy; most bodies have one or two. */
 const PIECES_MAX = 8
-const SEGMENT_BYTES = 8 * 1024
+const SEGMENT_BYTES_MIN = 8 * 1024
+const SEGMENT_BYTES_MAX = 256 * 1024
+/** A segment is at most this part of what has arrived, so that its unused rest is small. */
+const SEGMENT_PART = 1 / 8
 /** Larger bodies are joined in turns: copying tens of megabytes blocks the event loop. */
 const JOINED_BYTES = 1024 * 1024
 
@@ -117,10 +120,10 @@ class Pieces {
       this.#list.push(chunk)
       return
     }
-    if (this.#segment !== undefined && this.#used + chunk.length > SEGMENT_BYTES) {
+    if (this.#segment !== undefined && this.#used + chunk.length > this.#segment.length) {
       this.#closeSegment()
     }
-    this.#segment ??= Buffer.allocUnsafe(SEGMENT_BYTES)
+    this.#segment ??= Buffer.allocUnsafe(this.#segmentBytes())
     this.#used += chunk.copy(this.#segment, this.#used)
   }
 
@@ -141,10 +144,16 @@ class Pieces {
     return body
   }
 
+  #segmentBytes(): number {
+    const part = Math.floor(this.#bytes * SEGMENT_PART)
+    return Math.min(Math.max(part, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
+  }
+
   #closeSegment(): void {
     if (this.#segment === undefined) return
-    // Copied, so that the unused rest of the segment is freed.
-    this.#list.push(Buffer.from(this.#segment.subarray(0, this.#used)))
+    const content = this.#segment.subarray(0, this.#used)
+    // Copied if a large part of the segment is unused, so that it is freed.
+    this.#list.push(this.#used < this.#segment.length / 2 ? Buffer.from(content) : content)
     this.#segment = undefined
     this.#used = 0
   }

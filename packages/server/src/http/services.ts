@@ -22,6 +22,8 @@ export interface Services {
   readonly publicUrl?: string | undefined
   /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies?: readonly string[]
+  /** The folder with the built console; undefined if the console is off. */
+  readonly consoleFolder?: string | undefined
   /** Rate limits of one API key in this process; undefined means unlimited. */
   readonly keyLimits?: KeyLimits
 }

@@ -68,6 +68,22 @@ describe('describeValidation', () => {
     expect(describeFault(Flags, 'querystring', { on: 'true', size: '1' })).toBe('')
   })
 
+  it('counts characters, not code units, at both limits of a length', () => {
+    const Text = Type.Object({ text: Type.String({ minLength: 2, maxLength: 3 }) })
+    const faultOf = (text: string) => describeFault(Text, 'body', { text })
+    for (const character of ['a', 'é', '😀']) {
+      expect(faultOf(character)).toContain('characters')
+      expect(faultOf(character.repeat(2))).toBe('')
+      expect(faultOf(character.repeat(3))).toBe('')
+      expect(faultOf(character.repeat(4))).toBe(
+        'body: field [text]: must have at most 3 characters',
+      )
+    }
+    expect(faultOf('😀a')).toBe('')
+    expect(faultOf('😀😀a')).toBe('')
+    expect(faultOf('')).toContain('characters')
+  })
+
   it('calls what is in an address by its own name', () => {
     const Query = Type.Object({ from: Type.String({ minLength: 1 }) })
     expect(describeFault(Query, 'querystring', {})).toBe('query: parameter [from]: is required')

@@ -1,5 +1,5 @@
 import { DATABASE_BRANCH_PATTERN, EMAIL_PATTERN, TEXT_PATTERN } from '@offshoot/contract/names'
-import { Ajv, type Options, type ValidateFunction } from 'ajv'
+import { _, Ajv, type Options, type ValidateFunction } from 'ajv'
 import formats from 'ajv-formats'
 import type { FastifySchemaValidationError, FastifyServerOptions } from 'fastify'
 import { nearest } from '../common/nearest.js'
@@ -69,8 +69,45 @@ function anyCaseBooleans(schema: object, validate: Validate): Validate {
   return anyCase
 }
 
+/**
+ * The limits of the length of a text, in characters. Ajv counts the characters of the whole text, which blocks
+ * the event loop for a text of megabytes. A character has one or two UTF-16 code units, so most texts need no
+ * count, and none of them is long.
+ */
+const LENGTH_LIMITS = [
+  {
+    keyword: 'maxLength',
+    isExceeded: (text: string, max: number) =>
+      text.length > max && (text.length > 2 * max || charactersOf(text) > max),
+  },
+  {
+    keyword: 'minLength',
+    isExceeded: (text: string, min: number) =>
+      text.length < 2 * min && (text.length < min || charactersOf(text) < min),
+  },
+] as const
+
+function charactersOf(text: string): number {
+  let count = 0
+  for (const _ of text) count++
+  return count
+}
+
 function createAjv(options: Options, externalSchemas: unknown): Ajv {
   const ajv = new Ajv(options)
+  for (const { keyword, isExceeded } of LENGTH_LIMITS) {
+    ajv.removeKeyword(keyword).addKeyword({
+      keyword,
+      type: 'string',
+      schemaType: 'number',
+      before: 'pattern',
+      error: {
+        message: 'has a length beyond the limit',
+        params: ({ schemaCode }) => _`{limit: ${schemaCode}}`,
+      },
+      compile: (limit: number) => (text: string) => !isExceeded(text, limit),
+    })
+  }
   // The package exports its function as `default` of a CommonJS module.
   ;(formats as unknown as (ajv: Ajv) => void)(ajv)
   for (const schema of Object.values((externalSchemas ?? {}) as Record<string, object>)) {

@@ -3,42 +3,30 @@ import pg from 'pg'
 import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
+import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
 import { watchWarnings } from './commit.js'
 import { codeOf } from './failures.js'
-import { surviveProtocolErrors } from './protocol-errors.js'
+import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import type { Sql } from './sql.js'
 import { toQuery } from './statement.js'
 
 const INVALID_PARAMETER_VALUE = '22023'
-
-/** The target of connections: a URL, or the connection of the embedded server. */
-export type Connection =
-  | { readonly url: string }
-  | {
-      readonly host: string
-      readonly port: number
-      readonly user: string
-      readonly password: string
-      readonly database: string
-    }
 
 /** Runs statements: the pool, or one transaction. */
 export interface Queryable {
   query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
 }
 
-const CONNECT_TIMEOUT_MS = 5_000
 const IDLE_TIMEOUT_MS = 60_000
 /**
  * `client_connection_check_interval`: how often PostgreSQL checks that this process is still
  * connected. The locks of a dead process must be released soon, because others may wait for them.
  */
 const CLIENT_CHECK_MS = 1_000
-/** TCP keepalive: a machine that disappeared is noticed after about half a minute. */
-const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
 /** Connections for statements that run beside a transaction, opened on demand. */
 const SIDE_POOL_MAX = 2
 const USER_POOL_MAX = 8
+const EMBEDDED_NAME = 'embedded'
 
 /**
  * Uses after which a connection is replaced, because a backend keeps memory such as compiled
@@ -88,6 +76,9 @@ export class Database implements Queryable {
   #sidePool: pg.Pool | undefined
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
+  #serverName = EMBEDDED_NAME
+  /** Connections of the pools. */
+  readonly #open = new Set<pg.ClientBase>()
   readonly #long = new Set<pg.Client>()
   readonly #options: DatabaseOptions
   /** Connections of the pool in use, by owner. */
@@ -102,18 +93,34 @@ export class Database implements Queryable {
     this.reading = { bytes: 0, bytesMax: options.readingBytesMax ?? Number.POSITIVE_INFINITY }
   }
 
-  /** Replaces the pool; clients that are checked out of the old one finish or fail on their own. */
-  connect(connection: Connection): void {
+  /**
+   * Replaces the pools. Connections of the old ones that are in use finish or fail on their own, or break at
+   * once if their server was replaced and may not answer any more.
+   */
+  connect(connection: Connection, options: { name?: string; isReplaced?: boolean } = {}): void {
     const previous = [this.#pool, this.#sidePool, this.#userPool]
+    if (options.isReplaced === true) this.#breakConnections()
     this.#connection = connection
-    this.#pool = createPool(connection, this.#options)
-    this.#sidePool = createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
-    this.#userPool = createPool(
+    this.#serverName = options.name ?? EMBEDDED_NAME
+    this.#pool = this.#createPool(connection, this.#options)
+    this.#sidePool = this.#createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
+    this.#userPool = this.#createPool(
       connection,
       { ...this.#options, poolMax: this.#options.userPoolMax ?? USER_POOL_MAX },
       { maxUses: USER_CONNECTION_USES_MAX },
     )
     for (const pool of previous) pool?.end().catch(() => undefined)
+  }
+
+  #createPool(...parameters: Parameters<typeof createPool>): pg.Pool {
+    const pool = createPool(...parameters)
+    pool.on('connect', (client) => this.#open.add(client))
+    pool.on('remove', (client) => this.#open.delete(client))
+    return pool
+  }
+
+  #breakConnections(): void {
+    for (const client of [...this.#open, ...this.#long]) breakConnection(client)
   }
 
   get poolState(): PoolState {
@@ -139,6 +146,11 @@ export class Database implements Queryable {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
     return this.#userPool
+  }
+
+  /** The host and port of the server in use, or `embedded`. */
+  get serverName(): string {
+    return this.#serverName
   }
 
   get isConnected(): boolean {
@@ -288,37 +300,6 @@ function createPool(
     options.tracing?.watch(client)
   })
   return pool
-}
-
-function clientConfig(
-  connection: Connection,
-  {
-    statementTimeoutMs,
-    connectTimeoutMs = CONNECT_TIMEOUT_MS,
-  }: { statementTimeoutMs: number; connectTimeoutMs?: number },
-): pg.ClientConfig {
-  return {
-    // The embedded server is reached over a socket, whatever the environment says about TLS.
-    ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
-    application_name: 'offshoot',
-    connectionTimeoutMillis: connectTimeoutMs,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
-    // Times are read and written as text in UTC, so the session must not depend on the server's
-    // settings.
-    options: [
-      '-c TimeZone=UTC',
-      '-c DateStyle=ISO,YMD',
-      '-c IntervalStyle=iso_8601',
-      '-c extra_float_digits=1',
-      '-c client_min_messages=warning',
-      `-c statement_timeout=${statementTimeoutMs}`,
-      `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,
-      `-c tcp_keepalives_interval=${KEEPALIVE.intervalSeconds}`,
-      `-c tcp_keepalives_count=${KEEPALIVE.count}`,
-      `-c idle_in_transaction_session_timeout=${2 * statementTimeoutMs}`,
-    ].join(' '),
-  }
 }
 
 /** Some platforms do not support this setting, so a failure to set it is ignored. */

@@ -21,7 +21,7 @@ export function constraintOf(error: unknown): string | undefined {
 
 export const UNIQUE_VIOLATION = '23505'
 export const UNDEFINED_TABLE = '42P01'
-export const DUPLICATE_TABLE = '42P07'
+const UNDEFINED_SCHEMA = '3F000'
 const UNDEFINED_COLUMN = '42703'
 const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
@@ -37,9 +37,9 @@ export function isSqlState(code: string): boolean {
   return /^[0-9A-Z]{5}$/.test(code) && /\d/.test(code)
 }
 
-/** A statement names a table that does not exist. */
+/** A statement names a table that does not exist. Some statements report a missing schema instead. */
 export function isUndefinedTable(error: unknown): boolean {
-  return codeOf(error) === UNDEFINED_TABLE
+  return [UNDEFINED_TABLE, UNDEFINED_SCHEMA].includes(codeOf(error) ?? '')
 }
 
 /** A lock was not granted within `lock_timeout`. The error may be mapped to a public one. */

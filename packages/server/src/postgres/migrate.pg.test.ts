@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../../../../test/support/database.js'
 import { prepareFirstStart } from '../domain/first-start.js'
 import { Database } from './database.js'
-import { MigrateError, migrate } from './migrate.js'
+import { createCatalogue, MigrateError, migrate } from './migrate.js'
+import { moveToSchemas } from './migrations/019-schemas.js'
+import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
 const databases: Database[] = []
@@ -103,6 +105,60 @@ describe('migrate', () => {
   })
 })
 
+describe('the migration to a schema for each database', () => {
+  const TABLES = 500
+
+  it('moves thousands of tables in steps, and continues after an interruption', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    const earlier = (await applied(current)).slice(0, 18)
+    await createCatalogue(database, earlier)
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.workspaces (id, name, slug) values ('w', 'w', 'w');
+      insert into offshoot.databases (workspace_id, name, region)
+      select 'w', 'd' || n, 'local' from generate_series(1, 120) n;
+      -- Database 1000 was deleted; its heaps wait for the collector.
+      insert into offshoot.heaps (database_id, branch_id, table_id, column_ids)
+      select case when n = 1 then 1000 else n % 120 + 1 end, 'b' || n, 1, '{}'
+      from generate_series(1, ${TABLES}) n`)
+    await fresh.pool.query(`
+      do $$ begin
+        for n in 1..${TABLES} loop
+          execute format('create table offshoot_rows.heap_%s (id text primary key)', n);
+          execute format('create table offshoot_rows.past_%s ()', n);
+          execute format('insert into offshoot_rows.heap_%s values (%s)', n, n);
+        end loop;
+      end $$`)
+    const left = async () => {
+      const { rows } = await fresh.pool.query(`
+        select count(*)::integer as count from pg_tables where schemaname = 'offshoot_rows'`)
+      return rows[0].count
+    }
+    // A process that is killed leaves the steps that it has committed.
+    for (let before = await left(); (await left()) === before; ) {
+      expect(await runTransaction(database, moveToSchemas)).toBe(true)
+    }
+    expect(await left()).toBeGreaterThan(0)
+    expect(await applied(database)).toEqual(earlier)
+    await Promise.all([migrate(database), migrate(connect(fresh.url))])
+    const { rows } = await fresh.pool.query(`
+      select count(*)::integer as count,
+        count(*) filter (where to_regclass(format('offshoot_db_%s.heap_%s_pkey', database_id, id)) is not null)
+          ::integer as indexes,
+        count(*) filter (where to_regclass(format('offshoot_db_%s.past_%s', database_id, id)) is not null)
+          ::integer as pasts,
+        to_regnamespace('offshoot_rows') is null as "isEmpty"
+      from offshoot.heaps`)
+    expect(rows).toEqual([{ count: TABLES, indexes: TABLES, pasts: TABLES, isEmpty: true }])
+    const moved = await fresh.pool.query('select id from offshoot_db_1000.heap_1')
+    expect(moved.rows).toEqual([{ id: '1' }])
+    await fresh.close()
+  })
+})
+
 describe('prepareFirstStart', () => {
   it('makes the key of the settings the first one, also later and in place of another', async () => {
     const fresh = await createTestDatabase()
@@ -115,7 +171,11 @@ describe('prepareFirstStart', () => {
         .rows
     const [before] = await hashes()
     const second = await prepareFirstStart(database, { apiKey: 'off_two_two' })
-    expect(second).toEqual({ newKey: undefined, workspaceId: first.workspaceId })
+    expect(second).toEqual({
+      newKey: undefined,
+      userId: first.userId,
+      workspaceId: first.workspaceId,
+    })
     const after = await hashes()
     expect(after).toHaveLength(1)
     expect(after[0]).not.toEqual(before)

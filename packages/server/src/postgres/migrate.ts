@@ -14,6 +14,11 @@ import { gates } from './migrations/011-gates.js'
 import { versions } from './migrations/012-versions.js'
 import { folds } from './migrations/013-folds.js'
 import { sweeps } from './migrations/014-sweeps.js'
+import { consoleSessions } from './migrations/015-console.js'
+import { overlays } from './migrations/016-overlays.js'
+import { bounds } from './migrations/017-bounds.js'
+import { answers } from './migrations/018-answers.js'
+import { moveToSchemas, schemas } from './migrations/019-schemas.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -25,6 +30,11 @@ export interface AppliedMigration {
 
 interface Migration extends AppliedMigration {
   readonly statements: string
+  /**
+   * Work before the statements that is too much for one transaction. Does a part of it, and returns whether there may
+   * be more. Each part is committed; an interrupted migration continues with the next part.
+   */
+  readonly prepare?: (transaction: Transaction) => Promise<boolean>
 }
 
 /** All migrations in order: forward only, never edited after a release. */
@@ -43,6 +53,11 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 12, name: 'versions', statements: versions },
   { number: 13, name: 'folds', statements: folds },
   { number: 14, name: 'sweeps', statements: sweeps },
+  { number: 15, name: 'console', statements: consoleSessions },
+  { number: 16, name: 'overlays', statements: overlays },
+  { number: 17, name: 'bounds', statements: bounds },
+  { number: 18, name: 'answers', statements: answers },
+  { number: 19, name: 'schemas', statements: schemas, prepare: moveToSchemas },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000
@@ -59,28 +74,33 @@ export class MigrateError extends Error {}
 /** Migrates the catalogue to this version. Several processes may call it at once. */
 export async function migrate(database: Database): Promise<void> {
   await requireVersion(database)
-  await runTransaction(
-    database,
-    async (transaction) => {
-      await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
-      await requireWhole(transaction)
-      await transaction.query(sql`create schema if not exists offshoot`)
-      await transaction.query(CREATE_MIGRATIONS)
-      await apply(transaction, pending(await listAppliedMigrations(transaction)))
-    },
-    // Read committed takes a new snapshot after waiting for the lock, so a second process sees the
-    // migrations of the first one.
-    { isolation: 'read committed' },
-  )
+  for (let isDone = false; !isDone; ) {
+    isDone = await runTransaction(
+      database,
+      async (transaction) => {
+        await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
+        await requireWhole(transaction)
+        await transaction.query(sql`create schema if not exists offshoot`)
+        await transaction.query(CREATE_MIGRATIONS)
+        return apply(transaction, pending(await listAppliedMigrations(transaction)))
+      },
+      // Read committed takes a new snapshot after waiting for the lock, so a second process sees the
+      // migrations of the first one.
+      { isolation: 'read committed' },
+    )
+  }
 }
 
-async function apply(transaction: Transaction, migrations: readonly Migration[]): Promise<void> {
+/** Applies migrations, up to one whose preparation needs another transaction. Returns whether all are applied. */
+async function apply(transaction: Transaction, migrations: readonly Migration[]): Promise<boolean> {
   for (const migration of migrations) {
+    if (await migration.prepare?.(transaction)) return false
     await transaction.client.query(migration.statements)
     await transaction.query(sql`
       insert into offshoot.catalogue_migrations (number, name)
       values (${migration.number}, ${migration.name})`)
   }
+  return true
 }
 
 export async function listAppliedMigrations(database: Queryable): Promise<AppliedMigration[]> {

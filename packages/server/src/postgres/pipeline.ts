@@ -275,6 +275,19 @@ export function runPipeline(
   calls: readonly Call[],
   room?: ReadRoom,
 ): Promise<TextRows[]> {
+  if (!calls.some(({ before }) => before !== undefined)) return sendAll(client, calls, room)
+  const all = calls.flatMap((call) => [...(call.before ?? []), call])
+  const asked = new Set(calls)
+  return sendAll(client, all, room).then((rows) =>
+    rows.filter((_, index) => asked.has(all[index] as Call)),
+  )
+}
+
+function sendAll(
+  client: pg.ClientBase,
+  calls: readonly Call[],
+  room?: ReadRoom,
+): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
     for (const { statement, describes } of calls) {
       const parametersMax = describes ? DESCRIBED_PARAMETERS_MAX : PARAMETERS_MAX

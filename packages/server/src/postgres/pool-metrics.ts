@@ -4,6 +4,9 @@ import type { Database } from './database.js'
 /** Metrics of the connections to PostgreSQL. */
 export function poolMetrics(database: Database): readonly Family[] {
   return [
+    gauge('offshoot_postgres_server', 'The PostgreSQL server in use, in the label.', () => [
+      { labels: { server: database.serverName }, value: 1 },
+    ]),
     gauge('offshoot_pool_connections_max', 'Connections that may be opened.', () => {
       return database.poolState.max
     }),

@@ -9,7 +9,7 @@ export class ProtocolError extends Error {}
  * thrown in an event of the socket, where nothing catches it, and end the process.
  */
 export function surviveProtocolErrors(client: pg.ClientBase): void {
-  const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+  const stream = socketOf(client)
   const listeners = stream.listeners('data') as ((chunk: Buffer) => void)[]
   stream.removeAllListeners('data')
   stream.on('data', (chunk: Buffer) => {
@@ -22,4 +22,13 @@ export function surviveProtocolErrors(client: pg.ClientBase): void {
       )
     }
   })
+}
+
+/** Closes the socket of a connection. A statement that runs fails at once. */
+export function breakConnection(client: pg.ClientBase): void {
+  socketOf(client).destroy()
+}
+
+function socketOf(client: pg.ClientBase): Socket {
+  return (client as unknown as { connection: { stream: Socket } }).connection.stream
 }

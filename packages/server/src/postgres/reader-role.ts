@@ -1,29 +1,75 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { Database } from './database.js'
+import { LruMap } from '../common/lru-map.js'
+import type { Database, Queryable } from './database.js'
+import { codeOf } from './failures.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, type Sql, sql } from './sql.js'
+import { compileStatement, slot } from './statement.js'
 
 /*
- * A role that can read rows and nothing else: no keys, no users, no files of the server. Statements
- * that callers write run as this role, as a second line of defence behind their translation. Some
- * servers do not let us create it; then the translation is the only defence.
+ * Statements that callers write run as a role that can read the tables of one schema and nothing else: no rows of
+ * other databases, no keys, no users, no files of the server. So their translation is not the only defence.
+ *
+ * Each schema has a role of its own. Roles belong to the whole server, so the name begins with the id of the instance,
+ * and a role is created when the first statement needs it. If our role may not create roles, the role
+ * `offshoot_reader` is used for all schemas, if an administrator has created it and granted it to ours. It protects
+ * the catalogue, but not databases from each other. Without it, the translation is the only defence.
  */
 
-const READER = 'offshoot_reader'
+/** The role for all schemas, if our role may not create others. */
+export const SHARED_READER = 'offshoot_reader'
 
-export const BECOME_READER: Sql = sql`set local role ${ident(READER)}`
-export const BECOME_SELF: Sql = sql`set local role none`
+/** Takes the name of a role, or `none` to return to our own. Ends with the transaction. */
+export const BECOME = compileStatement(sql`select set_config('role', ${slot(0)}::text, true)`)
 
-const known = new WeakMap<Database, Promise<boolean>>()
+/** How statements of callers are kept apart. */
+export type ReaderKind = 'each' | 'shared' | 'none'
 
-/** Returns whether the reader role exists and can be used. Creates it if our role may. */
-export function hasReader(database: Database): Promise<boolean> {
-  let found = known.get(database)
+/** What operators should know about the roles that the server allows. */
+export const READER_WARNINGS: Readonly<Record<ReaderKind, string | undefined>> = {
+  each: undefined,
+  shared: `the role of the service may not create roles: SQL of users runs as [${SHARED_READER}] in all databases`,
+  none: `the role of the service may not create roles, and has no role [${SHARED_READER}]: SQL of users runs as the role of the service, and only its translation keeps databases apart`,
+}
+
+/** Returns which roles this server allows. */
+export async function findReaderKind(database: Queryable): Promise<ReaderKind> {
+  const [row] = await database.query<{ kind: ReaderKind }>(sql`
+    select case
+        when rolsuper or rolcreaterole then 'each'
+        when exists (
+          select from pg_roles r where r.rolname = ${SHARED_READER} and pg_has_role(r.oid, 'member')
+        ) then 'shared'
+        else 'none'
+      end as kind
+    from pg_roles
+    where rolname = current_user`)
+  return row?.kind ?? 'none'
+}
+
+const SCHEMAS_MAX = 10_000
+
+/** The roles that this process has prepared, by schema. */
+const known = new WeakMap<Database, LruMap<string, Promise<string | undefined>>>()
+
+function preparedRoles(database: Database): LruMap<string, Promise<string | undefined>> {
+  let roles = known.get(database)
+  if (roles === undefined) {
+    roles = new LruMap(SCHEMAS_MAX)
+    known.set(database, roles)
+  }
+  return roles
+}
+
+/** Returns the role that reads a schema. Creates it if our role may. undefined: the server has none. */
+export function findReader(database: Database, schema: string): Promise<string | undefined> {
+  const roles = preparedRoles(database)
+  let found = roles.get(schema)
   if (found === undefined) {
-    found = prepare(database)
-    known.set(database, found)
+    found = prepare(database, schema)
+    roles.set(schema, found)
     // Do not cache a failure: PostgreSQL may have been unreachable.
-    found.catch(() => known.delete(database))
+    found.catch(() => roles.delete(schema))
   }
   return found
 }
@@ -31,29 +77,52 @@ export function hasReader(database: Database): Promise<boolean> {
 /**
  * Grants the privileges again after the reader was denied a table. A heap whose creation was not
  * yet committed when the privileges were first granted has none: the default privileges came too
- * late for it, and the grant could not see it.
+ * late for it, and the grant could not see it. The role may also have been dropped.
  */
-export function renewReader(database: Database): Promise<boolean> {
-  known.delete(database)
-  return hasReader(database)
+export function renewReader(database: Database, schema: string): Promise<string | undefined> {
+  preparedRoles(database).delete(schema)
+  return findReader(database, schema)
 }
 
-/**
- * The role was created at the same time, in another database of the server or by another process.
- */
+/** The role was created at the same time, by another process. */
 const RETRIED = new Set(['23505', '42710', 'XX000'])
 
-async function prepare(database: Database): Promise<boolean> {
+async function prepare(database: Database, schema: string): Promise<string | undefined> {
   try {
-    await runTransaction(database, grant, { isolation: 'read committed', retried: RETRIED })
-    await runTransaction(database, (transaction) => transaction.query(BECOME_READER), {
-      readOnly: true,
-    })
-    return true
+    return await runTransaction(
+      database,
+      async (transaction) => {
+        const kind = await findReaderKind(transaction)
+        if (kind === 'none') return undefined
+        const role = kind === 'shared' ? SHARED_READER : await createRole(transaction, schema)
+        await grant(transaction, { role, schema })
+        await transaction.query(sql`set local role ${ident(role)}`)
+        return role
+      },
+      { isolation: 'read committed', retried: RETRIED },
+    )
   } catch (error) {
     if (error instanceof AppError) throw error
-    return false
+    return undefined
   }
+}
+
+/** Returns the name of the role for a schema: `offshoot_<instance>_<schema>`, without the prefix of the schema. */
+async function roleName(transaction: Queryable, schema: string): Promise<string> {
+  const [row] = await transaction.query<{ id: string }>(sql`select id from offshoot_work.identity`)
+  if (row === undefined) throw new Error('an instance must have an id')
+  return `offshoot_${row.id}_${schema.replace(/^offshoot_/, '')}`
+}
+
+async function createRole(transaction: Transaction, schema: string): Promise<string> {
+  const role = await roleName(transaction, schema)
+  // One process at a time: PostgreSQL rejects concurrent grants of the same privileges.
+  await transaction.query(sql`select pg_advisory_xact_lock(hashtext(${role}))`)
+  const [found] = await transaction.query<{ isMember: boolean }>(sql`
+    select pg_has_role(oid, 'member') as "isMember" from pg_roles where rolname = ${role}`)
+  if (found === undefined) await transaction.query(sql`create role ${ident(role)} nologin`)
+  if (!found?.isMember) await transaction.query(sql`grant ${ident(role)} to current_user`)
+  return role
 }
 
 /**
@@ -63,35 +132,53 @@ async function prepare(database: Database): Promise<boolean> {
  */
 const NAMED_MAX = 100
 
-async function grant(transaction: Transaction): Promise<void> {
-  const reader = ident(READER)
-  // One process at a time: PostgreSQL rejects concurrent grants of the same privileges.
-  await transaction.query(sql`select pg_advisory_xact_lock(hashtext(${READER}))`)
-  const [role] = await transaction.query<{ isMember: boolean }>(sql`
-    select pg_has_role(oid, 'member') as "isMember" from pg_roles where rolname = ${READER}`)
-  if (role === undefined) await transaction.query(sql`create role ${reader} nologin`)
-  if (!role?.isMember) await transaction.query(sql`grant ${reader} to current_user`)
+/** Matches the tables of a schema that are not for the reader: they have no rows of tables. */
+const isHidden = (name: Sql): Sql => sql`${name} = 'idempotency_keys'`
+
+async function grant(
+  transaction: Transaction,
+  options: { role: string; schema: string },
+): Promise<void> {
+  const [role, schema] = [ident(options.role), ident(options.schema)]
   const [rights] = await transaction.query<{ future: boolean; lacking: string[] }>(sql`
     select
       exists (
-        select from pg_default_acl a
-        join pg_namespace n on n.oid = a.defaclnamespace
-        where n.nspname = 'offshoot_rows' and a.defaclrole = current_user::regrole
-          and array_to_string(a.defaclacl, ',') like ${`%${READER}=r/%`}
+        select from pg_default_acl a, aclexplode(a.defaclacl) p
+        where a.defaclnamespace = to_regnamespace(${options.schema})
+          and a.defaclrole = current_user::regrole
+          and p.grantee = to_regrole(${options.role}) and p.privilege_type = 'SELECT'
       ) as future,
       array(
         select tablename::text from pg_tables
-        where schemaname = 'offshoot_rows'
-          and not has_table_privilege(${READER}, format('%I.%I', schemaname, tablename), 'select')
+        where schemaname = ${options.schema} and not ${isHidden(sql`tablename`)}
+          and not has_table_privilege(${options.role}, format('%I.%I', schemaname, tablename), 'select')
       ) as lacking`)
   if (!rights?.future) {
-    await transaction.query(sql`grant usage on schema offshoot_rows to ${reader}`)
+    await transaction.query(sql`grant usage on schema ${schema} to ${role}`)
     await transaction.query(sql`
-      alter default privileges in schema offshoot_rows grant select on tables to ${reader}`)
+      alter default privileges in schema ${schema} grant select on tables to ${role}`)
   }
-  const tables = rights?.lacking.map((name) => sql`offshoot_rows.${ident(name)}`) ?? []
+  const tables = rights?.lacking.map((name) => sql`${schema}.${ident(name)}`) ?? []
   if (tables.length === 0) return
-  const objects =
-    tables.length > NAMED_MAX ? sql`all tables in schema offshoot_rows` : join(tables, ', ')
-  await transaction.query(sql`grant select on ${objects} to ${reader}`)
+  if (tables.length <= NAMED_MAX) {
+    await transaction.query(sql`grant select on ${join(tables, ', ')} to ${role}`)
+    return
+  }
+  await transaction.query(sql`grant select on all tables in schema ${schema} to ${role}`)
+  await transaction.query(sql`revoke select on ${schema}.idempotency_keys from ${role}`)
+}
+
+/** The role may not be dropped, or a copy of the instance on the same server uses it. */
+const KEPT = new Set(['42501', '2BP01'])
+
+/** Drops the role of a schema that was dropped, if there is one. */
+export async function dropReader(transaction: Transaction, schema: string): Promise<void> {
+  const role = await roleName(transaction, schema)
+  await transaction.query(sql`savepoint with_role`)
+  try {
+    await transaction.query(sql`drop role if exists ${ident(role)}`)
+  } catch (error) {
+    if (!KEPT.has(codeOf(error) ?? '')) throw error
+    await transaction.query(sql`rollback to savepoint with_role`)
+  }
 }

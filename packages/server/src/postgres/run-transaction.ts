@@ -6,7 +6,7 @@ import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
 import type { Sql } from './sql.js'
-import { toQuery } from './statement.js'
+import { type Call, toQuery } from './statement.js'
 
 export interface Transaction extends Queryable {
   /** The connection, for operations that need it, such as COPY. */
@@ -18,6 +18,8 @@ export interface TransactionOptions {
   readonly readOnly?: boolean
   /** Further SQLSTATEs after which the transaction is retried. */
   readonly retried?: ReadonlySet<string>
+  /** Calls that are sent with the `begin`, in one round trip. */
+  readonly opening?: readonly Call[]
   /** Whose share of the connections is used; none for the process itself and the control plane. */
   readonly owner?: string | undefined
 }
@@ -77,9 +79,7 @@ async function attemptTransaction<Result>(
   let broken: Error | undefined
   let unknown: UnknownOutcomeError | undefined
   try {
-    await client.query(
-      `begin isolation level ${options.isolation ?? 'serializable'}${options.readOnly ? ' read only' : ''}`,
-    )
+    await begin(client, options)
     const result = await body(transactionOn(client))
     // A COMMIT must not be cancelled, see `commit.ts`.
     if (options.readOnly) await client.query('commit')
@@ -101,6 +101,13 @@ async function attemptTransaction<Result>(
     if (unknown === undefined) client.release(broken)
     else releaseWhenSettled(client, unknown)
   }
+}
+
+async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<void> {
+  const { isolation = 'serializable', readOnly, opening } = options
+  const text = `begin isolation level ${isolation}${readOnly ? ' read only' : ''}`
+  if (opening === undefined) await client.query(text)
+  else await runPipeline(client, [{ statement: { text, slots: [] }, values: [] }, ...opening])
 }
 
 function transactionOn(client: pg.PoolClient): Transaction {

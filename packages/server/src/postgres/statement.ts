@@ -134,6 +134,8 @@ export interface Call {
    * its type.
    */
   readonly describes?: boolean
+  /** Calls that run before, in the same round trip. Their rows are not returned. */
+  readonly before?: readonly Call[]
 }
 
 /** A row as the texts of its values. */

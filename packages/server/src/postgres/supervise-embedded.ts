@@ -8,18 +8,23 @@ export interface SupervisedPostgres {
   stop(): Promise<void>
 }
 
-/** Starts the embedded PostgreSQL, and restarts it whenever it ends unexpectedly. */
-export async function superviseEmbedded(options: {
-  dataDir: string
+export interface SupervisedStart {
+  readonly dataDir: string
+  /** Called while the start only waits for processes of PostgreSQL. */
+  onWaiting?(): void
   onStart(connection: EmbeddedPostgres['connection']): void
-  log: { info(line: string): void; error(details: object, line: string): void }
-}): Promise<SupervisedPostgres> {
+  readonly log: { info(line: string): void; error(details: object, line: string): void }
+}
+
+/** Starts the embedded PostgreSQL, and restarts it whenever it ends unexpectedly. */
+export async function superviseEmbedded(options: SupervisedStart): Promise<SupervisedPostgres> {
   const { dataDir, onStart, log } = options
+  const onWaiting = () => options.onWaiting?.()
   let isStopping = false
   let restarting: Promise<void> | undefined
 
   const start = async (): Promise<EmbeddedPostgres> => {
-    const postgres = await startEmbedded({ dataDir, log: (line) => log.info(line) })
+    const postgres = await startEmbedded({ dataDir, onWaiting, log: (line) => log.info(line) })
     onStart(postgres.connection)
     void postgres.exited.then((ending) => {
       restarting = restart(ending)

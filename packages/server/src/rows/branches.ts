@@ -2,7 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import { compileTable } from './columns/table-codec.js'
-import { lockFolds } from './layout/folds.js'
+import { schemaName } from './layout/database-schema.js'
 import type { ForkPoint } from './layout/fork.js'
 import {
   type BranchRows,
@@ -12,6 +12,7 @@ import {
   type Source,
   sourcesOf,
 } from './layout/layout.js'
+import { lockFolds } from './layout/publish-fold.js'
 import { VERSION_BASE_STEP } from './layout/record-version.js'
 import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
@@ -20,16 +21,20 @@ import { selectVisible } from './reading/arms.js'
  * Operations on the storage of a branch: fork, reset, measure, collect.
  */
 
+export { foldTable } from './layout/build-fold.js'
 export {
   collectDeletedRecords,
   collectHeap,
   deleteUnseenVersions,
   dropUnusedHeap,
   insertSweep,
+  listHeapsAfter,
   measureSweeps,
 } from './layout/collect.js'
 export { dropSkipped } from './layout/collect-folds.js'
-export { countFoldWork, type FoldPolicy, foldNext, foldTable } from './layout/folds.js'
+export { collectSchema, createDatabaseSchema, isDatabaseSchema } from './layout/database-schema.js'
+export type { FoldPolicy } from './layout/fold-policy.js'
+export { countFoldWork, foldNext } from './layout/folds.js'
 export {
   closeEpoch,
   FORK_COLUMNS,
@@ -39,6 +44,7 @@ export {
   STORAGE_COLUMNS,
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
+export { absorbNext, absorbOverlays } from './layout/overlays.js'
 export { VERSION_BASE_MAX } from './layout/record-version.js'
 export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
 export { runAlone } from './running/alone.js'
@@ -97,7 +103,7 @@ async function countRows(
   const codec = compileTable(table, { limits, jsonAsText: false })
   const [own, inherited] = [
     selectVisible(ownRows(layout), codec),
-    selectVisible(layout, codec, { from: 1 }),
+    selectVisible(layout, codec, { isInherited: true }),
   ]
   const [row] = await transaction.query<Amounts>(sql`
     select
@@ -120,11 +126,11 @@ async function countBytes(
       select sum(pg_total_relation_size(c.oid)) as bytes
       from pg_class c
       join pg_namespace n on n.oid = c.relnamespace
-      where n.nspname = 'offshoot_rows' and c.relname = any(${names}::text[])`)
+      where n.nspname = ${schemaName(layout.databaseId)} and c.relname = any(${names}::text[])`)
     return Number(row?.bytes ?? 0)
   }
   return {
-    owned: await sizeOf(({ level }) => level === 0),
+    owned: await sizeOf(({ level }) => level <= 0),
     inherited: await sizeOf(({ level }) => level > 0),
   }
 }

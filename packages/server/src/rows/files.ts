@@ -2,7 +2,7 @@ import type { Queryable } from '../postgres/database.js'
 import { isUndefinedTable } from '../postgres/failures.js'
 import { ident, type Sql, sql } from '../postgres/sql.js'
 import { mentionedContents } from './layout/heap-ddl.js'
-import { heapName, pastName } from './layout/layout.js'
+import { type HeapAddress, heapName, pastName } from './layout/layout.js'
 
 /*
  * Files in rows: the stored metadata of files, and the contents that rows refer to.
@@ -19,59 +19,98 @@ export {
   type StoredFile,
 } from './columns/file-value.js'
 
-/** Returns the contents that a row of any branch refers to, including row versions kept for forks. */
+/**
+ * Returns the contents that a row of any branch refers to, including row versions kept for forks. Throws if a heap
+ * cannot be searched.
+ */
 export async function findMentioned(
   transaction: Queryable,
   hashes: readonly string[],
 ): Promise<Set<string>> {
-  return new Set((await findMentions(transaction, hashes, { isOneEnough: true })).keys())
+  const found = new Set<string>()
+  for (let afterId = '0'; found.size < hashes.length; ) {
+    const missing = hashes.filter((sha256) => !found.has(sha256))
+    const { mentions, lastId, failure } = await findMentions(transaction, missing, { afterId })
+    if (failure !== undefined) throw failure
+    for (const { sha256 } of mentions) found.add(sha256)
+    if (lastId === undefined) break
+    afterId = lastId
+  }
+  return found
 }
 
-/** Ids of databases, by the contents that their rows mention. */
-export type Mentions = ReadonlyMap<string, ReadonlySet<string>>
-
-interface HeapRow {
-  readonly id: string
+/** Rows of a database refer to a content. */
+export interface Mention {
+  readonly sha256: string
   readonly databaseId: string
-  readonly columnIds: readonly string[]
-  readonly isFold: boolean
 }
 
-/** Finds the databases that mention contents. `isOneEnough`: one database for each content. */
+export interface FoundMentions {
+  readonly mentions: readonly Mention[]
+  /** The last heap that was searched. undefined: there are no further ones. */
+  readonly lastId: string | undefined
+  /** The error of the last heap, if it could not be searched. */
+  readonly failure?: unknown
+}
+
+/** Heaps that are searched at a time. */
+const STEP_HEAPS = 200
+
+interface HeapRow extends HeapAddress {
+  readonly columnIds: readonly string[]
+  readonly hasPast: boolean
+}
+
+/** Searches some heaps for contents, in the order of their ids. Ends after a heap that cannot be searched. */
 export async function findMentions(
   transaction: Queryable,
   hashes: readonly string[],
-  { isOneEnough = false } = {},
-): Promise<Mentions> {
+  { afterId, heapsMax = STEP_HEAPS }: { afterId: string; heapsMax?: number },
+): Promise<FoundMentions> {
   const heaps = await transaction.query<HeapRow>(sql`
-    select id, database_id as "databaseId", file_column_ids as "columnIds", kind = 'fold' as "isFold"
+    select id as "heapId", database_id as "databaseId", file_column_ids as "columnIds",
+      kind = 'heap' as "hasPast"
     from offshoot.heaps
-    where file_column_ids <> '{}'
-    order by id`)
-  const found = new Map<string, Set<string>>()
+    where file_column_ids <> '{}' and id > ${afterId}
+    order by id
+    limit ${heapsMax}`)
+  const mentions: Mention[] = []
   // PostgreSQL's lock table has room for a few thousand locks. Rolling back to the savepoint releases the
   // locks on a heap and keeps the snapshot.
   await transaction.query(sql`savepoint heaps`)
-  for (const { id, databaseId, columnIds, isFold } of heaps) {
-    const tables = isFold ? [heapName(id)] : [heapName(id), pastName(id)]
+  let failure: unknown
+  let lastId: string | undefined
+  for (const heap of heaps) {
+    lastId = heap.heapId
     try {
-      for (const columnId of columnIds) {
-        for (const table of tables) {
-          for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
-            const databaseIds = found.get(sha256) ?? new Set()
-            found.set(sha256, databaseIds.add(databaseId))
-          }
-        }
-      }
+      mentions.push(...(await searchHeap(transaction, heap, hashes)))
     } catch (error) {
       // The heap may have just been dropped, because no branch reads it any more.
-      if (!isUndefinedTable(error)) throw error
+      if (!isUndefinedTable(error)) failure = error
     }
     await transaction.query(sql`rollback to savepoint heaps`)
-    if (isOneEnough && found.size === hashes.length) break
+    if (failure !== undefined) break
   }
   await transaction.query(sql`release savepoint heaps`)
-  return found
+  if (failure !== undefined) return { mentions, lastId, failure }
+  return { mentions, lastId: heaps.length < heapsMax ? undefined : lastId }
+}
+
+async function searchHeap(
+  transaction: Queryable,
+  heap: HeapRow,
+  hashes: readonly string[],
+): Promise<Mention[]> {
+  const { databaseId, columnIds, hasPast } = heap
+  const found = new Set<string>()
+  for (const columnId of columnIds) {
+    for (const table of hasPast ? [heapName(heap), pastName(heap)] : [heapName(heap)]) {
+      for (const sha256 of await listMentioned(transaction, { table, columnId, hashes })) {
+        found.add(sha256)
+      }
+    }
+  }
+  return [...found].map((sha256) => ({ sha256, databaseId }))
 }
 
 async function listMentioned(

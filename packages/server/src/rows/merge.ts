@@ -1,11 +1,12 @@
 import type { Queryable } from '../postgres/database.js'
 import type { Transaction } from '../postgres/run-transaction.js'
-import { join, sql } from '../postgres/sql.js'
+import { join, type Sql, sql } from '../postgres/sql.js'
 import { enclosingObjects, type TableCodec } from './columns/table-codec.js'
 import {
   type BranchRows,
   findLayout,
   layoutOf,
+  ownOverlay,
   withColumns,
   withoutOwnRows,
   withoutRows,
@@ -14,23 +15,30 @@ import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
 import { changedIds, mayDiffer } from './merging/changed-ids.js'
 import {
   findMissingValues,
+  findRuleBreakers,
   findUniqueClashes,
   type MissingValues,
   type UniqueClash,
 } from './merging/check-stage.js'
+import type { RowTexts } from './merging/compare-rows.js'
 import { countChanges, hasChangedRow } from './merging/count-changed.js'
-import type { MergeColumn, RowConflict, RowStrategy } from './merging/decide.js'
+import { amendOverlay, buildOverlay, type StagedOverlay } from './merging/publish-overlay.js'
+import { type RowResolution, type RowStrategy, settleRest, settleRows } from './merging/settle.js'
 import {
+  addUnchanged,
   countStaged,
-  listConflicts,
   type MergeTally,
+  mapTally,
   type RowBase,
   type RowMerge,
   restageRows,
   type Stage,
   type StagedRows,
+  settledRows,
+  stageNothing,
   stageRows,
 } from './merging/stage.js'
+import type { MergeColumn } from './merging/stage-sql.js'
 
 /*
  * Comparing and merging the rows of two branches. A merge of a table has four steps: find candidates
@@ -46,20 +54,32 @@ export {
   changedColumns,
   listCompared,
   type RowTexts,
+  UNDECIDED,
 } from './merging/compare-rows.js'
 export { type ChangeCounts, countChanges } from './merging/count-changed.js'
-export type { RowConflict } from './merging/decide.js'
+export {
+  dropStagedOverlays,
+  isPinOf,
+  publishOverlays,
+  type StagedOverlay,
+} from './merging/publish-overlay.js'
 export { publishRows } from './merging/publish-stage.js'
+export type { RowResolution, RowTake } from './merging/settle.js'
 export {
   createStage,
   dropLostStages,
   dropStage,
+  findConflicts,
+  listConflicts,
   type MergeTally,
   type RowBase,
+  type RowConflict,
   type Stage,
   sharedStage,
   TEMPORARY_STAGE,
 } from './merging/stage.js'
+export { type RowVersions, readVersions, type VersionSides } from './merging/versions.js'
+export { isWrittenBetween } from './merging/written-between.js'
 
 /** Finds the rows that a fork started with, even if the fork is hidden. */
 export async function findStartRows(
@@ -101,13 +121,24 @@ export interface StagedTable {
   readonly staged: StagedRows
   readonly merge: RowMerge
   readonly tally: MergeTally
-  /** The first conflicts of rows. */
-  readonly conflicts: readonly RowConflict[]
+  /** Ids of the rows that were decided one by one. */
+  readonly resolved: readonly string[]
+  /** The number of conflicts that the strategy has decided. */
+  readonly decidedByStrategy: number
+}
+
+/** A table in a state that belongs to a base. */
+export interface BaseState extends TableState {
+  /**
+   * Ids of the columns that the state has removed. Their values may still be stored, and are then those that
+   * both sides had before the removal. They are needed if a side has kept such a column.
+   */
+  readonly removedIds?: readonly number[] | undefined
 }
 
 /** The states that form the base of one table, and a function that merges their rows into one. */
 export interface TableBase {
-  readonly states: readonly TableState[]
+  readonly states: readonly BaseState[]
   readonly rowOf: RowBase['rowOf']
 }
 
@@ -123,25 +154,36 @@ export async function countWritten(
     state: TableState
     counts: 'records' | 'values'
   },
-): Promise<number> {
+): Promise<{ written: number; deleted: number }> {
   const { codec, base, state, counts } = options
-  const { inserted, updated } = await countChanges(transaction, {
+  const { inserted, updated, deleted } = await countChanges(transaction, {
     codec,
     columns: new Set(codec.physical.keys()),
-    base: rowsOfBase(base),
+    base: rowsOfBase(base, codec),
     after: rowsOfTable(state),
     inserted: counts === 'records' ? 'all' : 'withValues',
   })
-  return inserted + updated
+  return { written: inserted + updated, deleted }
 }
 
-function rowsOfBase({ states, rowOf }: TableBase): RowBase {
-  return { states: states.map(rowsOfTable), rowOf }
+function rowsOfBase({ states, rowOf }: TableBase, { table: { columns } }: TableCodec): RowBase {
+  const rowsOf = ({ rows, table, removedIds }: BaseState) => {
+    const removed = columns.filter(({ id }) => removedIds?.includes(id))
+    return rowsOfTable({
+      rows,
+      table: table && { ...table, columns: [...table.columns, ...removed] },
+    })
+  }
+  return { states: states.map(rowsOf), rowOf }
 }
+
+/** Returns the decisions about single rows of a table, after looking at the staged rows. */
+export type ResolveRows = (staged: StagedRows, merge: RowMerge) => Promise<readonly RowResolution[]>
 
 /**
- * Compares the rows of a table in three states, and stages the changes of theirs since the base. Returns
- * undefined if there cannot be any changes. `createStage` must have been called in the transaction.
+ * Compares the rows of a table in three states, and stages the changes of theirs since the base. Then conflicts
+ * are decided one by one by `resolve`, and the others by the strategy. Returns undefined if there cannot be any
+ * changes. `createStage` must have been called in the transaction.
  */
 export async function stageTable(
   transaction: Transaction,
@@ -152,56 +194,183 @@ export async function stageTable(
     ours: TableState
     strategy: RowStrategy
     stage: Stage
+    resolve?: ResolveRows | undefined
   },
 ): Promise<StagedTable | undefined> {
-  const { codec, theirs, strategy, stage } = options
-  const base = rowsOfBase(options.base)
-  const canDiffer = base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id))
+  const { codec, theirs, strategy, stage, resolve } = options
+  const base = rowsOfBase(options.base, codec)
+  const columns = mergeColumns(codec, options)
+  const canDiffer =
+    base.states.some((state) => mayDiffer(state, theirs.rows, codec.table.id)) ||
+    columns.some(({ isRestored }) => isRestored)
   if (!canDiffer) return undefined
   const sides = { base, theirs: rowsOfTable(theirs), ours: rowsOfTable(options.ours) }
-  const columns = mergeColumns(codec, theirs.table)
   const merge = { codec, columns, strategy, ...sides }
-  const staged = await stageRows(transaction, stage, merge)
-  const tally = await countStaged(transaction, staged)
-  const conflicts = tally.conflictCount === 0 ? [] : await listConflicts(transaction, staged)
-  return { staged, merge, tally, conflicts }
+  const { staged, tally } = await stageRows(transaction, stage, merge)
+  const resolutions = (await resolve?.(staged, merge)) ?? []
+  const isSettled = resolutions.length > 0 || (strategy !== 'fail' && tally.conflictCount > 0)
+  const rows = settledRows(staged, sides.ours)
+  await settleRows(transaction, rows, resolutions)
+  return {
+    staged,
+    merge,
+    resolved: resolutions.map(({ id }) => id),
+    decidedByStrategy:
+      isSettled && strategy !== 'fail' ? await settleRest(transaction, rows, strategy) : 0,
+    tally: isSettled ? await countStaged(transaction, staged) : tally,
+  }
+}
+
+/** Stages a table that theirs has not changed, so that rows of the target can be decided. */
+export async function stageUnchanged(
+  transaction: Transaction,
+  options: { codec: TableCodec; ours: TableState; stage: Stage },
+): Promise<StagedTable> {
+  const { codec, stage } = options
+  const ours = rowsOfTable(options.ours)
+  const staged = await stageNothing(transaction, stage, codec)
+  const base = { states: [ours], rowOf: ([row]: readonly RowTexts[]) => row }
+  return {
+    staged,
+    merge: { codec, columns: [], strategy: 'fail', base, theirs: ours, ours },
+    resolved: [],
+    decidedByStrategy: 0,
+    tally: await countStaged(transaction, staged),
+  }
+}
+
+/** Gives staged rows, and other rows of the target, values in single columns. */
+export async function amendTable(
+  transaction: Transaction,
+  table: StagedTable,
+  resolutions: readonly RowResolution[],
+): Promise<StagedTable> {
+  const { merge, resolved } = table
+  const ids = resolutions.map(({ id }) => id)
+  const staged = await addUnchanged(transaction, table.staged, ids)
+  await settleRows(transaction, settledRows(staged, merge.ours), resolutions)
+  return {
+    ...table,
+    staged,
+    resolved: [...resolved, ...ids],
+    tally: await countStaged(transaction, staged),
+  }
+}
+
+/** A table whose staged rows are those of a locked target. */
+export interface RestagedTable extends StagedTable {
+  /** The rows that were decided again, until the transaction ends. undefined: there are none. */
+  readonly since: Sql | undefined
+  /** The rows of the target that were compared first. */
+  readonly oursBefore: BranchRows
 }
 
 /**
- * Decides again about staged rows that the target has changed since they were staged. Returns the table as it
- * is staged now, or undefined if it must be staged anew.
+ * Decides again about staged rows that the target has changed since they were staged. Returns undefined if the
+ * table must be staged anew.
  */
 export async function restageTable(
   transaction: Transaction,
   table: StagedTable,
   ours: TableState,
-): Promise<StagedTable | undefined> {
-  const { staged, merge } = table
+): Promise<RestagedTable | undefined> {
+  const { staged, merge, tally, resolved } = table
   const now = { ...merge, ours: rowsOfTable(ours) }
-  const count = await restageRows(transaction, staged, { ...now, oursBefore: merge.ours })
-  if (count === undefined) return undefined
-  if (count === 0) return table
-  return { ...table, merge: now, tally: await countStaged(transaction, staged) }
+  const oursBefore = merge.ours
+  const change = { codec: staged.codec, before: oursBefore, after: now.ours }
+  if (resolved.length > 0 && (await hasChangedIds(transaction, change, resolved))) return undefined
+  const restaged = await restageRows(transaction, staged, { ...now, oursBefore })
+  if (restaged === undefined) return undefined
+  const { since, before, after } = restaged
+  return {
+    ...table,
+    merge: now,
+    tally: mapTally((count) => tally[count] - before[count] + after[count]),
+    since,
+    oursBefore,
+  }
 }
 
-/** Returns whether a state has more than `limit` rows of a table that may have changed since the base. */
-export async function hasManyChanges(
+/** Writes the staged outcome for a table to an overlay of the hidden branch `owner`. */
+export function stageOverlay(
   transaction: Queryable,
-  options: {
-    base: TableBase
-    state: TableState & { readonly table: StoredTable }
-    limit: number
-  },
+  { staged, merge: { ours } }: StagedTable,
+  owner: { branchId: string; databaseId: string },
+): Promise<StagedOverlay> {
+  return buildOverlay(transaction, { staged, ours }, owner)
+}
+
+/** Brings a staged overlay up to date. Returns false if a unique value was taken meanwhile. */
+export function restageOverlay(
+  transaction: Queryable,
+  overlay: StagedOverlay,
+  { staged, merge: { ours }, oursBefore, since }: RestagedTable,
 ): Promise<boolean> {
-  const { base, state, limit } = options
-  const { id } = state.table
-  const [after, { states }] = [rowsOfTable(state), rowsOfBase(base)]
-  const changed = states.filter((before) => mayDiffer(before, after, id))
-  if (changed.length === 0) return false
-  const ids = changed.map((before) => sql`(${changedIds(before, after, id)} limit ${limit + 1})`)
-  const [row] = await transaction.query<{ count: number }>(sql`
-    select count(*)::integer as count from (${join(ids, ' union ')}) c`)
-  return (row?.count ?? 0) > limit
+  return amendOverlay(transaction, overlay, { staged, ours, oursBefore, since })
+}
+
+/** Returns whether a table of a branch has an overlay. */
+export function isOverlaid(rows: BranchRows, tableId: number): boolean {
+  return ownOverlay(layoutOf(rows), tableId) !== undefined
+}
+
+/** Returns whether one of the given rows may differ between two states. */
+async function hasChangedIds(
+  transaction: Queryable,
+  change: { codec: TableCodec; before: BranchRows; after: BranchRows },
+  ids: readonly string[],
+): Promise<boolean> {
+  const { codec, before, after } = change
+  const { id: tableId } = codec.table
+  if (!mayDiffer(before, after, tableId)) return false
+  const rows = await transaction.query(sql`
+    select c.id from (${changedIds(before, after, tableId)}) c
+    where c.id = any(${ids}::text[])
+    limit 1`)
+  return rows.length > 0
+}
+
+/** A table in a later state, and its base. */
+export interface ComparedTable {
+  readonly base: TableBase
+  readonly state: TableState & { readonly table: StoredTable }
+}
+
+/** Tables whose rows are counted by one statement. */
+const COUNTED_TABLES = 50
+
+/**
+ * Counts the rows of tables that may have changed since the base, by table id. Once there are more than `limit` in
+ * all, further rows and tables may be left out.
+ */
+export async function countCandidates(
+  transaction: Queryable,
+  tables: readonly ComparedTable[],
+  limit: number,
+): Promise<ReadonlyMap<number, number>> {
+  const counts = new Map<number, number>()
+  const queries = tables.flatMap(({ base, state }) => {
+    const { id } = state.table
+    const [after, states] = [rowsOfTable(state), base.states.map(rowsOfTable)]
+    const changed = states.filter((before) => mayDiffer(before, after, id))
+    if (changed.length === 0) return []
+    const ids = changed.map((before) => sql`(${changedIds(before, after, id)} limit ${limit + 1})`)
+    return sql`
+      select ${id}::double precision as "tableId", count(*)::integer as count
+      from (${join(ids, ' union ')}) c`
+  })
+  let total = 0
+  for (let start = 0; start < queries.length && total <= limit; start += COUNTED_TABLES) {
+    const some = queries.slice(start, start + COUNTED_TABLES)
+    const rows = await transaction.query<{ tableId: number; count: number }>(
+      join(some, ' union all '),
+    )
+    for (const { tableId, count } of rows) {
+      counts.set(tableId, count)
+      total += count
+    }
+  }
+  return counts
 }
 
 /** Returns whether a row of a table has changed since the base. */
@@ -212,24 +381,49 @@ export function hasChanges(
   return hasChangedRow(transaction, {
     codec,
     columns: new Set(codec.physical.keys()),
-    base: rowsOfBase(base),
+    base: rowsOfBase(base, codec),
     after: rowsOfTable(state),
   })
 }
 
-/** Finds the violations of unique and not-null columns that a table would have after the merge. */
-export async function checkTable(
+/** The outcome of a merge for one table: the rows of the target, with the staged changes applied. */
+export interface TableOutcome {
+  readonly codec: TableCodec
+  readonly ours: TableState
+  readonly staged: StagedRows | undefined
+}
+
+/** Finds the values of unique columns that several rows of a table would have. */
+export function findClashes(
   transaction: Transaction,
-  options: { codec: TableCodec; ours: TableState; staged: StagedRows | undefined },
-): Promise<{ clashes: { count: number; listed: UniqueClash[] }; missing: MissingValues[] }> {
-  const { codec, staged } = options
-  const outcome = { codec, staged, ours: rowsOfTable(options.ours) }
-  const known = options.ours.table === undefined ? new Set() : columnIdsOf(options.ours.table)
+  { codec, staged, ours }: TableOutcome,
+  page: { offset: number; limit: number },
+): Promise<{ count: number; listed: UniqueClash[] }> {
+  return findUniqueClashes(transaction, { codec, staged, ours: rowsOfTable(ours) }, page)
+}
+
+/** Finds the not-null columns of a table in which rows would have no value. */
+export function findMissing(
+  transaction: Transaction,
+  outcome: TableOutcome,
+): Promise<MissingValues[]> {
+  return findMissingValues(transaction, withAdded(outcome))
+}
+
+/** Finds those of the given rows that would break the rule of a unique or not-null column. */
+export function findBreakers(
+  transaction: Transaction,
+  outcome: TableOutcome,
+  cells: { column: number; ids: readonly string[] },
+): Promise<string[]> {
+  return findRuleBreakers(transaction, withAdded(outcome), cells)
+}
+
+/** Adds the ids of columns that the target does not have yet. */
+function withAdded({ codec, staged, ours }: TableOutcome) {
+  const known = ours.table === undefined ? new Set() : columnIdsOf(ours.table)
   const added = new Set(codec.physical.flatMap(({ id }) => (known.has(id) ? [] : [id])))
-  return {
-    clashes: await findUniqueClashes(transaction, outcome),
-    missing: await findMissingValues(transaction, { ...outcome, added }),
-  }
+  return { codec, staged, ours: rowsOfTable(ours), added }
 }
 
 /** Returns the rows of a table, restricted to the columns that the state has. */
@@ -243,10 +437,20 @@ function columnIdsOf({ columns }: StoredTable): ReadonlySet<number> {
   return new Set(listAllColumns(columns).map(({ id }) => id))
 }
 
-function mergeColumns(codec: TableCodec, theirs: StoredTable): MergeColumn[] {
-  const ids = columnIdsOf(theirs)
+function mergeColumns(
+  codec: TableCodec,
+  { base, theirs, ours }: { base: TableBase; theirs: TableState; ours: TableState },
+): MergeColumn[] {
+  const idsIn = ({ table }: TableState) => (table === undefined ? new Set() : columnIdsOf(table))
+  const [inTheirs, inOurs] = [idsIn(theirs), idsIn(ours)]
+  const removed = new Set(base.states.flatMap(({ removedIds }) => removedIds ?? []))
+  const restored = columnIdsOf({
+    ...codec.table,
+    columns: codec.table.columns.filter(({ id }) => removed.has(id) && !inOurs.has(id)),
+  })
   return codec.physical.map(({ id }, index) => ({
-    isTheirs: ids.has(id),
+    isTheirs: inTheirs.has(id),
+    isRestored: restored.has(id),
     objects: enclosingObjects(codec, index),
   }))
 }

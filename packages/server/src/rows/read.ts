@@ -9,6 +9,7 @@ import type { TableLookup } from './reading/read-plan.js'
  * guard of a session.
  */
 
+export { schemaName } from './layout/database-schema.js'
 export { recordVersionOf } from './layout/record-version.js'
 export { countArms, countScans, selectNoRows, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'

@@ -42,6 +42,11 @@ export function findRows(database: Queryable, branchId: string): Promise<BranchR
   return findLayout(database, branchId)
 }
 
+/** Returns whether the branch was ever forked, so that its writers keep old versions. */
+export function hasForks(rows: BranchRows): boolean {
+  return layoutOf(rows).hasForks
+}
+
 /** A table on a branch. */
 export interface BranchTable {
   readonly codec: TableCodec
@@ -72,8 +77,9 @@ export interface CompiledRead {
 
 /** Returns the number of columns of all physical tables that rows of a branch come from. */
 export function countStoredColumns(rows: BranchRows): number {
-  const heaps = layoutOf(rows).levels.flatMap(({ heaps, folds }) => [
+  const heaps = layoutOf(rows).levels.flatMap(({ heaps, overlays, folds }) => [
     ...heaps.values(),
+    ...overlays.values(),
     ...folds.values(),
   ])
   return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)

@@ -3,9 +3,21 @@
  * they run in, and the reasons why PostgreSQL rejects values.
  */
 
+export { answersName, listAnswering } from './layout/database-schema.js'
+export {
+  type ComparedStream,
+  publishStream,
+  StreamOutdatedError,
+  stageStream,
+} from './merging/publish-stream.js'
 export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'
-export { runSteps, runWrites, type WriteTransaction } from './running/transactions.js'
+export {
+  openTransaction,
+  runSteps,
+  runWrites,
+  type WriteTransaction,
+} from './running/transactions.js'
 export { describeRefusal, isTaken, rowsBefore, takenColumn } from './writing/refusals.js'
-export { openSink, type RowSink } from './writing/row-sink.js'
+export { openSink, type RowSink, rowsPerStep } from './writing/row-sink.js'
 export { collectStage, type StagedRow, StagedRows } from './writing/staged-rows.js'
 export type { RowInput, TableWriter, UniqueCheck, UpdateInput } from './writing/table-writer.js'

@@ -1,4 +1,4 @@
-import { Counter, KindCounter, Level } from './metrics.js'
+import { Counter, KindCounter, Level, Levels } from './metrics.js'
 
 /*
  * Counters of internal events. They are global to the process; several services in one process, as
@@ -17,7 +17,7 @@ export const merges = new Counter('offshoot_merges_total', 'Merges, without dry 
 export const collected = new KindCounter(
   'offshoot_collected_total',
   'Unreachable items removed by the collector, by kind.',
-  ['heap', 'branch', 'version', 'deleted-record', 'blob', 'answer'],
+  ['heap', 'branch', 'version', 'deleted-record', 'blob', 'answer', 'migration'],
 )
 
 export const sweepsPending = new Level(
@@ -30,9 +30,19 @@ export const sweepAge = new Level(
   'Age of the oldest request to the collector that is not done yet, as of its last round.',
 )
 
+export const foldsPending = new Level(
+  'offshoot_folds_pending',
+  'Tables of branches in long chains that are not folded yet, as of the last round.',
+)
+
 export const sweepFailures = new Counter(
   'offshoot_sweep_failures_total',
   'Sweeps of branches that failed. They are repeated later.',
+)
+
+export const compactionFailures = new Counter(
+  'offshoot_compaction_failures_total',
+  'Compactions of the history of databases that failed. They are repeated later.',
 )
 
 export const quotaRefusals = new Counter(
@@ -50,14 +60,28 @@ export const storedFileBytes = new Level(
   'Bytes of the files of all workspaces, when they were last measured.',
 )
 
+export const isCluster = new Level(
+  'offshoot_postgres_cluster',
+  'Whether PostgreSQL is a Citus cluster.',
+)
+
+export const standbyBytesBehind = new Levels(
+  'offshoot_postgres_standby_bytes_behind',
+  'Bytes of the log that a connected standby has not applied yet, as of the last background round.',
+)
+
 export const EVENTS = [
+  isCluster,
+  standbyBytesBehind,
   retries,
   forks,
   merges,
   collected,
   sweepsPending,
   sweepAge,
+  foldsPending,
   sweepFailures,
+  compactionFailures,
   quotaRefusals,
   storedRowBytes,
   storedFileBytes,

@@ -78,6 +78,25 @@ export class Level implements Family {
   }
 }
 
+/** A gauge with labels, all of whose samples are set together. */
+export class Levels implements Family {
+  readonly type = 'gauge'
+  #samples: readonly Sample[] = []
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+  ) {}
+
+  set(samples: readonly Sample[]): void {
+    this.#samples = samples
+  }
+
+  samples(): Iterable<Sample> {
+    return this.#samples
+  }
+}
+
 /** A gauge whose value is read when metrics are requested. */
 export function gauge(name: string, help: string, read: () => number | readonly Sample[]): Family {
   return readFamily('gauge', { name, help, read })

@@ -121,7 +121,7 @@ export class Files {
         insert into offshoot.blobs (sha256, size)
         values (${Buffer.from(sha256, 'hex')}, ${size})
         on conflict (sha256) do update
-        set put_at = now(), unused_since = null
+        set put_at = clock_timestamp(), unused_since = null
         returning sha256, size
       )
       insert into offshoot.workspace_blobs (workspace_id, sha256, size)

@@ -1,7 +1,7 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { mapInTurns } from '../../common/in-turns.js'
+import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/json-parts.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, writeRecord } from '../../rows/read.js'
@@ -37,7 +37,7 @@ export async function bulkInsert(
         return await runSteps(database, session.guard, async (transaction) => {
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
-          await keepAnswer(transaction, session, { ...idempotent, answer })
+          await keepAnswer(transaction, context, { ...idempotent, answer })
           return answer
         })
       } catch (error) {
@@ -79,7 +79,7 @@ async function insertBody(
         )
       }
       const files = await fileWriter(context, table, records)
-      const rows = encodeSlice(table.codec, records, batch, files)
+      const rows = await inTurns(encodeSlice(table.codec, records, batch, files))
       if (batch.faultCount === 0) {
         await storeFiles(context, files)
         await sink.add(rows)

@@ -14,18 +14,22 @@ export interface Batch {
   faultCount: number
 }
 
+/** Records that are encoded between two pauses. */
+const RECORDS_PER_STEP = 16
+
 /**
- * Validates and encodes records, and assigns ids. Adds the faults of invalid records, and leaves these out.
+ * Validates and encodes records in steps, and assigns ids. Adds the faults of invalid records, and leaves these
+ * out.
  */
-export function encodeSlice(
+export function* encodeSlice(
   codec: TableCodec,
   records: readonly unknown[],
   batch: Batch,
   files: FileWriter | undefined,
-): RowInput[] {
+): Generator<undefined, RowInput[], undefined> {
   const now = new Date().toISOString()
   const rows: RowInput[] = []
-  for (const record of records) {
+  for (const [index, record] of records.entries()) {
     const row = encodeInput(codec, record, now, files)
     if (typeof row === 'string') {
       addFault(batch, batch.ids.length, row)
@@ -34,6 +38,7 @@ export function encodeSlice(
       rows.push(row)
       batch.ids.push(row.id)
     }
+    if (index % RECORDS_PER_STEP === 0) yield
   }
   return rows
 }

@@ -2,14 +2,18 @@ import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/json-parts.js'
+import { LruMap } from '../../common/lru-map.js'
 import type { Database } from '../../postgres/database.js'
-import { raw, sql } from '../../postgres/sql.js'
-import { compileStatement, slot } from '../../postgres/statement.js'
+import { isUndefinedTable } from '../../postgres/failures.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
 import type { BranchTable } from '../../rows/tables.js'
+import { answersName, listAnswering } from '../../rows/write.js'
 import { collected } from '../../telemetry/events.js'
 import { planColumns, type Session } from '../session/session.js'
+import { ANSWER_ENTRY_BYTES, keptAnswersOf } from './kept-answers.js'
 
 /** The time for which the response to a request is kept. */
 const IDEMPOTENCY_HOURS = 24
@@ -60,19 +64,60 @@ export interface IdempotencyContext {
 
 const OLDEST = sql`now() - interval '${raw(String(IDEMPOTENCY_HOURS))} hours'`
 
-const FIND = compileStatement(sql`
-  select encode(request_hash, 'hex'), body
-  from offshoot.idempotency_keys
-  where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`)
+/** Statements on the answers of one database. */
+interface AnswerStatements {
+  readonly find: Statement
+  /** Inserts a key, or replaces an expired one. Returns no row if the key is taken. */
+  readonly insert: Statement
+}
 
-/** Inserts a key, or replaces an expired one. Returns no row if the key is taken. */
-const INSERT = compileStatement(sql`
-  insert into offshoot.idempotency_keys as k (hash, request_hash, status, body)
-  values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), 200, ${slot(2)}::text)
-  on conflict (hash) do update
-  set request_hash = excluded.request_hash, body = excluded.body, created_at = now()
-  where k.created_at <= ${OLDEST}
-  returning 1`)
+const DATABASES_MAX = 1000
+const statements = new LruMap<string, AnswerStatements>(DATABASES_MAX)
+
+function statementsOf({ guard: { rows } }: Session): AnswerStatements {
+  let known = statements.get(rows.databaseId)
+  if (known === undefined) {
+    const answers = answersName(rows.databaseId)
+    known = {
+      find: findStatement(answers),
+      insert: compileStatement(sql`
+        insert into ${answers} as k (hash, request_hash, body, size)
+        values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), ${slot(2)}::text,
+          ${slot(3)}::integer)
+        on conflict (hash) do update
+        set request_hash = excluded.request_hash, body = excluded.body, size = excluded.size,
+          created_at = now()
+        where k.created_at <= ${OLDEST}
+        returning 1`),
+    }
+    statements.set(rows.databaseId, known)
+  }
+  return known
+}
+
+function findStatement(answers: Sql): Statement {
+  return compileStatement(sql`
+    select encode(request_hash, 'hex'), body
+    from ${answers}
+    where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`)
+}
+
+/**
+ * Versions before schemas of databases kept all answers in the catalogue. They cannot be moved, because only the
+ * hash says to which branch one belongs. So they are found here until they have expired.
+ */
+const EARLIER = sql`offshoot.idempotency_keys`
+const FIND_EARLIER = findStatement(EARLIER)
+
+/** Nobody adds to the earlier answers, so once they are gone, they are not looked for again. */
+const withoutEarlier = new WeakSet<Database>()
+
+async function hasEarlier(database: Database): Promise<boolean> {
+  if (withoutEarlier.has(database)) return false
+  const found = await database.query(sql`select from ${EARLIER} limit 1`)
+  if (found.length === 0) withoutEarlier.add(database)
+  return found.length > 0
+}
 
 function sha256(...parts: readonly (string | Buffer)[]): string {
   const hash = createHash('sha256')
@@ -163,7 +208,12 @@ export async function findAnswer(
       'header [Idempotency-Key]: was used for a different request before',
     )
   }
-  return kept.body
+  if (kept.body !== null) return kept.body
+  throw new AppError(
+    'idempotency_outdated',
+    'header [Idempotency-Key]: the request was executed before, and its answer is no longer kept, because the ' +
+      'database keeps many answers; read the records to see what it has done',
+  )
 }
 
 /** Returns whether a response is stored under a key, for any request. */
@@ -177,24 +227,35 @@ export async function isKeyUsed(
 async function findKept(
   { database, session }: IdempotencyContext,
   key: string | undefined,
-): Promise<{ requestHash: string; body: string } | undefined> {
+): Promise<{ requestHash: string; body: string | null } | undefined> {
   if (key === undefined) return undefined
-  const call = { statement: FIND, values: [keyHash(session, key)] }
-  const [rows] = await runReads(database, session.guard, [call])
-  const [row] = rows ?? []
-  return row && { requestHash: row[0] ?? '', body: row[1] ?? '' }
+  // Known before the transaction of the request begins, which must not wait for another connection.
+  await keptAnswersOf(database).load(session.access.databaseId)
+  const values = [keyHash(session, key)]
+  const calls = [{ statement: statementsOf(session).find, values }]
+  if (await hasEarlier(database)) calls.push({ statement: FIND_EARLIER, values })
+  const [row] = (await runReads(database, session.guard, calls)).flat()
+  return row && { requestHash: row[0] ?? '', body: row[1] ?? null }
 }
 
-/** Stores a response in the transaction of its request. Throws if a repetition has completed first. */
+/**
+ * Stores a response in the transaction of its request. Throws if a repetition has completed first, or if the
+ * database keeps too many responses.
+ */
 export async function keepAnswer(
   transaction: OpenTransaction,
-  session: Session,
+  { database, session }: IdempotencyContext,
   request: IdempotentRequest & { answer: JsonText },
 ): Promise<void> {
   if (request.key === undefined) return
+  const { databaseId } = session.access
   const contentHash = await request.contentHash()
-  const values = [keyHash(session, request.key), contentHash, joinJson(request.answer)]
-  const [rows = []] = await transaction.run([{ statement: INSERT, values }])
+  const body = joinJson(request.answer)
+  const size = Buffer.byteLength(body) + ANSWER_ENTRY_BYTES
+  keptAnswersOf(database).add(databaseId, size)
+  const hash = keyHash(session, request.key)
+  const values = [hash, contentHash, body, String(size)]
+  const [rows = []] = await transaction.run([{ statement: statementsOf(session).insert, values }])
   if (rows.length === 0) {
     throw new AppError(
       'idempotency_conflict',
@@ -206,18 +267,42 @@ export async function keepAnswer(
 /** Maximum number of responses deleted by one step. */
 const STEP_ANSWERS = 1000
 
-/** Deletes some expired responses. Returns whether there may be more. */
+/** The database whose responses were looked at last, by process. */
+const lastCollected = new WeakMap<Database, string>()
+
+/**
+ * Deletes some expired responses of one database, after the database of the last step, and bounds the others. Returns
+ * whether there may be more.
+ */
 export async function collectAnswers(database: Database): Promise<boolean> {
+  if (await hasEarlier(database)) await deleteExpired(database, EARLIER)
+  const isShrinking = await keptAnswersOf(database).shrink()
+  const afterId = lastCollected.get(database) ?? '0'
+  const [databaseId] = await listAnswering(database, { afterId, databasesMax: 1 })
+  if (databaseId === undefined) {
+    lastCollected.delete(database)
+    return isShrinking
+  }
+  const count = await deleteExpired(database, answersName(databaseId)).catch((error: unknown) => {
+    // The database was deleted.
+    if (isUndefinedTable(error)) return 0
+    throw error
+  })
+  if (count < STEP_ANSWERS) lastCollected.set(database, databaseId)
+  return true
+}
+
+async function deleteExpired(database: Database, answers: Sql): Promise<number> {
   const deleted = await database.query(sql`
-    delete from offshoot.idempotency_keys
+    delete from ${answers}
     where hash = any(array(
       select hash
-      from offshoot.idempotency_keys
+      from ${answers}
       where created_at < now() - make_interval(hours => ${IDEMPOTENCY_HOURS})
       limit ${STEP_ANSWERS}
       for update skip locked
     ))
     returning 1`)
   collected.add('answer', deleted.length)
-  return deleted.length > 0
+  return deleted.length
 }

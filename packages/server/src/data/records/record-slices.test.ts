@@ -166,7 +166,10 @@ describe('sliceRecords', () => {
 
   it('gives the first slice out without looking at the rest', () => {
     const slices = sliceRecords(Buffer.from(`{"records":[${big},${big},broken`), LIMITS)
-    expect(slices.next().value).toHaveLength(1)
+    let first = slices.next().value
+    // An empty slice is a pause.
+    while (first.length === 0) first = slices.next().value
+    expect(first).toHaveLength(1)
     expect(() => [...slices]).toThrow(AppError)
   })
 

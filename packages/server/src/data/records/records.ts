@@ -107,12 +107,10 @@ async function insertRecord(
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
-  // A generated id is always new. A given one must be compared with all rows of the branch.
-  const isGuarded = given === undefined || writer.takesCopies
   const { written, answer } = await write(context, table, {
     isNew: given === undefined && writer.uniqueColumns.length === 0,
-    call: isGuarded ? writer.insertOne(row, session.guard) : writer.insert([row], 'metadata'),
-    isGuarded,
+    call: writer.insertOne(row, session.guard),
+    isGuarded: true,
     id,
     checks: writer.checkRows([row]),
     idempotent,
@@ -134,11 +132,12 @@ export async function replaceRecord(
   const files = await fileWriter(context, table, [record], { present: present?.files })
   const values = encode(table, record, files)
   const writer = await prepareWrite(context, table, files)
-  const rows = [{ id, ifVersion, values }]
+  const row = { id, ifVersion, values }
   const { written, answer } = await write(context, table, {
-    call: createOnly ? writer.insert(rows, 'metadata') : writer.replace(rows, 'metadata'),
+    call: createOnly ? writer.insertOne(row, session.guard) : writer.replaceOne(row, session.guard),
+    isGuarded: true,
     id,
-    checks: writer.checkRows(rows),
+    checks: writer.checkRows([row]),
   })
   if (written === undefined) {
     throw confirmed(
@@ -201,7 +200,9 @@ export async function upsertRecord(
     const { written, alternative, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }, session.guard),
       // If the update has found the record, its id is taken and the insert has no effect.
-      otherwise: isFaults(whole) ? undefined : writer.insert([{ id, values: whole }], 'metadata'),
+      otherwise: isFaults(whole)
+        ? undefined
+        : writer.insertOne({ id, values: whole }, session.guard),
       id,
       checks: writer.checkUpdates([{ id, update }]),
     })
@@ -301,7 +302,7 @@ async function write(
         const made = await describe(rows)
         const { written, answer } = made
         if (written !== undefined) {
-          await keepAnswer(transaction, session, { ...idempotent, answer })
+          await keepAnswer(transaction, context, { ...idempotent, answer })
         }
         return made
       },

@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { inTurns, Turn } from '../../common/in-turns.js'
 import { LineReader } from '../../common/line-reader.js'
-import { confirmed, StaleError } from '../../rows/read.js'
+import { confirmed, type OpenTransaction, StaleError } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
 import {
   describeRefusal,
   isTaken,
   openSink,
   rowsBefore,
+  rowsPerStep,
   runSteps,
   type StagedRow,
   StagedRows,
@@ -32,7 +34,17 @@ import {
   Tally,
   valuesOf,
 } from './stream-lines.js'
+import { publishLongStream } from './stream-overlay.js'
 import { READ_AHEAD_BYTES } from './stream-source.js'
+
+/**
+ * Values of the rows of a stream that are held in memory. Records without values are a hundred times as large as
+ * their lines, so the length of a stream does not bound its rows.
+ */
+const HELD_VALUES_MAX = 200_000
+
+const heldRowsMax = ({ codec }: BranchTable) =>
+  Math.floor(HELD_VALUES_MAX / (codec.physical.length + 1))
 
 type StreamContext = RecordContext & { readonly limits: Limits }
 
@@ -46,6 +58,11 @@ interface ReadStream {
 /** Where the rows of a stream are, and how they are inserted. */
 interface HeldRows {
   insert(table: WritableTable, transaction: WriteTransaction): Promise<void>
+  /** Publishes the rows in another way than by inserting them. Returns whether it did. */
+  publish?(
+    table: WritableTable,
+    finish: (transaction: OpenTransaction) => Promise<unknown>,
+  ): Promise<boolean>
   /** Finds the first line whose id or value is taken, and the error that names the column. */
   findTaken(
     context: StreamContext,
@@ -79,25 +96,43 @@ export class AtomicStream {
     await context.session.growth.admit(0)
     await source.readAhead(READ_AHEAD_BYTES)
     const writable = await context.sessions.writable(context.session, table)
-    if (source.isWhole) {
-      const rows: StagedRow[] = []
-      const read = await this.#readLines(context, table, async (some) => {
-        rows.push(...some)
-      })
-      return this.#insertHeld(context, writable, read, holdInMemory(rows))
-    }
-    const { database, session } = context
-    const staged = await StagedRows.create(database, session.guard, writable.writer)
-    this.#rows = staged
-    const read = await this.#readLines(context, table, (some) => staged.add(some))
+    // An attempt with an outdated session may have staged a part of a stream that was read ahead.
+    await this.close()
+    const held: StagedRow[] = []
+    const read = await this.#readLines(context, table, async (some) => {
+      if (this.#rows === undefined) {
+        for (const row of some) held.push(row)
+        if (source.isWhole && held.length <= heldRowsMax(table)) return
+      }
+      await this.#stage(context, writable, held.length > 0 ? held.splice(0) : some)
+    })
+    const { session } = context
+    const staged = this.#rows as StagedRows | undefined
+    if (staged === undefined) return this.#insertHeld(context, writable, read, holdInMemory(held))
     await staged.end(writable.writer)
     this.#staged = { ...read, session, definition: definitionOf(table) }
     return this.#insertStaged(context, table)
   }
 
+  /** Adds rows to the stage, in steps. */
+  async #stage(
+    { database, session }: StreamContext,
+    { codec, writer }: WritableTable,
+    rows: readonly StagedRow[],
+  ): Promise<void> {
+    this.#rows ??= await StagedRows.create(database, session.guard, writer)
+    const turn = new Turn()
+    for (let start = 0; start < rows.length; start += rowsPerStep(codec)) {
+      await this.#rows.add(rows.slice(start, start + rowsPerStep(codec)))
+      if (turn.isOver) await turn.end()
+    }
+  }
+
   /** Removes what was staged. */
   async close(): Promise<void> {
-    await this.#rows?.drop()
+    const rows = this.#rows
+    this.#rows = undefined
+    await rows?.drop()
   }
 
   async #insertStaged(context: StreamContext, table: BranchTable): Promise<string> {
@@ -110,6 +145,7 @@ export class AtomicStream {
     const writable = await context.sessions.writable(session, table)
     return this.#insertHeld(context, writable, staged, {
       insert: ({ writer }, transaction) => rows.insert(writer, transaction),
+      publish: (table, finish) => publishLongStream(context, { table, rows }, finish),
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.guard),
     })
   }
@@ -122,12 +158,15 @@ export class AtomicStream {
   ): Promise<string> {
     const { database, session } = context
     const answer = tally.toJson()
+    const keep = (transaction: OpenTransaction) =>
+      keepAnswer(transaction, context, { ...idempotent, answer })
     const insert = async (transaction: WriteTransaction) => {
       await held.insert(table, transaction)
-      await keepAnswer(transaction, session, { ...idempotent, answer })
+      await keep(transaction)
       return answer
     }
     try {
+      if (await held.publish?.(table, keep)) return answer
       return await runSteps(database, session.guard, insert, { isLong: true })
     } catch (error) {
       // A client that has disconnected needs no response.
@@ -171,7 +210,7 @@ export class AtomicStream {
     let bytes = 0
     for await (const parsed of lines.batches()) {
       const files = await fileWriter(context, table, valuesOf(parsed))
-      const rows = encodeLines(table, parsed, { tally, files })
+      const rows = await inTurns(encodeLines(table, parsed, { tally, files }))
       if (tally.failed > 0) continue
       const arrived = takeBytes()
       bytes += arrived

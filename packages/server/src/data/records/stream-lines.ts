@@ -48,19 +48,24 @@ export function valuesOf(lines: readonly ParsedLine[]): unknown[] {
   return lines.map(({ value }) => value)
 }
 
-/** Validates and encodes lines. Counts invalid ones and leaves them out. */
-export function encodeLines(
+/** Lines that are encoded between two pauses. */
+const LINES_PER_STEP = 16
+
+/** Validates and encodes lines, in steps. Counts invalid ones and leaves them out. */
+export function* encodeLines(
   table: BranchTable,
   lines: readonly ParsedLine[],
   { tally, files }: { tally: Tally; files: FileWriter | undefined },
-): StagedRow[] {
+): Generator<undefined, StagedRow[], undefined> {
   const now = new Date().toISOString()
-  return lines.flatMap(({ line, value, fault }) => {
+  const rows: StagedRow[] = []
+  for (const [index, { line, value, fault }] of lines.entries()) {
     const row = fault ?? encodeInput(table.codec, value, now, files)
-    if (typeof row !== 'string') return [{ ...row, line }]
-    tally.refuse(line, row)
-    return []
-  })
+    if (typeof row === 'string') tally.refuse(line, row)
+    else rows.push({ ...row, line })
+    if (index % LINES_PER_STEP === 0) yield
+  }
+  return rows
 }
 
 /** JSON escapes a character with up to six characters, so a line may be that much longer than its record. */

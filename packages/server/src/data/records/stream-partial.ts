@@ -1,15 +1,17 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { inTurns } from '../../common/in-turns.js'
 import { LineReader, type ParsedLine } from '../../common/line-reader.js'
 import type { Database } from '../../postgres/database.js'
 import { runReads } from '../../rows/read.js'
 import type { WritableTable } from '../../rows/tables.js'
-import { describeRefusal, openSink, runSteps, type StagedRow } from '../../rows/write.js'
+import { describeRefusal, isTaken, openSink, runSteps, type StagedRow } from '../../rows/write.js'
 import type { Files } from '../files/files.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
 import { encodeLines, lineBytesMax, type StreamRequest, Tally, valuesOf } from './stream-lines.js'
+import { readUniqueFields, type UniqueField } from './unique-fields.js'
 
 /** The number of lines after which a partial import commits. */
 const PARTIAL_BATCH_LINES = 2000
@@ -84,7 +86,7 @@ async function insertLines(
     await runReads(database, session.guard, [])
     const context = { ...partial, session, columns: undefined }
     const files = await fileWriter(context, table, valuesOf(pending))
-    const rows = encodeLines(table, pending, { tally, files })
+    const rows = await inTurns(encodeLines(table, pending, { tally, files }))
     const left = new Set(rows.map((row) => row.line))
     try {
       await storeFiles(context, files)
@@ -101,17 +103,23 @@ async function insertLines(
   })
 }
 
-/** Splits a rejected batch in halves until the invalid rows are found. */
+interface Insertion {
+  readonly rows: readonly StagedRow[]
+  readonly tally: Tally
+  /** Called with rows that were inserted or refused. */
+  onSettled(rows: readonly StagedRow[]): void
+}
+
+/**
+ * Inserts the valid rows of a batch. If a value is taken, one lookup finds all rows with such values. Other
+ * invalid rows are found by splitting the batch in halves.
+ */
 async function insertWhatFits(
   context: RecordContext,
   table: WritableTable,
-  options: {
-    rows: readonly StagedRow[]
-    tally: Tally
-    onSettled(rows: readonly StagedRow[]): void
-  },
+  insertion: Insertion & { readonly isLookedUp?: boolean },
 ): Promise<void> {
-  const { rows, tally, onSettled } = options
+  const { rows, tally, onSettled } = insertion
   const [first] = rows
   if (first === undefined) return
   const { database, session } = context
@@ -131,8 +139,57 @@ async function insertWhatFits(
       onSettled(rows)
       return
     }
+    if (isTaken(error) && !insertion.isLookedUp) {
+      const free = await refuseTaken(context, table, insertion)
+      await insertWhatFits(context, table, { ...insertion, rows: free, isLookedUp: true })
+      return
+    }
     const middle = Math.ceil(rows.length / 2)
-    await insertWhatFits(context, table, { ...options, rows: rows.slice(0, middle) })
-    await insertWhatFits(context, table, { ...options, rows: rows.slice(middle) })
+    await insertWhatFits(context, table, { ...insertion, rows: rows.slice(0, middle) })
+    await insertWhatFits(context, table, { ...insertion, rows: rows.slice(middle) })
   }
+}
+
+/** Refuses the rows whose id or unique value is taken, and returns the others. */
+async function refuseTaken(
+  context: RecordContext,
+  table: WritableTable,
+  { rows, tally, onSettled }: Insertion,
+): Promise<StagedRow[]> {
+  const fields = await readUniqueFields(context, table, rows)
+  const taken = await inTurns(findTaken(fields, rows.length))
+  const refused = rows.filter((_, row) => taken[row] !== undefined)
+  for (const [row, { line }] of rows.entries()) {
+    const path = taken[row]
+    if (path !== undefined) tally.refuse(line, `invalid record: column [${path}]: is not unique`)
+  }
+  onSettled(refused)
+  return rows.filter((_, row) => taken[row] === undefined)
+}
+
+/**
+ * Returns, for each row, the column whose value is taken on the branch or by an earlier row. A row that is
+ * refused takes no values from later ones.
+ */
+function* findTaken(
+  fields: readonly UniqueField[],
+  rowCount: number,
+): Generator<undefined, (string | undefined)[], undefined> {
+  const used = fields.map((field) => ({ field, rows: new Set<number>() }))
+  const taken: (string | undefined)[] = []
+  for (let row = 0; row < rowCount; row++) {
+    const found = used.find(({ field, rows }) => {
+      const first = field.first[row]
+      return field.taken.has(row) || (first !== undefined && rows.has(first))
+    })
+    taken.push(found?.field.path)
+    if (found === undefined) {
+      for (const { field, rows } of used) {
+        const first = field.first[row]
+        if (first !== undefined) rows.add(first)
+      }
+    }
+    yield
+  }
+  return taken
 }

@@ -141,7 +141,7 @@ async function runGroups(
   const results = new Array<string>(request.planned.length).fill('')
   const finish = async (transaction: OpenTransaction): Promise<JsonText> => {
     const answer = listJson('{"results":[', results, ']}')
-    await keepAnswer(transaction, session, { ...idempotent, answer })
+    await keepAnswer(transaction, context, { ...idempotent, answer })
     return answer
   }
   if (isStepwise) {

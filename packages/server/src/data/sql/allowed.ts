@@ -24,7 +24,7 @@ export const VALUE_BYTES_MIN = 64 * 1024
 /** Maximum size of all values that a statement collects in memory for arrays, texts and documents. */
 export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
 /**
- * The same for aggregates that keep many times the size of their values: about 1 KB for each number of a
+ * The limit for aggregates that keep many times the size of their values: about 1 KB for each number of a
  * `jsonb` document, and more for each range when a multirange is written as text.
  */
 export const COLLECTED_DOCUMENT_BYTES_MAX = 8 * 1024 * 1024

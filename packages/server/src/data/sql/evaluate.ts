@@ -1,4 +1,4 @@
-import { BECOME_READER, BECOME_SELF } from '../../postgres/reader-role.js'
+import { BECOME } from '../../postgres/reader-role.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
@@ -31,10 +31,8 @@ const SETTINGS = compileStatement(sql`
     case when has_parameter_privilege('temp_file_limit', 'set')
       then set_config('temp_file_limit', ${literal(TEMPORARY_FILES_MAX)}, true)
     end`)
-const AS_READER = compileStatement(BECOME_READER)
-const AS_SELF = compileStatement(BECOME_SELF)
 
-const plain = (statement: ReturnType<typeof compileStatement>): Call => ({ statement, values: [] })
+const become = (role: string): Call => ({ statement: BECOME, values: [role] })
 
 /** The result of a query. */
 export interface Evaluated {
@@ -48,15 +46,15 @@ export interface Evaluated {
 /** Runs queries of statements in one transaction, within the limits that they share. */
 export class Evaluator {
   readonly #transaction: OpenTransaction
-  readonly #hasReader: boolean
+  readonly #reader: string | undefined
   #bytesLeft: number
 
   constructor(
     transaction: OpenTransaction,
-    options: { hasReader: boolean; resultBytesMax: number },
+    options: { reader: string | undefined; resultBytesMax: number },
   ) {
     this.#transaction = transaction
-    this.#hasReader = options.hasReader
+    this.#reader = options.reader
     this.#bytesLeft = options.resultBytesMax
   }
 
@@ -100,10 +98,12 @@ export class Evaluator {
     return text
   }
 
-  /** Runs calls as the read-only role, if there is one. */
+  /** Runs calls as the role that reads the database, if there is one. */
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
-    const before = [plain(SETTINGS), ...(this.#hasReader ? [plain(AS_READER)] : [])]
-    const after = this.#hasReader ? [plain(AS_SELF)] : []
+    const reader = this.#reader
+    const settings = { statement: SETTINGS, values: [] }
+    const before = [settings, ...(reader === undefined ? [] : [become(reader)])]
+    const after = reader === undefined ? [] : [become('none')]
     try {
       const rows = await this.#transaction.run([...before, ...calls, ...after])
       return rows.slice(before.length, before.length + calls.length)

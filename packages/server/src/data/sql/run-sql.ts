@@ -4,12 +4,12 @@ import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import { codeOf } from '../../postgres/failures.js'
-import { hasReader, renewReader } from '../../postgres/reader-role.js'
+import { findReader, renewReader } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
 import { quoteJson } from '../../rows/columns.js'
-import { type OpenTransaction, runSnapshot } from '../../rows/read.js'
+import { type OpenTransaction, runSnapshot, schemaName } from '../../rows/read.js'
 import { runSteps } from '../../rows/write.js'
 import type { TransactionContext } from '../records/transaction.js'
 import type { Session } from '../session/session.js'
@@ -59,8 +59,9 @@ export async function runSql(
     written.map((name) => session.table(name)),
   )
   const { database, bounds } = context
+  const schema = schemaName(session.guard.rows.databaseId)
   const run = async () => {
-    const options = { hasReader: await hasReader(database), responseType }
+    const options = { reader: await findReader(database, schema), responseType }
     const body = (transaction: OpenTransaction) =>
       runAll(context, transaction, { prepared, ...options })
     const connections = {
@@ -72,7 +73,7 @@ export async function runSql(
   }
   return run().catch(async (error) => {
     if (codeOf(error) !== PERMISSION_DENIED) throw error
-    await renewReader(database)
+    await renewReader(database, schema)
     return run()
   })
 }
@@ -82,13 +83,13 @@ async function runAll(
   transaction: OpenTransaction,
   options: {
     prepared: readonly PreparedStatement[]
-    hasReader: boolean
+    reader: string | undefined
     responseType: ResponseType
   },
 ): Promise<string[]> {
-  const { prepared, hasReader, responseType } = options
+  const { prepared, reader, responseType } = options
   const { sqlResultBytesMax: resultBytesMax } = context.limits
-  const evaluator = new Evaluator(transaction, { hasReader, resultBytesMax })
+  const evaluator = new Evaluator(transaction, { reader, resultBytesMax })
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()
@@ -102,10 +103,13 @@ async function runAll(
   return results
 }
 
+/** Refuses a batch with too many statements. It is cheap, and comes before the statements are validated. */
+export function requireStatementCount(limits: Limits, count: number): void {
+  if (count <= limits.sqlStatementsMax) return
+  throw invalidSql(`a batch can have at most ${limits.sqlStatementsMax} statements`)
+}
+
 function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
-  if (statements.length > limits.sqlStatementsMax) {
-    throw invalidSql(`a batch can have at most ${limits.sqlStatementsMax} statements`)
-  }
   const length = statements.reduce((sum, { statement }) => sum + statement.length, 0)
   if (length > limits.sqlLengthMax) {
     throw invalidSql(`a request can have at most ${limits.sqlLengthMax} characters of SQL`)

@@ -60,9 +60,12 @@ export class StatementPlanner {
     )
   }
 
-  /** Loads the parser in the main thread and in the worker thread, so that no request waits for it. */
+  /**
+   * Loads the parser in the main thread, so that no request waits for it. The worker thread is loaded by the
+   * first large request: it takes 45 MB of memory, and most processes never need it.
+   */
   async warmUp(): Promise<void> {
-    await Promise.all([warmUpParser(), this.#thread.start()])
+    await warmUpParser()
   }
 
   close(): Promise<void> {

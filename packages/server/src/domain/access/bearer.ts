@@ -28,11 +28,21 @@ export function readBearer(authorization: string | undefined): Bearer {
   }
   const key = match[1] ?? ''
   if (!KEY.test(key)) {
-    const fault =
-      'header [authorization]: an API key must follow Bearer: 1 to 255 letters, digits and underscores'
+    // Several headers are joined by commas. Nobody could tell which of the keys a proxy has checked.
+    const fault = key.includes(',')
+      ? 'header [authorization]: must be given once, with one API key'
+      : 'header [authorization]: an API key must follow Bearer: 1 to 255 letters, digits and underscores'
     return { key: '', fault }
   }
   return { key, fault: undefined }
+}
+
+/**
+ * Returns the key of a session of the console. No API key contains a colon, so the secret of a session
+ * cannot be sent as an API key.
+ */
+export function sessionKey(secret: string): string {
+  return `session:${secret}`
 }
 
 /** Returns the API key of a request, or throws `invalid_api_key`. */

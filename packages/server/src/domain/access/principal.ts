@@ -9,6 +9,10 @@ export interface Principal {
   readonly userId: string
   readonly administrator: boolean
   readonly keyId: string
+  /** The key that opened the session of the console; null for a key, and for a sign-in link. */
+  readonly parentKeyId: string | null
+  /** The request uses a session of the console instead of a key. */
+  readonly isSession: boolean
   /** Version number that changes whenever the rights of the key may have changed. */
   readonly keyStamp: string
   readonly expiresAt: Date | null
@@ -23,12 +27,15 @@ export async function authenticate(database: Queryable, key: string): Promise<Pr
   const [row] = await database.query<{
     keyId: string
     keyStamp: string
+    parentKeyId: string | null
+    isSession: boolean
     expiresAt: Date | null
     userId: string
     administrator: boolean
     scope: KeyScope | null
   }>(sql`
-    select k.id as "keyId", k.stamp as "keyStamp", k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope
+    select k.id as "keyId", k.stamp as "keyStamp", k.parent_id as "parentKeyId", k.session as "isSession",
+      k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope
     from offshoot.api_keys k
     join offshoot.users u on u.id = k.user_id
     where k.hash = ${hashSecret(key)}

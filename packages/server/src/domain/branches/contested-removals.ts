@@ -12,9 +12,16 @@ interface Sides {
   readonly theirs: BranchState
 }
 
+export interface Contested {
+  /** The number of inserted and updated records, by the id of the removed table or column. */
+  readonly changedRecords: ReadonlyMap<number, number>
+  /** Ids of tables from which records were deleted. The removal loses nothing of them. */
+  readonly deletedFrom: ReadonlySet<number>
+}
+
 /**
- * Counts, for each table and column of the base that exactly one side has removed, the records that the
- * other side has changed there since the base. Returns the counts by the id of the table or column.
+ * Counts, for each table and column that exactly one side has removed, the records that the other side has
+ * changed there since the base.
  */
 export async function countContested(
   transaction: Queryable,
@@ -24,21 +31,22 @@ export async function countContested(
     ruleOf(tableId: number): TableRule
     readonly limits: Limits
   },
-): Promise<Map<number, number>> {
+): Promise<Contested> {
   const { ours, theirs, baseSchema, ruleOf } = options
   const counts = new Map<number, number>()
+  const deletedFrom = new Set<number>()
   const countOn = async (state: BranchState, removals: readonly Removal[]) => {
     for (const removal of removals) {
       const { table, columns } = removal
       const targets = columns ?? [table]
       for (const [index, { id }] of targets.entries()) {
-        const written = columns === undefined ? table.columns : columns.slice(index, index + 1)
+        const compared = columns === undefined ? table.columns : columns.slice(index, index + 1)
         const base = options.baseOf(table.id)
         const stored = (schema: StoredSchema) =>
           schema.tables.find((known) => known.id === table.id)
-        const records = await countWritten(transaction, {
+        const { written: records, deleted } = await countWritten(transaction, {
           codec: compileTable(
-            { ...table, columns: written },
+            { ...table, columns: compared },
             { limits: options.limits, jsonAsText: false },
           ),
           base: {
@@ -50,25 +58,44 @@ export async function countContested(
           counts: columns === undefined ? 'records' : 'values',
         })
         counts.set(id, records)
+        if (deleted > 0) deletedFrom.add(table.id)
       }
     }
   }
   const isMerged = ({ table }: Removal) => ruleOf(table.id).mode !== 'skip'
   // With the mode `schema`, records of the merged branch are not merged, so they lose nothing.
   const areRowsMerged = ({ table }: Removal) => ruleOf(table.id).mode === 'merge'
-  await countOn(ours, contested(baseSchema, ours.schema, theirs.schema).filter(isMerged))
-  await countOn(theirs, contested(baseSchema, theirs.schema, ours.schema).filter(areRowsMerged))
-  return counts
+  const sides = { ours: ours.schema, theirs: theirs.schema }
+  const keptHere = contested(baseSchema, { kept: sides.ours, other: sides.theirs })
+  // The target stays as it is where both contain a removal. The merged branch would lose what it has kept.
+  const settled = sides.ours.removedIds
+  const keptThere = contested(baseSchema, { kept: sides.theirs, other: sides.ours, settled })
+  await countOn(ours, keptHere.filter(isMerged))
+  await countOn(theirs, keptThere.filter(areRowsMerged))
+  return { changedRecords: counts, deletedFrom }
 }
 
-/** Lists the tables and columns of the base that one schema still has and the other has removed. */
-function contested(base: StoredSchema, kept: StoredSchema, other: StoredSchema): Removal[] {
+/**
+ * Lists the tables and columns that one schema still has and the other has removed: those of the base, and
+ * the `settled` ones, whose removal the base contains and the first schema has been decided against.
+ */
+function contested(
+  base: StoredSchema,
+  {
+    kept,
+    other,
+    settled = [],
+  }: Record<'kept' | 'other', StoredSchema> & {
+    settled?: readonly number[] | undefined
+  },
+): Removal[] {
   const inBase = new Map(base.tables.map((table) => [table.id, table]))
   return listRemovals(kept, other).flatMap(({ table, columns }): Removal[] => {
     const before = inBase.get(table.id)
-    if (before === undefined) return []
-    if (columns === undefined) return [{ table, columns }]
-    const known = new Set(before.columns.map(({ id }) => id))
+    if (columns === undefined) {
+      return before === undefined && !settled.includes(table.id) ? [] : [{ table, columns }]
+    }
+    const known = new Set([...(before?.columns ?? []).map(({ id }) => id), ...settled])
     const removed = columns.filter(({ id }) => known.has(id))
     return removed.length === 0 ? [] : [{ table, columns: removed }]
   })

@@ -15,6 +15,7 @@ import {
 } from '../../rows/columns.js'
 import {
   areRelated,
+  type ChangeCounts,
   changedColumns,
   countChanges,
   listCompared,
@@ -22,6 +23,7 @@ import {
   noRows,
   type RowBase,
   type RowTexts,
+  UNDECIDED,
 } from '../../rows/merge.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -35,7 +37,6 @@ import {
   getSource,
   getState,
 } from './branch-state.js'
-import { UNDECIDED } from './history/virtual-row.js'
 import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
 /** The state that a branch is compared with. */
@@ -238,8 +239,8 @@ async function describeTable(
 ): Promise<string> {
   const { codec, compared, size, room } = options
   const { base, columns } = compared
-  const counts = await countChanges(transaction, { codec, ...compared })
   const changes: string[] = []
+  const listed = { inserted: 0, updated: 0, deleted: 0 }
   let cursor = options.after ?? ''
   let more = false
   const turn = new Turn()
@@ -261,15 +262,25 @@ async function describeTable(
       more = changes.length === size
       if (more) break
       changes.push(change)
+      listed[kindOf(sides)]++
       room.take(change)
       cursor = row.id
     }
     if (more || next === undefined) break
     cursor = next
   }
+  // A list of all changes can be counted here.
+  const isWhole = size > 0 && options.after === undefined && !more
+  const counts = isWhole ? listed : await countChanges(transaction, { codec, ...compared })
   const name = JSON.stringify(codec.table.name)
   const end = changes.length === 0 ? '' : `"cursor":${JSON.stringify(cursor)},`
   return `{"name":${name},"inserted":${counts.inserted},"updated":${counts.updated},"deleted":${counts.deleted},"changes":[${changes.join(',')}],${end}"more":${more}}`
+}
+
+/** Returns how a row that differs has changed. */
+function kindOf({ before, after }: { before: RowTexts; after: RowTexts }): keyof ChangeCounts {
+  if (before === undefined) return 'inserted'
+  return after === undefined ? 'deleted' : 'updated'
 }
 
 function describeChange(

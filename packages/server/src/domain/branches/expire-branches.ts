@@ -1,5 +1,6 @@
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
 import { listExpiredBranches } from './queries.js'
@@ -7,22 +8,47 @@ import { listExpiredBranches } from './queries.js'
 /** Branches per transaction. A small number keeps the locks of a transaction short. */
 const BATCH = 10
 
-/** Deletes expired branches and returns their number. Processes can run it concurrently. */
+/**
+ * Deletes expired branches and returns their number. Processes can run it concurrently. A branch that cannot be
+ * deleted does not keep the others; its failure is thrown at the end.
+ */
 export async function deleteExpiredBranches(database: Database): Promise<number> {
+  const failures = new Map<string, unknown>()
   let total = 0
   for (;;) {
-    const count = await runTransaction(
+    const { found, deleted } = await runTransaction(
       database,
-      async (transaction) => {
-        const branches = await listExpiredBranches(transaction, { limit: BATCH })
-        for (const branch of branches) await deleteBranchUnchecked(transaction, branch)
-        return branches.length
-      },
+      (transaction) => deleteSome(transaction, failures),
       // After waiting for a row lock, PostgreSQL must evaluate the expiry on the newest row version.
       { isolation: 'read committed' },
     )
-    collected.add('branch', count)
-    total += count
-    if (count < BATCH) return total
+    collected.add('branch', deleted)
+    total += deleted
+    if (found === BATCH) continue
+    for (const failure of failures.values()) throw failure
+    return total
   }
+}
+
+async function deleteSome(
+  transaction: Queryable,
+  failures: Map<string, unknown>,
+): Promise<{ found: number; deleted: number }> {
+  const branches = await listExpiredBranches(transaction, {
+    limit: BATCH,
+    exceptIds: [...failures.keys()],
+  })
+  let deleted = 0
+  for (const branch of branches) {
+    await transaction.query(sql`savepoint branch`)
+    try {
+      await deleteBranchUnchecked(transaction, branch)
+      deleted++
+    } catch (error) {
+      failures.set(branch.branchId, error)
+      await transaction.query(sql`rollback to savepoint branch`)
+    }
+    await transaction.query(sql`release savepoint branch`)
+  }
+  return { found: branches.length, deleted }
 }

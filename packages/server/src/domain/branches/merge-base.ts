@@ -16,7 +16,8 @@ import {
   TooManyBasesError,
   tablesLeftOut,
 } from './history/history.js'
-import { findHistory, insertCompaction, type StoredHistory } from './history/queries.js'
+import { findHistory, insertCompaction } from './history/queries.js'
+import { isUpToDate } from './history/up-to-date.js'
 import { type Row, virtualRow } from './history/virtual-row.js'
 import { virtualSchema } from './history/virtual-schema.js'
 
@@ -37,8 +38,9 @@ export interface Base {
   /** Computes the row of the base from the rows of its states, which are given in the same order. */
   rowOf(rows: readonly Row[]): Row
   /**
-   * Whether the target contains all states of the merged branch that were ever forked or merged. If the
-   * current state has the same content as the base, there is nothing to merge.
+   * Whether the target contains all states of the merged branch that were ever forked or merged, apart from
+   * states in which the branch had written nothing. If the current state has the same content as the base,
+   * there is nothing to merge.
    */
   readonly isUpToDate: boolean
 }
@@ -101,7 +103,12 @@ export async function tryFindBases(
     const read = await states.readAll(statesOf(found))
     const base: Base = {
       ...toBase(found, read),
-      isUpToDate: isUpToDate(graph, history, sides),
+      isUpToDate: await isUpToDate(transaction, {
+        history,
+        tableId,
+        from: from.branchId,
+        contained: graph.containedIn({ branchId: into.branchId, epoch: NOW }),
+      }),
     }
     return { found, base }
   }
@@ -157,22 +164,6 @@ function toBase(
     schema: virtualSchema(base, schemaIn),
     rowOf: (rows) => virtualRow(base, (state) => rows[order.get(stateKey(state)) ?? -1]),
   }
-}
-
-/** Returns whether the target contains all states of the merged branch that were ever forked or merged. */
-function isUpToDate(graph: HistoryGraph, history: StoredHistory, { from, into }: Sides): boolean {
-  const { branchId } = from
-  const now = { branchId: into.branchId, epoch: NOW }
-  const merged = history.merges.filter((merge) => merge.into.branchId === branchId)
-  // Nobody can tell epochs apart that no fork reads. Without any fork, only the parent counts.
-  const forked = history.forkedEpochs.get(branchId)
-  const parent = history.forks.find((fork) => fork.branchId === branchId)?.parent
-  const last = forked === undefined ? parent : { branchId, epoch: forked }
-  return (
-    last !== undefined &&
-    graph.contains(now, last) &&
-    merged.every((merge) => graph.contains(now, merge.from))
-  )
 }
 
 /** Reads states by way of their forks. Every state that can be a base has a fork. */

@@ -6,6 +6,7 @@ import {
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
+import { absorbOverlays } from '../../rows/branches.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
@@ -17,6 +18,12 @@ import { compareMerge } from './merge-compare.js'
 import { measureMerge, mergePinned } from './merge-pinned.js'
 import { type MergeOptions, planMerge } from './merge-plan.js'
 import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
+
+/**
+ * How often a large merge compares pinned states. If the target has changed each time in a way that does not fit,
+ * the branches are locked.
+ */
+const PINNED_ATTEMPTS = 3
 
 /**
  * Merges the changes of one branch into another: the schema and the rows of all tables, by a three-way
@@ -34,6 +41,9 @@ export async function mergeBranches(
       'invalid_request',
       `branch [${into.branchName}]: cannot be merged into itself`,
     )
+  }
+  if (!options.dryRun && options.page.after !== undefined) {
+    throw new AppError('invalid_request', 'body: field [page.after]: needs [dryRun]')
   }
   if (!options.dryRun) {
     const showsUsage = reachesWholeWorkspace(into.principal.scope)
@@ -64,7 +74,7 @@ function compareInSnapshot(
       const comparison = await compareMerge(transaction, plan)
       return {
         result: toResult(plan, comparison, { isMerged: false }),
-        isNothingNew: comparison.conflictCount === 0 && hasNothingNew(plan, comparison),
+        isNothingNew: comparison.conflicts.count === 0 && hasNothingNew(plan, comparison),
       }
     },
     WRITABLE_SNAPSHOT,
@@ -78,8 +88,13 @@ async function mergeChanges(database: Database, options: MergeOptions): Promise<
       const compared = await compareInSnapshot(database, options)
       if (compared.isNothingNew) return compared.result
     }
-    const merged = await mergePinned(database, options)
-    if (merged !== undefined) return merged
+    for (let attempt = 0; attempt < PINNED_ATTEMPTS; attempt++) {
+      const merged = await mergePinned(database, options)
+      if (merged === undefined) continue
+      // The merge is done. If this fails, the background continues.
+      await absorbOverlays(database, options.into.branchId).catch(() => undefined)
+      return merged
+    }
   }
   return withBranches(database, [options.from, options.into], (transaction) =>
     mergeLocked(transaction, options),

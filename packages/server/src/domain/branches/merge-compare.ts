@@ -1,8 +1,9 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
-  checkTable,
   createStage,
+  findClashes,
+  findMissing,
   type Stage,
   type StagedTable,
   stageTable,
@@ -10,22 +11,17 @@ import {
   TEMPORARY_STAGE,
 } from '../../rows/merge.js'
 import type { BranchState } from './branch-state.js'
+import { ConflictList, type ConflictSection, placed, readList } from './conflict-list.js'
 import { type Base, baseOfTable } from './merge-base.js'
-import {
-  ConflictList,
-  describeClash,
-  describeConflicts,
-  describeMissing,
-  type MergeConflict,
-} from './merge-conflicts.js'
+import { describeClashes, describeConflicts, describeMissing } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
+import type { RecordResolution } from './resolutions.js'
+import { TableResolutions } from './resolve-rows.js'
 
 /** The staged effect of a merge, and the conflicts that prevent it. */
 export interface MergeComparison {
   readonly tables: readonly (StagedTable & { readonly name: string })[]
-  readonly conflicts: readonly MergeConflict[]
-  /** Number of all conflicts. `conflicts` lists only the first ones. */
-  readonly conflictCount: number
+  readonly conflicts: Pick<ConflictList, 'listed' | 'count' | 'tables' | 'cursor'>
 }
 
 /**
@@ -37,64 +33,92 @@ export async function compareMerge(
   plan: MergePlan,
   stage: Stage = TEMPORARY_STAGE,
 ): Promise<MergeComparison> {
-  const conflicts = new ConflictList(plan.conflicts)
+  const conflicts = new ConflictList(plan.page)
+  for (const { table } of plan.conflicts) conflicts.add(table, 1)
+  await conflicts.list({ tableId: 0, part: 'schema' }, readList(plan.conflicts))
   const tables: (StagedTable & { name: string })[] = []
+  const { decisions } = plan
   if (plan.isComparable) {
+    const sides = { ours: plan.ours.schema, theirs: plan.theirs.schema }
+    const records = decisions.ofRecords(plan.schema, sides)
     await createStage(transaction, stage)
     for (const table of plan.schema.tables) {
-      const staged = await compareTable(transaction, { plan, table, conflicts, stage })
-      if (staged !== undefined) tables.push({ ...staged, name: table.name })
+      const requests = records.get(table.id) ?? []
+      const staged = await compareTable(transaction, { plan, table, requests, conflicts, stage })
+      if (staged === undefined) continue
+      tables.push({ ...staged, name: table.name })
+      if (staged.decidedByStrategy > 0) decisions.markTable(sides, table.id)
     }
+    decisions.refuseUnused()
   }
-  return { tables, conflicts: conflicts.listed, conflictCount: conflicts.count }
+  decisions.requireNoFaults()
+  conflicts.requireStarted()
+  return { tables, conflicts }
 }
 
 /** Stages the rows of a table. Returns undefined if the merged branch cannot have changed any. */
 async function compareTable(
   transaction: Transaction,
-  options: { plan: MergePlan; table: StoredTable; conflicts: ConflictList; stage: Stage },
+  options: {
+    plan: MergePlan
+    table: StoredTable
+    requests: readonly RecordResolution[]
+    conflicts: ConflictList
+    stage: Stage
+  },
 ): Promise<StagedTable | undefined> {
-  const { plan, table, conflicts, stage } = options
+  const { plan, table, requests, conflicts, stage } = options
   const { mode, strategy } = plan.ruleOf(table.id)
-  if (mode === 'skip') return undefined
+  if (mode === 'skip') {
+    for (const { index } of requests) {
+      plan.decisions.refuse(index, `table [${table.name}] is left out of the merge`)
+    }
+    return undefined
+  }
   const codec = compileTable(table, { limits: plan.limits, jsonAsText: false })
+  const resolutions = new TableResolutions(codec, requests, plan.decisions)
+  const sides = { codec, ours: plan.ours.rows, theirs: plan.theirs.rows }
   const ours = { rows: plan.ours.rows, table: tableOf(plan.ours, table) }
   const theirTable = mode === 'merge' ? tableOf(plan.theirs, table) : undefined
-  const base = baseOfTable(plan.bases, table.id)
-  const staged =
+  const compared =
     theirTable === undefined
       ? undefined
       : await stageTable(transaction, {
           codec,
-          base: {
-            states: base.states.map((state) => ({
-              rows: state.rows,
-              table: tableOf(state, table),
-            })),
-            rowOf: base.rowOf,
-          },
+          base: tableBase(baseOfTable(plan.bases, table.id), table),
           theirs: { rows: plan.theirs.rows, table: theirTable },
           ours,
           strategy,
           stage,
+          resolve: (staged) => resolutions.resolve(transaction, sides, staged),
         })
-  if (staged !== undefined) {
-    const { merge: sides, conflicts: rows } = staged
-    const described = describeConflicts(transaction, { codec, sides, conflicts: rows })
-    await conflicts.add(described, staged.tally.conflictCount)
-  }
-  const { clashes, missing } = await checkTable(transaction, {
-    codec,
-    ours,
-    staged: staged?.staged,
-  })
-  await conflicts.add(
-    clashes.listed.map((clash) => describeClash(codec, clash)),
-    clashes.count,
+  if (compared === undefined) await resolutions.resolve(transaction, sides, undefined)
+  const staged = await resolutions.amend(transaction, { table: compared, ours, stage })
+  const outcome = { codec, ours, staged: staged?.staged }
+  const sectionOf = (part: ConflictSection['part']) => ({ tableId: table.id, part })
+  const rowCount = staged?.tally.conflictCount ?? 0
+  conflicts.add(table.name, rowCount)
+  await conflicts.list(sectionOf('rows'), (after, limit) =>
+    staged === undefined || rowCount === 0
+      ? []
+      : describeConflicts(transaction, staged, { after, limit }),
   )
-  await conflicts.add(
-    missing.map((values) => describeMissing(codec, values)),
-    missing.length,
+  const writes = (staged?.tally.inserted ?? 0) + (staged?.tally.updated ?? 0)
+  const { count } =
+    writes === 0 ? { count: 0 } : await findClashes(transaction, outcome, { offset: 0, limit: 0 })
+  conflicts.add(table.name, count)
+  await conflicts.list(sectionOf('unique'), async function* (after, limit) {
+    if (count === 0) return
+    const offset = Number(after ?? 0)
+    const { listed } = await findClashes(transaction, outcome, { offset, limit })
+    const described = await describeClashes(transaction, sides, listed)
+    yield* placed(described, offset)
+  })
+  const missing = await findMissing(transaction, outcome)
+  conflicts.add(table.name, missing.length)
+  await conflicts.list(
+    sectionOf('null'),
+    readList(await describeMissing(transaction, sides, missing)),
   )
   return staged
 }
@@ -106,7 +130,11 @@ export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTab
 /** Returns the base of one table. */
 export function tableBase({ states, rowOf }: Base, table: StoredTable): TableBase {
   return {
-    states: states.map((state) => ({ rows: state.rows, table: tableOf(state, table) })),
+    states: states.map((state) => ({
+      rows: state.rows,
+      table: tableOf(state, table),
+      removedIds: state.schema.removedIds,
+    })),
     rowOf,
   }
 }

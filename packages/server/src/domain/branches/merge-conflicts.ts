@@ -1,91 +1,97 @@
-import type { Queryable } from '../../postgres/database.js'
+import type { ConflictVersions, MergeConflict } from '@offshoot/contract/merge-conflicts'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import type { TableCodec } from '../../rows/columns.js'
 import {
   listCompared,
+  listConflicts,
   type MergeSides,
   type MissingValues,
   type RowConflict,
   type RowTexts,
+  readVersions,
+  type StagedTable,
+  UNDECIDED,
   type UniqueClash,
+  type VersionSides,
 } from '../../rows/merge.js'
-import { UNDECIDED } from './history/virtual-row.js'
+import type { PlacedConflict } from './conflict-list.js'
 
-/** A conflict in the form of responses. */
-export type MergeConflict = Readonly<Record<string, unknown>>
-
-/** Maximum size of the listed conflicts as JSON. The first conflict is always listed. */
-export const CONFLICTS_BYTES_MAX = 4 * 1024 * 1024
-
-/** The conflicts of a merge. All of them are counted, and the first ones are listed. */
-export class ConflictList {
-  readonly listed: MergeConflict[] = []
-  count = 0
-  #bytesLeft = CONFLICTS_BYTES_MAX
-
-  constructor(conflicts: readonly MergeConflict[]) {
-    this.count = conflicts.length
-    for (const conflict of conflicts) this.#list(conflict)
-  }
-
-  /** Adds conflicts. `count` may be larger than their number. Stops reading them when the list is full. */
-  async add(
-    conflicts: AsyncIterable<MergeConflict> | Iterable<MergeConflict>,
-    count: number,
-  ): Promise<void> {
-    this.count += count
-    for await (const conflict of conflicts) {
-      if (!this.#list(conflict)) return
+/** Describes values that several rows would have in a unique column. */
+export async function describeClashes(
+  transaction: Transaction,
+  sides: VersionSides,
+  clashes: readonly UniqueClash[],
+): Promise<MergeConflict[]> {
+  const { codec } = sides
+  const versionsOf = await versionsByIds(transaction, sides, clashes)
+  return clashes.map((clash) => {
+    const { path, codec: column } = codec.physical[clash.column] ?? unknownColumn()
+    const name = path.join('.')
+    return {
+      table: codec.table.name,
+      column: name,
+      kind: 'notUnique',
+      ids: [...clash.ids],
+      versions: versionsOf(clash.ids),
+      value: JSON.parse(column.decode(clash.text)),
+      message: `column [${name}]: is not unique after the merge`,
     }
-  }
-
-  /** Returns whether there is room for more. */
-  #list(conflict: MergeConflict): boolean {
-    this.#bytesLeft -= Buffer.byteLength(JSON.stringify(conflict))
-    if (this.#bytesLeft < 0 && this.listed.length > 0) return false
-    this.listed.push(conflict)
-    return this.#bytesLeft > 0
-  }
-}
-
-/** Describes a value that several rows would have in a unique column. */
-export function describeClash(codec: TableCodec, clash: UniqueClash): MergeConflict {
-  const { path, codec: column } = codec.physical[clash.column] ?? unknownColumn()
-  const name = path.join('.')
-  return {
-    table: codec.table.name,
-    column: name,
-    kind: 'notUnique',
-    ids: clash.ids,
-    value: JSON.parse(column.decode(clash.text)),
-    message: `column [${name}]: is not unique after the merge`,
-  }
+  })
 }
 
 /** Describes rows that would have no value in a not-null column. */
-export function describeMissing(codec: TableCodec, missing: MissingValues): MergeConflict {
-  const name = (codec.physical[missing.column] ?? unknownColumn()).path.join('.')
-  const records = missing.count === 1 ? '1 record' : `${missing.count} records`
-  return {
-    table: codec.table.name,
-    column: name,
-    kind: 'notNull',
-    ids: missing.ids,
-    records: missing.count,
-    message: `column [${name}]: is required; ${records} would have no value after the merge`,
-  }
+export async function describeMissing(
+  transaction: Transaction,
+  sides: VersionSides,
+  missing: readonly MissingValues[],
+): Promise<MergeConflict[]> {
+  const { codec } = sides
+  const versionsOf = await versionsByIds(transaction, sides, missing)
+  return missing.map(({ column, ids, count }) => {
+    const name = (codec.physical[column] ?? unknownColumn()).path.join('.')
+    const records = count === 1 ? '1 record' : `${count} records`
+    return {
+      table: codec.table.name,
+      column: name,
+      kind: 'notNull',
+      ids: [...ids],
+      versions: versionsOf(ids),
+      records: count,
+      message: `column [${name}]: is required; ${records} would have no value after the merge`,
+    }
+  })
+}
+
+/** Reads the versions of the rows of several conflicts. Returns a function for those of one conflict. */
+async function versionsByIds(
+  transaction: Transaction,
+  sides: VersionSides,
+  conflicts: readonly { readonly ids: readonly string[] }[],
+): Promise<(ids: readonly string[]) => Record<string, ConflictVersions>> {
+  const all = [...new Set(conflicts.flatMap(({ ids }) => ids))]
+  const versions = await readVersions(transaction, sides, all)
+  return (ids) =>
+    Object.fromEntries(ids.map((id) => [id, versions.get(id) ?? { ours: null, theirs: null }]))
 }
 
 function unknownColumn(): never {
   throw new Error('a column must belong to the table')
 }
 
-/** Describes conflicts of rows with the values of the base and of both sides. They are in the order of ids. */
+/**
+ * Describes conflicts of rows with the values of the base and of both sides, in the order of ids and starting
+ * after an id.
+ */
 export async function* describeConflicts(
-  transaction: Queryable,
-  options: { codec: TableCodec; sides: MergeSides; conflicts: readonly RowConflict[] },
-): AsyncGenerator<MergeConflict> {
-  const { codec, sides, conflicts } = options
+  transaction: Transaction,
+  { staged, merge }: Pick<StagedTable, 'staged' | 'merge'>,
+  { after, limit }: { after: string | undefined; limit: number },
+): AsyncGenerator<PlacedConflict> {
+  const { codec } = staged
+  const sides: MergeSides = merge
+  const conflicts = await listConflicts(transaction, staged, { after, limit })
   const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
+  const versions = await readVersions(transaction, merge, [...byId.keys()])
   for (let ids = [...byId.keys()]; ids.length > 0; ) {
     const page = await listCompared(transaction, {
       codec,
@@ -101,7 +107,8 @@ export async function* describeConflicts(
       const conflict = byId.get(id)
       if (conflict === undefined) continue
       const base = shownBase(sides.base.rowOf(before))
-      yield describeConflict(codec, conflict, { base, theirs, ours: beside[0] })
+      const described = describeConflict(codec, conflict, { base, theirs, ours: beside[0] })
+      yield { conflict: { ...described, versions: versions.get(id) }, position: id }
     }
     ids = ids.slice(page.rows.length)
   }
@@ -125,7 +132,7 @@ function describeConflict(codec: TableCodec, conflict: RowConflict, sides: Sides
     theirs: recordOf(sides.theirs),
   }
   if (columns.length === 0) return { ...named, ...records }
-  const paths = outermost(columns.map((column) => codec.physical[column]?.path ?? []))
+  const paths = [...conflictPaths(codec, columns).keys()].map((path) => path.split('.'))
   const valuesAt = (path: readonly string[]) => ({
     base: valueAt(records.base, path),
     ours: valueAt(records.ours, path),
@@ -135,6 +142,24 @@ function describeConflict(codec: TableCodec, conflict: RowConflict, sides: Sides
     ...named,
     columns: Object.fromEntries(paths.map((path) => [path.join('.'), valuesAt(path)])),
   }
+}
+
+/**
+ * Returns the columns in conflict by their dotted paths, each with its physical columns in conflict. An object
+ * that is in conflict as a whole includes the columns in it.
+ */
+export function conflictPaths(
+  codec: TableCodec,
+  columns: readonly number[],
+): Map<string, readonly number[]> {
+  const pathOf = (column: number) => codec.physical[column]?.path ?? []
+  const paths = outermost(columns.map(pathOf))
+  return new Map(
+    paths.map((path) => [
+      path.join('.'),
+      columns.filter((column) => path.every((name, index) => pathOf(column)[index] === name)),
+    ]),
+  )
 }
 
 /** Removes paths inside objects whose own path is in the list. */

@@ -1,23 +1,30 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import type { Database } from '../../postgres/database.js'
-import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
+import { codeOf, isUndefinedTable, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import {
   runTransaction,
   SNAPSHOT,
   type Transaction,
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { absorbOverlays } from '../../rows/branches.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
-  dropLostStages,
+  type ComparedTable,
+  countCandidates,
   dropStage,
   hasChanges,
-  hasManyChanges,
+  isOverlaid,
+  isPinOf,
+  publishOverlays,
+  type RestagedTable,
+  restageOverlay,
   restageTable,
   type Stage,
+  type StagedOverlay,
   type StagedTable,
   sharedStage,
+  stageOverlay,
 } from '../../rows/merge.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import { type BranchState, getState } from './branch-state.js'
@@ -27,17 +34,21 @@ import { type Bases, baseOfTable, findBases, insertMergeOfPin, insertPin } from 
 import { compareMerge, type MergeComparison, tableBase, tableOf } from './merge-compare.js'
 import { type MergeOptions, type MergePlan, type Pins, planMerge, rulesOf } from './merge-plan.js'
 import { requireNoConflicts, toResult } from './merge-result.js'
-import { deleteUnusedBranches } from './unused-branches.js'
+import { deleteLostPins, deletePins } from './pins.js'
 
 /*
  * A merge of many rows takes seconds, and no writer should wait for that. Closed epochs never change. So the
  * merge first closes the epochs of both branches and pins these states, compares them and stages the outcome
  * without any lock. Then it locks the target, decides again about the few rows that were written meanwhile,
- * and writes the staged rows.
+ * and publishes the staged rows. Those of large tables are written to overlays before, so publishing takes no
+ * longer for more rows.
  */
 
-/** A merge of more changed rows in one table compares pinned states. */
-export const LOCKED_ROWS_MAX = 2_000
+/**
+ * The share of `mergeLockedRowsMax` that a merge of pinned states may write to the locked target. Tables with
+ * further rows are published as overlays.
+ */
+const WRITTEN_SHARE = 0.5
 
 /**
  * Returns whether a merge has many rows to compare, and whether it has something new for the target for sure.
@@ -48,6 +59,7 @@ export function measureMerge(
   options: MergeOptions,
 ): Promise<{ isLarge: boolean; isNewForSure: boolean }> {
   const { from, into } = options
+  const rowsMax = options.limits.mergeLockedRowsMax
   return runTransaction(
     database,
     async (transaction) => {
@@ -55,11 +67,18 @@ export function measureMerge(
       const ours = await getState(transaction, into)
       const bases = await findBases(transaction, { from, into }, { locks: false })
       const ruleOf = rulesOf(options, { theirs, ours })
-      for (const table of theirs.schema.tables) {
-        if (ruleOf(table.id).mode !== 'merge') continue
-        const base = tableBase(baseOfTable(bases, table.id), table)
-        const compared = { base, state: { rows: theirs.rows, table } }
-        if (!(await hasManyChanges(transaction, { ...compared, limit: LOCKED_ROWS_MAX }))) continue
+      const tables = theirs.schema.tables
+        .filter(({ id }) => ruleOf(id).mode === 'merge')
+        .map((table) => ({
+          base: tableBase(baseOfTable(bases, table.id), table),
+          state: { rows: theirs.rows, table },
+        }))
+      const counts = await countCandidates(transaction, tables, rowsMax)
+      const countOf = ({ state }: ComparedTable) => counts.get(state.table.id) ?? 0
+      const total = tables.reduce((sum, table) => sum + countOf(table), 0)
+      const [compared] = [...tables].sort((left, right) => countOf(right) - countOf(left))
+      if (compared !== undefined && total > rowsMax) {
+        const { table } = compared.state
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
         const isNewForSure =
           !bases.general.isUpToDate || (await hasChanges(transaction, { ...compared, codec }))
@@ -81,26 +100,35 @@ export async function mergePinned(
 ): Promise<MergeResult | undefined> {
   const { from, into } = options
   await deleteLostPins(database, into.databaseId)
+  // An overlay could be dropped between the transactions of the merge.
+  await absorbOverlays(database, into.branchId)
+  await absorbOverlays(database, from.branchId)
   const pins = await withBranches(database, [from, into], async (transaction) => ({
     theirs: await insertPin(transaction, from),
     ours: await insertPin(transaction, into),
   }))
-  const stage = sharedStage(pins.ours)
+  const stage = sharedStage({ databaseId: into.databaseId, branchId: pins.ours })
   let staged: readonly StagedTable[] = []
   try {
     const { plan, comparison } = await comparePins(database, { options, pins, stage })
     staged = comparison.tables
     requireNoConflicts(plan, comparison)
+    const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
+    const overlays = await stageOverlays(database, listOverlaid(comparison.tables, writtenMax), {
+      branchId: pins.ours,
+      databaseId: into.databaseId,
+    })
     // The merged state is pinned, so its branch can go on.
     return await withBranches(database, [into], (transaction) =>
-      publish(transaction, { plan, comparison, pins }),
+      publish(transaction, { plan, comparison, pins, overlays }),
     )
   } catch (error) {
-    if (error instanceof StaleStageError) return undefined
+    // An overlay of a base may have been dropped.
+    if (error instanceof StaleStageError || isUndefinedTable(error)) return undefined
     throw error
   } finally {
     // The merge is decided by now. What could not be deleted is found by a later merge.
-    await deletePins(database, { pins, stage, staged }).catch(() => undefined)
+    await endMerge(database, { pins, stage, staged }).catch(() => undefined)
   }
 }
 
@@ -119,17 +147,53 @@ function comparePins(
   )
 }
 
+/** Overlays by table id. */
+type Overlays = ReadonlyMap<number, StagedOverlay>
+
+/** Writes the outcome for large tables to overlays, which belong to a hidden branch until they are published. */
+async function stageOverlays(
+  database: Database,
+  tables: readonly StagedTable[],
+  owner: { branchId: string; databaseId: string },
+): Promise<Overlays> {
+  const overlays = new Map<number, StagedOverlay>()
+  for (const table of tables) {
+    const overlay = await runTransaction(
+      database,
+      (transaction) => stageOverlay(transaction, table, owner),
+      WRITABLE_SNAPSHOT,
+    )
+    overlays.set(table.staged.codec.table.id, overlay)
+  }
+  return overlays
+}
+
+/** Returns the tables to publish as overlays: the largest, so that few rows are left to be written. */
+function listOverlaid(tables: readonly StagedTable[], writtenMax: number): StagedTable[] {
+  const rowsOf = ({ tally: { inserted, updated, deleted } }: StagedTable) =>
+    inserted + updated + deleted
+  let written = 0
+  return [...tables]
+    .sort((left, right) => rowsOf(left) - rowsOf(right))
+    .filter((table) => {
+      written += rowsOf(table)
+      return written > writtenMax
+    })
+}
+
 /** Thrown when staged rows cannot be written, because the target has changed. */
 class StaleStageError extends Error {}
 
 /** Writes the staged rows to the target, which is locked, and records the merge. */
 async function publish(
   transaction: Transaction,
-  merge: { plan: MergePlan; comparison: MergeComparison; pins: Pins },
+  merge: { plan: MergePlan; comparison: MergeComparison; pins: Pins; overlays: Overlays },
 ): Promise<MergeResult> {
-  const { plan, comparison, pins } = merge
+  const { plan, comparison, pins, overlays } = merge
   const { from, into, leftOut } = plan
-  await requirePinned(transaction, { pinId: pins.ours, branchId: into.branchId })
+  if (!(await isPinOf(transaction, { pinId: pins.ours, branchId: into.branchId }))) {
+    throw new StaleStageError('the target was reset')
+  }
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId)
     throw new StaleStageError('the schema changed')
@@ -137,8 +201,13 @@ async function publish(
   if (basesKey(bases) !== basesKey(plan.bases)) throw new StaleStageError('the history changed')
   await requireUnwritten(transaction, plan, ours)
   const tables = await restage(transaction, comparison, ours)
+  const overlaid = await restageOverlays(transaction, { tables, overlays, ours })
+  const written = tables.filter(({ staged }) => !overlays.has(staged.codec.table.id))
   try {
-    await applyMerge(transaction, { ...plan, ours }, { ...comparison, tables })
+    await applyMerge(transaction, { ...plan, ours }, { ...comparison, tables: written })
+    if (!(await publishOverlays(transaction, overlaid, into.branchId))) {
+      throw new StaleStageError('an overlay was dropped')
+    }
   } catch (error) {
     if (codeOf(error) !== UNIQUE_VIOLATION) throw error
     // A writer took a unique value meanwhile. Comparing again shows which one.
@@ -146,16 +215,6 @@ async function publish(
   }
   await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
   return toResult(plan, { ...comparison, tables }, { isMerged: true })
-}
-
-/** Throws if a branch was reset after it was pinned: then the pin is a fork of its previous state. */
-async function requirePinned(
-  transaction: Transaction,
-  { pinId, branchId }: { pinId: string; branchId: string },
-): Promise<void> {
-  const rows = await transaction.query(sql`
-    select id from offshoot.branches where id = ${pinId} and parent_id = ${branchId}`)
-  if (rows.length === 0) throw new StaleStageError('the target was reset')
 }
 
 function basesKey({ general, ofTables }: Bases): string {
@@ -171,15 +230,18 @@ async function requireUnwritten(
   plan: MergePlan,
   ours: BranchState,
 ): Promise<void> {
+  const checked: ComparedTable[] = []
   for (const before of plan.ours.schema.tables) {
     const after = tableOf({ ...plan.ours, schema: plan.schema }, before)
     if (!isCheckedAsWhole(before, after)) continue
-    const isWritten = await hasManyChanges(transaction, {
+    checked.push({
       base: { states: [{ rows: plan.ours.rows, table: before }], rowOf: ([row]) => row },
       state: { rows: ours.rows, table: before },
-      limit: 0,
     })
-    if (isWritten) throw new StaleStageError('a table was written')
+  }
+  const counts = await countCandidates(transaction, checked, 0)
+  if ([...counts.values()].some((count) => count > 0)) {
+    throw new StaleStageError('a table was written')
   }
 }
 
@@ -193,13 +255,33 @@ function isCheckedAsWhole(before: StoredTable, after: StoredTable | undefined): 
   )
 }
 
+/** Brings the overlays up to date with the target. */
+async function restageOverlays(
+  transaction: Transaction,
+  options: { tables: readonly RestagedTable[]; overlays: Overlays; ours: BranchState },
+): Promise<{ overlay: StagedOverlay; staged: StagedTable['staged'] }[]> {
+  const { tables, overlays, ours } = options
+  const current: { overlay: StagedOverlay; staged: StagedTable['staged'] }[] = []
+  for (const table of tables) {
+    const { id } = table.staged.codec.table
+    const overlay = overlays.get(id)
+    if (overlay === undefined) continue
+    if (isOverlaid(ours.rows, id)) throw new StaleStageError('another merge has an overlay')
+    if (!(await restageOverlay(transaction, overlay, table))) {
+      throw new StaleStageError('a unique value was taken')
+    }
+    current.push({ overlay, staged: table.staged })
+  }
+  return current
+}
+
 /** Decides again about the rows that the target has changed since they were staged. */
 async function restage(
   transaction: Transaction,
   { tables }: MergeComparison,
   ours: BranchState,
-): Promise<MergeComparison['tables']> {
-  const current: (StagedTable & { name: string })[] = []
+): Promise<(RestagedTable & { name: string })[]> {
+  const current: (RestagedTable & { name: string })[] = []
   for (const table of tables) {
     const { codec } = table.staged
     const now = { rows: ours.rows, table: tableOf(ours, codec.table) }
@@ -213,7 +295,7 @@ async function restage(
 }
 
 /** Deletes the pins, unless the merge was recorded with one, and the staged rows. */
-async function deletePins(
+async function endMerge(
   database: Database,
   { pins, stage, staged }: { pins: Pins; stage: Stage; staged: readonly StagedTable[] },
 ): Promise<void> {
@@ -222,33 +304,5 @@ async function deletePins(
     stage,
     staged.map((table) => table.staged),
   )
-  await deleteBranches(database, [pins.ours, pins.theirs])
-}
-
-/** After this time, the process that pinned a state must have ended. */
-const PIN_MINUTES_MAX = 60
-
-/** Deletes the pins and staged rows of processes that have crashed. */
-async function deleteLostPins(database: Database, databaseId: string): Promise<void> {
-  const lost = await database.query<{ id: string }>(sql`
-    select b.id
-    from offshoot.branches b
-    where b.database_id = ${databaseId}
-      and b.deleted_at < now() - make_interval(mins => ${PIN_MINUTES_MAX})
-      and not exists (select from offshoot.branches f where f.parent_id = b.id)
-      and not exists (select from offshoot.merges m where m.base_branch_id = b.id)`)
-  if (lost.length > 0) {
-    await deleteBranches(
-      database,
-      lost.map(({ id }) => id),
-    )
-  }
-  await dropLostStages(database)
-}
-
-function deleteBranches(database: Database, ids: readonly string[]): Promise<void> {
-  return runTransaction(database, (transaction) => deleteUnusedBranches(transaction, ids), {
-    // After waiting for a lock, each statement must see what was committed meanwhile.
-    isolation: 'read committed',
-  })
+  await deletePins(database, [pins.ours, pins.theirs])
 }

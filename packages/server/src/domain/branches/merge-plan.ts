@@ -2,6 +2,7 @@ import type { MergeResult } from '@offshoot/contract/branch-changes'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import type { MergeConflict, Resolution } from '@offshoot/contract/merge-conflicts'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -9,9 +10,10 @@ import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
 import { type BranchState, getStartOf, getState } from './branch-state.js'
+import type { ConflictPage } from './conflict-list.js'
 import { countContested } from './contested-removals.js'
 import { type Bases, baseOfTable, baseSchema, findBases } from './merge-base.js'
-import type { MergeConflict } from './merge-conflicts.js'
+import { Resolutions } from './resolutions.js'
 
 export interface MergeOptions {
   readonly from: BranchAccess
@@ -21,6 +23,9 @@ export interface MergeOptions {
   readonly tables: Readonly<Record<string, { strategy?: MergeStrategy; mode?: TableRule['mode'] }>>
   /** Whether the merge may remove tables and columns of the target that hold values. */
   readonly allowDataLoss: boolean
+  readonly resolutions: readonly Resolution[]
+  /** The conflicts to list. */
+  readonly page: ConflictPage
   readonly limits: Limits
 }
 
@@ -46,8 +51,11 @@ export interface MergePlan extends MergeOptions {
    * changed there since the base.
    */
   readonly changedRecords: ReadonlyMap<number, number>
+  /** Ids of the tables among them from which records were deleted. */
+  readonly deletedFrom: ReadonlySet<number>
   /** Ids of the tables whose rows are not merged. */
   readonly leftOut: readonly number[]
+  readonly decisions: Resolutions
 }
 
 /** The ids of hidden forks that keep the compared states. */
@@ -71,7 +79,7 @@ export async function planMerge(
   const bases = await findBases(transaction, { from, into }, { locks })
   const ruleOf = rulesOf(options, { theirs, ours })
   const base = baseSchema(bases)
-  const changedRecords = await countContested(transaction, {
+  const { changedRecords, deletedFrom } = await countContested(transaction, {
     ours,
     theirs,
     baseSchema: base,
@@ -79,10 +87,12 @@ export async function planMerge(
     ruleOf,
     limits,
   })
-  const { schema, conflicts } = mergeSchemas(
-    { base, ours: ours.schema, theirs: theirs.schema },
-    { limits, ruleOf, changedRecords },
-  )
+  const sides = { base, ours: ours.schema, theirs: theirs.schema }
+  const decisions = new Resolutions(options.resolutions)
+  const takes = decisions.ofSchemas(sides)
+  const merged = mergeSchemas(sides, { limits, ruleOf, changedRecords, takes })
+  decisions.markSchemas(sides, merged)
+  const { schema, conflicts } = merged
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)
   return {
@@ -93,12 +103,18 @@ export async function planMerge(
     bases,
     ruleOf,
     schema,
+    decisions,
     // No edits lead to a schema in conflict.
     operations: conflicts.length > 0 ? [] : await compareInTurns(ours.schema, schema),
     changedRecords,
+    deletedFrom,
     // A removal in conflict leaves the schema as the target has it.
     isComparable: conflicts.every(({ records }) => records !== undefined),
-    conflicts: conflicts.map((conflict) => ({ ...conflict, kind: 'schema' })),
+    conflicts: conflicts.map(({ takes, ...conflict }) => ({
+      ...conflict,
+      takes: [...takes],
+      kind: 'schema',
+    })),
     leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
   }
 }
@@ -134,11 +150,13 @@ export function rulesOf(
   { theirs, ours }: Sides,
 ): (tableId: number) => TableRule {
   const rules = new Map(Object.entries(options.tables))
+  const takes = new Resolutions(options.resolutions).ofTables
   const byId = new Map<number, TableRule>()
   for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
     const rule = rules.get(name)
-    if (rule === undefined) continue
-    byId.set(id, { strategy: rule.strategy ?? options.strategy, mode: rule.mode ?? 'merge' })
+    const strategy = takes.get(name) ?? rule?.strategy
+    if (rule === undefined && strategy === undefined) continue
+    byId.set(id, { strategy: strategy ?? options.strategy, mode: rule?.mode ?? 'merge' })
   }
   const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
   return (tableId) => byId.get(tableId) ?? rest

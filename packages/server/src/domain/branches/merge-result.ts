@@ -1,6 +1,6 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
-import type { StoredTable } from '../../rows/columns.js'
+import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { MergeComparison } from './merge-compare.js'
 import type { MergePlan } from './merge-plan.js'
@@ -11,8 +11,12 @@ import type { MergePlan } from './merge-plan.js'
  * so that the base of the next merge contains them.
  */
 export function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boolean {
-  const { theirs, bases, schema, changedRecords } = plan
+  const { theirs, ours, bases, schema, changedRecords, deletedFrom } = plan
   const leftOut = new Set(plan.leftOut)
+  // A table whose schema alone is merged has no history with this merge, so only the effect counts.
+  const onlySchema = ({ tables }: StoredSchema) =>
+    JSON.stringify(tables.filter(({ id }) => plan.ruleOf(id).mode === 'schema'))
+  if (onlySchema(ours.schema) !== onlySchema(schema)) return false
   const isMerged = ({ id }: StoredTable) => !leftOut.has(id)
   const tables = theirs.schema.tables.filter(isMerged)
   const used = [bases.general, ...tables.map(({ id }) => baseOfTable(bases, id))]
@@ -24,7 +28,10 @@ export function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boo
   const compared = new Set(schema.tables.map(({ id }) => id))
   return (
     isSameSchema &&
-    tables.every(({ id }) => compared.has(id)) &&
+    // Tables that the target has removed are counted, and not compared.
+    tables.every(
+      ({ id }) => compared.has(id) || (changedRecords.has(id) && !deletedFrom.has(id)),
+    ) &&
     [...changedRecords.values()].every((count) => count === 0) &&
     comparison.tables.every(({ tally }) => tally.changed === 0)
   )
@@ -47,18 +54,27 @@ export function toResult(
       updated,
       deleted,
     })),
-    conflicts: [...comparison.conflicts],
-    conflictCount: comparison.conflictCount,
+    ...conflictFields(comparison),
+  }
+}
+
+function conflictFields({ conflicts }: MergeComparison) {
+  const { listed, count, tables, cursor } = conflicts
+  return {
+    conflicts: [...listed],
+    conflictCount: count,
+    conflictTables: tables,
+    ...(cursor === undefined ? {} : { cursor }),
   }
 }
 
 export function requireNoConflicts({ from, into }: MergePlan, comparison: MergeComparison): void {
-  const { conflicts, conflictCount } = comparison
-  if (conflictCount === 0) return
-  const count = conflictCount === 1 ? '1 conflict' : `${conflictCount} conflicts`
+  const { count } = comparison.conflicts
+  if (count === 0) return
+  const conflicts = count === 1 ? '1 conflict' : `${count} conflicts`
   throw new AppError(
     'merge_conflict',
-    `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${count}; nothing was merged`,
-    { details: { conflicts, conflictCount } },
+    `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${conflicts}; nothing was merged`,
+    { details: conflictFields(comparison) },
   )
 }

@@ -12,12 +12,23 @@ import {
   findBranch,
   findBranchLife,
   listBranches,
+  listLastMerges,
   updateBranchLife,
   updateBranchMetadata,
 } from './queries.js'
 
 export async function readBranches(database: Database, access: DatabaseAccess) {
-  const rows = await listBranches(database, access.databaseId)
+  const [rows, merges] = await Promise.all([
+    listBranches(database, access.databaseId),
+    listLastMerges(database, access.databaseId),
+  ])
+  const shown = merges.filter(({ from }) => scopeReachesBranch(access.principal.scope, from))
+  const mergesById = new Map<string, typeof shown>()
+  for (const merge of shown) {
+    const known = mergesById.get(merge.intoId)
+    if (known === undefined) mergesById.set(merge.intoId, [merge])
+    else known.push(merge)
+  }
   const branches = rows
     .filter((row) => scopeReachesBranch(access.principal.scope, row.name))
     .map((row) => {
@@ -28,6 +39,7 @@ export async function readBranches(database: Database, access: DatabaseAccess) {
         createdAt: row.createdAt.toISOString(),
         default: row.id === access.defaultBranchId,
         ...(source === undefined ? {} : { from: source.branchName }),
+        ...toPublicMerges(mergesById.get(row.id)),
         ...toPublicLife(row),
       }
     })
@@ -49,6 +61,11 @@ export async function readBranch(database: Database, access: BranchAccess) {
     ...toPublicLife(row),
     schema: toPublicSchema(row.schema),
   }
+}
+
+function toPublicMerges(merges: readonly { from: string; at: Date }[] | undefined) {
+  if (merges === undefined) return {}
+  return { merges: merges.map(({ from, at }) => ({ from, at: at.toISOString() })) }
 }
 
 /** Returns the source of a branch, if it has one and its name is in the scope of the key. */

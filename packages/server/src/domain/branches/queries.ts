@@ -58,6 +58,30 @@ export async function listBranches(
     order by name collate "C"`)
 }
 
+/**
+ * Lists the last merge between each two branches of a database that can be used. The merges are read before the
+ * names: with old statistics PostgreSQL would combine all branches with each other first.
+ */
+export async function listLastMerges(
+  database: Queryable,
+  databaseId: string,
+): Promise<{ readonly intoId: string; readonly from: string; readonly at: Date }[]> {
+  return database.query(sql`
+    with last as materialized (
+      select m.into_branch_id, m.from_branch_id, max(m.merged_at) as merged_at
+      from offshoot.merges m
+      where m.into_branch_id in (
+        select id from offshoot.branches where database_id = ${databaseId} and ${isLive}
+      )
+      group by m.into_branch_id, m.from_branch_id
+    )
+    select l.into_branch_id as "intoId", b.name as "from", l.merged_at as "at"
+    from last l
+    join offshoot.branches b on b.id = l.from_branch_id
+    where ${isLive}
+    order by b.name collate "C"`)
+}
+
 export async function findBranchId(
   database: Queryable,
   branch: { databaseId: string; name: string },
@@ -158,12 +182,12 @@ export async function updateBranchExpiries(
 /** Lists and locks expired branches. Concurrent calls get different branches. */
 export async function listExpiredBranches(
   transaction: Queryable,
-  options: { limit: number },
+  options: { limit: number; exceptIds: readonly string[] },
 ): Promise<{ branchId: string; databaseId: string }[]> {
   return transaction.query(sql`
     select b.id as "branchId", b.database_id as "databaseId"
     from offshoot.branches b
-    where ${isExpired}
+    where ${isExpired} and b.id <> all(${options.exceptIds}::text[])
       and not exists (select from offshoot.databases d where d.default_branch_id = b.id)
     order by b.expires_at
     limit ${options.limit}

@@ -1,7 +1,13 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { deleteUnseenVersions, dropSkipped, dropUnusedHeap } from '../../rows/branches.js'
+import { errorText, postponement } from '../../postgres/work-queue.js'
+import {
+  deleteUnseenVersions,
+  dropSkipped,
+  dropUnusedHeap,
+  listHeapsAfter,
+} from '../../rows/branches.js'
 import { releaseKeptIndexes } from '../../rows/indexes.js'
 import { collected, sweepFailures } from '../../telemetry/events.js'
 import { deleteUnusedBranches } from './unused-branches.js'
@@ -10,16 +16,16 @@ import { deleteUnusedBranches } from './unused-branches.js'
 const STATEMENT_MS = 20_000
 /** A sweep waits for this long for a lock. */
 const LOCK_MS = 2000
-/** A sweep that fails is repeated after this time, which doubles with each failure. */
-const REPEAT_SECONDS = 2
-const REPEAT_SECONDS_MAX = 3600
-/** Maximum number of characters of an error that is kept for operators. */
-const ERROR_LENGTH_MAX = 500
+/** Maximum number of heaps that one step looks at. */
+const STEP_HEAPS = 50
 
 interface Sweep {
   readonly id: string
   readonly branchId: string
-  readonly forkEpoch: number | null
+  /** The sweep is done with the heaps up to this one. Null: it has not begun. */
+  readonly heapId: string | null
+  /** Only versions that forks of these epochs could see are concerned. Null: all versions. */
+  readonly forkEpochs: readonly number[] | null
 }
 
 interface Step {
@@ -27,21 +33,33 @@ interface Step {
   readonly version: number
 }
 
+/** Where a sweep is, to go on behind a heap that fails. */
+interface Position {
+  readonly sweepId: string
+  /** Null before the first heap. */
+  heapId: string | null
+}
+
 /**
  * Takes one branch from the queue of branches that may have lost a reader, and executes one step of
  * its garbage collection: drops a heap, or deletes versions that no one reads. Returns whether there
- * may be more to do. Processes can run it concurrently. A branch whose sweep fails goes to the back of
- * the queue, so that it does not block the others.
+ * may be more to do. Processes can run it concurrently. A sweep goes from heap to heap. If one fails, it
+ * goes on behind it, and starts over some time after it is done with the others.
  */
 export async function sweepBranch(database: Database): Promise<boolean> {
-  let current: string | undefined
+  let position: Position | undefined
   try {
     const step = await runTransaction(
       database,
       async (transaction) => {
-        const branchId = await findDue(transaction)
-        current = branchId
-        return branchId === undefined ? undefined : runStep(transaction, branchId)
+        const sweep = await findDue(transaction)
+        if (sweep === undefined) {
+          position = undefined
+          return undefined
+        }
+        const current: Position = { sweepId: sweep.id, heapId: null }
+        position = current
+        return runStep(transaction, sweep, current)
       },
       // After waiting for a lock, each statement must see what was committed meanwhile.
       { isolation: 'read committed' },
@@ -51,64 +69,133 @@ export async function sweepBranch(database: Database): Promise<boolean> {
     collected.add('version', step.version)
     return true
   } catch (error) {
-    if (current === undefined) throw error
-    await postpone(database, current, error)
+    if (position === undefined) throw error
+    await goOnBehind(database, position, errorText(error))
     return true
   }
 }
 
-async function findDue(transaction: Queryable): Promise<string | undefined> {
-  const [due] = await transaction.query<{ branchId: string }>(sql`
-    select branch_id as "branchId"
+async function findDue(transaction: Queryable): Promise<Sweep | undefined> {
+  const [due] = await transaction.query<Sweep>(sql`
+    select id, branch_id as "branchId", heap_id as "heapId", fork_epochs as "forkEpochs"
     from offshoot.sweeps
     where due_at <= now()
     order by due_at, id
     limit 1
     for update skip locked`)
-  return due?.branchId
+  return due
 }
 
-async function runStep(transaction: Queryable, branchId: string): Promise<Step> {
+async function runStep(transaction: Queryable, sweep: Sweep, position: Position): Promise<Step> {
   await transaction.query(sql`
     select set_config('statement_timeout', ${String(STATEMENT_MS)}, true),
       set_config('lock_timeout', ${String(LOCK_MS)}, true)`)
-  // Requests that arrive after this statement are kept: this run may not see their cause.
-  const seen = await transaction.query<Sweep>(sql`
-    select id, branch_id as "branchId", fork_epoch as "forkEpoch"
-    from offshoot.sweeps
-    where branch_id = ${branchId}`)
-  await deleteUnusedBranches(transaction, [branchId])
-  await releaseKeptIndexes(transaction, branchId)
-  if (await dropUnusedHeap(transaction, branchId)) return { heap: 1, version: 0 }
-  if (await dropSkipped(transaction, branchId)) return { heap: 1, version: 0 }
-  const version = await deleteVersions(transaction, branchId, seen)
-  if (version > 0) return { heap: 0, version }
-  await transaction.query(sql`
-    delete from offshoot.sweeps where id = any(${seen.map(({ id }) => id)}::bigint[])`)
+  const { branchId, heapId: afterId } = sweep
+  if (afterId === null) {
+    await begin(transaction, sweep)
+    return { heap: 0, version: 0 }
+  }
+  const heaps = await listHeapsAfter(transaction, branchId, { afterId, limit: STEP_HEAPS })
+  let doneId = afterId
+  for (const heapId of heaps) {
+    position.heapId = heapId
+    if (await dropHeapOf(transaction, { branchId, heapId })) {
+      await updatePosition(transaction, { ...sweep, heapId })
+      return { heap: 1, version: 0 }
+    }
+    const version = await deleteUnseenVersions(transaction, {
+      branchId,
+      heapId,
+      forkEpochs: sweep.forkEpochs,
+    })
+    if (version > 0) {
+      // There may be more of them in this heap.
+      await updatePosition(transaction, { ...sweep, heapId: doneId })
+      return { heap: 0, version }
+    }
+    doneId = heapId
+  }
+  if (heaps.length < STEP_HEAPS) await end(transaction, sweep)
+  else await updatePosition(transaction, { ...sweep, heapId: doneId })
   return { heap: 0, version: 0 }
 }
 
-async function deleteVersions(
+async function dropHeapOf(
   transaction: Queryable,
-  branchId: string,
-  seen: readonly Sweep[],
-): Promise<number> {
-  const epochs = new Set(seen.map(({ forkEpoch }) => forkEpoch))
-  for (const epoch of epochs.has(null) ? [null] : epochs) {
-    const count = await deleteUnseenVersions(transaction, branchId, epoch)
-    if (count > 0) return count
-  }
-  return 0
+  heap: { branchId: string; heapId: string },
+): Promise<boolean> {
+  return (await dropUnusedHeap(transaction, heap)) || (await dropSkipped(transaction, heap))
 }
 
-/** Moves a branch to the back of the queue. If this fails, PostgreSQL is at fault, not the branch. */
-async function postpone(database: Database, branchId: string, error: unknown): Promise<void> {
-  const text = (error instanceof Error ? error.message : String(error)).slice(0, ERROR_LENGTH_MAX)
+/** Begins a sweep. It serves all requests for the branch so far; later ones cause another sweep. */
+async function begin(transaction: Queryable, { id, branchId }: Sweep): Promise<void> {
+  const requests = await transaction.query<{ forkEpoch: number | null }>(sql`
+    with others as (
+      delete from offshoot.sweeps
+      where id = any(array(
+        select id
+        from offshoot.sweeps
+        where branch_id = ${branchId} and heap_id is null and id <> ${id}
+        for update skip locked
+      ))
+      returning fork_epoch, fork_epochs
+    ),
+    requests as (
+      select fork_epoch, fork_epochs from others
+      union all
+      select fork_epoch, fork_epochs from offshoot.sweeps where id = ${id}
+    )
+    -- A sweep that starts over has the epochs of earlier requests.
+    select distinct e.epoch as "forkEpoch"
+    from requests r
+    cross join unnest(coalesce(r.fork_epochs, array[r.fork_epoch])) e (epoch)`)
+  const epochs = requests.map(({ forkEpoch }) => forkEpoch)
+  const known = epochs.filter((epoch) => epoch !== null)
+  const forkEpochs = known.length < epochs.length ? null : known
+  await transaction.query(sql`
+    update offshoot.sweeps
+    set fork_epoch = null, fork_epochs = ${forkEpochs}::integer[]
+    where id = ${id}`)
+  await deleteUnusedBranches(transaction, [branchId])
+  await releaseKeptIndexes(transaction, branchId)
+  await updatePosition(transaction, { id, heapId: '0' })
+}
+
+/** Notes how far a sweep is. Other branches have their turn before it goes on. */
+async function updatePosition(
+  transaction: Queryable,
+  { id, heapId }: Pick<Sweep, 'id' | 'heapId'>,
+): Promise<void> {
+  await transaction.query(sql`
+    update offshoot.sweeps set heap_id = ${heapId}, due_at = clock_timestamp() where id = ${id}`)
+}
+
+/** Ends a sweep that is done with all heaps. If one has failed, it starts over later. */
+async function end(transaction: Queryable, { id }: Sweep): Promise<void> {
+  const done = await transaction.query(sql`
+    delete from offshoot.sweeps where id = ${id} and not has_failed returning id`)
+  if (done.length > 0) return
+  const [row] = await transaction.query<{ error: string | null }>(sql`
+    select error from offshoot.sweeps where id = ${id}`)
+  await transaction.query(sql`
+    update offshoot.sweeps
+    set heap_id = null, has_failed = false, ${postponement(row?.error ?? '')}
+    where id = ${id}`)
+}
+
+/**
+ * Lets a sweep go on behind a heap that has failed, or postpones all of it if it could not begin. If this
+ * fails too, PostgreSQL is at fault, not the branch.
+ */
+async function goOnBehind(database: Database, position: Position, error: string): Promise<void> {
+  const { sweepId, heapId } = position
+  sweepFailures.add()
   await database.query(sql`
     update offshoot.sweeps
-    set failures = failures + 1, error = ${text},
-      due_at = now() + make_interval(
-        secs => least(${REPEAT_SECONDS_MAX}, ${REPEAT_SECONDS} * 2 ^ least(failures, 20)))
-    where branch_id = ${branchId}`)
-  sweepFailures.add()
+    set ${
+      heapId === null
+        ? postponement(error)
+        : sql`heap_id = ${heapId}, has_failed = true, error = ${error}, due_at = now()`
+    }
+    where id = ${sweepId}`)
 }

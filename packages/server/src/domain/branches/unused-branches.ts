@@ -2,6 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { insertSweep } from '../../rows/branches.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
+import { insertUnusedMigration } from '../schemas/unused-migrations.js'
 import { insertCompaction } from './history/queries.js'
 
 /*
@@ -38,6 +39,8 @@ export async function deleteUnusedBranches(
 }
 
 interface HiddenBranch {
+  readonly databaseId: string
+  readonly lastMigrationId: string
   readonly parentId: string | null
   readonly forkEpoch: number | null
   readonly schemaId: string
@@ -49,7 +52,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
   // The row lock serializes transactions that delete the last readers of the same branch, so that the
   // second one sees the effect of the first.
   const [branch] = await transaction.query<HiddenBranch>(sql`
-    select parent_id as "parentId", fork_epoch as "forkEpoch", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
+    select database_id as "databaseId", last_migration_id as "lastMigrationId", parent_id as "parentId", fork_epoch as "forkEpoch", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
     from offshoot.branches
     where id = ${branchId} and deleted_at is not null
     for update`)
@@ -61,6 +64,7 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
     returning base_branch_id as "baseId"`)
   await transaction.query(sql`delete from offshoot.branches where id = ${branchId}`)
   const { parentId, schemaId, forkSchemaId } = branch
+  await insertUnusedMigration(transaction, branch)
   for (const id of new Set([schemaId, forkSchemaId])) {
     if (id !== null) await deleteUnusedSchema(transaction, id)
   }

@@ -11,6 +11,7 @@ import { newBranchId } from '../../common/ids.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
+import { createDatabaseSchema } from '../../rows/branches.js'
 import type { DatabaseAccess, WorkspaceAccess } from '../access/resolve.js'
 import {
   requireWholeDatabase,
@@ -78,6 +79,7 @@ export async function createDatabase(
       defaultBranchId: branchId,
     })
     if (databaseId === undefined) throw databaseExists(name)
+    await createDatabaseSchema(transaction, databaseId)
     await insertFirstBranch(transaction, {
       databaseId,
       branchId,

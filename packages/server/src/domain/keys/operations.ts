@@ -9,12 +9,13 @@ import { isLimited, requireUnlimited } from '../access/scope.js'
 import { deleteKeyRow, insertKey, type KeyRow, listKeys } from './queries.js'
 
 /**
- * Lists the keys of the user. A restricted key sees only itself, because the scopes of other keys
+ * Lists the keys of the user. A restricted key, or a session that it opened, sees only that key, because the scopes of other keys
  * name workspaces, databases and branches outside its own scope.
  */
 export async function readKeys(database: Database, principal: Principal) {
   const keys = await listKeys(database, principal.userId)
-  const isShown = ({ id }: KeyRow) => !isLimited(principal.scope) || id === principal.keyId
+  const own = principal.parentKeyId ?? principal.keyId
+  const isShown = ({ id }: KeyRow) => !isLimited(principal.scope) || id === own
   return { keys: keys.filter(isShown).map(toKey) }
 }
 

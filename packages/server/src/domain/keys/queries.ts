@@ -14,7 +14,7 @@ export async function listKeys(database: Queryable, userId: string): Promise<Key
   return database.query<KeyRow>(sql`
     select id, name, created_at as "createdAt", expires_at as "expiresAt", scope
     from offshoot.api_keys
-    where user_id = ${userId}
+    where user_id = ${userId} and not session
     order by created_at, id`)
 }
 
@@ -32,7 +32,7 @@ export async function insertKey(
   const [row] = await database.query<KeyRow>(sql`
     insert into offshoot.api_keys (user_id, name, hash, expires_at, scope)
     values (${key.userId}, ${key.name}, ${key.hash}, ${key.expiresAt ?? null}, ${scope}::jsonb)
-    on conflict (user_id, name) do nothing
+    on conflict (user_id, name) where not session do nothing
     returning id, name, created_at as "createdAt", expires_at as "expiresAt", scope`)
   return row
 }
@@ -48,17 +48,25 @@ export async function findKeyUserId(
   return row?.userId
 }
 
-/** Sets the secret of the named key of the user, and inserts the key if it does not exist. */
+/**
+ * Sets the secret of the named key of the user, and inserts the key if it does not exist. A new secret
+ * ends the sessions that the old one opened.
+ */
 export async function updateKeySecret(
   database: Queryable,
   key: { userId: string; name: string; hash: Buffer },
 ): Promise<void> {
   await database.query(sql`
-    insert into offshoot.api_keys (user_id, name, hash)
-    values (${key.userId}, ${key.name}, ${key.hash})
-    on conflict (user_id, name)
-    do update set hash = excluded.hash, stamp = nextval('offshoot.stamps')
-    where api_keys.hash <> excluded.hash`)
+    with changed as (
+      insert into offshoot.api_keys (user_id, name, hash)
+      values (${key.userId}, ${key.name}, ${key.hash})
+      on conflict (user_id, name) where not session
+      do update set hash = excluded.hash, stamp = nextval('offshoot.stamps')
+      where api_keys.hash <> excluded.hash
+      returning id
+    )
+    delete from offshoot.api_keys
+    where parent_id in (select id from changed)`)
 }
 
 export async function deleteKeyRow(
@@ -67,7 +75,7 @@ export async function deleteKeyRow(
 ): Promise<boolean> {
   const rows = await database.query(sql`
     delete from offshoot.api_keys
-    where user_id = ${key.userId} and name = ${key.name}
+    where user_id = ${key.userId} and name = ${key.name} and not session
     returning id`)
   return rows.length > 0
 }

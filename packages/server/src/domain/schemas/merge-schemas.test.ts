@@ -24,6 +24,8 @@ interface Sides {
 
 type Rule = Partial<TableRule> & { of?: number; changed?: ReadonlyMap<number, number> }
 
+const NOTHING_DECIDED = { decided: new Set(), decidedByRule: new Set() }
+
 function merge(sides: Sides, rule: Rule = {}, limits = {}) {
   const { of, changed = new Map(), ...rest } = rule
   const plain: TableRule = { strategy: 'fail', mode: 'merge' }
@@ -55,10 +57,12 @@ describe('one side', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: changed })).toEqual({
       schema: { ...changed, removedIds: [3] },
       conflicts: [],
+      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours: changed, theirs: BASE })).toEqual({
       schema: changed,
       conflicts: [],
+      ...NOTHING_DECIDED,
     })
   })
 
@@ -66,10 +70,12 @@ describe('one side', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: schema() })).toEqual({
       schema: { tables: [], removedIds: [1] },
       conflicts: [],
+      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours: schema(), theirs: BASE })).toEqual({
       schema: schema(),
       conflicts: [],
+      ...NOTHING_DECIDED,
     })
   })
 })
@@ -77,7 +83,11 @@ describe('one side', () => {
 describe('both sides', () => {
   test('that made the same change have no conflict', () => {
     const both = renamed('fullName')
-    expect(merge({ base: BASE, ours: both, theirs: both })).toEqual({ schema: both, conflicts: [] })
+    expect(merge({ base: BASE, ours: both, theirs: both })).toEqual({
+      schema: both,
+      conflicts: [],
+      ...NOTHING_DECIDED,
+    })
     expect(merge({ base: BASE, ours: schema(), theirs: schema() }).conflicts).toEqual([])
   })
 
@@ -178,9 +188,13 @@ describe('a removal', () => {
     expect(namesOf(one.schema)).toEqual({ users: columns })
     const message = 'was removed on the merged branch and changed on the target'
     const isConflict = strategy === 'fail'
-    expect(whole.conflicts).toEqual(isConflict ? [{ table: 'users', message, records: 5 }] : [])
+    expect(whole.conflicts).toEqual(
+      isConflict ? [{ table: 'users', message, takes: ['ours', 'theirs'], records: 5 }] : [],
+    )
     expect(one.conflicts).toEqual(
-      isConflict ? [{ table: 'users', column: 'name', message, records: 7 }] : [],
+      isConflict
+        ? [{ table: 'users', column: 'name', message, takes: ['ours', 'theirs'], records: 7 }]
+        : [],
     )
   })
 
@@ -215,8 +229,13 @@ describe('names', () => {
           table: 'users',
           column: 'Mail',
           message: 'two different columns have this name; rename one of them first',
+          takes: [],
         },
-        { table: 'NEW', message: 'two different tables have this name; rename one of them first' },
+        {
+          table: 'NEW',
+          message: 'two different tables have this name; rename one of them first',
+          takes: [],
+        },
       ])
     },
   )
@@ -234,13 +253,29 @@ describe('names', () => {
 })
 
 describe('a removed table or column', () => {
-  test('is not restored by a side that has it while the base lacks it', () => {
+  test('is not restored by a side that has it while the base lacks it, which is a conflict', () => {
     const ours: StoredSchema = { ...BASE, removedIds: [4, 5] }
     const theirs = schema(
       { ...USERS, columns: [...USERS.columns, column(4, 'old')] },
       table(5, 'old'),
     )
-    expect(merge({ base: BASE, ours, theirs })).toEqual({ schema: ours, conflicts: [] })
+    const kept = {
+      message: 'was removed on the target and kept on the merged branch; a merge cannot restore it',
+      takes: ['ours'],
+      records: 0,
+    }
+    expect(merge({ base: BASE, ours, theirs })).toEqual({
+      schema: ours,
+      conflicts: [
+        { table: 'users', column: 'old', ...kept },
+        { table: 'old', ...kept },
+      ],
+      ...NOTHING_DECIDED,
+    })
+    expect(merge({ base: BASE, ours, theirs }, { strategy: 'ours' })).toMatchObject({
+      schema: ours,
+      conflicts: [],
+    })
   })
 
   test('is recorded when a merge removes it', () => {
@@ -259,6 +294,7 @@ describe('links', () => {
         table: 'orders',
         column: 'by',
         message: 'links to a table that would not exist after the merge',
+        takes: [],
       },
     ])
   })
@@ -335,7 +371,9 @@ describe('limits', () => {
     const at = (columnsPerTableMax: number) =>
       merge({ base: BASE, ours, theirs }, {}, { columnsPerTableMax }).conflicts
     expect(at(8)).toEqual([])
-    expect(at(7)).toEqual([{ table: 'users', message: 'a table cannot have more than 7 columns' }])
+    expect(at(7)).toEqual([
+      { table: 'users', message: 'a table cannot have more than 7 columns', takes: [] },
+    ])
     const tables = { base: schema(), ours: schema(table(1, 'a')), theirs: schema(table(2, 'b')) }
     expect(merge(tables, {}, { tablesPerBranchMax: 2 }).conflicts).toEqual([])
     expect(merge(tables, {}, { tablesPerBranchMax: 1 }).conflicts).toHaveLength(1)

@@ -18,6 +18,8 @@ export interface SchemaConflict {
   readonly table: string
   readonly column?: string
   readonly message: string
+  /** The strategies that decide the conflict. */
+  readonly takes: readonly Take[]
   /**
    * For a table or column that one side removed: the records that the other side has changed there
    * since the base.
@@ -28,7 +30,14 @@ export interface SchemaConflict {
 export interface MergedSchema {
   readonly schema: StoredSchema
   readonly conflicts: readonly SchemaConflict[]
+  /** Ids of the tables and columns whose conflict was decided by `takes`. */
+  readonly decided: ReadonlySet<number>
+  /** Ids of the tables with a conflict that was decided by the strategy of the table. */
+  readonly decidedByRule: ReadonlySet<number>
 }
+
+/** A decision about a conflict: the state of the target, or that of the merged branch. */
+export type Take = Exclude<MergeStrategy, 'fail'>
 
 export interface MergeSides {
   readonly base: StoredSchema
@@ -44,7 +53,7 @@ interface Named {
 /**
  * Applies to `ours` the changes of `theirs` since the base. Tables and columns are matched by id, so a
  * rename on one side and an edit on the other are combined. Tables and columns that `ours` has removed
- * stay removed. `changedRecords` has the tables and columns that one side removed, by id, with the
+ * stay removed; if `theirs` has changed or kept them, that is a conflict. `changedRecords` has the tables and columns that one side removed, by id, with the
  * number of records that the other side has changed there since the base.
  */
 export function mergeSchemas(
@@ -53,11 +62,14 @@ export function mergeSchemas(
     limits: Limits
     ruleOf(tableId: number): TableRule
     changedRecords?: ReadonlyMap<number, number>
+    /** Decisions about tables and columns, by id. They take precedence over the rules. */
+    takes?: ReadonlyMap<number, Take>
   },
 ): MergedSchema {
   const { base, ours, theirs } = sides
   const { ruleOf, changedRecords = new Map() } = options
   const conflicts: SchemaConflict[] = []
+  const decisions = new Decisions(options.takes ?? new Map())
   const inBase = byId(base.tables)
   const inTheirs = byId(theirs.tables)
   const inOurs = byId(ours.tables)
@@ -69,29 +81,33 @@ export function mergeSchemas(
     const rule = ruleOf(table.id)
     if (rule.mode === 'skip') return [table]
     if (other !== undefined) {
-      const context = { rule, isRemoved, changedRecords, conflicts }
+      const context = { rule, decisions, isRemoved, changedRecords, conflicts }
       return [mergeTable({ before, table, other }, context)]
     }
     if (before === undefined) return [table]
     const records = changedRecords.get(table.id) ?? 0
     const isChanged = records > 0 || !sameTable(before, table)
-    if (!isChanged || rule.strategy === 'theirs') return []
-    if (rule.strategy === 'fail') {
-      conflicts.push({ table: table.name, message: REMOVED_THERE, records })
+    if (!isChanged) return []
+    const strategy = decisions.strategyOf(table.id, { tableId: table.id, rule })
+    if (strategy === 'fail') {
+      conflicts.push({ table: table.name, message: REMOVED_THERE, takes: EITHER, records })
     }
-    return [table]
+    return strategy === 'theirs' ? [] : [table]
   })
   const added: StoredTable[] = []
   for (const table of theirs.tables) {
     const rule = ruleOf(table.id)
     if (inOurs.has(table.id) || rule.mode === 'skip') continue
     const before = inBase.get(table.id)
-    if (before === undefined && !isRemoved.has(table.id)) added.push(table)
-    if (before === undefined || rule.strategy === 'ours') continue
-    const records = changedRecords.get(table.id) ?? 0
-    if (records > 0 || !sameTable(before, table)) {
-      conflicts.push({ table: table.name, message: REMOVED_HERE, records })
+    if (before === undefined && !isRemoved.has(table.id)) {
+      added.push(table)
+      continue
     }
+    const records = changedRecords.get(table.id) ?? 0
+    if (before !== undefined && records === 0 && sameTable(before, table)) continue
+    if (decisions.strategyOf(table.id, { tableId: table.id, rule }) === 'ours') continue
+    const message = before === undefined ? KEPT_THERE : REMOVED_HERE
+    conflicts.push({ table: table.name, message, takes: ['ours'], records })
   }
   const tables = [...kept, ...added]
   conflicts.push(
@@ -99,64 +115,104 @@ export function mergeSchemas(
     ...linkConflicts(tables),
     ...limitConflicts(ours.tables, tables, options.limits),
   )
-  return { schema: rememberRemoved(ours, withOrder(ours, tables)), conflicts }
+  const schema = rememberRemoved(ours, withOrder(ours, tables))
+  return { schema, conflicts, decided: decisions.used, decidedByRule: decisions.rulesUsed }
 }
+
+/** Decides conflicts, and remembers which decisions were needed. */
+class Decisions {
+  readonly used = new Set<number>()
+  readonly rulesUsed = new Set<number>()
+
+  constructor(private readonly takes: ReadonlyMap<number, Take>) {}
+
+  /** Returns the strategy for a conflict about a table or column. */
+  strategyOf(id: number, { tableId, rule }: { tableId: number; rule: TableRule }): MergeStrategy {
+    const take = this.takes.get(id)
+    if (take !== undefined) this.used.add(id)
+    else if (rule.strategy !== 'fail') this.rulesUsed.add(tableId)
+    return take ?? rule.strategy
+  }
+}
+
+const EITHER: readonly Take[] = ['ours', 'theirs']
+const NEITHER: readonly Take[] = []
 
 const REMOVED_THERE = 'was removed on the merged branch and changed on the target'
 /** No strategy restores what the target has removed, because its values there are lost. */
 const REMOVED_HERE =
   'was removed on the target and changed on the merged branch; a merge cannot restore it'
 
+/** The merged branch contains the removal, and has decided against it. */
+const KEPT_THERE =
+  'was removed on the target and kept on the merged branch; a merge cannot restore it'
+
 /** Merges a table that both sides have, with or without a base. */
 function mergeTable(
   sides: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
   context: {
     rule: TableRule
+    decisions: Decisions
     isRemoved: ReadonlySet<number>
     changedRecords: ReadonlyMap<number, number>
     conflicts: SchemaConflict[]
   },
 ): StoredTable {
   const { before, table, other } = sides
-  const { rule, isRemoved, changedRecords, conflicts } = context
+  const { rule, decisions, isRemoved, changedRecords, conflicts } = context
   const old = byId(before?.columns ?? [])
   const inOther = byId(other.columns)
   const mine = byId(table.columns)
-  const conflict = (message: string, column?: string) => {
-    conflicts.push({ table: table.name, ...(column === undefined ? {} : { column }), message })
+  const strategyOf = ({ id }: Named) => decisions.strategyOf(id, { tableId: table.id, rule })
+  const conflict = (message: string, takes: readonly Take[], column?: string) => {
+    conflicts.push({
+      table: table.name,
+      ...(column === undefined ? {} : { column }),
+      message,
+      takes,
+    })
   }
   /** Returns whether one side changed a column that the other removed: its name or its values. */
   const isChanged = (previous: Named, column: Named) =>
     previous.name !== column.name || (changedRecords.get(column.id) ?? 0) > 0
-  const removalConflict = (message: string, { id, name }: Named) => {
+  const removalConflict = (message: string, takes: readonly Take[], { id, name }: Named) => {
     const records = changedRecords.get(id) ?? 0
-    conflicts.push({ table: table.name, column: name, message, records })
+    conflicts.push({ table: table.name, column: name, message, takes, records })
   }
-  const name = mergeName({ before, ours: table, theirs: other }, rule, conflict)
+  const name = mergeName({ before, ours: table, theirs: other }, () => strategyOf(table), conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
     const previous = old.get(column.id)
     const changed = inOther.get(column.id)
-    const conflictHere = (message: string) => conflict(message, column.name)
     if (changed !== undefined) {
       const sides = { before: previous, ours: column, theirs: changed }
-      return [{ ...mergeIndexes(sides), name: mergeName(sides, rule, conflictHere) }]
+      const merged = mergeName(
+        sides,
+        () => strategyOf(column),
+        (message, takes) => conflict(message, takes, column.name),
+      )
+      return [{ ...mergeIndexes(sides), name: merged }]
     }
     if (previous === undefined) return [column]
-    if (!isChanged(previous, column) || rule.strategy === 'theirs') return []
-    if (rule.strategy === 'fail') removalConflict(REMOVED_THERE, column)
-    return [column]
+    if (!isChanged(previous, column)) return []
+    const strategy = strategyOf(column)
+    if (strategy === 'fail') removalConflict(REMOVED_THERE, EITHER, column)
+    return strategy === 'theirs' ? [] : [column]
   })
   const added: StoredColumn[] = []
   for (const column of other.columns) {
     if (mine.has(column.id)) continue
     const previous = old.get(column.id)
-    if (previous === undefined && !isRemoved.has(column.id)) added.push(column)
-    if (previous === undefined || rule.strategy === 'ours') continue
-    if (isChanged(previous, column)) removalConflict(REMOVED_HERE, column)
+    if (previous === undefined && !isRemoved.has(column.id)) {
+      added.push(column)
+      continue
+    }
+    if (previous !== undefined && !isChanged(previous, column)) continue
+    if (strategyOf(column) === 'ours') continue
+    removalConflict(previous === undefined ? KEPT_THERE : REMOVED_HERE, ['ours'], column)
   }
   const columns = [...kept, ...added]
   for (const { name: duplicate } of duplicates(columns)) {
-    conflict('two different columns have this name; rename one of them first', duplicate)
+    conflict('two different columns have this name; rename one of them first', NEITHER, duplicate)
   }
   return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
 }
@@ -176,16 +232,18 @@ function mergeSearchIndex(sides: {
 /** Merges a name. It is a conflict if both sides have changed it, and not to the same name. */
 function mergeName(
   { before, ours, theirs }: { before: Named | undefined; ours: Named; theirs: Named },
-  rule: TableRule,
-  conflict: (message: string) => void,
+  strategyOf: () => MergeStrategy,
+  conflict: (message: string, takes: readonly Take[]) => void,
 ): string {
   if (theirs.name === before?.name || theirs.name === ours.name) return ours.name
-  if (ours.name === before?.name || rule.strategy === 'theirs') return theirs.name
-  if (rule.strategy === 'fail')
+  if (ours.name === before?.name) return theirs.name
+  const strategy = strategyOf()
+  if (strategy === 'fail')
     conflict(
       `was renamed to [${theirs.name}] on the merged branch and to [${ours.name}] on the target`,
+      EITHER,
     )
-  return ours.name
+  return strategy === 'theirs' ? theirs.name : ours.name
 }
 
 /** Applies the indexes that `theirs` has requested or deleted since the base. This never conflicts. */
@@ -227,6 +285,7 @@ function nameConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
   return duplicates(tables).map(({ name }) => ({
     table: name,
     message: 'two different tables have this name; rename one of them first',
+    takes: NEITHER,
   }))
 }
 
@@ -239,6 +298,7 @@ function linkConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
         table: table.name,
         column: link.path,
         message: 'links to a table that would not exist after the merge',
+        takes: NEITHER,
       })),
   )
 }
@@ -256,19 +316,19 @@ function limitConflicts(
   const [last] = after.slice(-1)
   if (last && after.length > tablesPerBranchMax && after.length > before.length) {
     const message = `a branch cannot have more than ${tablesPerBranchMax} tables`
-    conflicts.push({ table: last.name, message })
+    conflicts.push({ table: last.name, message, takes: NEITHER })
   }
   const total = totalWidth(after)
   if (last && total > columnsPerBranchMax && total > totalWidth(before)) {
     const message = `the tables of a branch cannot have more than ${columnsPerBranchMax} columns`
-    conflicts.push({ table: last.name, message })
+    conflicts.push({ table: last.name, message, takes: NEITHER })
   }
   const old = byId(before)
   for (const table of after) {
     const width = widthOf(table)
     if (width > columnsPerTableMax && width > widthOf(old.get(table.id))) {
       const message = `a table cannot have more than ${columnsPerTableMax} columns`
-      conflicts.push({ table: table.name, message })
+      conflicts.push({ table: table.name, message, takes: NEITHER })
     }
   }
   return conflicts

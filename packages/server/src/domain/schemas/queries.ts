@@ -67,7 +67,10 @@ export async function insertSchema(
   return row.id
 }
 
-/** Inserts a migration. Branches share migrations, so an existing one with the same id is kept. */
+/**
+ * Inserts a migration. Branches share migrations, so an existing one with the same id is kept. It is locked
+ * then, so that the collector does not remove it before the branch refers to it.
+ */
 export async function insertMigration(
   database: Queryable,
   migration: {
@@ -86,7 +89,7 @@ export async function insertMigration(
     values (${migration.id}, ${migration.databaseId}, ${migration.parentId},
       ${migration.checksum}, ${JSON.stringify(migration.operations)}::jsonb,
       ${migration.title ?? null}, ${migration.message ?? null})
-    on conflict (database_id, id) do nothing`)
+    on conflict (database_id, id) do update set id = excluded.id`)
 }
 
 export interface MigrationRow {

@@ -1,18 +1,32 @@
 import { AppError } from '@offshoot/contract/errors'
-import type { SearchIndex } from '@offshoot/contract/indexes'
+import type { Indexes, SearchIndex } from '@offshoot/contract/indexes'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
 import type { StoredTable } from '../../rows/columns.js'
 import { findIndexStates, wantsSearchIndex } from '../../rows/indexes.js'
 import type { BranchRows } from '../../rows/tables.js'
 import { withHead } from './edit-schema.js'
-import { getRows, getTable, listColumns, setTable } from './indexes.js'
+import { getRows, getTable, listColumns, listIndexes, setTable } from './indexes.js'
 import { type EditContext, getHead, requireUnprotected } from './operations.js'
 
 /*
  * The search index of a table consists of a trigram index on each of its columns that contain words.
  * Like the indexes of columns, it is part of the schema, but not of migrations.
  */
+
+/** Lists the indexes of a table, with its search index if it has one. */
+export async function listAllIndexes(
+  database: Database,
+  context: EditContext,
+  tableName: string,
+): Promise<Indexes> {
+  const { indexes } = await listIndexes(database, context, tableName)
+  const { schema } = await getHead(database, context.access)
+  const table = getTable(schema, tableName)
+  if (!table.searchIndex) return { indexes }
+  const rows = await getRows(database, context.access)
+  return { indexes, searchIndex: await describe(database, rows, table) }
+}
 
 export async function readSearchIndex(
   database: Database,

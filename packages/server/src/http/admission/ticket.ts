@@ -12,21 +12,22 @@ type Next = (error?: Error) => void
  * bytes in memory. They are released when the connection has finished with the request and no work
  * for it is running. A client that disconnects does not end the work that it started.
  */
-export class Ticket implements Waiting {
+export class Ticket implements Waiting, Arriving {
   readonly bearer: Bearer
   /** The lane in which the request is executed. */
   readonly lane: Lane
   readonly #budget: ByteBudget
   readonly #address: () => string
-  #share: ByteShare = newShare()
-  #body: Arriving | undefined
+  #ownShare: ByteShare | undefined
+  /** Aborts the body that has not arrived completely. */
+  #abortBody: (() => void) | undefined
   #caller: Caller | undefined
   #place: Lane | undefined
   /** The owner of the slot that the request holds or waits for. */
   #owner = ''
   #waitingIn: Lane | undefined
   #next: Next | undefined
-  readonly #held: [Quota, string][] = []
+  #held: [Quota, string][] | undefined
   #bytes = 0
   #busy = 0
   #isClosed = false
@@ -61,12 +62,19 @@ export class Ticket implements Waiting {
   /** Assigns the caller, which must have counted the request. */
   belongTo(caller: Caller): void {
     this.#caller = caller
-    this.#share = caller.held
+    this.#ownShare = caller.held
+  }
+
+  /** A request without a caller has a share of its own. Few need one, so it is created on first use. */
+  get #share(): ByteShare {
+    this.#ownShare ??= newShare()
+    return this.#ownShare
   }
 
   /** Counts the request in a quota until it ends. Returns false if the quota is used up. */
   hold(quota: Quota, { name, atOnceMax }: { name: string; atOnceMax: number }): boolean {
     if (!quota.start(name, atOnceMax)) return false
+    this.#held ??= []
     this.#held.push([quota, name])
     return true
   }
@@ -125,22 +133,25 @@ export class Ticket implements Waiting {
     this.#settle()
   }
 
-  /** Registers the incomplete body; `giveUp` aborts it if the budget needs its bytes. */
-  startBody(giveUp: () => void): void {
-    const ticket = this
-    this.#body = {
-      get heldBytes() {
-        return ticket.#bytes
-      },
-      giveUp,
-    }
-    this.#share.arriving.add(this.#body)
+  /** Registers the incomplete body; `abort` is called if the budget needs its bytes. */
+  startBody(abort: () => void): void {
+    this.#abortBody = abort
+    this.#share.arriving.add(this)
   }
 
   /** The body is complete, or the rest is not wanted. */
   endBody(): void {
-    if (this.#body !== undefined) this.#share.arriving.delete(this.#body)
-    this.#body = undefined
+    if (this.#abortBody === undefined) return
+    this.#abortBody = undefined
+    this.#share.arriving.delete(this)
+  }
+
+  get heldBytes(): number {
+    return this.#bytes
+  }
+
+  giveUp(): void {
+    this.#abortBody?.()
   }
 
   /** Reserves bytes of the body. Returns false if the budget has no room. */
@@ -157,6 +168,7 @@ export class Ticket implements Waiting {
 
   /** Releases all bytes at once, so that requests that arrive at the same moment find room. */
   giveBytes(): void {
+    if (this.#bytes === 0) return
     this.#budget.give(this.#share, this.#bytes)
     this.#bytes = 0
   }
@@ -176,7 +188,8 @@ export class Ticket implements Waiting {
     this.leave()
     this.endBody()
     this.giveBytes()
-    for (const [quota, name] of this.#held.splice(0)) quota.end(name)
+    for (const [quota, name] of this.#held ?? []) quota.end(name)
+    this.#held = undefined
     this.#caller?.end()
     this.#caller = undefined
   }

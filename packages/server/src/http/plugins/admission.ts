@@ -17,6 +17,7 @@ import { Quota } from '../admission/quota.js'
 import { overloaded, Ticket } from '../admission/ticket.js'
 import { addressGroup, clientAddress, TrustedProxies } from '../client-address.js'
 import type { Services } from '../services.js'
+import { readSessionCookie } from '../session-cookie.js'
 
 /**
  * Lanes are separate limits on concurrent requests, so that slow requests leave room for fast ones.
@@ -91,6 +92,15 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
   })
   app.decorateRequest('ticket', undefined)
   app.decorateRequest('bearer')
+
+  const hasConsole = services.consoleFolder !== undefined
+  const readCredentials = (request: FastifyRequest): Bearer => {
+    const { authorization, cookie } = request.headers
+    if (hasConsole && authorization === undefined && cookie !== undefined) {
+      return readSessionCookie(request) ?? readBearer(undefined)
+    }
+    return readBearer(authorization)
+  }
 
   const laneOf = (request: FastifyRequest, { lane = 'work' }: FastifyContextConfig): Lane =>
     lanes[typeof lane === 'function' ? lane(request) : lane]
@@ -167,7 +177,7 @@ export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, servic
 
   app.addHook('onRequest', (request, reply, done) => {
     const { url, config } = request.routeOptions
-    request.bearer = readBearer(request.headers.authorization)
+    request.bearer = readCredentials(request)
     const caller = callers.find(request.bearer.key)
     const isOpen = ALWAYS_OPEN.has(url)
     const counted = isOpen ? monitors : caller === undefined ? strangers : undefined

@@ -6,11 +6,14 @@ import fastifyPlugin from 'fastify-plugin'
 import { Quota } from '../admission/quota.js'
 import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
 import { CountedMessage, refuseSmallChunks } from '../counted-message.js'
+import { closeIdleConnections } from '../idle-connections.js'
 import { handleOneAtATime } from '../one-at-a-time.js'
 import type { Services } from '../services.js'
 
 /** Interval at which Node checks for late headers. */
 const CHECK_MS = 1000
+/** Interval at which idle connections are looked for. */
+const IDLE_CHECK_MS = 5000
 
 /** Returns the server options that bound the cost of a connection before its request is known. */
 export function connectionOptions(limits: Limits): ServerOptions {
@@ -22,6 +25,8 @@ export function connectionOptions(limits: Limits): ServerOptions {
     requestTimeout: 0,
     // Node's answer would have no body; a hook below answers instead.
     requireHostHeader: false,
+    // Node would use the first of several headers; a proxy may use the last. Joined, they are not valid.
+    joinDuplicateHeaders: true,
     IncomingMessage: CountedMessage,
   }
 }
@@ -50,7 +55,13 @@ export const connectionsPlugin = fastifyPlugin(
     // At the limit, idle keep-alive connections are closed to make room.
     app.server.on('drop', () => app.server.closeIdleConnections())
 
-    handleOneAtATime(app.server)
+    const answerOf = handleOneAtATime(app.server)
+    closeIdleConnections(app.server, {
+      // The headers of a next request may be on their way.
+      idleMsMax: app.server.keepAliveTimeout + limits.headersTimeoutMs,
+      checkMs: IDLE_CHECK_MS,
+      answerOf,
+    })
     refuseSmallChunks(app.server)
     // Other expectations are ignored. Node's own answer would leave the body to be read for ever.
     app.server.on('checkExpectation', (request, response) => {

@@ -1,5 +1,3 @@
-import swagger from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
 import { BranchSchema } from '@offshoot/contract/branches'
 import { DatabaseSchema } from '@offshoot/contract/databases'
 import { ErrorBodySchema } from '@offshoot/contract/errors'
@@ -8,11 +6,21 @@ import { ColumnSchema, SchemaSchema, TableSchema } from '@offshoot/contract/sche
 import { SchemaOperationSchema } from '@offshoot/contract/schema-edits'
 import { UserSchema } from '@offshoot/contract/users'
 import { InviteSchema, WorkspaceSchema } from '@offshoot/contract/workspaces'
-import type { FastifyInstance } from 'fastify'
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RouteOptions,
+} from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { finishDocument } from '../openapi-document.js'
+import { documentationPage } from './documentation-page.js'
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** Returns the OpenAPI document as JSON. Generating it takes a moment, so it is done once. */
+    openapiJson(): Promise<Buffer>
+  }
   interface FastifyContextConfig {
     /** Schema of a body that the handler validates itself; used only for the documentation. */
     documentedBody?: unknown
@@ -33,115 +41,125 @@ const SHARED = [
   InviteSchema,
 ]
 
-/** Content security policy of the documentation page: it loads from and calls only this server. */
-const PAGE_POLICY =
-  "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
-  "frame-ancestors 'none'"
-
-const ICON = {
-  filename: 'icon.svg',
-  rel: 'icon',
-  type: 'image/svg+xml',
-  sizes: 'any',
-  content:
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none" stroke="#2a8a4a" ' +
-    'stroke-width="2" stroke-linecap="round"><path d="M5 14V2M5 9c4 0 6-2 6-6"/></svg>',
-}
+const DOCUMENT = '/openapi.json'
 
 /**
- * Serves the OpenAPI document at `/openapi.json` and its documentation page at `/docs`. Both are
- * generated from the schemas that validate requests.
+ * Serves the OpenAPI document at `/openapi.json` and its documentation page at `/docs`. Both come from the
+ * schemas that validate requests. The document is generated once, when it is first needed: generating it, and
+ * loading the code for it, takes a tenth of the start of the process, so the service does it after the start.
  */
 export const openapiPlugin = fastifyPlugin(
-  async (app: FastifyInstance, options: { version: string }) => {
+  async (app: FastifyInstance, { version }: { version: string }) => {
     for (const schema of SHARED) app.addSchema(schema)
-    await app.register(swagger, {
-      openapi: {
-        openapi: '3.1.0',
-        info: {
-          title: 'Offshoot',
-          version: options.version,
-          description:
-            'A database service that branches like git.\n\n' +
-            'Requests need an API key. The first key is in the file `api-key` in the data folder ' +
-            '(`.offshoot` by default). To try requests on this page, enter it under ' +
-            '*Authorize*.\n\n' +
-            'Control-plane paths (`/user`, `/workspaces`) use the base address. Data-plane ' +
-            'paths (`/db`, `/dbs`) use the address of a workspace: ' +
-            '`http://{workspace}.{region}.{host}/db/...` or ' +
-            '`http://{host}/{workspace}.{region}/db/...`. They also work at the base address ' +
-            'if only one workspace of the API key has a database of that name.',
-          license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
-        },
-        servers: [{ url: '/', description: 'This server.' }],
-        components: {
-          securitySchemes: {
-            apiKey: {
-              type: 'http',
-              scheme: 'bearer',
-              description: 'An API key, as in `Authorization: Bearer off_...`.',
-            },
-          },
-        },
-        security: [{ apiKey: [] }],
-        tags: [
-          { name: 'Workspace', description: 'Workspaces, their members and invites, and regions.' },
-          { name: 'Database', description: 'Databases of a workspace.' },
-          {
-            name: 'Branch',
-            description: 'Fork, compare, merge and reset branches; expiry and rules.',
-          },
-          {
-            name: 'Git mapping',
-            description: 'Connects git branches with branches of a database.',
-          },
-          { name: 'Schema', description: 'Tables, columns, migrations and indexes of a branch.' },
-          {
-            name: 'Records',
-            description: 'Read, write and query records; bulk inserts and transactions.',
-          },
-          { name: 'Search', description: 'Full-text search and vector search.' },
-          { name: 'SQL', description: 'SELECT, INSERT, UPDATE and DELETE on a branch.' },
-          {
-            name: 'Files',
-            description: 'Upload, download and link to the content of `file` columns.',
-          },
-          { name: 'User', description: 'The user of the API key, users, and API keys.' },
-          { name: 'Health', description: 'Health checks and metrics.' },
-        ],
-      },
-      transformObject: (description) =>
-        finishDocument('openapiObject' in description ? description.openapiObject : {}),
-      // Bodies and headers that an operation validates itself are documented, too.
-      transform: ({ schema, url, route }) => {
-        const { documentedBody, acceptsIdempotencyKey } = route.config ?? {}
-        return {
-          schema: {
-            ...schema,
-            ...(documentedBody ? { body: documentedBody } : {}),
-            ...(acceptsIdempotencyKey ? { headers: IdempotencyHeadersSchema } : {}),
-          },
-          url,
-        }
-      },
-      refResolver: {
-        buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `def-${i}`),
-      },
+    const routes: RouteOptions[] = []
+    app.addHook('onRoute', (route) => {
+      routes.push(route)
     })
-    await app.register(swaggerUi, {
-      routePrefix: '/docs',
-      theme: { title: 'Offshoot API', favicon: [ICON] },
-      // Hides the bar for choosing an API, and shows the list of operations collapsed.
-      uiConfig: {
-        layout: 'BaseLayout',
-        docExpansion: 'none',
-        defaultModelsExpandDepth: -1,
-        tryItOutEnabled: true,
-        displayRequestDuration: true,
-      },
-      staticCSP: PAGE_POLICY,
+    let json: Promise<Buffer> | undefined
+    app.decorate('openapiJson', () => {
+      json ??= generateDocument(routes, version)
+      return json
     })
-    app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect('/docs'))
-    app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+    const sendDocument = async (_request: FastifyRequest, reply: FastifyReply) =>
+      reply.type('application/json; charset=utf-8').send(await app.openapiJson())
+    await app.register(documentationPage, { sendDocument, documentUrl: DOCUMENT })
+    app.get(DOCUMENT, { schema: { hide: true } }, sendDocument)
   },
 )
+
+/** Generates the document with the routes of another app. Their handlers are not used. */
+async function generateDocument(routes: readonly RouteOptions[], version: string): Promise<Buffer> {
+  const { default: swagger } = await import('@fastify/swagger')
+  const app = fastify({ exposeHeadRoutes: false })
+  app.setValidatorCompiler(() => () => true)
+  app.setSerializerCompiler(() => () => '')
+  for (const schema of SHARED) app.addSchema(schema)
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Offshoot',
+        version: version,
+        description:
+          'A database service that branches like git.\n\n' +
+          'Requests need an API key. The first key is in the file `api-key` in the data folder ' +
+          '(`.offshoot` by default). To try requests on this page, enter it under ' +
+          '*Authorize*.\n\n' +
+          'Control-plane paths (`/user`, `/workspaces`) use the base address. Data-plane ' +
+          'paths (`/db`, `/dbs`) use the address of a workspace: ' +
+          '`http://{workspace}.{region}.{host}/db/...` or ' +
+          '`http://{host}/{workspace}.{region}/db/...`. They also work at the base address ' +
+          'if only one workspace of the API key has a database of that name.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      servers: [{ url: '/', description: 'This server.' }],
+      components: {
+        securitySchemes: {
+          apiKey: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'An API key, as in `Authorization: Bearer off_...`.',
+          },
+        },
+      },
+      security: [{ apiKey: [] }],
+      tags: [
+        { name: 'Workspace', description: 'Workspaces, their members and invites, and regions.' },
+        { name: 'Database', description: 'Databases of a workspace.' },
+        {
+          name: 'Branch',
+          description: 'Fork, compare, merge and reset branches; expiry and rules.',
+        },
+        {
+          name: 'Git mapping',
+          description: 'Connects git branches with branches of a database.',
+        },
+        { name: 'Schema', description: 'Tables, columns, migrations and indexes of a branch.' },
+        {
+          name: 'Records',
+          description: 'Read, write and query records; bulk inserts and transactions.',
+        },
+        { name: 'Search', description: 'Full-text search and vector search.' },
+        { name: 'SQL', description: 'SELECT, INSERT, UPDATE and DELETE on a branch.' },
+        {
+          name: 'Files',
+          description: 'Upload, download and link to the content of `file` columns.',
+        },
+        { name: 'User', description: 'The user of the API key, users, and API keys.' },
+        { name: 'Health', description: 'Health checks and metrics.' },
+      ],
+    },
+    transformObject: (description) =>
+      finishDocument('openapiObject' in description ? description.openapiObject : {}),
+    // Bodies and headers that an operation validates itself are documented, too.
+    transform: ({ schema, url, route }) => {
+      const { documentedBody, acceptsIdempotencyKey } = route.config ?? {}
+      return {
+        schema: {
+          ...schema,
+          ...(documentedBody ? { body: documentedBody } : {}),
+          ...(acceptsIdempotencyKey ? { headers: IdempotencyHeadersSchema } : {}),
+        },
+        url,
+      }
+    },
+    refResolver: {
+      buildLocalReference: (json, _baseUri, _fragment, i) => String(json.$id ?? `def-${i}`),
+    },
+  })
+  for (const { method, url, schema, config } of routes) {
+    app.route({
+      method,
+      url,
+      handler: noHandler,
+      ...(schema && { schema }),
+      ...(config && { config }),
+    })
+  }
+  await app.ready()
+  const json = Buffer.from(JSON.stringify(app.swagger()))
+  await app.close()
+  return json
+}
+
+const noHandler = async () => undefined

@@ -99,9 +99,12 @@ class Leftover implements Transfer {
     this.#request = request
     this.#response = response
     this.#leftMs = Math.min(LEFTOVER_MS_MAX, pace.stallTimeoutMs)
+    this.#closes = !response.shouldKeepAlive || mayStayUnread(request)
     // Node would close the connection at the end of the answer.
-    this.#closes = !response.shouldKeepAlive
     response.shouldKeepAlive = true
+    response.once('prefinish', () => {
+      ;(response as unknown as { _last: boolean })._last = false
+    })
     request.on('error', () => undefined)
     request.on('data', (chunk: Buffer) => {
       this.#bytes += chunk.length
@@ -117,6 +120,11 @@ class Leftover implements Transfer {
     request.resume()
   }
 
+  /** Whether the client must not send another request on the connection. */
+  get closes(): boolean {
+    return this.#closes
+  }
+
   check(elapsedMs: number): 'moving' | 'over' | 'slow' {
     const { complete, destroyed } = this.#request
     if (complete || destroyed) return 'over'
@@ -128,6 +136,15 @@ class Leftover implements Transfer {
   cut(): void {
     this.#request.socket.destroy()
   }
+}
+
+/**
+ * Whether a part of the body may stay unread. A request that the client sent behind it would not be read
+ * either.
+ */
+function mayStayUnread({ headers }: IncomingMessage): boolean {
+  const length = headers['content-length']
+  return length === undefined || Number(length) > LEFTOVER_BYTES_MAX
 }
 
 /**
@@ -233,9 +250,11 @@ export const pacePlugin = fastifyPlugin(
       const { raw } = request
       // A timed-out connection (408) is closed anyway. An injected request has no connection.
       if (!raw.complete && raw.socket instanceof Socket && reply.statusCode !== 408) {
-        reply.removeHeader('connection')
         if (request.bodyTransfer !== undefined) transfers.delete(request.bodyTransfer)
-        transfers.add(new Leftover(raw, reply.raw, limits))
+        const leftover = new Leftover(raw, reply.raw, limits)
+        transfers.add(leftover)
+        if (leftover.closes) reply.header('connection', 'close')
+        else reply.removeHeader('connection')
       }
       const bytes = answerBytes(payload, reply.getHeader('content-length'))
       if (bytes > LARGE_ANSWER_BYTES) {

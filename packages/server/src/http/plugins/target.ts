@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http'
 import { AppError } from '@offshoot/contract/errors'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
@@ -21,7 +20,8 @@ export const targetPlugin = fastifyPlugin(async (app: FastifyInstance) => {
 
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { host } = request.headers
-  if (host !== undefined && (parseHost(host) === undefined || hasTwoHosts(request.raw))) {
+  // Several hosts are joined by commas, which no host has.
+  if (host !== undefined && parseHost(host) === undefined) {
     return new AppError(
       'invalid_request',
       'header [host]: must be one host name or IP address, with or without a port',
@@ -35,19 +35,6 @@ function faultOf(request: FastifyRequest): AppError | undefined {
   if (DOT_SEGMENT.test(path)) return routeNotFound(path)
   if (pattern === undefined || !path.includes('%') || isSpelledAs(pattern, path)) return undefined
   return routeNotFound(path)
-}
-
-/**
- * Returns whether there is more than one Host header. Node uses the first; a proxy may use the
- * last.
- */
-function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
-  let count = 0
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] ?? ''
-    if (name.length === 4 && name.toLowerCase() === 'host') count++
-  }
-  return count > 1
 }
 
 /**

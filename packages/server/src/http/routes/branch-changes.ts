@@ -4,6 +4,7 @@ import {
   DIFFERENCE_PAGE_SIZE,
   DifferenceQuerySchema,
   DifferenceSchema,
+  type MergeRequest,
   MergeRequestSchema,
   MergeResultSchema,
   PullRequestSchema,
@@ -11,12 +12,14 @@ import {
   ResetResultSchema,
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
+import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
 import { getSource } from '../../domain/branches/branch-state.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
+import type { ConflictPage } from '../../domain/branches/conflict-list.js'
 import { readDifference } from '../../domain/branches/diff-branch.js'
 import { mergeBranches } from '../../domain/branches/merge-branch.js'
 import { resetBranch } from '../../domain/branches/reset-branch.js'
@@ -28,7 +31,13 @@ import type { Services } from '../services.js'
 type BranchRequest = FastifyRequest<{ Params: { databaseBranch: string } }>
 
 /** Defaults of a merge. */
-const RULES = { dryRun: false, strategy: 'fail', tables: {}, allowDataLoss: false } as const
+const RULES = {
+  dryRun: false,
+  strategy: 'fail',
+  tables: {},
+  resolutions: [],
+  allowDataLoss: false,
+} as const
 
 /**
  * GET    /db/:databaseBranch/diff
@@ -90,6 +99,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/merge',
       {
+        bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
           operationId: 'mergeBranch',
@@ -102,17 +112,21 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         },
       },
       async (request) => {
-        const { into: name, ...rules } = request.body ?? {}
+        const { into: name, page, ...rules } = request.body ?? {}
         const { dryRun = false } = rules
         const from = await branchOf(request, dryRun ? 'read' : 'write')
         const into = await otherBranch(request, from, { name, need: 'write' })
-        return mergeBranches({ database, quotas }, { ...RULES, ...rules, from, into, limits })
+        return mergeBranches(
+          { database, quotas },
+          { ...RULES, ...rules, page: pageOf(page), from, into, limits },
+        )
       },
     )
 
     app.post(
       '/db/:databaseBranch/pull',
       {
+        bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
           operationId: 'pullBranch',
@@ -124,10 +138,13 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         },
       },
       async (request) => {
-        const { from: name, ...rules } = request.body ?? {}
+        const { from: name, page, ...rules } = request.body ?? {}
         const into = await branchOf(request, 'write')
         const from = await otherBranch(request, into, { name, need: 'read' })
-        return mergeBranches({ database, quotas }, { ...RULES, ...rules, from, into, limits })
+        return mergeBranches(
+          { database, quotas },
+          { ...RULES, ...rules, page: pageOf(page), from, into, limits },
+        )
       },
     )
 
@@ -167,6 +184,11 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       async (request) => readBranchStats(database, await branchOf(request, 'read'), { limits }),
     )
   }
+}
+
+/** Returns the page of conflicts to list. */
+function pageOf(page: MergeRequest['page']): ConflictPage {
+  return { size: CONFLICTS_PAGE_SIZE, ...page }
 }
 
 /** Returns whether a word names a state of the branch or its source. Other words are branch names. */

@@ -1,8 +1,9 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
-import { sql } from '../../postgres/sql.js'
+import { readServerState, type ServerState } from '../../postgres/server-state.js'
 import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
+import { type MetricsAccess, mayRead } from './metrics.js'
 
 /** If PostgreSQL does not answer within this time, the service is reported as unavailable. */
 const PROBE_TIMEOUT_MS = 2_000
@@ -11,18 +12,59 @@ const HealthSchema = Type.Object(
   {
     status: Type.Enum(['ready', 'starting', 'draining', 'unavailable']),
     message: Type.String(),
+    postgres: Type.Optional(
+      Type.Object(
+        {
+          server: Type.String({
+            description: 'Host and port of the PostgreSQL in use, or `embedded`.',
+          }),
+          isCluster: Type.Boolean({ description: 'Whether it is a Citus cluster.' }),
+          standbys: Type.Array(
+            Type.Object({
+              name: Type.String(),
+              sync: Type.String({
+                description:
+                  'Whether a commit waits for it: `sync`, `quorum`, `potential` or `async`.',
+              }),
+              bytesBehind: Type.Union([Type.Number(), Type.Null()], {
+                description: 'Bytes of the log that it has not applied yet, if that is known.',
+              }),
+            }),
+          ),
+        },
+        {
+          description:
+            'The database server. It is shown where `/metrics` is: not if metrics have a port of their own, and only with the token if OFFSHOOT_METRICS_TOKEN is set.',
+        },
+      ),
+    ),
   },
-  { title: 'Health', examples: [{ status: 'ready', message: 'requests can be served' }] },
+  {
+    title: 'Health',
+    examples: [
+      {
+        status: 'ready',
+        message: 'requests can be served',
+        postgres: { server: 'embedded', isCluster: false, standbys: [] },
+      },
+    ],
+  },
 )
 
 /** GET /health */
-export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAsyncTypebox {
+export function healthRoutes(
+  { database, lifecycle }: Services,
+  access: MetricsAccess | null,
+): FastifyPluginAsyncTypebox {
   // Requests at the same time share a probe, because there are few connections outside the pool.
-  let probe: Promise<boolean> | undefined
-  const isReachable = () => {
-    probe ??= answers(database.queryAside(sql`select 1`)).finally(() => {
-      probe = undefined
-    })
+  let probe: Promise<ServerState | undefined> | undefined
+  const askServer = () => {
+    // Not of the pool, because a full pool means load and not failure.
+    probe ??= answerOf(readServerState({ query: (state) => database.queryAside(state) })).finally(
+      () => {
+        probe = undefined
+      },
+    )
     return probe
   }
   return async (app) => {
@@ -40,7 +82,7 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
           response: { 200: HealthSchema, 429: refusals()[429] ?? {}, 503: HealthSchema },
         },
       },
-      async (_request, reply) => {
+      async (request, reply) => {
         if (lifecycle.state !== 'ready') {
           const message =
             lifecycle.state === 'starting'
@@ -48,9 +90,14 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
               : 'the server is shutting down'
           return reply.code(503).send({ status: lifecycle.state, message })
         }
-        // Uses a connection outside the pool, because a full pool means load and not failure.
-        if (await isReachable()) {
-          return { status: 'ready' as const, message: 'requests can be served' }
+        const state = await askServer()
+        if (state !== undefined) {
+          const isSeen = access !== null && mayRead(request.headers.authorization, access)
+          return {
+            status: 'ready' as const,
+            message: 'requests can be served',
+            ...(isSeen ? { postgres: { server: database.serverName, ...state } } : {}),
+          }
         }
         return reply
           .code(503)
@@ -60,15 +107,13 @@ export function healthRoutes({ database, lifecycle }: Services): FastifyPluginAs
   }
 }
 
-async function answers(probe: Promise<unknown>): Promise<boolean> {
+/** Resolves with undefined if there is no answer in time. */
+async function answerOf<Value>(probe: Promise<Value>): Promise<Value | undefined> {
   let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, PROBE_TIMEOUT_MS, false)
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), PROBE_TIMEOUT_MS)
   })
-  const answered = probe.then(
-    () => true,
-    () => false,
-  )
+  const answered = probe.catch(() => undefined)
   const result = await Promise.race([answered, timeout])
   clearTimeout(timer)
   return result

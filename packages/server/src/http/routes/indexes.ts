@@ -3,11 +3,12 @@ import { IndexesSchema, IndexSchema, SearchIndexSchema } from '@offshoot/contrac
 import { ColumnParamsSchema, TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import type { Need } from '../../domain/access/scope.js'
-import { addIndex, deleteIndex, listIndexes, readIndex } from '../../domain/schemas/indexes.js'
+import { addIndex, deleteIndex, readIndex } from '../../domain/schemas/indexes.js'
 import type { EditContext } from '../../domain/schemas/operations.js'
 import {
   addSearchIndex,
   deleteSearchIndex,
+  listAllIndexes,
   readSearchIndex,
 } from '../../domain/schemas/search-index.js'
 import { addressed } from '../addressed.js'
@@ -43,7 +44,7 @@ export function indexRoutes({ database, limits, indexes }: Services): FastifyPlu
         },
       },
       async (request) =>
-        listIndexes(database, await edit(request, 'read'), request.params.tableName),
+        listAllIndexes(database, await edit(request, 'read'), request.params.tableName),
     )
 
     app.get(

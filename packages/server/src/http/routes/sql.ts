@@ -10,7 +10,7 @@ import {
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { listJson } from '../../common/json-parts.js'
-import { runSql } from '../../data/sql/run-sql.js'
+import { requireStatementCount, runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
@@ -25,9 +25,9 @@ import type { Services } from '../services.js'
  */
 export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   const bounded = boundedRun(services)
-  const { sessions } = services
-  const connections = new UserConnections(services.database, services.limits)
-  const planner = new StatementPlanner(services.limits)
+  const { sessions, limits } = services
+  const connections = new UserConnections(services.database, limits)
+  const planner = new StatementPlanner(limits)
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -70,6 +70,11 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
     app.post(
       '/db/:databaseBranch/sql/batch',
       {
+        // Validating each statement of a huge batch would block other requests.
+        preValidation: async (request) => {
+          const { statements } = (request.body ?? {}) as { statements?: unknown }
+          if (Array.isArray(statements)) requireStatementCount(limits, statements.length)
+        },
         schema: {
           tags,
           operationId: 'runSqlBatch',

@@ -85,16 +85,40 @@ function escapeLong(text: string, letters: Uint8Array): string {
   return escaped.toString('utf8', 0, length)
 }
 
+/** Elements of a list that is written at once. */
+const SHORT_LIST_MAX = 1000
+
 /**
  * Returns a PostgreSQL array literal. Every element is quoted, so commas, braces and the text `NULL` need
  * no special handling.
  */
 export function arrayLiteral(values: readonly (string | null)[]): string {
+  if (values.length > SHORT_LIST_MAX) return longArrayLiteral(values)
   let literal = '{'
   for (let index = 0; index < values.length; index++) {
-    const text = values[index]
     if (index > 0) literal += ','
-    literal += text === null || text === undefined ? 'NULL' : `"${arrayElement(text)}"`
+    literal += quotedElement(values[index])
   }
   return `${literal}}`
+}
+
+/**
+ * Joins the elements in parts. V8 represents the result of many concatenations as a tree, and the garbage collector
+ * blocks the event loop while it copies a large one.
+ */
+function longArrayLiteral(values: readonly (string | null)[]): string {
+  const parts: string[] = []
+  for (let start = 0; start < values.length; start += SHORT_LIST_MAX) {
+    parts.push(
+      values
+        .slice(start, start + SHORT_LIST_MAX)
+        .map(quotedElement)
+        .join(','),
+    )
+  }
+  return `{${parts.join(',')}}`
+}
+
+function quotedElement(text: string | null | undefined): string {
+  return text === null || text === undefined ? 'NULL' : `"${arrayElement(text)}"`
 }

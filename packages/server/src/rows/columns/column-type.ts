@@ -8,12 +8,18 @@ export interface CodecOptions {
   readonly jsonAsText: boolean
 }
 
+/** Bytes that are left of the size limit of a record. A negative number means that the record is too large. */
+export interface Room {
+  left: number
+}
+
 export interface ValueCodec {
   /**
    * Returns the PostgreSQL text form of a JSON value, or a fault. The text is not escaped; see carriers.ts.
-   * The caller handles null.
+   * The caller handles null. A codec of lists or documents takes their size from `room` while it checks them, and
+   * stops when nothing is left, because checking more would block other requests. The caller does so for strings.
    */
-  encode(value: unknown): string | Fault
+  encode(value: unknown, room?: Room): string | Fault
   /** Converts a text selected by `ColumnTypeEntry.select` to JSON text. */
   decode(text: string): string
 }

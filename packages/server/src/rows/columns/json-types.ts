@@ -3,6 +3,7 @@ import {
   type CodecOptions,
   type ColumnTypeEntry,
   decodeItself,
+  type Room,
   selectText,
   type ValueCodec,
 } from './column-type.js'
@@ -19,13 +20,9 @@ const NUMBER_INEXACT = new Fault(
   'contains a whole number beyond 2^53-1 in size; send the document as JSON text to keep it exactly',
 )
 
-/** The remaining size of a document, which is limited by the size of its record. */
-interface Size {
-  left: number
-  readonly fault: Fault
-}
+/** Ends the check of a document that is too large. */
+const STOPPED = new Fault('is too large')
 
-/** Checking stops at the size limit, because a large document would block other requests. */
 function tooLarge(bytesMax: number): Fault {
   return new Fault(`is larger than the limit of ${bytesMax} bytes`)
 }
@@ -42,14 +39,11 @@ function encodeJsonText(text: string, bytesMax: number): string | Fault {
 }
 
 /** Returns a fault if jsonb cannot store the value exactly. The value must come from a JSON parser. */
-function checkJsonValue(value: unknown, depth: number, size: Size): Fault | undefined {
+function checkJsonValue(value: unknown, depth: number, room: Room): Fault | undefined {
   // Every value takes a character and a comma at the least.
-  size.left -= 2
-  if (typeof value === 'string') {
-    size.left -= value.length + 1
-    return checkText(value)
-  }
-  if (size.left < 0) return size.fault
+  room.left -= typeof value === 'string' ? value.length + 3 : 2
+  if (room.left < 0) return STOPPED
+  if (typeof value === 'string') return checkText(value)
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) return NUMBER_OUT_OF_RANGE
     // The JSON parser has rounded these numbers; the original value is lost.
@@ -60,26 +54,30 @@ function checkJsonValue(value: unknown, depth: number, size: Size): Fault | unde
   if (depth === JSON_DEPTH_MAX) return TOO_DEEP
   if (Array.isArray(value)) {
     for (const element of value) {
-      const fault = checkJsonValue(element, depth + 1, size)
+      const fault = checkJsonValue(element, depth + 1, room)
       if (fault !== undefined) return fault
     }
     return undefined
   }
   for (const key of Object.keys(value)) {
-    size.left -= key.length + 3
+    room.left -= key.length + 3
     const fault =
-      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1, size)
+      checkText(key) ?? checkJsonValue((value as Record<string, unknown>)[key], depth + 1, room)
     if (fault !== undefined) return fault
   }
   return undefined
 }
 
-function encodeJsonValue(value: unknown, bytesMax: number): string | Fault {
+function encodeJsonValue(
+  value: unknown,
+  bytesMax: number,
+  room: Room = { left: bytesMax },
+): string | Fault {
   // The outermost value has no comma.
-  const size = { left: bytesMax + 1, fault: tooLarge(bytesMax) }
-  const fault = checkJsonValue(value, 0, size)
+  room.left++
+  const fault = checkJsonValue(value, 0, room)
+  if (room.left < 0) return tooLarge(bytesMax)
   if (fault !== undefined) return fault
-  if (size.left < 0) return size.fault
   const text = JSON.stringify(value)
   // JSON.stringify writes an exponent for numbers near zero only; larger ones were rejected above.
   return (text.includes('e-') ? checkJsonText(text, bytesMax) : undefined) ?? text
@@ -88,10 +86,10 @@ function encodeJsonValue(value: unknown, bytesMax: number): string | Fault {
 function compileJson(options: CodecOptions): ValueCodec {
   const bytesMax = options.limits.recordBytesMax
   return {
-    encode: (value) =>
+    encode: (value, room) =>
       typeof value === 'string'
         ? encodeJsonText(value, bytesMax)
-        : encodeJsonValue(value, bytesMax),
+        : encodeJsonValue(value, bytesMax, room),
     decode: options.jsonAsText ? quoteJson : decodeItself,
   }
 }

@@ -2,7 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import { RESERVED_COLUMN_NAMES } from '@offshoot/contract/names'
 import type { StoredColumn } from '../layout/stored-schema.js'
 import type { ColumnLevel, ColumnNode, ColumnTree } from './column-tree.js'
-import { NOW } from './column-type.js'
+import { NOW, type Room } from './column-type.js'
 import { isFileType } from './column-types.js'
 import { expected, Fault } from './fault.js'
 
@@ -37,6 +37,7 @@ export interface RecordEncoder {
     fields: InputRecord,
     options: { readonly file: FileEncoder | undefined },
   ): EncodedUpdate | Fault[]
+  encodeColumn(path: string, value: unknown): Omit<EncodedUpdate, 'arithmetic'> | Fault[]
 }
 
 const ARITHMETIC_OPERATORS: ReadonlyMap<string, ArithmeticOperator> = new Map([
@@ -68,14 +69,17 @@ const NOT_ARITHMETIC = new Fault(
 )
 
 /** The state of encoding one record: a value for each physical column, and the faults found. */
-class Encoding {
+class Encoding implements Room {
   faults: Fault[] | undefined = undefined
+  left: number
 
   constructor(
     readonly values: (string | null)[],
     private readonly file: FileEncoder | undefined,
     private readonly limits: Limits,
-  ) {}
+  ) {
+    this.left = limits.recordBytesMax
+  }
 
   set(node: ColumnNode, value: unknown): void {
     if (value === null) {
@@ -83,9 +87,13 @@ class Encoding {
       else this.values.fill(null, node.index, node.end)
       return
     }
+    if (typeof value === 'string' && !node.isFile) {
+      this.left -= value.length
+      if (this.isTooLarge) return
+    }
     const text = node.isFile
       ? (this.file?.(node.column, value) ?? FILE_NOT_PERMITTED)
-      : node.codec.encode(value)
+      : node.codec.encode(value, this)
     if (typeof text !== 'string') {
       this.refuse(node, text)
       return
@@ -119,9 +127,14 @@ class Encoding {
     }
   }
 
+  /** Whether the values so far exceed the size limit of a record. File contents do not count. */
+  get isTooLarge(): boolean {
+    return this.left < 0
+  }
+
   /** Whether enough faults were found, so that the search for more has stopped. */
   get isGivenUp(): boolean {
-    return this.faults !== undefined && this.faults.length > RECORD_FAULTS_MAX
+    return this.isTooLarge || (this.faults !== undefined && this.faults.length > RECORD_FAULTS_MAX)
   }
 
   private addFault(path: string, fault: Fault): void {
@@ -184,7 +197,33 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
     return bytes > limits.recordBytesMax
   }
 
+  /** Finds a column by its dotted path. */
+  function nodeAt(path: string): ColumnNode | undefined {
+    let level: ColumnLevel | undefined = tree
+    let node: ColumnNode | undefined
+    for (const name of path.split('.')) {
+      node = level?.byName.get(name)
+      level = node?.nested
+    }
+    return node
+  }
+
   return {
+    encodeColumn(path, value) {
+      const encoding = new Encoding(nulls.slice(), undefined, limits)
+      const node = nodeAt(path)
+      if (node === undefined) encoding.refuseUnknown(path)
+      else encoding.set(node, value)
+      if (encoding.isTooLarge) return [recordTooLarge]
+      if (encoding.faults !== undefined || node === undefined) return encoding.faults ?? []
+      if (isTooLarge(encoding.values)) return [recordTooLarge]
+      const columns = Array.from(
+        { length: node.end - node.index },
+        (_, index) => node.index + index,
+      )
+      return { columns, values: columns.map((index) => encoding.values[index] ?? null) }
+    },
+
     encodeRecord(record, { now, file }) {
       const encoding = new Encoding(defaults.slice(), file, limits)
       for (const index of nowIndexes) encoding.values[index] = now
@@ -204,6 +243,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
         next = node.ordinal + 1
         const value = record[key]
         if (value !== undefined) encoding.set(node, value)
+        if (encoding.isTooLarge) return [recordTooLarge]
       }
       encoding.refuseMissing(required)
       if (encoding.faults !== undefined) return encoding.faults
@@ -231,6 +271,7 @@ export function compileRecordEncoder(tree: ColumnTree, limits: Limits): RecordEn
           }
         }
       }
+      if (encoding.isTooLarge) return [recordTooLarge]
       if (encoding.faults !== undefined) return encoding.faults
       return isTooLarge(encoding.values) ? [recordTooLarge] : update
     },

@@ -233,6 +233,42 @@ describe('encodeRecord', () => {
     )
   })
 
+  test('stops checking values when they exceed the size limit together', () => {
+    const columns = ['a', 'b', 'c'].map((name) => ({ name, type: 'json' as const }))
+    const codec = compile(
+      [...columns, { name: 'list', type: 'multiple' }],
+      withLimits({ recordBytesMax: 100 }),
+    )
+    const nul = '\0'
+    // Faults up to the limit are reported, and later ones are not looked for.
+    expect(codec.encodeRecord({ a: [nul], b: [nul] }, now)).toEqual(
+      faults(
+        'column [a]: contains a NUL character, which cannot be stored',
+        'column [b]: contains a NUL character, which cannot be stored',
+      ),
+    )
+    const tooLarge = faults('record is larger than the limit of 100 bytes')
+    const unread = {
+      get length(): number {
+        throw new Error('must not be read')
+      },
+    }
+    for (const value of [
+      'x'.repeat(40),
+      ['x'.repeat(34)],
+      Array(20).fill(1),
+      { x: Array(16).fill(1) },
+    ]) {
+      const record = { a: value, b: value, c: value, list: unread }
+      expect(codec.encodeRecord(record, now)).toEqual(tooLarge)
+      expect(codec.encodeUpdate(record)).toEqual(tooLarge)
+    }
+    expect(codec.encodeRecord({ list: Array(34).fill('') }, now)).toEqual(tooLarge)
+    expect(codec.encodeRecord({ list: ['x'.repeat(98)] }, now)).toEqual(tooLarge)
+    expect(isFaults(codec.encodeRecord({ list: Array(31).fill('') }, now))).toBe(false)
+    expect(isFaults(codec.encodeRecord({ a: Array(49).fill(1) }, now))).toBe(false)
+  })
+
   test('counts neither files nor columns without a value', () => {
     const columns = [
       { name: 'a', type: 'text' },

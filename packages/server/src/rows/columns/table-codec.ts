@@ -42,6 +42,8 @@ export interface TableCodec {
    * a whole: nested columns that are not given become null.
    */
   encodeUpdate(fields: InputRecord, file?: FileEncoder): EncodedUpdate | Fault[]
+  /** Encodes the value of one column, which can be nested. Files and arithmetic are rejected. */
+  encodeColumn(path: string, value: unknown): Omit<EncodedUpdate, 'arithmetic'> | Fault[]
   /** `paths` are dotted paths of the table's columns, without links; `*` selects all columns. */
   project(paths: readonly string[]): Projection | Fault[]
   /**
@@ -82,6 +84,7 @@ export function compileTable(table: StoredTable, options: TableCodecOptions): Ta
     ),
     encodeRecord: (record, now, file = options.file) => encoder.encodeRecord(record, { now, file }),
     encodeUpdate: (fields, file = options.file) => encoder.encodeUpdate(fields, { file }),
+    encodeColumn: encoder.encodeColumn,
     project: (paths) => compileProjection(tree, paths),
     decodeRow: (texts, projection) => decodeFields(projection?.fields ?? allFields, texts),
     checkId(id) {

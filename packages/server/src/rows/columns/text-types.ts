@@ -156,13 +156,14 @@ export const multipleType: ColumnTypeEntry = {
   allows: { unique: false, index: false, notNull: false, defaultValue: false },
   select: selectArray,
   compile: (_column, { limits: { recordBytesMax } }) => ({
-    encode(value) {
+    encode(value, room = { left: recordBytesMax }) {
       if (!Array.isArray(value)) return expected('an array of strings', value)
-      if (value.length > recordBytesMax) {
-        return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
-      }
+      // Every element takes two quotes and a comma.
+      room.left -= 3 * value.length
       for (let index = 0; index < value.length; index++) {
         const element: unknown = value[index]
+        if (typeof element === 'string') room.left -= element.length
+        if (room.left < 0) return new Fault(`is larger than the limit of ${recordBytesMax} bytes`)
         const fault =
           typeof element === 'string' ? checkText(element) : expected('a string', element)
         if (fault !== undefined) return new Fault(`element [${index}]: ${fault.message}`)

@@ -3,7 +3,15 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Extension, installedExtension } from '../../postgres/extension.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
-import { heapName, indexName, pastName, uniqueIndexName } from '../layout/layout.js'
+import { schemaName } from '../layout/database-schema.js'
+import {
+  type HeapAddress,
+  heapName,
+  indexName,
+  pastName,
+  qualified,
+  uniqueIndexName,
+} from '../layout/layout.js'
 import type { StoredColumn, StoredTable } from '../layout/stored-schema.js'
 import { indexedKindOf, indexedText } from '../reading/searched-text.js'
 
@@ -36,14 +44,12 @@ export function wantsSearchIndex(
   return searchIndex === true && indexedKindOf(type) !== undefined
 }
 
-export interface HeapColumn {
-  readonly heapId: string
+export interface HeapColumn extends HeapAddress {
   readonly column: Pick<StoredColumn, 'id'>
 }
 
 /** A column of a heap, with its definition in the schema of the branch. */
-export interface IndexTarget {
-  readonly heapId: string
+export interface IndexTarget extends HeapAddress {
   readonly table: Pick<StoredTable, 'searchIndex'>
   readonly column: StoredColumn
 }
@@ -72,21 +78,21 @@ export function indexNames(
 }
 
 /** Returns an index on the heap and one on the past. `of` is the SQL after the table name. */
-function twoIndexes(kind: IndexKind, { heapId, column }: HeapColumn, of: Sql): HeapIndex[] {
-  const named = { heapId, columnId: column.id, kind }
+function twoIndexes(kind: IndexKind, target: HeapColumn, of: Sql): HeapIndex[] {
+  const named = { heapId: target.heapId, columnId: target.column.id, kind }
   const [heap, past] = [indexName('heap', named), indexName('past', named)]
   return [
     {
       kind,
       name: heap,
       isOnPast: false,
-      definition: sql`${ident(heap)} on ${heapName(heapId)} ${of}`,
+      definition: sql`${ident(heap)} on ${heapName(target)} ${of}`,
     },
     {
       kind,
       name: past,
       isOnPast: true,
-      definition: sql`${ident(past)} on ${pastName(heapId)} ${of}`,
+      definition: sql`${ident(past)} on ${pastName(target)} ${of}`,
     },
   ]
 }
@@ -101,7 +107,8 @@ export class UnindexableError extends Error {}
  * Returns the HNSW index of a vector column, by cosine distance. It is on the heap only, because inherited
  * rows are compared one by one.
  */
-function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): HeapIndex {
+function vectorIndex({ schema }: Extension, target: IndexTarget): HeapIndex {
+  const { heapId, column } = target
   const kind = 'values'
   const name = indexName('heap', { heapId, columnId: column.id, kind })
   const operators = sql`${ident(schema)}.vector_cosine_ops`
@@ -109,7 +116,7 @@ function vectorIndex({ schema }: Extension, { heapId, column }: IndexTarget): He
     kind,
     name,
     isOnPast: false,
-    definition: sql`${ident(name)} on ${heapName(heapId)}
+    definition: sql`${ident(name)} on ${heapName(target)}
       using hnsw ((${indexedVector(sql`${ident(`c${column.id}`)}`, schema, column)}) ${operators})`,
   }
 }
@@ -184,7 +191,7 @@ function unlessUnindexable(error: unknown): undefined {
 
 /** Creates or queues the indexes that the schema defines for a column. Requires the exclusive gate. */
 export async function requestIndexes(transaction: Queryable, target: IndexTarget): Promise<void> {
-  const { heapId, column } = target
+  const { databaseId, heapId, column } = target
   const indexes = await listHeapIndexes(transaction, target).catch((error) => {
     throw error instanceof UnindexableError ? unindexable(column, error.message) : error
   })
@@ -194,14 +201,14 @@ export async function requestIndexes(transaction: Queryable, target: IndexTarget
   // Dropping an index waits for all readers of the table, so it is always queued. If the heap has queued
   // work, a running builder that read the old schema could drop an index created here.
   const isLeft =
-    (await isLarge(transaction, heapId)) ||
-    (await hasOneOf(transaction, others)) ||
+    (await isLarge(transaction, target)) ||
+    (await hasOneOf(transaction, databaseId, others)) ||
     (await hasWork(transaction, heapId))
-  if (isLeft) return insertWork(transaction, { heapId, column })
-  await deleteWork(transaction, { heapId, column })
+  if (isLeft) return insertWork(transaction, target)
+  await deleteWork(transaction, target)
   for (const { name, definition } of indexes) {
     // An interrupted builder may have left an invalid index.
-    await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
+    await transaction.query(sql`drop index if exists ${qualified(databaseId, name)}`)
     await transaction.query(sql`create index ${definition}`).catch((error: unknown) => {
       throw codeOf(error) === TOO_LONG ? unindexable(column, TOO_LONG_REASON) : error
     })
@@ -214,10 +221,10 @@ async function hasWork(transaction: Queryable, heapId: string): Promise<boolean>
   return rows.length > 0
 }
 
-async function isLarge(transaction: Queryable, heapId: string): Promise<boolean> {
+async function isLarge(transaction: Queryable, heap: HeapAddress): Promise<boolean> {
   const [size] = await transaction.query<{ isLarge: boolean }>(sql`
-    select pg_table_size(${`offshoot_rows.heap_${heapId}`}::regclass)
-      + pg_table_size(${`offshoot_rows.past_${heapId}`}::regclass)
+    select pg_table_size(${heapName(heap).text}::regclass)
+      + pg_table_size(${pastName(heap).text}::regclass)
       > ${AT_ONCE_BYTES_MAX} as "isLarge"`)
   return size?.isLarge === true
 }
@@ -250,15 +257,19 @@ export async function releaseIndexes(transaction: Queryable, target: HeapColumn)
     select from offshoot.index_work
     where heap_id = ${target.heapId} and column_id = ${target.column.id}`)
   const names = [...indexNames(target), uniqueIndexName(target.heapId, target.column.id)]
-  if (work !== undefined || (await hasOneOf(transaction, names))) {
+  if (work !== undefined || (await hasOneOf(transaction, target.databaseId, names))) {
     await insertWork(transaction, target)
   }
 }
 
-async function hasOneOf(transaction: Queryable, names: readonly string[]): Promise<boolean> {
+async function hasOneOf(
+  transaction: Queryable,
+  databaseId: string,
+  names: readonly string[],
+): Promise<boolean> {
   const [found] = await transaction.query(sql`
     select from pg_class
-    where relnamespace = 'offshoot_rows'::regnamespace and relname = any(${names}::name[])
+    where relnamespace = to_regnamespace(${schemaName(databaseId)}) and relname = any(${names}::name[])
     limit 1`)
   return found !== undefined
 }

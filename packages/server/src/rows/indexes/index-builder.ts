@@ -1,8 +1,8 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
 import { codeOf, isUndefinedTable, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
-import { ident, sql } from '../../postgres/sql.js'
-import { uniqueIndexName } from '../layout/layout.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import { type HeapAddress, qualified, uniqueIndexName } from '../layout/layout.js'
 import { listAllColumns, type StoredSchema } from '../layout/stored-schema.js'
 import {
   type HeapColumn,
@@ -91,13 +91,15 @@ async function workThrough(database: Database): Promise<void> {
 
 /** Takes work on a heap that no other process has locked. The lock ends with the connection at the latest. */
 async function takeWork(connection: Queryable): Promise<Work | undefined> {
-  const [row] = await connection.query<{ heapId: string; columnId: string; stamp: string }>(sql`
-    select heap_id as "heapId", column_id as "columnId", stamp
+  const [row] = await connection.query<HeapAddress & { columnId: string; stamp: string }>(sql`
+    select (select h.database_id from offshoot.heaps h where h.id = heap_id) as "databaseId",
+      heap_id as "heapId", column_id as "columnId", stamp
     from (select * from offshoot.index_work where failure is null order by stamp) waiting
     where ${tryBuilding(sql`heap_id`)}
     limit 1`)
   if (row === undefined) return undefined
-  return { heapId: row.heapId, column: { id: Number(row.columnId) }, stamp: row.stamp }
+  const { databaseId, heapId, columnId, stamp } = row
+  return { databaseId, heapId, column: { id: Number(columnId) }, stamp }
 }
 
 /** Moves failed work to the end of the queue, so that it does not block the rest. Rethrows the error. */
@@ -115,15 +117,16 @@ async function postponeWork(connection: Queryable, work: Work, error: unknown): 
 /** Finds the column in the current schema of the heap's branch. Returns undefined if it was removed. */
 async function findTarget(
   connection: Queryable,
-  { heapId, column: { id: columnId } }: HeapColumn,
+  work: HeapColumn,
 ): Promise<IndexTarget | undefined> {
+  const { heapId, column } = work
   const [row] = await connection.query<{ schema: StoredSchema; tableId: string }>(sql`
     select s.document as schema, h.table_id as "tableId"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
-    where h.id = ${heapId} and ${columnId} = any(h.column_ids)`)
-  return row && findColumn(row.schema, { heapId, tableId: Number(row.tableId), columnId })
+    where h.id = ${heapId} and ${column.id} = any(h.column_ids)`)
+  return row && findColumn(row.schema, work, Number(row.tableId))
 }
 
 interface Builder {
@@ -175,8 +178,9 @@ async function bringInLine(
   // The branch writes no values of a removed column, so its indexes cost little.
   const kept = target === undefined ? await namesForForks(connection, work) : new Set()
   for (const name of others) {
-    if (!kept.has(name)) await dropIndex(connection, name)
-    else if (await isValid(connection, name)) failure ??= KEPT_FOR_FORKS
+    const index = qualified(work.databaseId, name)
+    if (!kept.has(name)) await dropIndex(connection, index)
+    else if (await isValid(connection, index)) failure ??= KEPT_FOR_FORKS
   }
   const failed = new Set<IndexKind>()
   for (const index of indexes) {
@@ -210,7 +214,7 @@ async function namesForForks(connection: Queryable, work: Work): Promise<Readonl
         jsonb_build_object('id', ${column.id}::bigint))`)
   const names = new Set<string>()
   for (const { schema, tableId } of rows) {
-    const target = findColumn(schema, { heapId, tableId: Number(tableId), columnId: column.id })
+    const target = findColumn(schema, work, Number(tableId))
     if (target === undefined) continue
     if (target.column.unique) names.add(uniqueIndexName(heapId, column.id))
     const indexes = await listHeapIndexes(connection, target).catch((error: unknown) => {
@@ -224,18 +228,20 @@ async function namesForForks(connection: Queryable, work: Work): Promise<Readonl
 
 function findColumn(
   { tables }: StoredSchema,
-  { heapId, tableId, columnId }: { heapId: string; tableId: number; columnId: number },
+  { databaseId, heapId, column: { id: columnId } }: HeapColumn,
+  tableId: number,
 ): IndexTarget | undefined {
   const table = tables.find(({ id }) => id === tableId)
   const column = listAllColumns(table?.columns ?? []).find(({ id }) => id === columnId)
-  return table && column && { heapId, table, column }
+  return table && column && { databaseId, heapId, table, column }
 }
 
 async function makeIndex(
   connection: Queryable,
   { work, index }: { work: Work; index: HeapIndex },
 ): Promise<string | undefined> {
-  const { kind, name, definition } = index
+  const { kind, definition } = index
+  const name = qualified(work.databaseId, index.name)
   if (await isValid(connection, name)) return undefined
   try {
     // An interrupted build leaves an invalid index, whose name would be taken.
@@ -247,18 +253,20 @@ async function makeIndex(
     if (isUndefinedTable(error)) return undefined
     const failure = LASTING.get(codeOf(error) ?? '')
     if (failure === undefined) throw error
-    for (const other of indexNames(work, [kind])) await dropIndex(connection, other)
+    for (const other of indexNames(work, [kind])) {
+      await dropIndex(connection, qualified(work.databaseId, other))
+    }
     return failure
   }
 }
 
-async function dropIndex(connection: Queryable, name: string): Promise<void> {
-  await connection.query(sql`drop index concurrently if exists offshoot_rows.${ident(name)}`)
+async function dropIndex(connection: Queryable, name: Sql): Promise<void> {
+  await connection.query(sql`drop index concurrently if exists ${name}`)
 }
 
-async function isValid(connection: Queryable, name: string): Promise<boolean> {
+async function isValid(connection: Queryable, name: Sql): Promise<boolean> {
   const rows = await connection.query(sql`
     select from pg_index
-    where indexrelid = to_regclass(${`offshoot_rows.${name}`}) and indisvalid`)
+    where indexrelid = to_regclass(${name.text}) and indisvalid`)
   return rows.length > 0
 }

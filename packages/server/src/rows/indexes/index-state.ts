@@ -1,5 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { schemaName } from '../layout/database-schema.js'
 import {
   type BranchRows,
   indexName,
@@ -39,13 +40,14 @@ export async function findIndexStates(
   const failing = columnIds.filter((columnId) => typeof failures.get(columnId) === 'string')
   const failed = await listLacking(
     database,
+    layout,
     failing.map((columnId) => ({ columnId, heapId: heapId ?? '' })),
     kind,
   )
   const inherited = columnIds.flatMap((columnId) =>
     inheritedHeaps(layout, { tableId, columnId }).map((heapId) => ({ columnId, heapId })),
   )
-  const lacking = await listLacking(database, inherited, kind)
+  const lacking = await listLacking(database, layout, inherited, kind)
   return new Map(
     columnIds.map((columnId): [number, IndexState] => {
       const failure = failures.get(columnId)
@@ -71,6 +73,7 @@ function inheritedHeaps(
 /** Returns the columns without a valid index on at least one of the given heaps. */
 async function listLacking(
   database: Queryable,
+  { databaseId }: Layout,
   columns: readonly { columnId: number; heapId: string }[],
   kind: IndexKind,
 ): Promise<ReadonlySet<number>> {
@@ -83,7 +86,7 @@ async function listLacking(
     select c.relname as name
     from pg_index i
     join pg_class c on c.oid = i.indexrelid
-    where c.relnamespace = 'offshoot_rows'::regnamespace
+    where c.relnamespace = to_regnamespace(${schemaName(databaseId)})
       and c.relname = any(${columns.flatMap(namesOf)}::name[])
       and i.indisvalid`)
   const found = new Set(rows.map(({ name }) => name))

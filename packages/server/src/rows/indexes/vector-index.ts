@@ -1,7 +1,7 @@
 import type { Extension } from '../../postgres/extension.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { enclosingObjects, type TableCodec } from '../columns/table-codec.js'
-import { heapName, inheritsRows, layoutOf, ownHeap } from '../layout/layout.js'
+import { heapName, inheritsRows, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
 import type { TableLookup } from '../reading/read-plan.js'
 import { indexedVector, wantsIndex } from './heap-indexes.js'
 
@@ -31,12 +31,13 @@ export function findVectorIndex(
     heap?.columnIds.has(physical.id) !== true ||
     !wantsIndex(physical.column) ||
     enclosingObjects(codec, options.column).length > 0 ||
-    inheritsRows(layout, codec.table.id)
+    inheritsRows(layout, codec.table.id) ||
+    ownOverlay(layout, codec.table.id) !== undefined
   ) {
     return undefined
   }
   return {
-    table: heapName(heap.heapId),
+    table: heapName(heap),
     column: sql`${options.alias}.${ident(physical.physicalName)}`,
     indexed: (vector) => indexedVector(vector, options.extension.schema, physical.column),
   }

@@ -2,6 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { insertSweep } from './collect.js'
 import { dropHeap } from './heap-ddl.js'
+import type { HeapAddress } from './layout.js'
 
 /*
  * A fold makes reads skip the heaps and folds of the levels that it covers. They are dropped once no branch
@@ -16,62 +17,73 @@ interface Fork {
   readonly isPassage: boolean
 }
 
-interface StoredFold {
-  readonly id: string
+interface StoredFold extends HeapAddress {
   readonly tableId: string
   readonly epoch: number
   readonly nextBranchId: string | null
 }
 
-interface StoredHeap {
-  readonly id: string
-  readonly databaseId: string
+interface StoredHeap extends HeapAddress {
   readonly tableId: string
   readonly epoch: number
   readonly parentId: string | null
 }
 
-/** Drops one fold or heap of a branch that all reads skip. Returns whether it did. */
-export async function dropSkipped(transaction: Queryable, branchId: string): Promise<boolean> {
+/** Drops a fold or heap of a branch, if all reads skip it. Returns whether it did. */
+export async function dropSkipped(
+  transaction: Queryable,
+  { branchId, heapId }: { branchId: string; heapId: string },
+): Promise<boolean> {
   const folds = await listFolds(transaction, branchId)
-  for (const { id, tableId, epoch } of folds) {
-    const readers = await listForks(transaction, branchId, { epoch })
-    if (!(await areSkipped(transaction, readers, { branchId, tableId }))) continue
-    await dropHeap(transaction, id)
-    return true
-  }
-  return dropSkippedHeap(transaction, { branchId, folds })
+  const fold = folds.find((each) => each.heapId === heapId)
+  if (fold === undefined) return dropSkippedHeap(transaction, { branchId, heapId, folds })
+  const { tableId, epoch } = fold
+  const readers = await listForks(transaction, branchId, { epoch })
+  if (!(await areSkipped(transaction, readers, { branchId, tableId }))) return false
+  await dropHeap(transaction, fold)
+  return true
 }
 
 async function dropSkippedHeap(
   transaction: Queryable,
-  { branchId, folds }: { branchId: string; folds: readonly StoredFold[] },
+  options: { branchId: string; heapId: string; folds: readonly StoredFold[] },
 ): Promise<boolean> {
-  const heaps = await transaction.query<StoredHeap>(sql`
-    select h.id, h.database_id as "databaseId", h.table_id as "tableId", h.epoch,
+  const { branchId, heapId, folds } = options
+  const [heap] = await transaction.query<StoredHeap>(sql`
+    select h.database_id as "databaseId", h.id as "heapId", h.table_id as "tableId", h.epoch,
       b.parent_id as "parentId"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
-    where h.branch_id = ${branchId} and h.kind = 'heap' and b.deleted_at is not null
-    order by h.id`)
-  if (heaps.length === 0) return false
-  const fork = await findOnlyFork(transaction, branchId)
-  if (fork === undefined) return false
-  for (const { id, databaseId, tableId, epoch, parentId } of heaps) {
-    const isFolded = folds.some((fold) => {
-      return fold.tableId === tableId && fold.epoch === fork.forkEpoch
-    })
-    if (!isFolded && !(await isSkipped(transaction, fork, { branchId, tableId }))) continue
-    await dropHeap(transaction, id)
-    // The branch stays in the history. If its rows were ever needed, reading it would fail instead of
-    // returning too few rows.
-    await transaction.query(sql`
-      insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch, kind)
-      values (${databaseId}, ${branchId}, ${tableId}, '{}', ${epoch}, 'gone')`)
-    if (parentId !== null) await insertSweep(transaction, parentId)
-    return true
-  }
-  return false
+    where h.id = ${heapId} and h.branch_id = ${branchId} and h.kind = 'heap'
+      and b.deleted_at is not null`)
+  const fork = heap && (await findOnlyFork(transaction, branchId))
+  if (heap === undefined || fork === undefined) return false
+  const { databaseId, tableId, epoch, parentId } = heap
+  const isFolded = folds.some((fold) => {
+    return fold.tableId === tableId && fold.epoch === fork.forkEpoch
+  })
+  if (!isFolded && !(await isSkipped(transaction, fork, { branchId, tableId }))) return false
+  await dropHeap(transaction, heap)
+  await dropOverlay(transaction, { branchId, tableId })
+  // The branch stays in the history. If its rows were ever needed, reading it would fail instead of
+  // returning too few rows.
+  await transaction.query(sql`
+    insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, epoch, kind)
+    values (${databaseId}, ${branchId}, ${tableId}, '{}', ${epoch}, 'gone')`)
+  if (parentId !== null) await insertSweep(transaction, parentId)
+  return true
+}
+
+/** Drops the overlay of a heap. */
+async function dropOverlay(
+  transaction: Queryable,
+  { branchId, tableId }: { branchId: string; tableId: string },
+): Promise<void> {
+  const [overlay] = await transaction.query<HeapAddress>(sql`
+    select database_id as "databaseId", id as "heapId"
+    from offshoot.heaps
+    where branch_id = ${branchId} and table_id = ${tableId} and kind = 'overlay'`)
+  if (overlay !== undefined) await dropHeap(transaction, overlay)
 }
 
 /** Lists the forks of a branch, optionally those of one epoch, and locks them. */
@@ -98,7 +110,8 @@ async function findOnlyFork(transaction: Queryable, branchId: string): Promise<F
 
 async function listFolds(transaction: Queryable, branchId: string): Promise<StoredFold[]> {
   return transaction.query<StoredFold>(sql`
-    select id, table_id as "tableId", epoch, next_branch_id as "nextBranchId"
+    select database_id as "databaseId", id as "heapId", table_id as "tableId", epoch,
+      next_branch_id as "nextBranchId"
     from offshoot.heaps
     where branch_id = ${branchId} and kind = 'fold'
     order by id`)

@@ -1,9 +1,10 @@
+import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { collected } from '../../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
-import { pastName } from './layout.js'
+import { type HeapAddress, pastName } from './layout.js'
 import { floorAbove } from './record-version.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
@@ -15,38 +16,79 @@ import { mayRemoveStorage } from './storage-hold.js'
 /** Maximum number of rows deleted by one step. */
 const STEP_ROWS = 1000
 
-/** Drops one heap whose branch no longer exists. Returns whether there may be more. */
+/** Heaps that one step drops. */
+const STEP_HEAPS = 50
+/** A step waits for this long for others that use a heap. */
+const DROP_WAIT_MS = 2000
+
+/** Drops heaps whose branch no longer exists. Returns whether there may be more. */
 export async function collectHeap(database: Database): Promise<boolean> {
-  const isDropped = await runTransaction(
+  const heaps = await database.query<{ id: string }>(sql`
+    select h.id
+    from offshoot.heaps h
+    where not exists (select from offshoot.branches b where b.id = h.branch_id)
+    -- Heaps that cannot be dropped must not always be the first ones.
+    order by random()
+    limit ${STEP_HEAPS}`)
+  let dropped = 0
+  await eachApart(heaps, async ({ id }) => {
+    if (await dropOrphan(database, id)) dropped++
+  })
+  collected.add('heap', dropped)
+  return dropped > 0
+}
+
+/** Returns whether it dropped the heap: others may have done so, or a backup holds the storage. */
+async function dropOrphan(database: Database, heapId: string): Promise<boolean> {
+  return runTransaction(
     database,
     async (transaction) => {
       if (!(await mayRemoveStorage(transaction))) return false
-      const [heap] = await transaction.query<{ id: string }>(sql`
-        select h.id
-        from offshoot.heaps h
-        where not exists (select from offshoot.branches b where b.id = h.branch_id)
-        limit 1
+      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      const [heap] = await transaction.query<HeapAddress>(sql`
+        select database_id as "databaseId", id as "heapId"
+        from offshoot.heaps
+        where id = ${heapId}
         for update skip locked`)
       if (heap === undefined) return false
-      await dropHeap(transaction, heap.id)
+      await dropHeap(transaction, heap)
       return true
     },
     { isolation: 'read committed' },
   )
-  if (isDropped) collected.add('heap')
-  return isDropped
 }
 
-/**
- * Drops one heap of a deleted branch or removed table, if the branch has no forks. Returns whether it did.
- */
-export async function dropUnusedHeap(transaction: Queryable, branchId: string): Promise<boolean> {
-  const [heap] = await transaction.query<{ id: string }>(sql`
-    select h.id
+/** Lists some heaps and folds of a branch, in the order of their ids. */
+export async function listHeapsAfter(
+  transaction: Queryable,
+  branchId: string,
+  { afterId, limit }: { afterId: string; limit: number },
+): Promise<string[]> {
+  const rows = await transaction.query<{ id: string }>(sql`
+    select id
+    from offshoot.heaps
+    where branch_id = ${branchId} and id > ${afterId}
+    order by id
+    limit ${limit}`)
+  return rows.map(({ id }) => id)
+}
+
+interface HeapOfBranch {
+  readonly branchId: string
+  readonly heapId: string
+}
+
+/** Drops a heap of a deleted branch or removed table, if the branch has no forks. Returns whether it did. */
+export async function dropUnusedHeap(
+  transaction: Queryable,
+  { branchId, heapId }: HeapOfBranch,
+): Promise<boolean> {
+  const [heap] = await transaction.query<HeapAddress>(sql`
+    select h.database_id as "databaseId", h.id as "heapId"
     from offshoot.heaps h
     join offshoot.branches b on b.id = h.branch_id
     join offshoot.schemas s on s.id = b.schema_id
-    where b.id = ${branchId} and h.kind <> 'fold'
+    where h.id = ${heapId} and b.id = ${branchId} and h.kind <> 'fold'
       and not exists (select from offshoot.branches f where f.parent_id = b.id)
       and (
         b.deleted_at is not null
@@ -55,60 +97,61 @@ export async function dropUnusedHeap(transaction: Queryable, branchId: string): 
           where (t ->> 'id')::bigint = h.table_id
         )
       )
-    limit 1
     for update of h`)
   if (heap === undefined) return false
-  await dropHeap(transaction, heap.id)
+  await dropHeap(transaction, heap)
   return true
 }
 
 /**
- * Deletes some row versions that no fork of a branch can see. Returns how many; 0 means that none are left.
- * With `forkEpoch`, only looks at versions that a fork of that epoch could see. They are found by an index:
- * a version that only this fork could see was replaced before the next remaining fork was taken.
+ * Deletes some row versions of a heap that no fork of its branch can see. Returns how many; 0 means that none
+ * are left. With `forkEpochs`, only looks at versions that forks of these epochs could see. They are found by an
+ * index: a version that only such a fork could see was replaced before the next remaining fork was taken.
  */
 export async function deleteUnseenVersions(
   transaction: Queryable,
-  branchId: string,
-  forkEpoch: number | null,
+  options: HeapOfBranch & { readonly forkEpochs: readonly number[] | null },
 ): Promise<number> {
-  // A reset moves the heaps to another branch, and then the forks that read them. The row locks make it
-  // wait for this step, which could otherwise see heaps whose forks are already moved.
-  const heaps = await transaction.query<{ id: string }>(sql`
-    select id
+  const { branchId, heapId, forkEpochs } = options
+  // A reset moves the heaps to another branch, and then the forks that read them. The row lock makes it
+  // wait for this step, which could otherwise see a heap whose forks are already moved.
+  const [heap] = await transaction.query<HeapAddress>(sql`
+    select database_id as "databaseId", id as "heapId"
     from offshoot.heaps
-    where branch_id = ${branchId} and kind = 'heap'
-    order by id
+    where id = ${heapId} and branch_id = ${branchId} and kind = 'heap'
     for key share`)
-  for (const heap of heaps) {
-    const past = pastName(heap.id)
-    const deleted = await transaction.query(sql`
-      delete from ${past}
-      where ctid = any(array(
-        select p.ctid
-        from ${past} p
-        where ${seenAt(branchId, forkEpoch)} and not exists (
-          select from offshoot.branches f
-          where f.parent_id = ${branchId}
-            and f.fork_epoch >= p.epoch
-            and f.fork_epoch < p.until
-        )
-        limit ${STEP_ROWS}
-      ))
-      returning 1`)
-    if (deleted.length > 0) return deleted.length
-  }
-  return 0
+  if (heap === undefined) return 0
+  const past = pastName(heap)
+  const deleted = await transaction.query(sql`
+    delete from ${past}
+    where ctid = any(array(
+      select p.ctid
+      from ${candidates(past, { branchId, forkEpochs })}
+      where not exists (
+        select from offshoot.branches f
+        where f.parent_id = ${branchId}
+          and f.fork_epoch >= p.epoch
+          and f.fork_epoch < p.until
+      )
+      limit ${STEP_ROWS}
+    ))
+    returning 1`)
+  return deleted.length
 }
 
-/** Returns the condition that a version `p` could be seen by a fork of an epoch and by no later fork. */
-function seenAt(branchId: string, forkEpoch: number | null): Sql {
-  if (forkEpoch === null) return sql`true`
-  return sql`p.epoch <= ${forkEpoch} and p.until > ${forkEpoch} and p.until <= coalesce((
-          select min(f.fork_epoch)
-          from offshoot.branches f
-          where f.parent_id = ${branchId} and f.fork_epoch >= ${forkEpoch}
-        ), ${EPOCH_MAX})`
+/** Returns the versions `p` of a past that could be seen by forks of some epochs and by no later fork. */
+function candidates(
+  past: Sql,
+  { branchId, forkEpochs }: { branchId: string; forkEpochs: readonly number[] | null },
+): Sql {
+  if (forkEpochs === null) return sql`${past} p`
+  return sql`unnest(${forkEpochs}::integer[]) e (epoch)
+      cross join lateral (
+        select coalesce(min(f.fork_epoch), ${EPOCH_MAX}) as epoch
+        from offshoot.branches f
+        where f.parent_id = ${branchId} and f.fork_epoch >= e.epoch
+      ) next
+      join ${past} p on p.epoch <= e.epoch and p.until > e.epoch and p.until <= next.epoch`
 }
 
 const EPOCH_MAX = 2 ** 31 - 1

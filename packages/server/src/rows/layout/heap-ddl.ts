@@ -1,4 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
+import { codeOf } from '../../postgres/failures.js'
 import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
@@ -6,11 +7,12 @@ import {
   newIndexStatements,
   releaseIndexes,
   requestIndexes,
+  TOO_LONG,
   wantsIndex,
   wantsSearchIndex,
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
-import { heapName, pastName, uniqueIndexName } from './layout.js'
+import { type HeapAddress, heapName, pastName, qualified, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
 
@@ -28,8 +30,7 @@ function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
 /** Statements that are sent together. */
 const STATEMENTS_AT_ONCE = 500
 
-interface NewHeap {
-  readonly heapId: string
+interface NewHeap extends HeapAddress {
   readonly table: StoredTable
   readonly shapes: readonly ColumnShape[]
 }
@@ -78,11 +79,12 @@ async function insertHeaps(
     returning id as "heapId", table_id as "tableId"`)
   return rows.flatMap(({ heapId, tableId }) => {
     const found = tables.get(Number(tableId))
-    return found === undefined ? [] : [{ heapId, ...found }]
+    return found === undefined ? [] : [{ databaseId, heapId, ...found }]
   })
 }
 
-function tableStatements({ heapId, shapes }: NewHeap): Sql[] {
+function tableStatements(heap: NewHeap): Sql[] {
+  const { shapes } = heap
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )
@@ -95,22 +97,22 @@ function tableStatements({ heapId, shapes }: NewHeap): Sql[] {
     deleted boolean not null default false`
   return [
     sql`
-      create table ${heapName(heapId)} (
+      create table ${heapName(heap)} (
         ${common},
         id text collate "C" primary key${join([sql``, ...definitions], '')}
       )`,
     sql`
-      create table ${pastName(heapId)} (
+      create table ${pastName(heap)} (
         ${common},
         until integer not null,
         id text collate "C" not null${join([sql``, ...definitions], '')},
         primary key (id, until)
       )`,
     // Finds changes since a fork. The partial index is empty for a branch that was never forked.
-    sql`create index on ${heapName(heapId)} (epoch) where epoch > 1`,
-    sql`create index on ${pastName(heapId)} (until)`,
-    ...shapes.flatMap((shape) => uniqueIndexStatements(heapId, shape)),
-    ...fileIndexStatements(heapId, shapes),
+    sql`create index on ${heapName(heap)} (epoch) where epoch > 1`,
+    sql`create index on ${pastName(heap)} (until)`,
+    ...shapes.flatMap((shape) => uniqueIndexStatements(heap, shape)),
+    ...fileIndexStatements(heap, shapes),
   ]
 }
 
@@ -121,12 +123,13 @@ async function runAll(transaction: Queryable, statements: readonly Sql[]): Promi
 /** Adds a column and its nested columns to an existing heap. Existing rows get the fill value. */
 export async function addHeapColumn(
   transaction: Queryable,
-  options: { heapId: string; table: StoredTable; column: StoredColumn },
+  heap: HeapAddress,
+  options: { table: StoredTable; column: StoredColumn },
 ): Promise<void> {
-  const { heapId } = options
+  const { heapId } = heap
   const shapes = physicalShapes([options.column])
   await stopBuilding(transaction, heapId)
-  for (const table of [heapName(heapId), pastName(heapId)]) {
+  for (const table of [heapName(heap), pastName(heap)]) {
     const additions = shapes.map(
       (shape) => sql`add column ${ident(shape.physicalName)} ${raw(shape.sqlType)}${fillOf(shape)}`,
     )
@@ -139,8 +142,8 @@ export async function addHeapColumn(
     }
   }
   await runAll(transaction, [
-    ...shapes.flatMap((shape) => uniqueIndexStatements(heapId, shape)),
-    ...fileIndexStatements(heapId, shapes),
+    ...shapes.flatMap((shape) => uniqueIndexStatements(heap, shape)),
+    ...fileIndexStatements(heap, shapes),
   ])
   await transaction.query(sql`
     update offshoot.heaps
@@ -149,7 +152,7 @@ export async function addHeapColumn(
     where id = ${heapId}`)
   for (const { column } of shapes) {
     if (!wantsIndex(column) && !wantsSearchIndex(options.table, column)) continue
-    await requestIndexes(transaction, { heapId, table: options.table, column })
+    await requestIndexes(transaction, { ...heap, table: options.table, column })
   }
 }
 
@@ -159,45 +162,74 @@ function fillOf({ column, sqlType }: ColumnShape): Sql {
 }
 
 /** The past is indexed too, to compare values that a fork writes with those it inherits. */
-function uniqueIndexStatements(heapId: string, { id, physicalName, column }: ColumnShape): Sql[] {
+function uniqueIndexStatements(
+  heap: HeapAddress,
+  { id, physicalName, column }: ColumnShape,
+): Sql[] {
   if (column.unique !== true) return []
   return [
     sql`
-      create unique index ${ident(uniqueIndexName(heapId, id))}
-      on ${heapName(heapId)} (${ident(physicalName)})
+      create unique index ${ident(uniqueIndexName(heap.heapId, id))}
+      on ${heapName(heap)} (${ident(physicalName)})
       where not deleted`,
-    sql`create index on ${pastName(heapId)} (${ident(physicalName)})`,
+    sql`create index on ${pastName(heap)} (${ident(physicalName)})`,
   ]
 }
 
+/** A table that was filled at once, and what is known of its columns. */
+export interface FilledTable extends HeapAddress {
+  /** The definition of the table, which says what indexes it has. */
+  readonly table: StoredTable | undefined
+  readonly columnIds: readonly number[]
+  readonly fileColumnIds: readonly number[]
+}
+
+/** Creates the primary key and the indexes of a fold or an overlay, and collects its statistics. */
+export async function createFoldIndexes(
+  transaction: Queryable,
+  filled: FilledTable,
+): Promise<void> {
+  const name = heapName(filled)
+  await transaction.query(sql`alter table ${name} add primary key (id)`)
+  for (const statement of await foldIndexStatements(transaction, filled)) {
+    await createIfPossible(transaction, statement)
+  }
+  await transaction.query(sql`analyze ${name}`)
+}
+
+/** Creates an index. Queries work without it if a value is too long for it. */
+async function createIfPossible(transaction: Queryable, statement: Sql): Promise<void> {
+  await transaction.query(sql`savepoint without_index`)
+  try {
+    await transaction.query(statement)
+  } catch (error) {
+    if (codeOf(error) !== TOO_LONG) throw error
+    await transaction.query(sql`rollback to savepoint without_index`)
+  }
+  await transaction.query(sql`release savepoint without_index`)
+}
+
 /** Returns statements that create the indexes of a fold: those of a heap, except for vectors. */
-export async function foldIndexStatements(
-  database: Queryable,
-  options: {
-    heapId: string
-    table: StoredTable | undefined
-    columnIds: readonly number[]
-    fileColumnIds: readonly number[]
-  },
-): Promise<Sql[]> {
-  const { heapId, table, columnIds } = options
+async function foldIndexStatements(database: Queryable, options: FilledTable): Promise<Sql[]> {
+  const { databaseId, heapId, table, columnIds } = options
   const statements: Sql[] = []
   for (const { id, column } of physicalShapes(table?.columns ?? [])) {
     if (table === undefined || !columnIds.includes(id) || column.type === 'vector') continue
     if (column.unique) {
       const name = ident(uniqueIndexName(heapId, id))
-      statements.push(sql`create index ${name} on ${heapName(heapId)} (${ident(`c${id}`)})`)
+      statements.push(sql`create index ${name} on ${heapName(options)} (${ident(`c${id}`)})`)
     }
-    const indexes = await newIndexStatements(database, { heapId, table, column }, { past: false })
+    const target = { databaseId, heapId, table, column }
+    const indexes = await newIndexStatements(database, target, { past: false })
     statements.push(...indexes)
   }
   return [
     ...statements,
-    ...options.fileColumnIds.map((id) => fileIndexStatement(heapName(heapId), id)),
+    ...options.fileColumnIds.map((id) => fileIndexStatement(heapName(options), id)),
   ]
 }
 
-function fileColumnIds(shapes: readonly ColumnShape[]): number[] {
+export function fileColumnIds(shapes: readonly Pick<ColumnShape, 'id' | 'column'>[]): number[] {
   return shapes.filter(({ column }) => isFileType(column.type)).map(({ id }) => id)
 }
 
@@ -207,9 +239,9 @@ export function mentionedContents(column: Sql): Sql {
 }
 
 /** Indexes content hashes, because the collector looks for rows that refer to a content. */
-function fileIndexStatements(heapId: string, shapes: readonly ColumnShape[]): Sql[] {
+function fileIndexStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql[] {
   return fileColumnIds(shapes).flatMap((id) =>
-    [heapName(heapId), pastName(heapId)].map((table) => fileIndexStatement(table, id)),
+    [heapName(heap), pastName(heap)].map((table) => fileIndexStatement(table, id)),
   )
 }
 
@@ -227,26 +259,29 @@ function fileIndexStatement(table: Sql, columnId: number): Sql {
  */
 export async function dropColumnRules(
   transaction: Queryable,
-  options: { heapId: string; column: StoredColumn; hasForks: boolean },
+  heap: HeapAddress,
+  options: { column: StoredColumn; hasForks: boolean },
 ): Promise<void> {
-  const { heapId, hasForks } = options
+  const { databaseId, heapId } = heap
+  const { hasForks } = options
   for (const column of listAllColumns([options.column])) {
-    await releaseIndexes(transaction, { heapId, column })
+    await releaseIndexes(transaction, { databaseId, heapId, column })
   }
   if (options.column.unique !== true || hasForks) return
   await stopBuilding(transaction, heapId)
   const name = uniqueIndexName(heapId, options.column.id)
-  await transaction.query(sql`drop index if exists offshoot_rows.${ident(name)}`)
+  await transaction.query(sql`drop index if exists ${qualified(databaseId, name)}`)
 }
 
 /** Drops a heap or a fold. While a backup holds the storage, leaves it to the collector instead. */
-export async function dropHeap(transaction: Queryable, heapId: string): Promise<void> {
+export async function dropHeap(transaction: Queryable, heap: HeapAddress): Promise<void> {
+  const { heapId } = heap
   if (!(await mayRemoveStorage(transaction))) {
     await transaction.query(sql`
       update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
     return
   }
   await stopBuilding(transaction, heapId)
-  await transaction.query(sql`drop table if exists ${heapName(heapId)}, ${pastName(heapId)}`)
+  await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
   await transaction.query(sql`delete from offshoot.heaps where id = ${heapId}`)
 }

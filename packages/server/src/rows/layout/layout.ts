@@ -1,9 +1,16 @@
 import type { Queryable } from '../../postgres/database.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { schemaOf } from './database-schema.js'
+
+/** Identifies physical tables. The id is unique in the instance. */
+export interface HeapAddress {
+  /** The tables are in the schema of this database. */
+  readonly databaseId: string
+  readonly heapId: string
+}
 
 /** The physical tables with the rows that one branch wrote to one table. */
-export interface Heap {
-  readonly heapId: string
+export interface Heap extends HeapAddress {
   readonly columnIds: ReadonlySet<number>
   /** The tables were dropped, because folds have made all reads skip them. */
   readonly isGone?: boolean
@@ -18,6 +25,15 @@ export interface Fold extends Heap {
   readonly nextBranchId: string | undefined
 }
 
+/**
+ * The outcome of a large merge that is not yet in the heap of its branch. Its rows hide those of the heap. The
+ * background moves them to the heap, which changes no state of the branch.
+ */
+export interface Overlay extends Heap {
+  /** The epoch of the branch in which the merge was published. The rows belong to it. */
+  readonly epoch: number
+}
+
 /** A branch that rows are read from, and as of which epoch. */
 export interface Level {
   readonly branchId: string
@@ -25,6 +41,8 @@ export interface Level {
   readonly asOf: number | undefined
   /** By table id. */
   readonly heaps: ReadonlyMap<number, Heap>
+  /** Overlays of the heaps, by table id. */
+  readonly overlays: ReadonlyMap<number, Overlay>
   /** Folds of this and further levels, by table id. */
   readonly folds: ReadonlyMap<number, Fold>
 }
@@ -80,7 +98,8 @@ interface HeapRow {
   readonly id: number
   readonly tableId: number
   readonly columnIds: number[]
-  readonly kind: 'heap' | 'fold' | 'gone'
+  readonly kind: 'heap' | 'overlay' | 'fold' | 'gone'
+  readonly epoch: number
   readonly nextBranchId: string | null
 }
 
@@ -106,9 +125,10 @@ export async function findLayout(
       (
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
-          'nextBranchId', h.next_branch_id))
+          'epoch', h.epoch, 'nextBranchId', h.next_branch_id))
         from offshoot.heaps h
         where h.branch_id = b.id
+          and h.kind <> 'staged'
           and case when h.kind = 'fold' then h.epoch = c.as_of
             else c.as_of is null or h.epoch <= c.as_of end
       ) as heaps
@@ -130,21 +150,26 @@ export async function findLayout(
   }
 }
 
-function toLevel({ branchId, asOf, heaps: rows }: LevelRow): Level {
+function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
   const heaps = new Map<number, Heap>()
+  const overlays = new Map<number, Overlay>()
   const folds = new Map<number, Fold>()
-  for (const { id, tableId, columnIds, kind, nextBranchId } of rows ?? []) {
-    const heap = { heapId: String(id), columnIds: new Set(columnIds) }
+  for (const { id, tableId, columnIds, kind, epoch, nextBranchId } of rows ?? []) {
+    const heap = { databaseId, heapId: String(id), columnIds: new Set(columnIds) }
     if (kind === 'fold') folds.set(tableId, { ...heap, nextBranchId: nextBranchId ?? undefined })
+    else if (kind === 'overlay') overlays.set(tableId, { ...heap, epoch })
     else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
   }
-  return { branchId, asOf: asOf ?? undefined, heaps, folds }
+  return { branchId, asOf: asOf ?? undefined, heaps, overlays, folds }
 }
 
-/** A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, or a fold. */
+/**
+ * A place that rows of a table are read from: a heap, with its past if it is read as of an epoch, an overlay, or
+ * a fold.
+ */
 export interface Source extends Heap {
-  readonly kind: 'heap' | 'fold'
-  /** The index of its level. 0 is nearest. */
+  readonly kind: 'heap' | 'overlay' | 'fold'
+  /** The index of its level. 0 is that of the branch. An overlay is half a level nearer than its heap. */
   readonly level: number
   readonly branchId: string
   /** Rows are read as of this epoch. undefined: all rows. */
@@ -167,6 +192,10 @@ export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
       index = next
       continue
     }
+    const overlay = level.overlays.get(tableId)
+    if (overlay !== undefined) {
+      sources.push({ ...overlay, kind: 'overlay', level: index - 0.5, branchId, asOf: undefined })
+    }
     if (heap?.isGone) throw new Error('a heap that was dropped cannot be read')
     if (heap !== undefined) sources.push({ ...heap, kind: 'heap', level: index, branchId, asOf })
     index++
@@ -177,6 +206,11 @@ export function sourcesOf({ levels }: Layout, tableId: number): Source[] {
 /** Returns the branch's own heap of a table, or undefined before the first write to the table. */
 export function ownHeap(layout: Layout, tableId: number): Heap | undefined {
   return layout.levels[0]?.heaps.get(tableId)
+}
+
+/** Returns the overlay of the branch's own heap of a table. */
+export function ownOverlay(layout: Layout, tableId: number): Overlay | undefined {
+  return layout.levels[0]?.overlays.get(tableId)
 }
 
 /** Returns whether the branch may inherit rows of the table. */
@@ -219,6 +253,7 @@ function mapTable(
     levels: layout.levels.map((level) => ({
       ...level,
       heaps: only(level.heaps),
+      overlays: only(level.overlays),
       folds: only(level.folds),
     })),
   }
@@ -239,8 +274,14 @@ export function withoutRows(layout: Layout): Layout {
   return { ...layout, levels: [] }
 }
 
-export const heapName = (heapId: string): Sql => sql`offshoot_rows.${ident(`heap_${heapId}`)}`
-export const pastName = (heapId: string): Sql => sql`offshoot_rows.${ident(`past_${heapId}`)}`
+/** Returns the qualified name of a table or an index in the schema of a database. */
+export const qualified = (databaseId: string, name: string): Sql =>
+  sql`${schemaOf(databaseId)}.${ident(name)}`
+
+export const heapName = ({ databaseId, heapId }: HeapAddress): Sql =>
+  qualified(databaseId, `heap_${heapId}`)
+export const pastName = ({ databaseId, heapId }: HeapAddress): Sql =>
+  qualified(databaseId, `past_${heapId}`)
 export const indexName = (
   table: 'heap' | 'past',
   { heapId, columnId, kind }: { heapId: string; columnId: number; kind: 'values' | 'search' },

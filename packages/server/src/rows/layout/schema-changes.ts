@@ -8,6 +8,7 @@ import { requestIndexes } from '../indexes/heap-indexes.js'
 import { selectVisible } from '../reading/arms.js'
 import { addHeapColumn, createHeaps, dropColumnRules, dropHeap } from './heap-ddl.js'
 import { type BranchRows, type Layout, layoutOf, ownHeap } from './layout.js'
+import { absorbAll } from './overlays.js'
 import type { StoredColumn, StoredTable } from './stored-schema.js'
 
 const TOO_MANY_COLUMNS = '54011'
@@ -34,6 +35,7 @@ export async function applySchemaChanges(
   },
 ): Promise<void> {
   const layout = layoutOf(rows)
+  await absorbAll(transaction, layout)
   const added = options.changes.filter((change) => change.kind === 'tableAdded')
   await createHeaps(transaction, { ...layout, tables: added.map(({ table }) => table) })
   for (const change of options.changes) {
@@ -43,7 +45,7 @@ export async function applySchemaChanges(
         break
       case 'tableRemoved':
         // Forks may still read the rows. The collector drops the heap when there are no forks left.
-        if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap.heapId)
+        if (heap !== undefined && !layout.hasForks) await dropHeap(transaction, heap)
         break
       case 'columnAdded': {
         const { table, column } = change
@@ -52,25 +54,22 @@ export async function applySchemaChanges(
           await requireFillable(transaction, layout, { before, column, limits: options.limits })
         }
         if (heap === undefined) break
-        await addHeapColumn(transaction, { heapId: heap.heapId, table, column }).catch(
-          (error: unknown) => {
-            throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
-          },
-        )
+        await addHeapColumn(transaction, heap, { table, column }).catch((error: unknown) => {
+          throw codeOf(error) === TOO_MANY_COLUMNS ? worn(table) : error
+        })
         break
       }
       case 'columnRemoved':
         if (heap !== undefined) {
-          const { heapId } = heap
           const { column } = change
-          await dropColumnRules(transaction, { heapId, column, hasForks: layout.hasForks })
+          await dropColumnRules(transaction, heap, { column, hasForks: layout.hasForks })
         }
         break
       case 'indexChanged':
         // Without a heap there is nothing to index yet. A heap created later has the index.
         if (heap !== undefined) {
           const { table, column } = change
-          await requestIndexes(transaction, { heapId: heap.heapId, table, column })
+          await requestIndexes(transaction, { ...heap, table, column })
         }
         break
     }

@@ -13,9 +13,10 @@ const level = (
   heaps: new Map(
     Object.entries(heaps).map(([tableId, heapId]) => [
       Number(tableId),
-      { heapId, columnIds: new Set([1, 2]) },
+      { databaseId: '1', heapId, columnIds: new Set([1, 2]) },
     ]),
   ),
+  overlays: new Map(),
   folds: new Map(),
 })
 
@@ -37,7 +38,7 @@ const other = (asOf?: number) => level('other', asOf, { 8: '30' })
 /** Returns the searched tables, as heap or past with the condition. */
 function placesOf(left: Layout, right: Layout, tableId: number): string[] {
   const { text } = changedIds(left, right, tableId)
-  const places = text.matchAll(/from offshoot_rows\."(\w+)"(?: where ([^)]*?))?(?= union|\))/g)
+  const places = text.matchAll(/from "offshoot_db_1"\."(\w+)"(?: where ([^)]*?))?(?= union|\))/g)
   return [...places].map(([, table, condition]) => [table, condition].filter(Boolean).join(' '))
 }
 

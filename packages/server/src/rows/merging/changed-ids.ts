@@ -1,6 +1,7 @@
 import { join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
   type BranchRows,
+  type HeapAddress,
   heapName,
   layoutOf,
   pastName,
@@ -11,7 +12,8 @@ import {
 /*
  * Two states of related branches share the levels that both inherit. A row can differ only in a heap that one
  * of them does not read, or reads as of another epoch. Reading only those heaps, the cost depends on the
- * number of changes and not on the size of the table. A fold that only one of them reads is read as a whole.
+ * number of changes and not on the size of the table. A fold or an overlay that only one of them reads is read as
+ * a whole.
  */
 
 /** Returns whether rows of a table can differ between two states. */
@@ -24,13 +26,14 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
   const [ours, theirs] = withoutCommonEnd(left, right, tableId)
   const candidates: Sql[] = []
   const seen = new Set<string>()
-  for (const { kind, heapId } of [...ours, ...theirs]) {
+  for (const source of [...ours, ...theirs]) {
+    const { kind, heapId } = source
     if (seen.has(heapId)) continue
     seen.add(heapId)
     candidates.push(
-      ...(kind === 'fold'
-        ? [sql`select id from ${heapName(heapId)}`]
-        : changesOf(heapId, commonEpoch(heapId, ours, theirs))),
+      ...(kind === 'heap'
+        ? changesOf(source, commonEpoch(heapId, ours, theirs))
+        : [sql`select id from ${heapName(source)}`]),
     )
   }
   if (candidates.length === 0) return sql`select null::text as id where false`
@@ -38,8 +41,8 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
 }
 
 /** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows. */
-function changesOf(heapId: string, since: number | undefined): Sql[] {
-  const [heap, past] = [heapName(heapId), pastName(heapId)]
+function changesOf(source: HeapAddress, since: number | undefined): Sql[] {
+  const [heap, past] = [heapName(source), pastName(source)]
   if (since === undefined) return [sql`select id from ${heap}`, sql`select id from ${past}`]
   const epoch = raw(String(since))
   return [

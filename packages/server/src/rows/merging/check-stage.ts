@@ -13,8 +13,6 @@ import { EFFECTS, WRITES } from './stage-sql.js'
  * count as they are on the target.
  */
 
-/** Maximum number of unique values that are listed for each table. All of them are counted. */
-export const CLASHES_LISTED_MAX = 100
 /** Maximum number of ids that are listed for one value or column. */
 export const CLASH_IDS_MAX = 10
 
@@ -42,10 +40,14 @@ export interface Outcome {
   readonly staged: StagedRows | undefined
 }
 
-/** Finds the values of unique columns that several rows would have after the merge. */
+/**
+ * Finds the values of unique columns that several rows would have after the merge. All of them are counted,
+ * and `limit` of them are listed, without the first `offset`.
+ */
 export async function findUniqueClashes(
   transaction: Transaction,
   { codec, ours, staged }: Outcome,
+  page: { offset: number; limit: number },
 ): Promise<{ count: number; listed: UniqueClash[] }> {
   const listed: UniqueClash[] = []
   let count = 0
@@ -53,25 +55,53 @@ export async function findUniqueClashes(
   for (const column of codec.uniqueColumns) {
     const physical = codec.physical[column]
     if (physical === undefined) continue
-    const rows = await transaction.query<{ text: string; ids: string[]; total: string }>(
-      selectClashes(staged, ours, { index: column, physical }),
+    const rows = await transaction.query<{
+      text: string | null
+      ids: string[] | null
+      total: string
+    }>(
+      selectClashes(staged, ours, {
+        index: column,
+        physical,
+        offset: Math.max(0, page.offset - count),
+        limit: page.limit - listed.length,
+      }),
     )
     count += Number(rows[0]?.total ?? 0)
-    listed.push(...rows.map(({ text, ids }) => ({ column, ids, text })))
+    for (const { text, ids } of rows) {
+      if (text !== null && ids !== null) listed.push({ column, ids, text })
+    }
   }
-  return { count, listed: listed.slice(0, CLASHES_LISTED_MAX) }
+  return { count, listed }
+}
+
+interface UniqueColumn {
+  readonly index: number
+  readonly physical: PhysicalColumn
 }
 
 function selectClashes(
-  { codec, name }: StagedRows,
+  staged: StagedRows,
   ours: BranchRows,
-  column: { index: number; physical: PhysicalColumn },
+  column: UniqueColumn & { offset: number; limit: number },
 ): Sql {
+  const { physical, offset, limit } = column
+  const shown = raw(COLUMN_TYPE_ENTRIES[physical.column.type].select('c.value'))
+  return sql`
+    ${withClashes(staged, ours, column)}
+    select (${shown})::text as text, c.ids[1:${raw(String(CLASH_IDS_MAX))}] as ids, t.total
+    from (select count(*) as total from clashes) t
+    left join (
+      select value, ids from clashes order by ids[1], value limit ${limit} offset ${offset}
+    ) c on true`
+}
+
+/** `clashes`: the values of a unique column that several rows would have, with the ids of these rows. */
+function withClashes({ codec, name }: StagedRows, ours: BranchRows, column: UniqueColumn): Sql {
   const { physical } = column
   const value = ident(physical.physicalName)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
     sql`${expressionOf(physical)} = v.value`
-  const shown = raw(COLUMN_TYPE_ENTRIES[physical.column.type].select('c.value'))
   return sql`
     with v as (
       select s.id, s.${value} as value
@@ -94,16 +124,40 @@ function selectClashes(
       where not exists (
         select from ${name} s where s.id = r.id and s.decision in ${EFFECTS}
       )
-    )
-    select (${shown})::text as text, c.ids[1:${raw(String(CLASH_IDS_MAX))}] as ids, c.total
-    from (
-      select value, array_agg(id order by id) as ids, count(*) over () as total
+    ),
+    clashes as (
+      select value, array_agg(id order by id) as ids
       from holders
       group by value
       having count(*) > 1
-      order by min(id), value
-      limit ${CLASHES_LISTED_MAX}
-    ) c`
+    )`
+}
+
+/** Finds those of the given rows that would break the rule of a unique or not-null column. */
+export async function findRuleBreakers(
+  transaction: Transaction,
+  outcome: Outcome & { added: ReadonlySet<number> },
+  { column, ids }: { column: number; ids: readonly string[] },
+): Promise<string[]> {
+  const { codec, ours, staged } = outcome
+  const physical = codec.physical[column]
+  if (physical === undefined) return []
+  const found: string[] = []
+  if (physical.column.unique && staged !== undefined) {
+    const rows = await transaction.query<{ id: string }>(sql`
+      ${withClashes(staged, ours, { index: column, physical })}
+      select distinct i.id
+      from clashes c, unnest(c.ids) i (id)
+      where i.id = any(${ids}::text[])`)
+    found.push(...rows.map(({ id }) => id))
+  }
+  const missing = selectMissing(outcome, physical)
+  if (missing !== undefined) {
+    const rows = await transaction.query<{ id: string }>(sql`
+      select m.id from (${missing}) m where m.id = any(${ids}::text[])`)
+    found.push(...rows.map(({ id }) => id))
+  }
+  return found
 }
 
 /**
@@ -112,38 +166,47 @@ function selectClashes(
  */
 export async function findMissingValues(
   transaction: Transaction,
-  { codec, ours, staged, added }: Outcome & { added: ReadonlySet<number> },
+  outcome: Outcome & { added: ReadonlySet<number> },
 ): Promise<MissingValues[]> {
   const missing: MissingValues[] = []
-  for (const [column, { id, physicalName, column: stored }] of codec.physical.entries()) {
-    if (!stored.notNull) continue
-    const sources: Sql[] = []
-    if (staged !== undefined) {
-      sources.push(sql`
-        select s.id from ${staged.name} s
-        where s.decision in ${WRITES} and s.${ident(physicalName)} is null`)
-    }
-    // Rows of the target that the merge does not write have only the fill value of a new column.
-    if (added.has(id) && stored.fill === undefined) {
-      const visible = sql`select r.id from (${selectVisible(layoutOf(ours), codec)}) r`
-      sources.push(
-        staged === undefined
-          ? visible
-          : sql`${visible} where not exists (
-              select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
-            )`,
-      )
-    }
-    if (sources.length === 0) continue
+  for (const [column, physical] of outcome.codec.physical.entries()) {
+    const rows = selectMissing(outcome, physical)
+    if (rows === undefined) continue
     const [row] = await transaction.query<{ count: number; ids: string[] | null }>(sql`
       select max(total)::integer as count, array_agg(id order by id) as ids
       from (
         select id, count(*) over () as total
-        from (${join(sources, ' union all ')}) rows
+        from (${rows}) rows
         order by id
         limit ${CLASH_IDS_MAX}
       ) first`)
     if (row?.ids) missing.push({ column, ids: row.ids, count: row.count })
   }
   return missing
+}
+
+/** Returns a query for the rows without a value in a not-null column. undefined: there cannot be any. */
+function selectMissing(
+  { codec, ours, staged, added }: Outcome & { added: ReadonlySet<number> },
+  { id, physicalName, column: stored }: PhysicalColumn,
+): Sql | undefined {
+  if (!stored.notNull) return undefined
+  const sources: Sql[] = []
+  if (staged !== undefined) {
+    sources.push(sql`
+      select s.id from ${staged.name} s
+      where s.decision in ${WRITES} and s.${ident(physicalName)} is null`)
+  }
+  // Rows of the target that the merge does not write have only the fill value of a new column.
+  if (added.has(id) && stored.fill === undefined) {
+    const visible = sql`select r.id from (${selectVisible(layoutOf(ours), codec)}) r`
+    sources.push(
+      staged === undefined
+        ? visible
+        : sql`${visible} where not exists (
+            select from ${staged.name} s where s.id = r.id and s.decision in ${EFFECTS}
+          )`,
+    )
+  }
+  return sources.length === 0 ? undefined : join(sources, ' union all ')
 }

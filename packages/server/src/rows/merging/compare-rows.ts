@@ -10,6 +10,13 @@ import { changedIds } from './changed-ids.js'
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined
 
+/**
+ * Placeholder for a value on which the states of a virtual base disagree. Stored texts cannot contain
+ * NUL, so it differs from the values of both sides. Both sides therefore count as changed, which is a
+ * conflict unless they agree.
+ */
+export const UNDECIDED = '\u0000'
+
 /** A row that may differ, in each of the compared states. */
 export interface ComparedRow {
   readonly id: string

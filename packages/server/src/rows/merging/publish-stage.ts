@@ -6,6 +6,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { requestFolds } from '../layout/folds.js'
 import { createHeaps } from '../layout/heap-ddl.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
+import { absorbAll } from '../layout/overlays.js'
 import { clearStatement } from '../writing/change-statements.js'
 import { deleteStatement } from '../writing/delete-statement.js'
 import { replaceAnyStatement } from '../writing/replace-statements.js'
@@ -52,7 +53,7 @@ async function publishTable(
   }
   if (tally.inserted + tally.updated === 0) return
   // A merge may move a unique value from one row to another. The old value must be gone first.
-  for (const column of staged.codec.uniqueColumns) {
+  for (const column of tally.updated === 0 ? [] : staged.codec.uniqueColumns) {
     await run(clearStatement(partsOf(selectHolders(staged, target.heap, column)), [column]))
   }
   for (const chunk of chunks) {
@@ -72,7 +73,7 @@ function selectHolders({ codec, name }: StagedRows, heap: Heap, index: number): 
   return sql`
     select distinct h.id, 0 as n
     from ${name} s
-    join ${heapName(heap.heapId)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
+    join ${heapName(heap)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
     where s.decision in ${WRITES}
       and exists (select from ${name} o where o.id = h.id and o.decision = 'update')`
 }
@@ -102,17 +103,17 @@ interface MergeTarget {
   readonly heap: Heap
 }
 
-/** Returns the layout of the target branch. Creates the heaps that it lacks. */
-async function openTarget(
+/** Returns the layout of the target branch. Creates the heaps that it lacks, and removes overlays. */
+export async function openTarget(
   transaction: Transaction,
   codecs: readonly TableCodec[],
   branchId: string,
 ): Promise<Layout> {
   const layout = await findLayout(transaction, branchId)
   if (layout === undefined) throw new Error('a locked branch must have a layout')
-  const tables = codecs
-    .map(({ table }) => table)
-    .filter(({ id }) => ownHeap(layout, id) === undefined)
+  const written = codecs.map(({ table }) => table)
+  await absorbAll(transaction, layout, new Set(written.map(({ id }) => id)))
+  const tables = written.filter(({ id }) => ownHeap(layout, id) === undefined)
   if (tables.length === 0) return layout
   await createHeaps(transaction, { ...layout, tables })
   await requestFolds(transaction, layout, tables)

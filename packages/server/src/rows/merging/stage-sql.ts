@@ -2,11 +2,12 @@ import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible } from '../reading/arms.js'
-import type { MergeColumn, RowStrategy } from './decide.js'
+import { type RowTexts, UNDECIDED } from './compare-rows.js'
 
 /*
- * The decisions of `decide.ts` as SQL, for a base that is a single state. Rows are compared and staged by
- * PostgreSQL, so a merge sends no rows to this process and back.
+ * The rule of a merge: how the states of a row in the base, in theirs and in ours decide what happens to it. Rows
+ * are compared and staged by PostgreSQL, so a merge sends no rows to this process and back. Decisions about
+ * conflicts come later, in `settle.ts`.
  */
 
 /** Decisions that write a row. */
@@ -19,77 +20,125 @@ export const CONFLICT_KINDS = [
   'deletedHere',
   'deletedThere',
 ] as const
+export type RowConflictKind = (typeof CONFLICT_KINDS)[number]
 export const CONFLICTS = sql`('bothInserted', 'bothUpdated', 'deletedHere', 'deletedThere')`
 
 /** The columns of a stage, without those of the rows. */
 export const STAGE_COLUMNS = sql`n, id, decision, taken, clashing`
 
-export interface StagedSides {
-  readonly codec: TableCodec
+/** The properties of a physical column that decisions depend on. */
+export interface MergeColumn {
+  /** Whether theirs has the column. If not, theirs cannot have changed it. */
+  readonly isTheirs: boolean
+  /**
+   * Whether the base has removed the column, theirs has kept it and ours does not have it. Ours then gets all
+   * values of theirs, those that are as old as the base too.
+   */
+  readonly isRestored?: boolean
+  /** Indexes of the objects that enclose the column, outermost first. */
+  readonly objects: readonly number[]
+}
+
+/** The rows of the base, to be joined under the alias `b` with the relation `k` of ids. */
+export interface JoinedBase {
+  readonly join: Sql
+  /** Returns whether the states of a virtual base disagree about a column. Both sides then count as changed. */
+  isUndecided?(index: number): Sql
+}
+
+/** The three states of the rows of a table. `b` is the base, `t` theirs and `o` ours. */
+export interface JoinedSides {
   readonly columns: readonly MergeColumn[]
-  readonly strategy: RowStrategy
-  readonly base: BranchRows
-  readonly theirs: BranchRows
-  readonly ours: BranchRows
+  readonly names: readonly Sql[]
+  readonly base: JoinedBase
+  readonly theirs: Sql
+  readonly ours: Sql
+}
+
+/** Returns the names of the columns that hold the values of a row. */
+export function valueNames(codec: TableCodec): Sql[] {
+  return codec.physical.map(({ physicalName }) => ident(physicalName))
+}
+
+/** Joins the rows of a state with the relation `k` of ids. Rows that do not exist are null. */
+export function joinState(rows: BranchRows, codec: TableCodec, alias: Sql): Sql {
+  return joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
+}
+
+/** Joins rows of a virtual base, which are computed in this process. */
+export function joinGiven(
+  rows: readonly { readonly id: string; readonly texts: NonNullable<RowTexts> }[],
+  names: readonly Sql[],
+): JoinedBase {
+  const textsOf = (index: number) =>
+    rows.map(({ texts }) => (texts[index] === UNDECIDED ? null : (texts[index] ?? null)))
+  const flags = rows.map(
+    ({ texts }) => `{${texts.map((text) => (text === UNDECIDED ? 't' : 'f')).join()}}`,
+  )
+  const values = names.map((_, index) => sql`, ${textsOf(index)}::text[]`)
+  const columns = names.map((name) => sql`, ${name}`)
+  return {
+    join: sql`
+      left join (
+        select g.*, g.flags::boolean[] as undecided
+        from unnest(${rows.map(({ id }) => id)}::text[], ${flags}::text[]${join([empty, ...values], '')})
+          as g (id, flags${join([empty, ...columns], '')})
+      ) b on b.id = k.id`,
+    isUndecided: (index) => at('b.undecided', index),
+  }
 }
 
 /**
  * Returns a query for the decisions about the ids in the relation `candidates`, which has the columns `n` and
  * `id`. Rows that theirs has not changed since the base are left out. `decision` is `insert`, `update`,
  * `delete`, `same` if nothing is to be done, or the kind of a conflict. `taken` and `clashing` have a boolean
- * for each physical column. Below, `b` is the base, `t` theirs and `o` ours.
+ * for each physical column: those that only theirs changed, and those in conflict. The values are the outcome; for
+ * a conflict, the outcome if theirs is taken.
  */
-export function selectDecisions(sides: StagedSides, candidates: Sql): Sql {
-  const { codec, strategy } = sides
-  const states = [
-    [sql`b`, sides.base],
-    [sql`t`, sides.theirs],
-    [sql`o`, sides.ours],
-  ] as const
-  const joins = states.map(([alias, rows]) =>
-    joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true }),
-  )
-  const names = codec.physical.map(({ physicalName }) => ident(physicalName))
-  const taken = (index: number) =>
-    strategy === 'theirs'
-      ? sql`(${at('w.taken', index)} or ${at('w.clashing', index)})`
-      : at('w.taken', index)
+export function selectDecisions(sides: JoinedSides, candidates: Sql): Sql {
+  const { names, columns } = sides
   const values = names.map(
     (name, index) => sql`,
       case
-        when d.decision = 'insert' then t.${name}
-        when d.decision = 'update' then case when ${taken(index)} then t.${name} else o.${name} end
+        when d.decision in ('insert', 'deletedHere') then t.${name}
+        when d.decision in ('update', 'bothInserted', 'bothUpdated') then
+          case when ${at('w.taken', index)} or ${at('w.clashing', index)} then t.${name} else o.${name} end
       end`,
   )
-  const takenList =
-    strategy === 'theirs' ? arrayOf(names.map((_, index) => taken(index))) : sql`w.taken`
   // `offset 0` keeps PostgreSQL from copying the expressions of a subquery to each place that uses them.
   return sql`
-    select k.n, k.id, d.decision, ${takenList}, w.clashing${join([empty, ...values], '')}
+    select k.n, k.id, d.decision, w.taken, w.clashing${join([empty, ...values], '')}
     from ${candidates} k
-    ${join(joins, ' ')}
-    cross join lateral (${changedFlags(sides, names)} offset 0) f
-    cross join lateral (${unitFlags(sides.columns)} offset 0) u
-    cross join lateral (${columnFlags(sides.columns, names)} offset 0) w
-    cross join lateral (select ${decision(strategy)} as decision offset 0) d
+    ${sides.base.join}
+    ${sides.theirs}
+    ${sides.ours}
+    cross join lateral (${changedFlags(sides)} offset 0) f
+    cross join lateral (${unitFlags(columns)} offset 0) u
+    cross join lateral (${columnFlags(columns, names)} offset 0) w
+    cross join lateral (select ${decision()} as decision offset 0) d
     where d.decision is not null`
 }
 
 /** `mine`, `theirs`: the columns that each side has changed since the base. */
-function changedFlags({ columns }: StagedSides, names: readonly Sql[]): Sql {
+function changedFlags({ columns, names, base }: JoinedSides): Sql {
+  const isUndecided = (index: number) =>
+    base.isUndecided === undefined ? empty : sql`${base.isUndecided(index)} or `
   const theirs = names.map((name, index) =>
     // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
     columns[index]?.isTheirs
-      ? sql`case when b.id is null then o.${name}::text else b.${name}::text end
-          is distinct from t.${name}::text`
+      ? sql`
+        case when b.id is null then o.${name}::text is distinct from t.${name}::text
+          else ${isUndecided(index)}b.${name}::text is distinct from t.${name}::text end`
       : sql`false`,
   )
   // Without a row in the base, every differing value was set by both sides.
-  const mine = names.map(
-    (name, index) => sql`
-      case when b.id is null then ${theirs[index] ?? sql`false`}
-        else b.${name}::text is distinct from o.${name}::text end`,
-  )
+  const mine = names.map((name, index) => {
+    const isChanged = columns[index]?.isRestored
+      ? sql`false`
+      : sql`${isUndecided(index)}b.${name}::text is distinct from o.${name}::text`
+    return sql`
+      case when b.id is null then ${theirs[index] ?? sql`false`} else ${isChanged} end`
+  })
   return sql`select ${arrayOf(mine)} as mine, ${arrayOf(theirs)} as theirs`
 }
 
@@ -111,7 +160,7 @@ function unitFlags(columns: readonly MergeColumn[]): Sql {
 }
 
 /**
- * `taken`: columns that only theirs changed. `clashing`: columns that both sides changed differently. If one
+ * `taken`: columns that only theirs changed or that ours gets back. `clashing`: columns that both sides changed differently. If one
  * side has set or removed a whole object, its columns are one unit.
  */
 function columnFlags(columns: readonly MergeColumn[], names: readonly Sql[]): Sql {
@@ -123,7 +172,12 @@ function columnFlags(columns: readonly MergeColumn[], names: readonly Sql[]): Sq
     return sql`(case ${join(units, ' ')} else false end)`
   })
   const both = (index: number) => isBoth[index] ?? sql`false`
-  const taken = columns.map((_, index) => sql`${at('f.theirs', index)} and not ${both(index)}`)
+  const taken = columns.map(({ isRestored }, index) => {
+    const isOnlyTheirs = sql`${at('f.theirs', index)} and not ${both(index)}`
+    return isRestored
+      ? sql`case when b.id is null then ${isOnlyTheirs} else t.${names[index] ?? empty} is not null end`
+      : isOnlyTheirs
+  })
   const clashing = names.map(
     (name, index) => sql`
       ${both(index)} and ${isTouched(index)} and o.${name}::text is distinct from t.${name}::text`,
@@ -131,39 +185,29 @@ function columnFlags(columns: readonly MergeColumn[], names: readonly Sql[]): Sq
   return sql`select ${arrayOf(taken)} as taken, ${arrayOf(clashing)} as clashing`
 }
 
-function decision(strategy: RowStrategy): Sql {
-  const settled = (kind: Sql, taken: Sql) =>
-    ({ fail: kind, ours: sql`'same'`, theirs: taken })[strategy]
-  const isClashing = sql`o.id is not null and true = any(w.clashing)`
-  const clash =
-    strategy === 'fail'
-      ? sql`when ${isClashing} then case when b.id is null then 'bothInserted' else 'bothUpdated' end`
-      : empty
-  const isTaken =
-    strategy === 'theirs'
-      ? sql`true = any(w.taken) or true = any(w.clashing)`
-      : sql`true = any(w.taken)`
+function decision(): Sql {
   return sql`
     case
       when t.id is null and b.id is null then null
       when t.id is null and o.id is null then 'same'
       when t.id is null and not true = any(f.mine) then 'delete'
-      when t.id is null then ${settled(sql`'deletedThere'`, sql`'delete'`)}
-      when b.id is not null and not true = any(f.theirs) then null
+      when t.id is null then 'deletedThere'
+      when b.id is not null and not true = any(f.theirs)
+        and (o.id is null or not true = any(w.taken)) then null
       when o.id is null and b.id is null then 'insert'
-      when o.id is null then ${settled(sql`'deletedHere'`, sql`'insert'`)}
-      ${clash}
-      when ${isTaken} then 'update'
+      when o.id is null then 'deletedHere'
+      when true = any(w.clashing) then case when b.id is null then 'bothInserted' else 'bothUpdated' end
+      when true = any(w.taken) then 'update'
       else 'same'
     end`
 }
 
 /** An element of an array. The arrays of PostgreSQL start at 1. */
-function at(array: string, index: number): Sql {
+export function at(array: string, index: number): Sql {
   return raw(`${array}[${index + 1}]`)
 }
 
-function arrayOf(elements: readonly Sql[]): Sql {
+export function arrayOf(elements: readonly Sql[]): Sql {
   return elements.length === 0
     ? sql`array[]::boolean[]`
     : sql`array[${join(elements, ', ')}]::boolean[]`

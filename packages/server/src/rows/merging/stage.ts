@@ -1,24 +1,25 @@
 import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { BranchRows } from '../layout/layout.js'
+import { schemaName } from '../layout/database-schema.js'
+import { type BranchRows, layoutOf, qualified } from '../layout/layout.js'
+import { selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { listCompared, type RowTexts } from './compare-rows.js'
-import {
-  type Decision,
-  decide,
-  isChangedRow,
-  type MergeColumn,
-  type RowConflict,
-  type RowStrategy,
-} from './decide.js'
+import { type RowStrategy, type SettledRows, settleRest } from './settle.js'
 import {
   CONFLICT_KINDS,
   CONFLICTS,
+  type JoinedBase,
+  joinGiven,
+  joinState,
+  type MergeColumn,
+  type RowConflictKind,
   STAGE_COLUMNS,
-  type StagedSides,
   selectDecisions,
+  valueNames,
 } from './stage-sql.js'
 
 /*
@@ -44,12 +45,21 @@ export interface RowBase {
   rowOf(rows: readonly RowTexts[]): RowTexts
 }
 
+/** A row that both sides changed in conflicting ways. */
+export interface RowConflict {
+  readonly id: string
+  /** Indexes of the physical columns in conflict. Empty if one side deleted the row. */
+  readonly columns: readonly number[]
+  readonly kind: RowConflictKind
+}
+
 export interface RowMerge {
   readonly codec: TableCodec
   readonly columns: readonly MergeColumn[]
   readonly base: RowBase
   readonly theirs: BranchRows
   readonly ours: BranchRows
+  /** Decides the conflicts that nothing else decides. */
   readonly strategy: RowStrategy
 }
 
@@ -70,10 +80,10 @@ export const TEMPORARY_STAGE: Stage = {
 /** The beginning of the names of tables that other transactions can read. */
 const SHARED_PREFIX = 'merge_'
 
-/** A stage that another transaction can read, until it is dropped. `key` is the id of a branch. */
-export function sharedStage(key: string): Stage {
+/** A stage that another transaction can read, until it is dropped. It belongs to a hidden branch. */
+export function sharedStage(owner: { databaseId: string; branchId: string }): Stage {
   const tableOf = (suffix: string) =>
-    sql`offshoot_work.${ident(`${SHARED_PREFIX}${key}_${suffix}`)}`
+    qualified(owner.databaseId, `${SHARED_PREFIX}${owner.branchId}_${suffix}`)
   return { kind: 'unlogged', ids: tableOf('ids'), rowsOf: (tableId) => tableOf(String(tableId)) }
 }
 
@@ -87,12 +97,12 @@ export async function dropStage(
   await database.query(sql`drop table if exists ${join(names, ', ')}`)
 }
 
-/** Drops the tables of stages whose branch no longer exists, because their process has crashed. */
-export async function dropLostStages(database: Queryable): Promise<void> {
+/** Drops the tables of stages in a database whose branch no longer exists, because their process has crashed. */
+export async function dropLostStages(database: Queryable, databaseId: string): Promise<void> {
   const lost = await database.query<{ name: string }>(sql`
     select c.relname as name
     from pg_class c
-    where c.relnamespace = 'offshoot_work'::regnamespace
+    where c.relnamespace = to_regnamespace(${schemaName(databaseId)})
       and c.relkind = 'r'
       and starts_with(c.relname, ${SHARED_PREFIX})
       and not exists (
@@ -100,7 +110,7 @@ export async function dropLostStages(database: Queryable): Promise<void> {
         where starts_with(c.relname, ${SHARED_PREFIX} || b.id || '_')
       )`)
   for (const { name } of lost) {
-    await database.query(sql`drop table if exists offshoot_work.${ident(name)}`)
+    await database.query(sql`drop table if exists ${qualified(databaseId, name)}`)
   }
 }
 
@@ -113,11 +123,10 @@ export interface StagedRows {
   readonly last: number
 }
 
-/** Maximum number of conflicting rows that are listed for each table. All of them are counted. */
-export const CONFLICTS_LISTED_MAX = 100
-
 /** The number of candidates compared by one statement, so that statements stay short. */
 const CHUNK_ROWS = 10_000
+/** PostgreSQL plans well for fewer rows without statistics, and collecting them takes longer than a plan. */
+const ANALYZED_ROWS_MIN = 1000
 /** The number of candidates compared at a time in this process, if the base is virtual. */
 const PAGE_ROWS = 1000
 
@@ -134,14 +143,15 @@ function endOf({ kind }: Stage): Sql {
   return kind === 'temporary' ? sql` on commit drop` : empty
 }
 
-/** Compares the rows of a table, and stages the decisions. */
+/** Compares the rows of a table, and stages the decisions. Also returns their effect. */
 export async function stageRows(
   transaction: Transaction,
   stage: Stage,
   merge: RowMerge,
-): Promise<StagedRows> {
+): Promise<{ staged: StagedRows; tally: MergeTally }> {
   const { codec, base, theirs } = merge
-  const candidates = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
+  const changed = base.states.map((rows) => changedIds(rows, theirs, codec.table.id))
+  const candidates = [...changed, ...restoredIds(merge)]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
       insert into ${stage.ids} (id)
@@ -153,27 +163,42 @@ export async function stageRows(
   const [first, last] = [Number(range?.first ?? 1), Number(range?.last ?? 0)]
   const staged = { codec, name: stage.rowsOf(codec.table.id), first, last }
   await createRows(transaction, stage, staged)
-  const [only, ...others] = base.states
-  if (only !== undefined && others.length === 0) {
-    await stageInPostgres(transaction, { stage, staged, sides: { ...merge, base: only } })
-  } else {
-    await stageInProcess(transaction, { stage, staged, merge })
+  const only = singleState(base)
+  const tally =
+    only === undefined
+      ? await stageOverVirtual(transaction, { stage, staged, merge })
+      : await stageAll(transaction, { stage, staged, merge, base: only })
+  // Rows that the target writes later are looked up by their ids.
+  if (stage.kind === 'unlogged') {
+    await transaction.query(sql`create index on ${staged.name} (id)`)
   }
-  await transaction.query(sql`analyze ${staged.name}`)
-  return staged
+  if (last - first >= ANALYZED_ROWS_MIN) await transaction.query(sql`analyze ${staged.name}`)
+  return { staged, tally }
+}
+
+/** Returns a query for each restored column: the ids of the rows in which theirs has a value. */
+function restoredIds({ codec, columns, theirs }: RowMerge): Sql[] {
+  return codec.physical.flatMap((column, index) => {
+    if (!columns[index]?.isRestored) return []
+    const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
+      sql`${expressionOf(column)} is not null`
+    return sql`select v.id from (${selectVisible(layoutOf(theirs), codec, { where })}) v`
+  })
 }
 
 async function createRows(
   transaction: Transaction,
   stage: Stage,
-  { codec, name }: StagedRows,
+  { codec, name, first, last }: StagedRows,
 ): Promise<void> {
   const columns = codec.physical.map(
     ({ physicalName, sqlType }) => sql`, ${ident(physicalName)} ${raw(sqlType)}`,
   )
+  // Rows that are written by one statement need no index.
+  const key = stage.kind === 'temporary' && last - first < CHUNK_ROWS ? empty : sql` primary key`
   await transaction.query(sql`
     create ${raw(stage.kind)} table ${name} (
-      n bigint primary key,
+      n bigint${key},
       id text collate "C" not null,
       decision text not null,
       taken boolean[],
@@ -181,138 +206,175 @@ async function createRows(
     )${endOf(stage)}`)
 }
 
-async function stageInPostgres(
-  transaction: Transaction,
-  { stage, staged, sides }: { stage: Stage; staged: StagedRows; sides: StagedSides },
-): Promise<void> {
-  for (const chunk of chunksOf(staged, CHUNK_ROWS)) {
-    const candidates = sql`(
-      select n, id from ${stage.ids} where n between ${chunk.first} and ${chunk.last}
-    )`
-    await insertStaged(transaction, staged, selectDecisions(sides, candidates))
-  }
+/** Returns the state of a base that is not virtual. */
+function singleState({ states }: RowBase): BranchRows | undefined {
+  return states.length === 1 ? states[0] : undefined
 }
 
+async function stageAll(
+  transaction: Transaction,
+  options: { stage: Stage; staged: StagedRows; merge: RowMerge; base: BranchRows },
+): Promise<MergeTally> {
+  const { stage, staged, merge, base } = options
+  const joined = { join: joinState(base, merge.codec, sql`b`) }
+  let tally = NO_EFFECT
+  for (const { first, last } of chunksOf(staged, CHUNK_ROWS)) {
+    const candidates = sql`(select n, id from ${stage.ids} where n between ${first} and ${last})`
+    const decisions = decisionsOf(merge, joined, candidates)
+    const added = await insertStaged(transaction, staged, decisions)
+    const before = tally
+    tally = mapTally((count) => before[count] + added[count])
+  }
+  return tally
+}
+
+function decisionsOf(merge: RowMerge, base: JoinedBase, candidates: Sql): Sql {
+  const { codec, columns, theirs, ours } = merge
+  const sides = {
+    columns,
+    names: valueNames(codec),
+    base,
+    theirs: joinState(theirs, codec, sql`t`),
+    ours: joinState(ours, codec, sql`o`),
+  }
+  return selectDecisions(sides, candidates)
+}
+
+/** Stages decisions. Returns their effect. */
 async function insertStaged(
   transaction: Transaction,
   staged: StagedRows,
   decisions: Sql,
-): Promise<void> {
-  await transaction.query(sql`
-    insert into ${staged.name} (${STAGE_COLUMNS}${stagedColumns(staged)})
-    ${decisions}`)
+): Promise<MergeTally> {
+  const [tally] = await transaction.query<MergeTally>(sql`
+    with added as (
+      insert into ${staged.name} (${STAGE_COLUMNS}${stagedColumns(staged)})
+      ${decisions}
+      returning decision
+    )
+    ${selectTally(sql`added`)}`)
+  return tally ?? NO_EFFECT
+}
+
+/** The staged rows that were decided again, and their effect before and after. */
+export interface Restaged {
+  /** A table with the numbers and ids of the rows, until the transaction ends. undefined: there are none. */
+  readonly since: Sql | undefined
+  readonly before: MergeTally
+  readonly after: MergeTally
 }
 
 /**
- * Decides again about the staged rows that the target has changed since they were staged. Returns how many
- * there were, or undefined if there were some and the base is virtual.
+ * Decides again about the staged rows that the target has changed since they were staged. Returns undefined if
+ * there are some and the base is virtual.
  */
 export async function restageRows(
   transaction: Transaction,
   staged: StagedRows,
   merge: RowMerge & { readonly oursBefore: BranchRows },
-): Promise<number | undefined> {
+): Promise<Restaged | undefined> {
   const { codec, base, ours, oursBefore } = merge
-  if (!mayDiffer(oursBefore, ours, codec.table.id)) return 0
+  const nothing = { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
+  if (!mayDiffer(oursBefore, ours, codec.table.id)) return nothing
+  const since = sql`pg_temp.${ident(`merge_since_${codec.table.id}`)}`
   await transaction.query(sql`
-    create temporary table merge_since on commit drop as
+    create temporary table ${since} on commit drop as
     select s.n, s.id
     from ${staged.name} s
     where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`)
-  const since = sql`pg_temp.merge_since`
-  const [row] = await transaction.query<{ count: number }>(sql`
-    select count(*)::integer as count from ${since}`)
-  const count = row?.count ?? 0
-  const [only, ...others] = base.states
-  if (count > 0) {
-    if (only === undefined || others.length > 0) return undefined
-    await transaction.query(sql`
-      delete from ${staged.name} where n in (select n from ${since})`)
-    await insertStaged(transaction, staged, selectDecisions({ ...merge, base: only }, since))
+  const isSince = sql`n in (select n from ${since})`
+  const before = await countStaged(transaction, staged, isSince)
+  if (before.changed === 0) return nothing
+  const only = singleState(base)
+  if (only === undefined) return undefined
+  await transaction.query(sql`delete from ${staged.name} where ${isSince}`)
+  const joined = { join: joinState(only, codec, sql`b`) }
+  const decided = await insertStaged(transaction, staged, decisionsOf(merge, joined, since))
+  if (merge.strategy === 'fail' || decided.conflictCount === 0) {
+    return { since, before, after: decided }
   }
-  await transaction.query(sql`drop table ${since}`)
-  return count
+  await settleRest(transaction, settledRows(staged, ours), merge.strategy, isSince)
+  return { since, before, after: await countStaged(transaction, staged, isSince) }
 }
 
-/** The row of a virtual base can only be computed here, from the rows of its states. */
-async function stageInProcess(
+/** Compares with a virtual base. Its rows can only be computed here, from the rows of its states. */
+async function stageOverVirtual(
   transaction: Transaction,
   { stage, staged, merge }: { stage: Stage; staged: StagedRows; merge: RowMerge },
-): Promise<void> {
-  const { codec, columns, base, theirs, ours, strategy } = merge
-  for (const chunk of chunksOf(staged, PAGE_ROWS)) {
-    const found = await transaction.query<{ n: string; id: string }>(sql`
-      select n, id from ${stage.ids}
-      where n between ${chunk.first} and ${chunk.last}
-      order by n`)
-    const numbers = new Map(found.map(({ n, id }) => [id, n]))
-    let ids = [...numbers.keys()]
+): Promise<MergeTally> {
+  const { codec, base, theirs } = merge
+  const names = valueNames(codec)
+  for (const { first, last } of chunksOf(staged, PAGE_ROWS)) {
+    const found = await transaction.query<{ id: string }>(sql`
+      select id from ${stage.ids} where n between ${first} and ${last} order by n`)
+    let ids = found.map(({ id }) => id)
     // A page can end early, if its rows are large.
     for (let afterId: string | undefined = ''; afterId !== undefined; ) {
-      const options = { codec, before: base.states, after: theirs, beside: [ours] }
       const page: Awaited<ReturnType<typeof listCompared>> = await listCompared(transaction, {
-        ...options,
+        codec,
+        before: base.states,
+        after: theirs,
         form: 'write',
         afterId,
         limit: ids.length + 1,
         ids,
       })
-      const decisions = page.rows.flatMap(({ id, before, after, beside: [ourRow] }) => {
-        const states = [base.rowOf(before), after, ourRow] as const
-        if (!isChangedRow(states[0], after, columns)) return []
-        return { id, n: numbers.get(id) ?? '0', ...decide({ id, states }, strategy, columns) }
+      const rows = page.rows.flatMap(({ id, before }) => {
+        const texts = base.rowOf(before)
+        return texts === undefined ? [] : { id, texts }
       })
-      await insertDecisions(transaction, staged, decisions)
+      const candidates = sql`(
+        select n, id from ${stage.ids}
+        where n between ${first} and ${last} and id = any(${page.rows.map(({ id }) => id)}::text[])
+      )`
+      const joined = joinGiven(rows, names)
+      await insertStaged(transaction, staged, decisionsOf(merge, joined, candidates))
       afterId = page.next
       ids = ids.filter((id) => id > (afterId ?? ''))
     }
   }
-}
-
-type NumberedDecision = Decision & { readonly id: string; readonly n: string }
-
-async function insertDecisions(
-  transaction: Transaction,
-  staged: StagedRows,
-  decisions: readonly NumberedDecision[],
-): Promise<void> {
-  if (decisions.length === 0) return
-  const { physical } = staged.codec
-  const flags = (indexes: readonly number[] | undefined): string | null =>
-    indexes === undefined
-      ? null
-      : `{${physical.map((_, index) => (indexes.includes(index) ? 't' : 'f')).join()}}`
-  const arrays = physical.map((_, index) => {
-    const values = decisions.map(({ insert, update }) => (insert ?? update)?.values[index] ?? null)
-    return sql`, ${values}::text[]`
-  })
-  const names = physical.map(({ physicalName }) => ident(physicalName))
-  const values = physical.map(
-    ({ sqlType }, index) => sql`, u.${names[index] ?? empty}::${raw(sqlType)}`,
-  )
-  await transaction.query(sql`
-    insert into ${staged.name} (${STAGE_COLUMNS}${stagedColumns(staged)})
-    select u.n, u.id, u.decision, u.taken::boolean[], u.clashing::boolean[]${join([empty, ...values], '')}
-    from unnest(
-      ${decisions.map(({ n }) => n)}::bigint[],
-      ${decisions.map(({ id }) => id)}::text[],
-      ${decisions.map(decisionName)}::text[],
-      ${decisions.map(({ update }) => flags(update?.columns))}::text[],
-      ${decisions.map(({ conflict }) => flags(conflict?.columns))}::text[]${join([empty, ...arrays], '')}
-    ) as u (${STAGE_COLUMNS}${stagedColumns(staged)})`)
-}
-
-function decisionName({ insert, update, remove, conflict }: Decision): string {
-  if (conflict !== undefined) return conflict.kind
-  if (insert !== undefined) return 'insert'
-  if (update !== undefined) return 'update'
-  return remove === undefined ? 'same' : 'delete'
+  return countStaged(transaction, staged)
 }
 
 /** Returns the columns of the staged rows, as a list that starts with a comma. */
 function stagedColumns({ codec }: StagedRows): Sql {
   const names = codec.physical.map(({ physicalName }) => sql`, ${ident(physicalName)}`)
   return join([empty, ...names], '')
+}
+
+/** Returns staged rows in the form that decisions about them need. */
+export function settledRows({ name, codec }: StagedRows, ours: BranchRows): SettledRows {
+  return { name, codec, ours: joinState(ours, codec, sql`o`) }
+}
+
+/** Adds rows of the target that theirs has not changed, without an effect on them. */
+export async function addUnchanged(
+  transaction: Transaction,
+  staged: StagedRows,
+  ids: readonly string[],
+): Promise<StagedRows> {
+  const first = staged.last + 1
+  const [row] = await transaction.query<{ count: number }>(sql`
+    with added as (
+      insert into ${staged.name} (n, id, decision)
+      select ${first}::bigint + row_number() over (order by g.id) - 1, g.id, 'same'
+      from unnest(${ids}::text[]) g (id)
+      where not exists (select from ${staged.name} s where s.id = g.id)
+      returning 1
+    )
+    select count(*)::integer as count from added`)
+  return { ...staged, last: staged.last + (row?.count ?? 0) }
+}
+
+/** Creates a stage without rows. */
+export async function stageNothing(
+  transaction: Transaction,
+  stage: Stage,
+  codec: TableCodec,
+): Promise<StagedRows> {
+  const staged = { codec, name: stage.rowsOf(codec.table.id), first: 1, last: 0 }
+  await createRows(transaction, stage, staged)
+  return staged
 }
 
 /** Divides the numbers of staged rows into ranges. */
@@ -325,24 +387,63 @@ export function* chunksOf(
   }
 }
 
+/** Counts the effects of the staged rows that meet a condition. */
 export async function countStaged(
   transaction: Transaction,
   staged: StagedRows,
+  condition = sql`true`,
 ): Promise<MergeTally> {
   const [tally] = await transaction.query<MergeTally>(sql`
+    ${selectTally(staged.name)} where ${condition}`)
+  return tally ?? NO_EFFECT
+}
+
+/** Selects the effects of the decisions in a relation. */
+function selectTally(relation: Sql): Sql {
+  return sql`
     select count(*)::integer as changed,
       (count(*) filter (where decision = 'insert'))::integer as inserted,
       (count(*) filter (where decision = 'update'))::integer as updated,
       (count(*) filter (where decision = 'delete'))::integer as deleted,
       (count(*) filter (where decision in ${CONFLICTS}))::integer as "conflictCount"
-    from ${staged.name}`)
-  return tally ?? { changed: 0, inserted: 0, updated: 0, deleted: 0, conflictCount: 0 }
+    from ${relation}`
 }
 
-/** Lists the first conflicts, in the order of ids. */
-export async function listConflicts(
+/** Computes each number of a tally. */
+export function mapTally(numberOf: (count: keyof MergeTally) => number): MergeTally {
+  return {
+    changed: numberOf('changed'),
+    inserted: numberOf('inserted'),
+    updated: numberOf('updated'),
+    deleted: numberOf('deleted'),
+    conflictCount: numberOf('conflictCount'),
+  }
+}
+
+const NO_EFFECT = mapTally(() => 0)
+
+/** Lists conflicts in the order of ids, starting after an id. */
+export function listConflicts(
   transaction: Transaction,
   staged: StagedRows,
+  { after = '', limit }: { after: string | undefined; limit: number },
+): Promise<RowConflict[]> {
+  return selectConflicts(transaction, staged, sql`id > ${after} order by id limit ${limit}`)
+}
+
+/** Finds those of the given rows that are in conflict. */
+export function findConflicts(
+  transaction: Transaction,
+  staged: StagedRows,
+  ids: readonly string[],
+): Promise<RowConflict[]> {
+  return selectConflicts(transaction, staged, sql`id = any(${ids}::text[])`)
+}
+
+async function selectConflicts(
+  transaction: Transaction,
+  staged: StagedRows,
+  condition: Sql,
 ): Promise<RowConflict[]> {
   const rows = await transaction.query<{
     id: string
@@ -351,9 +452,7 @@ export async function listConflicts(
   }>(sql`
     select id, decision, clashing
     from ${staged.name}
-    where decision in ${CONFLICTS}
-    order by id
-    limit ${CONFLICTS_LISTED_MAX}`)
+    where decision in ${CONFLICTS} and ${condition}`)
   return rows.flatMap(({ id, decision, clashing }) => {
     const kind = CONFLICT_KINDS.find((known) => known === decision)
     if (kind === undefined) return []

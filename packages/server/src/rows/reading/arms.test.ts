@@ -24,7 +24,8 @@ function chain(depth: number): Layout {
     levels: Array.from({ length: depth + 1 }, (_, level) => ({
       branchId: `b${level}`,
       asOf: level === 0 ? undefined : 1,
-      heaps: new Map([[1, { heapId: String(level), columnIds: new Set([2]) }]]),
+      heaps: new Map([[1, { databaseId: '1', heapId: String(level), columnIds: new Set([2]) }]]),
+      overlays: new Map(),
       folds: new Map(),
     })),
   }
@@ -71,6 +72,6 @@ it('A level takes one parameter, however often a statement refers to it', () => 
 it('The number of scanned tables is that of the statement', () => {
   for (const depth of [0, 1, 3, NEAR_LEVELS_MAX, NEAR_LEVELS_MAX + 1, 40]) {
     const text = selectVisible(chain(depth), codec).text
-    expect(countScans(chain(depth), 1)).toBe(count(text, 'offshoot_rows.'))
+    expect(countScans(chain(depth), 1)).toBe(count(text, 'offshoot_db_1'))
   }
 })

@@ -26,7 +26,7 @@ import {
 export const NEAR_LEVELS_MAX = 6
 
 interface Arm {
-  /** 0 is nearest. Arms of one level never have rows of the same id at the same epoch. */
+  /** The nearest have the lowest. Arms of one level never have rows of the same id at the same epoch. */
   readonly level: number
   readonly table: Sql
   /** Returns the condition that a row of the arm is visible at the epoch that the branch reads. */
@@ -40,8 +40,8 @@ interface Arm {
 /** Returns the arms of all sources, the nearest first. */
 function listArms(layout: Layout, tableId: number): Arm[] {
   return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
-    const { kind, level, branchId, asOf, heapId, columnIds } = source
-    const heap = { level, table: heapName(heapId), columnIds }
+    const { kind, level, branchId, asOf, columnIds } = source
+    const heap = { level, table: heapName(source), columnIds }
     if (asOf === undefined) {
       return [{ ...heap, inEpoch: () => sql`true`, isCurrent: kind === 'heap' }]
     }
@@ -51,7 +51,7 @@ function listArms(layout: Layout, tableId: number): Arm[] {
       { ...heap, inEpoch: (alias) => sql`${alias}.epoch <= ${epoch}` },
       {
         ...heap,
-        table: pastName(heapId),
+        table: pastName(source),
         inEpoch: (alias) => sql`${alias}.epoch <= ${epoch} and ${alias}.until > ${epoch}`,
       },
     ]
@@ -204,7 +204,7 @@ export function joinForCopy(
   const arms = listArms(layout, codec.table.id)
   const [inherited, own] = [
     arms.filter(({ level }) => level > 0),
-    arms.filter(({ level }) => level === 0),
+    arms.filter(({ level }) => level <= 0),
   ].map(
     (of) => sql`
       select * from (${firstRow(of, codec, id)}) r where not r.deleted and ${accepted(sql`r`)}`,
@@ -227,16 +227,19 @@ export function selectNoRows(codec: TableCodec): Sql {
 }
 
 /**
- * Returns a union of all visible rows that meet a condition. `from` leaves out nearer levels, but their rows
- * still hide inherited ones.
+ * Returns a union of all visible rows that meet a condition. `isInherited` leaves out the own rows of the
+ * branch, but they still hide inherited ones.
  */
 export function selectVisible(
   layout: Layout,
   codec: TableCodec,
-  options: { from?: number; where?(expressionOf: (column: PhysicalColumn) => Sql): Sql } = {},
+  options: {
+    isInherited?: boolean
+    where?(expressionOf: (column: PhysicalColumn) => Sql): Sql
+  } = {},
 ): Sql {
   const arms = listScannedArms(layout, codec)
-  const chosen = arms.filter((arm) => arm.level >= (options.from ?? 0))
+  const chosen = options.isInherited ? arms.filter((arm) => arm.level > 0) : arms
   if (chosen.length === 0) return selectNoRows(codec)
   const selects = chosen.map((arm) => {
     const expressionOf = (column: PhysicalColumn) => armColumn(sql`h`, column, arm)

@@ -1,7 +1,8 @@
-import { join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { arrayLiteral } from '../columns/carriers.js'
 import type { TableCodec } from '../columns/table-codec.js'
+import { schemaName } from '../layout/database-schema.js'
 import { layoutOf } from '../layout/layout.js'
 import { listTables } from './arms.js'
 import type { TableLookup } from './read-plan.js'
@@ -20,7 +21,8 @@ export function estimateTexts(
   codec: TableCodec,
   options: { columns: readonly number[]; add(text: string): Slot },
 ): Sql {
-  const tables = listTables(layoutOf(lookup.rows), codec.table.id).map(
+  const layout = layoutOf(lookup.rows)
+  const tables = listTables(layout, codec.table.id).map(
     (table) => sql`(select tableoid from ${table} limit 1)`,
   )
   const names = options.columns.map((index) => codec.physical[index]?.physicalName ?? '')
@@ -38,7 +40,7 @@ export function estimateTexts(
     cross join lateral (
       select coalesce(avg(avg_width), ${length}) as length
       from pg_stats
-      where schemaname = 'offshoot_rows' and tablename = t.relname
+      where schemaname = ${literal(schemaName(layout.databaseId))} and tablename = t.relname
         and attname = any(${options.add(arrayLiteral(names))}::name[])
     ) w`
 }

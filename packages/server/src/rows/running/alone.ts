@@ -2,7 +2,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
-import { runPipeline } from '../../postgres/pipeline.js'
 import {
   runTransaction,
   type Transaction,
@@ -58,17 +57,14 @@ async function attempt<Result>(
       entered.push(gate)
     }
     const run = () =>
-      runTransaction(
-        database,
-        async (transaction) => {
-          await runPipeline(transaction.client, enterAloneCalls(gates, waitMs))
-          return body(transaction)
-        },
-        { isolation: 'read committed', owner },
-      )
+      runTransaction(database, body, {
+        isolation: 'read committed',
+        opening: enterAloneCalls(gates, waitMs),
+        owner,
+      })
     const result = await run().catch(async (error: unknown) => {
       if (!isUndefinedTable(error)) throw error
-      if (!(await createMissingGates(database, gates))) throw gone(error)
+      if (!(await createMissingGates(database, gates))) throw gone()
       return run()
     })
     return { result }
@@ -80,8 +76,12 @@ async function attempt<Result>(
   }
 }
 
-function gone(cause: unknown): AppError {
-  return new AppError('branch_not_found', 'the branch was deleted a moment ago', { cause })
+/**
+ * The error has no cause, because errors of PostgreSQL count as final. A session may be outdated instead: the
+ * branch may exist again under the same name.
+ */
+function gone(): AppError {
+  return new AppError('branch_not_found', 'the branch was deleted a moment ago')
 }
 
 /** The error of a request that has waited for a gate in vain. */

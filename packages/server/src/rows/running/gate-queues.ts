@@ -50,7 +50,7 @@ export class GateQueues {
       }
       const timer = setTimeout(() => {
         gate.waiting.splice(gate.waiting.indexOf(waiting), 1)
-        // Those behind it may be able to start now.
+        // Requests that were waiting behind this one may be able to start now.
         this.#startNext(name, gate)
         resolve(false)
       }, waitMs)

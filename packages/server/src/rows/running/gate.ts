@@ -1,6 +1,6 @@
+import { eachApart } from '../../common/each-apart.js'
 import { LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { codeOf, DUPLICATE_TABLE, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement } from '../../postgres/statement.js'
@@ -75,22 +75,30 @@ export async function createMissingGates(
   database: Database,
   branchIds: readonly string[],
 ): Promise<boolean> {
-  const branches = await database.query<{ id: string; hasGate: boolean }>(sql`
+  const branches = await listGates(database, branchIds)
+  if (branches.length < branchIds.length) return false
+  for (const { id } of branches.filter(({ hasGate }) => !hasGate)) {
+    try {
+      await createGate(database, id)
+    } catch (error) {
+      // Another request may have created it at the same time, which PostgreSQL reports in several ways.
+      const [branch] = await listGates(database, [id])
+      if (!branch?.hasGate) throw error
+    }
+  }
+  return true
+}
+
+/** Returns the branches that exist, and whether they have a gate. */
+async function listGates(
+  database: Database,
+  branchIds: readonly string[],
+): Promise<{ readonly id: string; readonly hasGate: boolean }[]> {
+  return database.query(sql`
     select id,
       to_regclass('offshoot_work.' || quote_ident(${PREFIX} || id)) is not null as "hasGate"
     from offshoot.branches
     where id = any(${branchIds}::text[]) and deleted_at is null`)
-  if (branches.length < branchIds.length) return false
-  const missing = branches.filter(({ hasGate }) => !hasGate)
-  for (const { id } of missing) {
-    try {
-      await createGate(database, id)
-    } catch (error) {
-      // Another request has created it at the same time.
-      if (![DUPLICATE_TABLE, UNIQUE_VIOLATION].includes(codeOf(error) ?? '')) throw error
-    }
-  }
-  return true
 }
 
 /** Maximum number of gates dropped by one step. */
@@ -107,18 +115,20 @@ export async function collectGates(database: Database): Promise<boolean> {
       and not exists (
         select from offshoot.branches b where b.id = g.id and b.deleted_at is null
       )
+    -- Gates that cannot be dropped must not always be the first ones.
+    order by random()
     limit ${STEP_GATES}`)
-  for (const { branchId } of gone) {
-    await runTransaction(
+  const dropped = await eachApart(gone, ({ branchId }) =>
+    runTransaction(
       database,
       async (transaction) => {
         await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
         await transaction.query(sql`drop table if exists ${gateOf(branchId)}`)
       },
       { isolation: 'read committed' },
-    )
-  }
-  return gone.length === STEP_GATES
+    ),
+  )
+  return dropped > 0 && gone.length === STEP_GATES
 }
 
 const queues = new WeakMap<Database, GateQueues>()

@@ -5,18 +5,22 @@ import { selectNewRows } from './insert-statements.js'
 import { furtherColumns, type Returned, returning, type StatementParts } from './statement-parts.js'
 
 /*
- * Statements that write whole rows by id, and insert or replace them. The returned metadata ends with a
- * boolean: whether the row existed before.
+ * Statements that write whole rows by id, and insert or replace them. `given` defines the rows as `u`. The
+ * returned metadata ends with a boolean: whether the row existed before.
  */
 
 /** For rows without an expected version. */
-export function replaceAnyStatement(parts: StatementParts, returned: Returned): Statement {
+export function replaceAnyStatement(
+  parts: StatementParts,
+  returned: Returned,
+  given = parts.given(parts.all),
+): Statement {
   // Without forks and inherited rows, PostgreSQL's own upsert is enough.
-  if (!parts.isPlain || parts.layout.hasForks) return replaceStatement(parts, returned)
+  if (!parts.isPlain || parts.layout.hasForks) return replaceStatement(parts, returned, given)
   const isPresent = returned === 'metadata' ? sql`, xmax <> 0` : empty
   const changes = parts.names.map((name) => sql`, ${name} = excluded.${name}`)
   return compileStatement(sql`
-    with ${parts.given(parts.all)}
+    with ${given}
     insert into ${parts.own} as h ${parts.rowColumns}
     ${selectNewRows(parts)}
     on conflict (id) do update
@@ -26,7 +30,11 @@ export function replaceAnyStatement(parts: StatementParts, returned: Returned): 
 }
 
 /** A row that does not have the expected version is neither changed nor returned. */
-export function replaceStatement(parts: StatementParts, returned: Returned): Statement {
+export function replaceStatement(
+  parts: StatementParts,
+  returned: Returned,
+  given = parts.given(parts.all),
+): Statement {
   const { layout, codec, own } = parts
   const result =
     returned === 'id'
@@ -38,7 +46,7 @@ export function replaceStatement(parts: StatementParts, returned: Returned): Sta
   const accepted = sql`u.if_version is null or s.id is null or s.version = u.if_version`
   const values = parts.all.map((index) => parts.givenValue(index))
   return compileStatement(sql`
-    with ${parts.given(parts.all)},
+    with ${given},
     seen as (
       select r.id, r.version, r.created_at
       from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}

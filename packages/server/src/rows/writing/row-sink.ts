@@ -1,3 +1,4 @@
+import { Turn } from '../../common/in-turns.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { FirstVersions } from '../layout/record-version.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
@@ -12,6 +13,16 @@ export interface RowSink {
   abort(): Promise<void>
 }
 
+/** Values that are converted in one step. */
+const STEP_VALUES = 20_000
+const STEP_ROWS_MAX = 1000
+
+/** Returns the number of rows that are converted in one step, so that it takes a few milliseconds. */
+export function rowsPerStep({ physical }: TableCodec): number {
+  const rows = Math.floor(STEP_VALUES / (physical.length + 1))
+  return Math.max(1, Math.min(rows, STEP_ROWS_MAX))
+}
+
 /** Opens the fastest sink that the table allows. */
 export function openSink(
   table: { readonly codec: TableCodec; readonly writer: TableWriter },
@@ -19,9 +30,38 @@ export function openSink(
 ): RowSink {
   const { codec, writer } = table
   const byStatements = () => new StatementSink(codec, writer, transaction)
-  return writer.takesCopies
+  const sink = writer.takesCopies
     ? new LateSink(() => openCopy(writer, transaction).then((copy) => copy ?? byStatements()))
     : byStatements()
+  return new SteppedSink(sink, rowsPerStep(codec))
+}
+
+/** Passes rows on in steps, and lets the event loop run in between. */
+class SteppedSink implements RowSink {
+  readonly #sink: RowSink
+  readonly #stepRows: number
+
+  constructor(sink: RowSink, stepRows: number) {
+    this.#sink = sink
+    this.#stepRows = stepRows
+  }
+
+  async add(rows: readonly RowInput[]): Promise<void> {
+    if (rows.length <= this.#stepRows) return this.#sink.add(rows)
+    const turn = new Turn()
+    for (let start = 0; start < rows.length; start += this.#stepRows) {
+      await this.#sink.add(rows.slice(start, start + this.#stepRows))
+      if (turn.isOver) await turn.end()
+    }
+  }
+
+  end(): Promise<void> {
+    return this.#sink.end()
+  }
+
+  abort(): Promise<void> {
+    return this.#sink.abort()
+  }
 }
 
 /** Opens a COPY. Returns undefined if it cannot know the first versions of rows with given ids. */

@@ -38,8 +38,12 @@ export function insertStageStatement(parts: StatementParts, stage: Sql): Stateme
  * without those that are taken.
  */
 export function insertStagePartStatement(parts: StatementParts, stage: Sql): Statement {
-  const source = sql`${stage} s where s.line between ${slot(0)}::bigint and ${slot(1)}::bigint`
-  return insertStatement(parts, 'id', stagedRows(parts, source))
+  return insertStatement(parts, 'id', stagedRows(parts, stagedPart(stage)))
+}
+
+/** The rows of some lines (slots 0 and 1) of a stage, as `s`. */
+export function stagedPart(stage: Sql): Sql {
+  return sql`${stage} s where s.line between ${slot(0)}::bigint and ${slot(1)}::bigint`
 }
 
 function stagedRows({ names }: StatementParts, source: Sql): Sql {
@@ -60,7 +64,7 @@ export function inheritedStageStatement(
   return compileStatement(sql`
     select s.line
     from ${stage} s
-    where ${valueIsVisible(parts, index, 1)}
+    where ${valueIsVisible(parts, index, { isInherited: true })}
     limit 1`)
 }
 
@@ -80,18 +84,22 @@ export function takenIdStatement({ layout, codec }: StatementParts, stage: Sql):
 export function takenValueStatement(parts: StatementParts, stage: Sql, index: number): Statement {
   return compileStatement(sql`
     select least(
-      (select min(s.line) from ${stage} s where ${valueIsVisible(parts, index, 0)}),
+      (select min(s.line) from ${stage} s where ${valueIsVisible(parts, index)}),
       ${firstRepeated(stage, parts.name(index))}
     )`)
 }
 
-function valueIsVisible(parts: StatementParts, index: number, from: number): Sql {
+function valueIsVisible(
+  parts: StatementParts,
+  index: number,
+  options: { isInherited?: boolean } = {},
+): Sql {
   const { layout, codec } = parts
   const column = parts.column(index)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
     sql`${expressionOf(column)} = s.${parts.name(index)}`
   return sql`s.${parts.name(index)} is not null
-      and exists (${selectVisible(layout, codec, { from, where })})`
+      and exists (${selectVisible(layout, codec, { ...options, where })})`
 }
 
 function firstRepeated(stage: Sql, column: Sql): Sql {

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { eachApart } from '../../common/each-apart.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
-import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { copyLine } from '../columns/carriers.js'
+import { qualified } from '../layout/layout.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
@@ -20,7 +22,7 @@ export interface StagedRow extends RowInput {
 const CARDINALITY_VIOLATION = '21000'
 
 /** Characters of COPY lines that are sent together. */
-const COPY_LENGTH = 1024 * 1024
+const COPY_LENGTH = 256 * 1024
 /** Lines that are inserted together into a branch that inherits rows. */
 const PART_LINES = 5000
 /** How often a stream in progress says that its stage is in use. */
@@ -28,7 +30,13 @@ const SIGN_OF_LIFE_MS = 60_000
 /** A stage without a sign of life for this time was left behind by a crash. */
 const STAGE_HOURS_MAX = 1
 
-const stageName = (id: string): Sql => sql`offshoot_work.${ident(`stream_${id}`)}`
+/** Identifies a stage. It is in the schema of the database, because one statement inserts its rows into a heap. */
+interface StageAddress {
+  readonly databaseId: string
+  readonly id: string
+}
+
+const stageName = ({ databaseId, id }: StageAddress): Sql => qualified(databaseId, `stream_${id}`)
 
 /**
  * The rows of a stream, in a table of their own until the stream is complete. Adding rows takes a connection
@@ -38,7 +46,7 @@ const stageName = (id: string): Sql => sql`offshoot_work.${ident(`stream_${id}`)
 export class StagedRows {
   readonly #database: Database
   readonly #owner: string
-  readonly #id: string
+  readonly #stage: StageAddress
   readonly #copy: ReturnType<TableWriter['stage']>['copy']
   readonly #life: NodeJS.Timeout
   #pending = ''
@@ -46,21 +54,32 @@ export class StagedRows {
   #count = 0
 
   static async create(database: Database, guard: Guard, writer: TableWriter): Promise<StagedRows> {
-    const id = randomBytes(12).toString('hex')
-    await database.query(sql`insert into offshoot_work.streams (id) values (${id})`)
-    await database.query(writer.stage(stageName(id)).create)
-    return new StagedRows(database, { id, owner: ownerOf(guard), writer })
+    const { databaseId } = guard.rows
+    const stage = { databaseId, id: randomBytes(12).toString('hex') }
+    await database.query(sql`
+      insert into offshoot_work.streams (id, database_id) values (${stage.id}, ${databaseId})`)
+    await database.query(writer.stage(stageName(stage)).create)
+    return new StagedRows(database, { stage, owner: ownerOf(guard), writer })
   }
 
   private constructor(
     database: Database,
-    { id, owner, writer }: { id: string; owner: string; writer: TableWriter },
+    { stage, owner, writer }: { stage: StageAddress; owner: string; writer: TableWriter },
   ) {
     this.#database = database
     this.#owner = owner
-    this.#id = id
-    this.#copy = writer.stage(stageName(id)).copy
+    this.#stage = stage
+    this.#copy = writer.stage(stageName(stage)).copy
     this.#life = setInterval(() => this.#signLife(), SIGN_OF_LIFE_MS).unref()
+  }
+
+  /** The table that has the rows. */
+  get name(): Sql {
+    return stageName(this.#stage)
+  }
+
+  get count(): number {
+    return this.#count
   }
 
   async add(rows: readonly StagedRow[]): Promise<void> {
@@ -78,13 +97,13 @@ export class StagedRows {
     await this.#flush()
     // Parts of the stage are found by their lines.
     if (!writer.takesCopies) {
-      await this.#database.query(sql`create index on ${stageName(this.#id)} (line)`)
+      await this.#database.query(sql`create index on ${stageName(this.#stage)} (line)`)
     }
   }
 
   /** Inserts all rows. Fails if an id or a unique value is taken. */
   async insert(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
-    const stage = writer.stage(stageName(this.#id))
+    const stage = writer.stage(stageName(this.#stage))
     if (writer.takesCopies) {
       await transaction.run([{ statement: stage.insert, values: [], isUnnamed: true }])
       return
@@ -92,8 +111,9 @@ export class StagedRows {
     let inserted = 0
     for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
       const values = [String(line), String(line + PART_LINES - 1)]
+      const before = stage.beforePart(values)
       const [ids] = await transaction
-        .run([{ statement: stage.insertPart, values }])
+        .run([{ statement: stage.insertPart, values, ...(before && { before }) }])
         .catch((error: unknown) => {
           throw codeOf(error) === CARDINALITY_VIOLATION ? new TakenError(0, undefined) : error
         })
@@ -112,7 +132,7 @@ export class StagedRows {
     writer: TableWriter,
     guard: Guard,
   ): Promise<{ line: number; error: TakenError } | undefined> {
-    const stage = writer.stage(stageName(this.#id))
+    const stage = writer.stage(stageName(this.#stage))
     const checks = [
       { columnId: undefined, statement: stage.findTakenId },
       ...writer.uniqueColumns.map((column) => ({
@@ -133,7 +153,7 @@ export class StagedRows {
 
   async drop(): Promise<void> {
     clearInterval(this.#life)
-    await dropStage(this.#database, this.#id)
+    await dropStage(this.#database, this.#stage)
   }
 
   async #flush(): Promise<void> {
@@ -155,24 +175,28 @@ export class StagedRows {
   /** A failure is ignored: the next sign is in time, too. */
   #signLife(): void {
     this.#database
-      .query(sql`update offshoot_work.streams set used_at = now() where id = ${this.#id}`)
+      .query(sql`update offshoot_work.streams set used_at = now() where id = ${this.#stage.id}`)
       .catch(() => undefined)
   }
 }
 
-async function dropStage(database: Database, id: string): Promise<void> {
-  await database.query(sql`drop table if exists ${stageName(id)}`)
-  await database.query(sql`delete from offshoot_work.streams where id = ${id}`)
+async function dropStage(database: Database, stage: StageAddress): Promise<void> {
+  await database.query(sql`drop table if exists ${stageName(stage)}`)
+  await database.query(sql`delete from offshoot_work.streams where id = ${stage.id}`)
 }
 
-/** Drops one stage that a crash has left behind. Returns whether there may be more. */
+/** Maximum number of stages dropped by one step. */
+const STEP_STAGES = 20
+
+/** Drops stages that a crash has left behind. Returns whether there may be more. */
 export async function collectStage(database: Database): Promise<boolean> {
-  const [stage] = await database.query<{ id: string }>(sql`
-    select id
+  const stages = await database.query<StageAddress>(sql`
+    select database_id as "databaseId", id
     from offshoot_work.streams
     where used_at < now() - make_interval(hours => ${STAGE_HOURS_MAX})
-    limit 1`)
-  if (stage === undefined) return false
-  await dropStage(database, stage.id)
-  return true
+    -- Stages that cannot be dropped must not always be the first ones.
+    order by random()
+    limit ${STEP_STAGES}`)
+  const dropped = await eachApart(stages, (stage) => dropStage(database, stage))
+  return dropped > 0 && stages.length === STEP_STAGES
 }

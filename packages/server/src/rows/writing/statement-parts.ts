@@ -5,6 +5,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
 import { firstVersion, rememberVersions, selectFloors } from '../layout/record-version.js'
 import { heapColumns } from '../reading/arms.js'
+import { guardRelation } from '../running/guard.js'
 
 /*
  * Fragments that the write statements of a table share. Every statement runs behind the gate, in a
@@ -68,7 +69,7 @@ export class StatementParts {
     this.layout = layout
     this.codec = codec
     this.#heap = heap
-    this.own = heapName(heap.heapId)
+    this.own = heapName(heap)
     this.epoch = sql`(
       select b.epoch from offshoot.branches b where b.id = ${literal(layout.branchId)})`
     this.isPlain = !inheritsRows(layout, codec.table.id)
@@ -112,6 +113,23 @@ export class StatementParts {
       u as (
         select * from unnest(${IDS}::text[], ${IF_VERSIONS}::bigint[]${join([empty, ...arrays], '')})
           with ordinality as u (id, if_version${labels}, ordinal)
+      )`
+  }
+
+  /**
+   * `u`: one given row with all columns, if the guard holds, and no row otherwise. Its values are no arrays:
+   * for arrays of unknown length, PostgreSQL would prefer custom plans, and plan every call again.
+   */
+  givenOne(): Sql {
+    const columns = this.all.map(
+      (index) =>
+        sql`${slot(FIRST_COLUMN + index)}::${raw(this.sqlType(index))} as ${this.name(index)}`,
+    )
+    return sql`
+      u as (
+        select ${IDS}::text as id, ${IF_VERSIONS}::bigint as if_version${furtherColumns(columns)},
+          1 as ordinal
+        from ${guardRelation(FIRST_COLUMN + this.all.length)}
       )`
   }
 
@@ -168,7 +186,7 @@ export class StatementParts {
 
   #keepInsert(source: Sql, { alias, epoch }: { alias?: Sql; epoch: Sql }): Sql {
     return sql`
-      insert into ${pastName(this.#heap.heapId)} (${heapColumns(this.#heap)}, until)
+      insert into ${pastName(this.#heap)} (${heapColumns(this.#heap)}, until)
       select ${heapColumns(this.#heap, alias)}, ${epoch}
       from ${source}`
   }

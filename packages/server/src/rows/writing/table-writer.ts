@@ -1,6 +1,6 @@
 import { LruMap } from '../../common/lru-map.js'
-import type { Sql } from '../../postgres/sql.js'
-import type { Call, Statement } from '../../postgres/statement.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import { type Call, type Parameter, type Statement, slot } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
@@ -8,6 +8,7 @@ import type { Heap, Layout } from '../layout/layout.js'
 import { type FirstVersions, firstVersionOf } from '../layout/record-version.js'
 import type { CopyCall } from '../running/calls.js'
 import { type Guard, guardValues } from '../running/guard.js'
+import { AbsorbCalls } from './absorb-calls.js'
 import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
 import {
@@ -24,6 +25,7 @@ import {
   inheritedStageStatement,
   insertStagePartStatement,
   insertStageStatement,
+  stagedPart,
   takenIdStatement,
   takenValueStatement,
 } from './stage-statements.js'
@@ -67,6 +69,8 @@ interface StageStatements {
   readonly copy: Statement
   readonly insert: Statement
   readonly insertPart: Statement
+  /** Calls to run before the insert of a part. undefined: none. */
+  beforePart(values: Call['values']): readonly Call[] | undefined
   readonly findTakenId: Statement
   findTakenValue(column: number): Statement
   findInherited(column: number): Statement
@@ -95,6 +99,8 @@ export class TableWriter {
   readonly #codec: TableCodec
   readonly #parts: StatementParts
   readonly #versionBase: number
+  /** undefined: the table has no overlay. */
+  readonly #absorb: AbsorbCalls | undefined
   readonly #number = ++writerCount
 
   constructor(layout: Layout, codec: TableCodec, heap: Heap) {
@@ -102,14 +108,16 @@ export class TableWriter {
     this.#codec = codec
     this.#parts = new StatementParts(layout, codec, heap)
     this.#versionBase = layout.versionBase
+    this.#absorb = AbsorbCalls.find(layout, codec)
   }
 
   /**
    * Whether new rows can be inserted with COPY. This requires that the indexes of the heap are enough to check
-   * ids and unique values. On a branch that inherits rows, they must also be compared with inherited rows.
+   * ids and unique values. On a branch that inherits rows, they must also be compared with inherited rows, and in
+   * a table with an overlay with its rows.
    */
   get takesCopies(): boolean {
-    return this.#parts.isPlain
+    return this.#parts.isPlain && this.#absorb === undefined
   }
 
   /** Whether unique values must be compared with inherited rows after each statement. */
@@ -122,16 +130,19 @@ export class TableWriter {
     const statement = this.#statement(`insert ${returned}`, () =>
       insertStatement(this.#parts, returned),
     )
-    return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
+    const values = this.#arrays(rows, this.#codec.physical.length)
+    return { statement, values, ...this.#beforeRows(rows) }
   }
 
   /** Inserts rows with generated ids. The returned rows have no meaning. */
   insertNew(rows: readonly RowInput[]): Call | CopyCall {
+    const before = this.#beforeRows(rows)
     if (rows.length < COPIED_ROWS_MIN) {
       const statement = this.#statement('insert new', () => insertNewStatement(this.#parts))
-      return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
+      return { statement, values: this.#arrays(rows, this.#codec.physical.length), ...before }
     }
     return {
+      ...before,
       statement: this.copyStatement,
       values: [],
       linesIn: (epoch) => this.copyLines(rows, epoch, NO_FLOORS),
@@ -167,6 +178,7 @@ export class TableWriter {
       copy: copyToStageStatement(parts, name),
       insert: insertStageStatement(parts, name),
       insertPart: insertStagePartStatement(parts, name),
+      beforePart: (values) => this.#absorb?.forSource(stagedPart(name), values),
       findTakenId: takenIdStatement(parts, name),
       findTakenValue: (column) => takenValueStatement(parts, name, column),
       findInherited: (column) => inheritedStageStatement(parts, name, column),
@@ -178,14 +190,37 @@ export class TableWriter {
     return this.#parts.column(column).id
   }
 
-  /** Inserts one row if the guard holds. Requires a generated id, or a table that takes copies. */
+  /** Inserts one row if the guard holds. Returns the metadata, and no row if the id is taken. */
   insertOne(row: RowInput, guard: Guard): Call {
+    const parts = this.#parts
+    const { isNewId = false } = row
     return {
-      statement: this.#statement(row.isNewId ? 'insert new one' : 'insert one', () =>
-        insertOneStatement(this.#parts, { isNewId: row.isNewId === true }),
+      statement: this.#statement(isNewId ? 'insert new one' : 'insert one', () =>
+        isNewId || parts.isPlain
+          ? insertOneStatement(parts, { isNewId })
+          : insertStatement(parts, 'metadata', parts.givenOne()),
       ),
-      values: [row.id, null, ...row.values, ...guardValues(guard)],
+      values: this.#valuesOfOne(row, guard),
+      ...this.#beforeRows([row]),
     }
+  }
+
+  /** Inserts or replaces one row if the guard holds. Returns the metadata, and whether the row existed. */
+  replaceOne(row: RowInput, guard: Guard): Call {
+    const parts = this.#parts
+    const statement =
+      row.ifVersion === undefined
+        ? this.#statement('replace any one', () =>
+            replaceAnyStatement(parts, 'metadata', parts.givenOne()),
+          )
+        : this.#statement('replace one', () =>
+            replaceStatement(parts, 'metadata', parts.givenOne()),
+          )
+    return { statement, values: this.#valuesOfOne(row, guard), ...this.#beforeRows([row]) }
+  }
+
+  #valuesOfOne({ id, ifVersion, values }: RowInput, guard: Guard): Parameter[] {
+    return [id, this.#versionText(ifVersion), ...values, ...guardValues(guard)]
   }
 
   /** Inserts or replaces whole rows. Returns no row for one that does not have the expected version. */
@@ -194,15 +229,23 @@ export class TableWriter {
     const statement = isConditional
       ? this.#statement(`replace ${returned}`, () => replaceStatement(this.#parts, returned))
       : this.#statement(`replace any ${returned}`, () => replaceAnyStatement(this.#parts, returned))
-    return { statement, values: this.#arrays(rows, this.#codec.physical.length) }
+    const values = this.#arrays(rows, this.#codec.physical.length)
+    return { statement, values, ...this.#beforeRows(rows) }
   }
 
   /** Deletes rows. Returns the ids of deleted rows. */
   delete(ids: readonly string[]): Call {
-    return {
-      statement: this.#statement('delete', () => deleteStatement(this.#parts)),
-      values: [arrayLiteral(ids)],
+    const before = this.#before((absorb) => absorb.forRows(ids))
+    const [id] = ids
+    if (id !== undefined && ids.length === 1) {
+      // An array of known length, so that PostgreSQL does not plan every call again.
+      const statement = this.#statement('delete one', () =>
+        deleteStatement(this.#parts, sql`array[${slot(0)}::text]`),
+      )
+      return { statement, values: [id], ...before }
     }
+    const statement = this.#statement('delete', () => deleteStatement(this.#parts))
+    return { statement, values: [arrayLiteral(ids)], ...before }
   }
 
   /** Changes the same columns of all rows, without arithmetic. Returns the ids. */
@@ -210,7 +253,8 @@ export class TableWriter {
     const statement = this.#statement(`update ${columns.join()}`, () =>
       updateStatement(this.#parts, columns),
     )
-    return { statement, values: this.#arrays(rows, columns.length) }
+    const values = this.#arrays(rows, columns.length)
+    return { statement, values, ...this.#beforeRows(rows, columns) }
   }
 
   /** Changes one row, also by arithmetic, if the guard holds. Returns the metadata. */
@@ -228,6 +272,11 @@ export class TableWriter {
         ...arithmetic.map((term) => term.operand),
         ...guardValues(guard),
       ],
+      ...this.#before((absorb) =>
+        arithmetic.some(({ column }) => this.uniqueColumns.includes(column))
+          ? absorb.forAll()
+          : absorb.forRows([id], (column) => [values[columns.indexOf(column)] ?? null]),
+      ),
     }
   }
 
@@ -239,7 +288,26 @@ export class TableWriter {
     return {
       statement,
       values: [arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
+      ...this.#before((absorb) => absorb.forRows(ids)),
     }
+  }
+
+  /** Returns the calls to run before rows are written. Their values are those of `columns`, by default of all. */
+  #beforeRows(
+    rows: readonly Pick<RowInput, 'id' | 'isNewId' | 'values'>[],
+    columns = this.#parts.all,
+  ): Pick<Call, 'before'> {
+    return this.#before((absorb) => {
+      const ids = rows.flatMap(({ id, isNewId }) => (isNewId ? [] : id))
+      if (ids.length === 0 && this.uniqueColumns.length === 0) return []
+      return absorb.forRows(ids, (column) =>
+        rows.map((row) => row.values[columns.indexOf(column)] ?? null),
+      )
+    })
+  }
+
+  #before(callsOf: (absorb: AbsorbCalls) => Call[]): Pick<Call, 'before'> {
+    return this.#absorb === undefined ? NOTHING_BEFORE : { before: callsOf(this.#absorb) }
   }
 
   /** Returns the unique checks for inserted or replaced rows. */
@@ -282,7 +350,7 @@ export class TableWriter {
     }
   }
 
-  /** Finds the positions of values that equal an earlier one, as PostgreSQL compares them. */
+  /** Finds the positions of values that equal an earlier one, as PostgreSQL compares them, with that of the first. */
   findRepeated(column: number, values: readonly (string | null)[]): Call {
     return {
       statement: repeatedValuesStatement(this.#parts, column),
@@ -318,5 +386,6 @@ export class TableWriter {
   }
 }
 
+const NOTHING_BEFORE: Pick<Call, 'before'> = {}
 const NO_CHECKS: UniqueCheck[] = []
 const NO_FLOORS: FirstVersions = { generatedFloor: 0, givenFloor: 0 }

@@ -11,15 +11,19 @@ import type { StatementParts } from './statement-parts.js'
 
 /** Finds one of the given values (slot 0, an array) among the inherited rows. */
 export function inheritedValuesStatement(parts: StatementParts, index: number): Statement {
-  return compileStatement(sql`${matchingValues(parts, index, 1)} limit 1`)
+  return compileStatement(sql`${matchingValues(parts, index, { isInherited: true })} limit 1`)
 }
 
 /** Finds the given values (slot 0, an array) that already exist on the branch. */
 export function visibleValuesStatement(parts: StatementParts, index: number): Statement {
-  return compileStatement(matchingValues(parts, index, 0))
+  return compileStatement(matchingValues(parts, index))
 }
 
-function matchingValues(parts: StatementParts, index: number, from: number): Sql {
+function matchingValues(
+  parts: StatementParts,
+  index: number,
+  options: { isInherited?: boolean } = {},
+): Sql {
   const { layout, codec } = parts
   const column = parts.column(index)
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
@@ -27,7 +31,7 @@ function matchingValues(parts: StatementParts, index: number, from: number): Sql
   return sql`
     select g.value
     from unnest(${slot(0)}::text[]) as g (value)
-    where exists (${selectVisible(layout, codec, { from, where })})`
+    where exists (${selectVisible(layout, codec, { ...options, where })})`
 }
 
 /** Returns the id (slot 0) of an own row if an inherited row has the same value in the column. */
@@ -40,18 +44,18 @@ export function inheritedTwinStatement(parts: StatementParts, index: number): St
     select mine.id
     from ${own} mine
     where mine.id = ${slot(0)}::text
-      and exists (${selectVisible(layout, codec, { from: 1, where })})`)
+      and exists (${selectVisible(layout, codec, { isInherited: true, where })})`)
 }
 
-/** Finds the positions of values (slot 0, an array) that equal an earlier one. */
+/** Finds the positions of values (slot 0, an array) that equal an earlier one, and the position of the first of those. */
 export function repeatedValuesStatement(parts: StatementParts, index: number): Statement {
   const type = raw(parts.column(index).sqlType)
   return compileStatement(sql`
-    select g.ordinal - 1
+    select g.ordinal - 1, g.first - 1
     from (
-      select ordinal, row_number() over (partition by value::${type} order by ordinal) as number
+      select ordinal, min(ordinal) over (partition by value::${type}) as first
       from unnest(${slot(0)}::text[]) with ordinality as u (value, ordinal)
       where value is not null
     ) g
-    where g.number > 1`)
+    where g.ordinal > g.first`)
 }

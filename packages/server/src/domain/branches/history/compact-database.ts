@@ -3,6 +3,8 @@ import { HISTORY_KEY } from '../../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../../postgres/database.js'
 import { runTransaction } from '../../../postgres/run-transaction.js'
 import { sql } from '../../../postgres/sql.js'
+import { errorText, postponement } from '../../../postgres/work-queue.js'
+import { compactionFailures } from '../../../telemetry/events.js'
 import { deleteUnusedBranches } from '../unused-branches.js'
 import { compactHistory } from './compact-history.js'
 import type { Merge } from './history.js'
@@ -20,33 +22,50 @@ export async function lockHistory(transaction: Queryable, databaseId: string): P
 /**
  * Compacts the history of one database that has changed. Returns whether there was one. Forks, merges
  * and deletions may run concurrently: a state that no pair of branches needs now is not needed by any
- * pair after them either.
+ * pair after them either. A database whose compaction fails is postponed.
  */
 export async function compactDatabase(database: Database): Promise<boolean> {
+  let current: string | undefined
   try {
-    return await runTransaction(database, compactNext, {
+    return await runTransaction(
+      database,
+      async (transaction) => {
+        current = await findDue(transaction)
+        if (current === undefined) return false
+        await compactNext(transaction, current)
+        return true
+      },
       // After waiting for a lock, each statement must see what was committed meanwhile.
-      isolation: 'read committed',
-    })
+      { isolation: 'read committed' },
+    )
   } catch (error) {
     // The rollback keeps the request, and the next compaction reads the history again.
     if (error instanceof HistoryChangedError) return true
-    throw error
+    if (current === undefined) throw error
+    await database.query(sql`
+      update offshoot.compactions
+      set ${postponement(errorText(error))}
+      where database_id = ${current}`)
+    compactionFailures.add()
+    return true
   }
 }
 
 /** Thrown when a fork was deleted while the history was compacted. */
 class HistoryChangedError extends Error {}
 
-async function compactNext(transaction: Queryable): Promise<boolean> {
+async function findDue(transaction: Queryable): Promise<string | undefined> {
   const [request] = await transaction.query<{ databaseId: string }>(sql`
     select database_id as "databaseId"
     from offshoot.compactions
-    order by id
+    where due_at <= now()
+    order by due_at, id
     limit 1
     for update skip locked`)
-  if (request === undefined) return false
-  const { databaseId } = request
+  return request?.databaseId
+}
+
+async function compactNext(transaction: Queryable, databaseId: string): Promise<void> {
   await lockHistory(transaction, databaseId)
   // Requests that arrive after this statement are kept for another compaction.
   await transaction.query(sql`
@@ -55,7 +74,6 @@ async function compactNext(transaction: Queryable): Promise<boolean> {
       select id from offshoot.compactions where database_id = ${databaseId} for update skip locked
     ))`)
   await compact(transaction, databaseId)
-  return true
 }
 
 async function compact(transaction: Queryable, databaseId: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Random } from '../../../../../../test/support/seeded-random.js'
+import { UNDECIDED } from '../../../rows/merge.js'
 import { compactHistory } from './compact-history.js'
 import {
   type Fork,
@@ -10,7 +11,7 @@ import {
   type State,
   stateKey,
 } from './history.js'
-import { type Row, UNDECIDED, virtualRow } from './virtual-row.js'
+import { type Row, virtualRow } from './virtual-row.js'
 
 /** A model of a database that records for every state the set of all states that it contains. */
 class Model {

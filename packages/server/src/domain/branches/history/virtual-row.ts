@@ -1,14 +1,8 @@
+import { UNDECIDED } from '../../../rows/merge.js'
 import type { MergeBase, State } from './history.js'
 
 /** A row as the texts of its columns. Undefined if the state does not have the row. */
 export type Row = readonly (string | null)[] | undefined
-
-/**
- * Placeholder for a value on which the states of a virtual base disagree. Stored texts cannot contain
- * NUL, so it differs from the values of both sides. Both sides therefore count as changed, which is a
- * conflict unless they agree.
- */
-export const UNDECIDED = '\u0000'
 
 /** Computes the row of a virtual base: the three-way merge of the rows of its states. */
 export function virtualRow(base: MergeBase | undefined, rowIn: (state: State) => Row): Row {

@@ -5,9 +5,9 @@ import {
   type StoredSchema,
   type StoredTable,
 } from '../../../rows/columns.js'
+import { UNDECIDED } from '../../../rows/merge.js'
 import { mergeSchemas } from '../../schemas/merge-schemas.js'
 import type { MergeBase, State } from './history.js'
-import { UNDECIDED } from './virtual-row.js'
 
 /**
  * Computes the schema of a virtual base: the three-way merge of the schemas of its states. A name on

@@ -1,0 +1,212 @@
+import { appendFile, writeFile } from 'node:fs/promises'
+import type { Change } from '@offshoot/client'
+import type { Command } from 'commander'
+import { findBranch, type PullRequestBranch } from '../ci/branch-of-pull-request.js'
+import { commentOf, markerOf, RECORDS_MAX } from '../ci/comment-body.js'
+import { writeComment } from '../ci/comment-host.js'
+import { findPullRequest, type PullRequest } from '../ci/pull-request.js'
+import { createCommand, plainAction } from '../shared/command.js'
+import { Failure, report, UsageError } from '../shared/failure.js'
+import { notice, printJson } from '../shared/output.js'
+import { Target, type TargetFlags, withDatabase } from '../shared/target.js'
+import { type MergeFlags, runMerge, withMergeFlags } from './merge.js'
+
+interface CiFlags extends TargetFlags {
+  readonly gitBranch?: string
+}
+
+/** `offshoot ci`: a branch for each pull request, in jobs of GitHub, GitLab and others. */
+export const ciCommand = () =>
+  createCommand('ci', 'a branch for each pull request, in a build: ensure, comment, merge, delete')
+    .addCommand(ensure())
+    .addCommand(comment())
+    .addCommand(merge())
+    .addCommand(remove())
+
+const withPullRequest = (command: Command) =>
+  withDatabase(command).option(
+    '--git-branch <name>',
+    'branch of git; default: that of the pull request of the job',
+  )
+
+const ensure = () =>
+  withPullRequest(
+    createCommand('ensure', 'find or create the branch of the pull request', [
+      'offshoot ci ensure',
+      'offshoot ci ensure --dotenv offshoot.env',
+    ]),
+  )
+    .option('--from <branch>', 'branch to fork; default: that of the target of the pull request')
+    .option('--dotenv <file>', 'write OFFSHOOT_BRANCH and others to a file')
+    .action(
+      ciAction<{ from?: string; dotenv?: string; json?: boolean }>(
+        async (target, pull, { from, dotenv, json }) => {
+          const branch = await findBranch(target.database, pull, { create: true, from })
+          if (branch === undefined) throw new Failure('the service has created no branch')
+          const variables = {
+            OFFSHOOT_URL: target.url,
+            OFFSHOOT_DATABASE: target.databaseName,
+            OFFSHOOT_BRANCH: branch.name,
+          }
+          if (dotenv !== undefined) await writeFile(dotenv, linesOf(variables))
+          await tellGithub('GITHUB_ENV', variables)
+          await tellGithub('GITHUB_OUTPUT', { branch: branch.name, skipped: 'false' })
+          notice(
+            `${branch.isNew ? 'Created' : 'Found'} branch ${branch.name} for ${pull.gitBranch}.`,
+          )
+          if (json) printJson({ branch: branch.name, created: branch.isNew })
+          else process.stdout.write(`${branch.name}\n`)
+          return 0
+        },
+      ),
+    )
+
+const comment = () =>
+  withPullRequest(
+    createCommand('comment', 'write the changes and conflicts of the branch to the pull request', [
+      'offshoot ci comment',
+      'offshoot ci comment --no-records',
+      'offshoot ci comment --git-branch feat/login --output comment.md',
+    ]),
+  )
+    .option('--no-records', 'show how many records have changed, but not the records')
+    .option('-o, --output <file>', 'write the text to a file instead; - is standard output')
+    .action(
+      ciAction<{ records: boolean; output?: string }>(async (target, pull, { records, output }) => {
+        const found = await requireBranch(target, pull)
+        const branch = target.branchNamed(found.name)
+        const database = target.databaseName
+        const changes: Change[] = []
+        if (records) {
+          for await (const change of branch.changes()) {
+            changes.push(change)
+            if (changes.length > RECORDS_MAX) break
+          }
+        }
+        const difference = await branch.diff({ size: 0 })
+        const body = commentOf({
+          database,
+          difference,
+          changes,
+          merge: await branch.merge({ dryRun: true }),
+        })
+        if (output !== undefined && output !== '-') {
+          await writeFile(output, body)
+          return 0
+        }
+        if (output === '-' || pull.comments === undefined) {
+          if (output === undefined) {
+            notice('There is no token for comments (GITHUB_TOKEN or GITLAB_TOKEN). The comment is:')
+          }
+          process.stdout.write(body)
+          return 0
+        }
+        const outcome = await writeComment(pull.comments, { marker: markerOf(database), body })
+        notice(`The comment was ${outcome}.`)
+        return 0
+      }),
+    )
+
+const merge = () =>
+  withMergeFlags(
+    withPullRequest(
+      createCommand('merge', 'merge the branch, if the pull request was merged', [
+        'offshoot ci merge',
+        'offshoot ci merge --schema-only',
+      ]),
+    ),
+  )
+    .option('--schema-only', 'merge the schema, but no rows')
+    .action(
+      ciAction<MergeFlags & { schemaOnly?: boolean }>(async (target, pull, flags) => {
+        if (!(await pull.isMerged())) {
+          notice('The pull request was not merged, so its branch is not merged either.')
+          return 0
+        }
+        const found = await findBranch(target.database, pull)
+        if (found === undefined) return missing(pull)
+        const branch = target.branchNamed(found.name)
+        const { tables } = flags.schemaOnly ? await branch.schema() : { tables: [] }
+        const modes = Object.fromEntries(
+          tables.map(({ name }) => [name, { mode: 'schema' as const }]),
+        )
+        return runMerge(flags, {
+          announcement: `Merging ${found.name} into its source on ${target.url}`,
+          branch,
+          merge: (options) =>
+            branch.merge({ ...options, ...(flags.schemaOnly ? { tables: modes } : {}) }),
+        })
+      }),
+    )
+
+const remove = () =>
+  withPullRequest(
+    createCommand('delete', 'delete the branch of the pull request', ['offshoot ci delete']),
+  ).action(
+    ciAction<{ json?: boolean }>(async (target, pull, { json }) => {
+      const found = await findBranch(target.database, pull)
+      if (found === undefined) return missing(pull)
+      if (!found.isAssigned) {
+        notice(
+          `Branch ${found.name} has the name of the git branch, but was not created for it. It is kept.`,
+        )
+      } else {
+        await target.branchNamed(found.name).delete()
+        notice(`Deleted branch ${found.name}.`)
+      }
+      if (json) printJson({ branch: found.name, deleted: found.isAssigned })
+      return 0
+    }),
+  )
+
+/** Runs an action for a pull request. One from a fork of the repository is skipped. */
+function ciAction<Flags extends object>(
+  run: (target: Target, pull: PullRequest, flags: Flags) => Promise<number>,
+) {
+  return plainAction<Flags & CiFlags, []>(async (flags) => {
+    const pull = await findPullRequest(process.env, flags.gitBranch)
+    if (pull.fork !== undefined) {
+      // This comes before the key is looked for: such a job has no secrets.
+      notice(
+        `Skipped: the pull request comes from another repository (${pull.fork}). Such jobs get no secrets, so it gets no branch of the database.`,
+      )
+      await tellGithub('GITHUB_OUTPUT', { branch: '', skipped: 'true' })
+      return 0
+    }
+    const target = await Target.find(flags)
+    try {
+      return await run(target, pull, flags)
+    } catch (error) {
+      return report(error, target.url)
+    }
+  })
+}
+
+async function requireBranch(target: Target, pull: PullRequest): Promise<PullRequestBranch> {
+  const found = await findBranch(target.database, pull)
+  if (found !== undefined) return found
+  throw new UsageError(
+    `the git branch [${pull.gitBranch}] has no branch in the database [${target.databaseName}]\n  Create it with: offshoot ci ensure`,
+  )
+}
+
+function missing({ gitBranch }: PullRequest): number {
+  notice(`The git branch ${gitBranch} has no branch. There is nothing to do.`)
+  return 0
+}
+
+/** Gives values to later steps of a job of GitHub. */
+async function tellGithub(file: 'GITHUB_ENV' | 'GITHUB_OUTPUT', values: Record<string, string>) {
+  const path = process.env[file]
+  if (path) await appendFile(path, linesOf(values))
+}
+
+function linesOf(values: Readonly<Record<string, string>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => {
+      // A line break could smuggle in another variable.
+      if (/[\r\n]/.test(value)) throw new Failure(`the value of ${name} has a line break`)
+      return `${name}=${value}\n`
+    })
+    .join('')
+}

@@ -1,0 +1,316 @@
+import {
+  type ColumnMetadata,
+  type ColumnType,
+  type Compilable,
+  type CompiledQuery,
+  type DatabaseConnection,
+  type DatabaseIntrospector,
+  type Dialect,
+  type Driver,
+  type Generated,
+  type Kysely,
+  PostgresAdapter,
+  PostgresQueryCompiler,
+  type QueryResult,
+  type TableMetadata,
+} from 'kysely'
+import type { ColumnDefinition, ColumnType as OffshootType, SchemaDefinition } from './api.js'
+import { interactiveTransaction, runStatements, type SqlBranch } from './orm.js'
+import type { DateTime, File, Files, Json, Link, WithDefault } from './schema.js'
+import type { SqlArrays } from './sql.js'
+
+/** A branch that can describe its tables. */
+export interface KyselyBranch extends SqlBranch {
+  schema(): Promise<SchemaDefinition>
+}
+
+export interface OffshootDialectOptions {
+  readonly branch: KyselyBranch
+}
+
+/**
+ * The dialect of Kysely for a branch.
+ *
+ * @example
+ * ```ts
+ * import { Kysely } from 'kysely'
+ * import { type KyselyDatabase, OffshootDialect } from '@offshoot/client/kysely'
+ *
+ * const db = new Kysely<KyselyDatabase<Shop>>({
+ *   dialect: new OffshootDialect({ branch: client.branch() }),
+ * })
+ * const users = await db.selectFrom('users').select(['id', 'email']).execute()
+ * ```
+ */
+export class OffshootDialect implements Dialect {
+  readonly #branch: KyselyBranch
+
+  constructor(options: OffshootDialectOptions) {
+    this.#branch = options.branch
+  }
+
+  createDriver(): Driver {
+    return new OffshootDriver(this.#branch)
+  }
+
+  createQueryCompiler(): PostgresQueryCompiler {
+    return new PostgresQueryCompiler()
+  }
+
+  createAdapter(): PostgresAdapter {
+    return new OffshootAdapter()
+  }
+
+  createIntrospector(_db: Kysely<unknown>): DatabaseIntrospector {
+    return new OffshootIntrospector(this.#branch)
+  }
+}
+
+type Results<Queries extends readonly Compilable<unknown>[]> = {
+  readonly [Index in keyof Queries]: Queries[Index] extends Compilable<infer Row>
+    ? readonly Row[]
+    : never
+}
+
+/**
+ * Runs queries in order as one transaction: all of them or none. Returns the rows of each.
+ *
+ * @example
+ * ```ts
+ * import { Kysely } from 'kysely'
+ * import { type KyselyDatabase, OffshootDialect, runBatch } from '@offshoot/client/kysely'
+ *
+ * const branch = client.branch()
+ * const db = new Kysely<KyselyDatabase<Shop>>({ dialect: new OffshootDialect({ branch }) })
+ * const [, users] = await runBatch(branch, [
+ *   db.insertInto('users').values({ id: 'grace', email: 'grace@example.com' }),
+ *   db.selectFrom('users').select('id').orderBy('id'),
+ * ])
+ * ```
+ */
+export async function runBatch<const Queries extends readonly Compilable<unknown>[]>(
+  branch: SqlBranch,
+  queries: Queries,
+): Promise<Results<Queries>> {
+  const compiled = queries.map((query) => query.compile())
+  const results = await runStatements(branch, compiled.map(toStatement))
+  return results.map(toRows) as unknown as Results<Queries>
+}
+
+const INSTEAD = 'Use runBatch of @offshoot/client/kysely: it runs queries as one transaction.'
+const NO_DDL = 'SQL cannot change the schema of a branch. Use `offshoot schema apply` instead.'
+
+class OffshootDriver implements Driver {
+  readonly #connection: DatabaseConnection
+
+  constructor(branch: KyselyBranch) {
+    this.#connection = new OffshootConnection(branch)
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection
+  }
+
+  async beginTransaction(): Promise<void> {
+    throw interactiveTransaction(INSTEAD)
+  }
+
+  async commitTransaction(): Promise<void> {
+    throw interactiveTransaction(INSTEAD)
+  }
+
+  async rollbackTransaction(): Promise<void> {
+    throw interactiveTransaction(INSTEAD)
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {}
+}
+
+class OffshootConnection implements DatabaseConnection {
+  readonly #branch: KyselyBranch
+
+  constructor(branch: KyselyBranch) {
+    this.#branch = branch
+  }
+
+  async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
+    const [result] = await runStatements(this.#branch, [toStatement(query)])
+    if (result === undefined) throw new Error('the service answered without a result')
+    const isWrite = WRITES.has(query.query.kind) || result.columns.length === 0
+    return {
+      rows: toRows(result) as Row[],
+      ...(isWrite ? { numAffectedRows: BigInt(result.total) } : {}),
+    }
+  }
+
+  /** The service sends a result as a whole, so there is one part. */
+  async *streamQuery<Row>(query: CompiledQuery): AsyncIterableIterator<QueryResult<Row>> {
+    yield await this.executeQuery<Row>(query)
+  }
+}
+
+class OffshootAdapter extends PostgresAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return false
+  }
+
+  override async acquireMigrationLock(): Promise<void> {
+    throw new Error(NO_DDL)
+  }
+
+  override async releaseMigrationLock(): Promise<void> {
+    throw new Error(NO_DDL)
+  }
+}
+
+class OffshootIntrospector implements DatabaseIntrospector {
+  readonly #branch: KyselyBranch
+
+  constructor(branch: KyselyBranch) {
+    this.#branch = branch
+  }
+
+  async getSchemas(): Promise<[]> {
+    return []
+  }
+
+  async getTables(): Promise<TableMetadata[]> {
+    const { tables } = await this.#branch.schema()
+    return tables.map(({ name, columns }) => ({
+      name,
+      isView: false,
+      columns: [
+        describeColumn({ name: 'id', type: 'string', notNull: true }, { hasDefault: true }),
+        ...columns.flatMap((column) => flatten(column)).map((column) => describeColumn(column)),
+        ...METADATA.map((column) => describeColumn(column, { hasDefault: true })),
+      ],
+    }))
+  }
+
+  async getMetadata(): Promise<{ tables: TableMetadata[] }> {
+    return { tables: await this.getTables() }
+  }
+}
+
+const WRITES: ReadonlySet<string> = new Set([
+  'InsertQueryNode',
+  'UpdateQueryNode',
+  'DeleteQueryNode',
+])
+
+const METADATA: readonly ColumnDefinition[] = [
+  { name: 'service.version', type: 'int', notNull: true },
+  { name: 'service.createdAt', type: 'datetime', notNull: true },
+  { name: 'service.updatedAt', type: 'datetime', notNull: true },
+]
+
+const SQL_TYPES: Readonly<Record<Exclude<OffshootType, 'object'>, string>> = {
+  bool: 'bool',
+  int: 'int8',
+  float: 'float8',
+  string: 'text',
+  text: 'text',
+  email: 'text',
+  link: 'text',
+  multiple: '_text',
+  vector: '_float4',
+  datetime: 'timestamptz',
+  json: 'jsonb',
+  file: 'jsonb',
+  'file[]': 'jsonb',
+}
+
+/** In SQL, the columns of an object are columns of the table, with dots in their names. */
+function flatten(column: ColumnDefinition): ColumnDefinition[] {
+  if (column.type !== 'object') return [column]
+  return (column.columns ?? []).flatMap((inner) =>
+    flatten({ ...inner, name: `${column.name}.${inner.name}` }),
+  )
+}
+
+function describeColumn(
+  { name, type, notNull = false, defaultValue }: ColumnDefinition,
+  { hasDefault = defaultValue !== undefined } = {},
+): ColumnMetadata {
+  return {
+    name,
+    dataType: type === 'object' ? 'jsonb' : SQL_TYPES[type],
+    isNullable: !notNull,
+    hasDefaultValue: hasDefault,
+    isAutoIncrementing: false,
+  }
+}
+
+function toStatement({ sql, parameters }: CompiledQuery) {
+  return { statement: sql, params: parameters }
+}
+
+/** Rows as objects. Points in time are dates, as with the driver `pg`. */
+function toRows({ rows, columns }: SqlArrays): Record<string, unknown>[] {
+  return rows.map((row) =>
+    Object.fromEntries(
+      columns.map(({ name, type }, index) => {
+        const value = row[index]
+        const isTime = type === 'timestamptz' && typeof value === 'string'
+        return [name, isTime ? new Date(value) : value]
+      }),
+    ),
+  )
+}
+
+type Present<Column> = NonNullable<Column>
+type OrNull<Column, Type> = null extends Column ? Type | null : Type
+
+/** The type of a column for Kysely. `Select` is what a query returns, and `Write` what it accepts. */
+type KyselyColumn<Column> =
+  Present<Column> extends WithDefault<infer Inner>
+    ? Generated<PlainColumn<Inner>>
+    : Present<Column> extends DateTime
+      ? ColumnType<
+          OrNull<Column, Date>,
+          OrNull<Column, Date | string>,
+          OrNull<Column, Date | string>
+        >
+      : Present<Column> extends File | Files
+        ? ColumnType<unknown, never, never>
+        : OrNull<Column, PlainColumn<Present<Column>>>
+
+type PlainColumn<Column> =
+  Column extends Link<string>
+    ? string
+    : Column extends DateTime
+      ? Date
+      : Column extends Json<infer Value>
+        ? Value
+        : Column
+
+/** Names of columns that have a column of their own in SQL. Those of an object have several. */
+type FlatKeys<Columns> = {
+  [Key in keyof Columns]-?: Present<Columns[Key]> extends
+    | Link<string>
+    | DateTime
+    | Json
+    | File
+    | Files
+    | WithDefault<unknown>
+    | readonly unknown[]
+    | string
+    | number
+    | boolean
+    ? Key
+    : never
+}[keyof Columns]
+
+/**
+ * The tables of a schema in the form that Kysely expects. Columns inside of objects are left out: SQL
+ * knows them by names with dots, which Kysely takes for the name of a table and a column.
+ */
+export type KyselyDatabase<Schema> = {
+  [Table in keyof Schema]: { id: Generated<string> } & {
+    [Key in FlatKeys<Schema[Table]>]: KyselyColumn<Schema[Table][Key]>
+  }
+}

@@ -1,0 +1,49 @@
+import type {
+  CellConflict,
+  CellResolution,
+  DeletedConflict,
+  Resolution,
+  SchemaConflict,
+  Take,
+} from './api.js'
+
+/**
+ * Returns the resolution of a conflict. It names the versions of the record, so the merge is refused if the
+ * record has changed since the conflict was read.
+ *
+ * @example
+ * ```ts
+ * import { type Resolution, resolutionOf } from '@offshoot/client'
+ *
+ * const resolutions: Resolution[] = []
+ * for await (const conflict of client.branch('dev').mergeConflicts()) {
+ *   if (conflict.kind === 'bothUpdated' && 'age' in conflict.columns) {
+ *     resolutions.push(resolutionOf(conflict, { age: { value: 41 } }))
+ *   }
+ * }
+ * await client.branch('dev').merge({ resolutions })
+ * ```
+ */
+export function resolutionOf(
+  conflict: CellConflict,
+  decision: Take | Readonly<Record<string, CellResolution>>,
+): Resolution
+export function resolutionOf(
+  conflict: CellConflict | DeletedConflict | SchemaConflict,
+  decision: Take,
+): Resolution
+export function resolutionOf(
+  conflict: CellConflict | DeletedConflict | SchemaConflict,
+  decision: Take | Readonly<Record<string, CellResolution>>,
+): Resolution {
+  const { table } = conflict
+  if (conflict.kind === 'schema') {
+    const { column } = conflict
+    const take = decision as Take
+    return { table, kind: 'schema', ...(column === undefined ? {} : { column }), take }
+  }
+  const { id, versions } = conflict
+  return typeof decision === 'string'
+    ? { table, id, take: decision, versions }
+    : { table, id, columns: decision, versions }
+}

@@ -1,0 +1,47 @@
+import type { ColumnDefinition, DataLoss, SchemaOperation } from '@offshoot/client'
+
+/** Describes the options of a column in words. */
+export function describeColumn(column: ColumnDefinition): string {
+  return [
+    column.type,
+    column.link && `to ${column.link.table}`,
+    column.vector && `of ${column.vector.dimension} numbers`,
+    column.columns && `of ${column.columns.map(({ name }) => name).join(', ')}`,
+    column.unique === true && 'unique',
+    column.notNull === true && 'required',
+    column.defaultValue !== undefined && `default ${column.defaultValue}`,
+  ]
+    .filter(Boolean)
+    .join(', ')
+}
+
+/** Describes a schema operation in words. */
+export function describeOperation(operation: SchemaOperation): string {
+  if ('addTable' in operation) return `Create table ${operation.addTable.table}`
+  if ('removeTable' in operation) return `Remove table ${operation.removeTable.table}`
+  if ('renameTable' in operation) {
+    return `Rename table ${operation.renameTable.oldName} to ${operation.renameTable.newName}`
+  }
+  if ('addColumn' in operation) {
+    const { table, column } = operation.addColumn
+    return `Add column ${table}.${column.name}: ${describeColumn(column)}`
+  }
+  if ('removeColumn' in operation) {
+    return `Remove column ${operation.removeColumn.table}.${operation.removeColumn.column}`
+  }
+  const { table, oldName, newName } = operation.renameColumn
+  return `Rename column ${table}.${oldName} to ${newName}`
+}
+
+/** Describes values that would be lost. */
+export function describeLoss({ table, column, records, more }: DataLoss): string {
+  const amount = `${more ? 'at least ' : ''}${records.toLocaleString()} ${records === 1 ? 'record' : 'records'}`
+  return column === undefined
+    ? `Table ${table}: ${amount}`
+    : `Column ${table}.${column}: the values of ${amount}`
+}
+
+/** Operations that take something away. */
+export function isRemoval(operation: SchemaOperation): boolean {
+  return 'removeTable' in operation || 'removeColumn' in operation
+}

@@ -1,0 +1,84 @@
+import type { KeyScope } from '@offshoot/client'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { createContext, useContext } from 'react'
+import { send } from './http.js'
+
+/** The signed-in user, and what the session may do. */
+export interface Session {
+  readonly user: { readonly id: string; readonly email: string; readonly fullname: string }
+  readonly administrator: boolean
+  /** The name of the key that opened the session; null for a sign-in link. */
+  readonly key: string | null
+  readonly scope: KeyScope
+  readonly expiresAt: string | null
+  readonly regions: readonly { readonly id: string; readonly name: string }[]
+  readonly version: string
+}
+
+export const SESSION_KEY = ['session'] as const
+
+/** Reads the session; null if nobody is signed in. */
+export function useSessionQuery() {
+  return useQuery({
+    queryKey: SESSION_KEY,
+    queryFn: async () => {
+      const answer = await send('GET', '/console/session')
+      return ((await answer.json()) as { session: Session | null }).session
+    },
+    staleTime: 60_000,
+  })
+}
+
+export async function signIn(credentials: { key: string } | { token: string }): Promise<void> {
+  if ('key' in credentials) {
+    await send('POST', '/console/session', { authorization: `Bearer ${credentials.key}` })
+  } else {
+    await send('POST', '/console/session/token', { 'x-offshoot-sign-in': credentials.token })
+  }
+}
+
+/** Returns a function that ends the session in every process of the service, and forgets all data. */
+export function useSignOut(): () => Promise<void> {
+  const queries = useQueryClient()
+  return async () => {
+    await send('DELETE', '/console/session')
+    queries.clear()
+    location.assign('/console/')
+  }
+}
+
+export const SessionContext = createContext<Session | null>(null)
+
+/** Returns the session. Only for components below the sign-in page. */
+export function useSession(): Session {
+  const session = useContext(SessionContext)
+  if (session === null) throw new Error('useSession is called outside of a session')
+  return session
+}
+
+/** The rights of the session. Actions that are not allowed are not offered. */
+export interface Rights {
+  readonly canWrite: boolean
+  /** May change the user and its keys. */
+  readonly isUnlimited: boolean
+  /** May change databases of a workspace. */
+  readonly hasWholeWorkspace: boolean
+  /** May change rules and git branches of a database. */
+  readonly hasWholeDatabase: boolean
+}
+
+export function rightsOf({ scope }: Pick<Session, 'scope'>): Rights {
+  const canWrite = scope.access !== 'read'
+  const { workspaces, databases, branches, requestsPerSecond, requestsAtOnce } = scope
+  const isPart = workspaces ?? databases ?? branches ?? requestsPerSecond ?? requestsAtOnce
+  return {
+    canWrite,
+    isUnlimited: canWrite && isPart === undefined,
+    hasWholeWorkspace: canWrite && databases === undefined && branches === undefined,
+    hasWholeDatabase: canWrite && branches === undefined,
+  }
+}
+
+export function useRights(): Rights {
+  return rightsOf(useSession())
+}

@@ -1,0 +1,203 @@
+import type { BranchSummary, ForkOptions } from '@offshoot/client'
+import { useQueryClient } from '@tanstack/react-query'
+import { useState } from 'react'
+import { clientOf, usePlace } from '../../api/clients.js'
+import { keys } from '../../api/queries.js'
+import { ConfirmByName, FormDialog } from '../../ui/dialog.js'
+import { Checkbox, Field } from '../../ui/field.js'
+import { notify } from '../../ui/toasts.js'
+
+export interface BranchAction {
+  readonly kind: 'fork' | 'delete' | 'protect' | 'expiry' | 'reset'
+  readonly branch: string
+}
+
+const DAY_SECONDS = 86_400
+
+/** The dialog of an action on a branch. */
+export function BranchDialog({
+  action: { kind, branch },
+  branches,
+  onClose,
+}: {
+  action: BranchAction
+  branches: readonly BranchSummary[]
+  onClose: () => void
+}) {
+  const place = usePlace()
+  const queries = useQueryClient()
+  const handle = clientOf(place).branch(branch)
+  const current = branches.find(({ name }) => name === branch)
+  /** Runs a change, reads everything of the database again, and says so. */
+  const run = async (work: Promise<unknown>, done: string) => {
+    await work
+    // The list first: a branch that is gone must not be asked for anything else.
+    await queries.invalidateQueries({ queryKey: keys.branches(place) })
+    await queries.invalidateQueries({ queryKey: keys.database(place) })
+    notify(done)
+  }
+  switch (kind) {
+    case 'fork':
+      return (
+        <ForkDialog
+          source={branch}
+          branches={branches}
+          onClose={onClose}
+          onFork={(source, name, options) =>
+            run(clientOf(place).branch(source).fork(name, options), `Branch ${name} is created`)
+          }
+        />
+      )
+    case 'protect': {
+      const isProtected = current?.protected === true
+      return (
+        <FormDialog
+          title={isProtected ? `Remove the protection of ${branch}` : `Protect ${branch}`}
+          description={
+            isProtected
+              ? 'It can be deleted again, and its expiry counts again.'
+              : 'It cannot be deleted, does not expire, and its schema changes only by merges.'
+          }
+          action={isProtected ? 'Remove protection' : 'Protect'}
+          onClose={onClose}
+          onSubmit={() =>
+            run(
+              handle.update({ protected: !isProtected }),
+              isProtected ? `${branch} is no longer protected` : `${branch} is protected`,
+            )
+          }
+        />
+      )
+    }
+    case 'expiry':
+      return (
+        <ExpiryDialog
+          branch={branch}
+          ttl={current?.ttl}
+          onClose={onClose}
+          onSave={(ttl) =>
+            run(
+              handle.update(ttl === null ? { ttl: null, expiresAt: null } : { ttl }),
+              'The expiry is changed',
+            )
+          }
+        />
+      )
+    case 'reset':
+      return (
+        <ConfirmByName
+          title={`Reset ${branch}`}
+          name={branch}
+          description={`All changes of the branch are discarded. It becomes a fresh fork of ${current?.from ?? 'its source'}.`}
+          action="Reset branch"
+          onClose={onClose}
+          onSubmit={() => run(handle.reset(), `${branch} is a fresh fork of ${current?.from}`)}
+        />
+      )
+    case 'delete':
+      return (
+        <ConfirmByName
+          title={`Delete ${branch}`}
+          name={branch}
+          description="Rows that only this branch has are lost. Branches that were forked from it keep theirs."
+          action="Delete branch"
+          onClose={onClose}
+          onSubmit={() => run(handle.delete(), `Branch ${branch} is deleted`)}
+        />
+      )
+  }
+}
+
+function ForkDialog({
+  source,
+  branches,
+  onFork,
+  onClose,
+}: {
+  source: string
+  branches: readonly BranchSummary[]
+  onFork: (source: string, name: string, options: ForkOptions) => Promise<void>
+  onClose: () => void
+}) {
+  const [from, setFrom] = useState(source)
+  const [name, setName] = useState('')
+  const [hasRows, setHasRows] = useState(true)
+  const [days, setDays] = useState('')
+  return (
+    <FormDialog
+      title="New branch"
+      description="A fork takes milliseconds and copies nothing, whatever the size."
+      action="Create branch"
+      isDisabled={name === ''}
+      onClose={onClose}
+      onSubmit={() =>
+        onFork(from, name, {
+          ...(hasRows ? {} : { data: false }),
+          ...(days === '' ? {} : { ttl: Math.round(Number(days) * DAY_SECONDS) }),
+        })
+      }
+    >
+      <Field label="Name">
+        <input value={name} onChange={(event) => setName(event.target.value)} />
+      </Field>
+      <Field label="Fork of">
+        <input list="fork-sources" value={from} onChange={(event) => setFrom(event.target.value)} />
+      </Field>
+      <datalist id="fork-sources">
+        {branches.slice(0, 200).map((branch) => (
+          <option key={branch.name} value={branch.name} />
+        ))}
+      </datalist>
+      <Checkbox
+        label="With rows"
+        hint="Without them, the branch gets only the schema."
+        checked={hasRows}
+        onChange={setHasRows}
+      />
+      <Field
+        label="Expires after days without use"
+        hint="Empty: as the rules of the database say, or never."
+      >
+        <input
+          type="number"
+          min="0"
+          step="any"
+          value={days}
+          onChange={(event) => setDays(event.target.value)}
+        />
+      </Field>
+    </FormDialog>
+  )
+}
+
+function ExpiryDialog({
+  branch,
+  ttl,
+  onSave,
+  onClose,
+}: {
+  branch: string
+  ttl: number | undefined
+  onSave: (ttl: number | null) => Promise<void>
+  onClose: () => void
+}) {
+  const [days, setDays] = useState(ttl === undefined ? '' : String(ttl / DAY_SECONDS))
+  return (
+    <FormDialog
+      title={`Expiry of ${branch}`}
+      action="Save"
+      onClose={onClose}
+      onSubmit={() => onSave(days === '' ? null : Math.round(Number(days) * DAY_SECONDS))}
+    >
+      <Field label="Expires after days without use" hint="Empty: never.">
+        <input
+          type="number"
+          min="0"
+          step="any"
+          value={days}
+          onChange={(event) => setDays(event.target.value)}
+        />
+      </Field>
+    </FormDialog>
+  )
+}

@@ -1,0 +1,123 @@
+import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
+import { useRef, useState } from 'react'
+import { useBranch, usePlace } from '../../api/clients.js'
+import { Button } from '../../ui/button.js'
+import { Dialog } from '../../ui/dialog.js'
+import { ErrorNote } from '../../ui/feedback.js'
+import { Field } from '../../ui/field.js'
+import { saveBlob } from '../../ui/save-blob.js'
+import { csvLine } from './csv.js'
+import { columnValue, longText, type Row } from './values.js'
+import { sortOf, type View } from './view.js'
+
+const PAGE_SIZE = 1000
+
+/** Writes the filtered rows, in their order, to a CSV or NDJSON file. */
+export function ExportDialog({
+  table,
+  columns,
+  view,
+  onClose,
+}: {
+  table: TableDefinition
+  columns: readonly ColumnDefinition[]
+  view: View
+  onClose: () => void
+}) {
+  const branch = useBranch()
+  const { branch: branchName } = usePlace()
+  const [format, setFormat] = useState<'csv' | 'ndjson'>('csv')
+  const [count, setCount] = useState<number>()
+  const [error, setError] = useState<unknown>(null)
+  const abort = useRef<AbortController>(undefined)
+  const isRunning = count !== undefined
+  const run = async () => {
+    const controller = new AbortController()
+    abort.current = controller
+    setError(null)
+    setCount(0)
+    try {
+      // A blob of parts: the browser moves large ones out of memory.
+      let content = new Blob([format === 'csv' ? csvLine(columns.map(({ name }) => name)) : ''])
+      let rows = 0
+      const { filter, sort } = view
+      const query = branch.table(table.name).query({
+        ...(filter === undefined ? {} : { filter }),
+        ...(sort.length === 0 ? {} : { sort: sortOf(sort) }),
+        size: PAGE_SIZE,
+        signal: controller.signal,
+      })
+      for await (const page of query.pages()) {
+        const records = page.records as unknown as readonly Row[]
+        const lines = records.map((record) => lineOf(record, columns, format))
+        content = new Blob([content, lines.join('')])
+        rows += records.length
+        setCount(rows)
+      }
+      saveBlob(content, `${table.name}-${branchName}.${format}`)
+      onClose()
+    } catch (caught) {
+      if (!controller.signal.aborted) setError(caught)
+      setCount(undefined)
+    }
+  }
+  const isPart = view.filter !== undefined
+  return (
+    <Dialog
+      title={`Export ${table.name}`}
+      description={
+        isPart
+          ? 'The rows that match the filter, in the order of the grid, with the visible columns.'
+          : 'All rows, in the order of the grid, with the visible columns.'
+      }
+      onClose={() => {
+        abort.current?.abort()
+        onClose()
+      }}
+    >
+      <Field label="Format">
+        <select
+          value={format}
+          disabled={isRunning}
+          onChange={(event) => setFormat(event.target.value as 'csv' | 'ndjson')}
+        >
+          <option value="csv">CSV: for spreadsheets</option>
+          <option value="ndjson">NDJSON: one JSON record per line, as imports take it</option>
+        </select>
+      </Field>
+      {view.search !== '' && (
+        <p className="faint">The full-text search is not applied; the filter is.</p>
+      )}
+      <ErrorNote error={error} />
+      <div className="row end">
+        {isRunning && (
+          <span className="grow" role="status">
+            {count.toLocaleString()} rows read
+          </span>
+        )}
+        <Button
+          onClick={() => {
+            abort.current?.abort()
+            onClose()
+          }}
+        >
+          Cancel
+        </Button>
+        <Button kind="primary" icon="download" isBusy={isRunning} onClick={() => void run()}>
+          Export
+        </Button>
+      </div>
+    </Dialog>
+  )
+}
+
+function lineOf(row: Row, columns: readonly ColumnDefinition[], format: 'csv' | 'ndjson'): string {
+  if (format === 'csv')
+    return csvLine(columns.map((column) => longText(column, columnValue(row, column.name))))
+  const record: Record<string, unknown> = {}
+  for (const { name } of columns) {
+    const value = columnValue(row, name)
+    if (value !== undefined) record[name] = value
+  }
+  return `${JSON.stringify(record)}\n`
+}

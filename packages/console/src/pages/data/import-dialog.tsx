@@ -1,0 +1,344 @@
+import { type ColumnDefinition, OffshootError, type TableDefinition } from '@offshoot/client'
+import { useQueryClient } from '@tanstack/react-query'
+import { useRef, useState } from 'react'
+import { useBranch, usePlace } from '../../api/clients.js'
+import { keys } from '../../api/queries.js'
+import { Button } from '../../ui/button.js'
+import { Dialog } from '../../ui/dialog.js'
+import { ErrorNote } from '../../ui/feedback.js'
+import { TableHead } from '../../ui/table-head.js'
+import {
+  type CsvSample,
+  cellOf,
+  columnName,
+  guessType,
+  readRows,
+  readSample,
+  recordOf,
+  SAMPLE_ROWS,
+} from './csv-file.js'
+import { ID_COLUMN } from './values.js'
+
+/** Faults that are listed. */
+const FAULTS_SHOWN = 100
+const SAMPLE_SHOWN = 20
+
+/** Where the cells of a column of the file go. */
+type Mapping = { readonly to: string } | { readonly create: ColumnDefinition } | undefined
+
+interface Fault {
+  readonly row: number
+  readonly message: string
+}
+
+interface Progress {
+  readonly inserted: number
+  readonly failed: number
+  readonly isDone: boolean
+}
+
+/** Imports a CSV file: a preview with types and faults first, then all rows. */
+export function ImportDialog({ table, onClose }: { table: TableDefinition; onClose: () => void }) {
+  const branch = useBranch()
+  const place = usePlace()
+  const queries = useQueryClient()
+  const [file, setFile] = useState<File>()
+  const [sample, setSample] = useState<CsvSample>()
+  const [mappings, setMappings] = useState<readonly Mapping[]>([])
+  const [progress, setProgress] = useState<Progress>()
+  const [faults, setFaults] = useState<readonly Fault[]>([])
+  const [error, setError] = useState<unknown>(null)
+  const abort = useRef<AbortController>(undefined)
+  const known = [ID_COLUMN, ...table.columns.filter(({ type }) => !type.startsWith('file'))]
+  const columnOf = (mapping: Mapping): ColumnDefinition | undefined => {
+    if (mapping === undefined) return undefined
+    if ('create' in mapping) return mapping.create
+    return known.find(({ name }) => name === mapping.to)
+  }
+  const targets = mappings.map(columnOf)
+  const open = async (chosen: File) => {
+    setFile(chosen)
+    setError(null)
+    setFaults([])
+    setProgress(undefined)
+    try {
+      const read = await readSample(chosen)
+      setSample(read)
+      setMappings(
+        read.header.map((heading, index) => {
+          const name = columnName(heading, index)
+          const same = known.find(
+            (column) => column.name.toLowerCase() === heading.toLowerCase() || column.name === name,
+          )
+          if (same !== undefined) return { to: same.name }
+          const type = guessType(read.rows.map((row) => row[index] ?? ''))
+          return { create: { name, type } }
+        }),
+      )
+    } catch (caught) {
+      setError(caught)
+    }
+  }
+  const run = async () => {
+    if (file === undefined) return
+    const controller = new AbortController()
+    abort.current = controller
+    setError(null)
+    setFaults([])
+    setProgress({ inserted: 0, failed: 0, isDone: false })
+    const wrong: Fault[] = []
+    let failed = 0
+    let inserted = 0
+    const note = (fault: Fault) => {
+      failed++
+      if (wrong.length < FAULTS_SHOWN) wrong.push(fault)
+    }
+    // The service counts the records that it gets, so this finds their rows in the file.
+    const rows: number[] = []
+    async function* records(chosen: File) {
+      let row = 1
+      for await (const cells of readRows(chosen)) {
+        row++
+        const { record, faults: found } = recordOf(cells, targets)
+        if (found.length > 0) note({ row, message: found.join('; ') })
+        else {
+          rows.push(row)
+          yield record
+        }
+      }
+    }
+    try {
+      const created = mappings.flatMap((mapping) =>
+        mapping !== undefined && 'create' in mapping ? [mapping.create] : [],
+      )
+      if (created.length > 0) {
+        await branch.applySchema(
+          created.map((column) => ({ addColumn: { table: table.name, column } })),
+        )
+        await queries.invalidateQueries({ queryKey: keys.schema(place) })
+      }
+      const result = await branch.table(table.name).insertMany(records(file), {
+        mode: 'partial',
+        signal: controller.signal,
+        onProgress: (now) => {
+          inserted = now.inserted
+          setProgress({ inserted, failed: failed + now.failed, isDone: false })
+        },
+      })
+      for (const { index, message } of result.errors) {
+        if (wrong.length < FAULTS_SHOWN) wrong.push({ row: rows[index] ?? 0, message })
+      }
+      setProgress({ inserted: result.inserted, failed: failed + result.failed, isDone: true })
+    } catch (caught) {
+      if (!controller.signal.aborted) setError(caught)
+      for (const { index, message } of caught instanceof OffshootError
+        ? (caught.errors ?? [])
+        : []) {
+        wrong.push({ row: rows[index] ?? 0, message })
+      }
+      setProgress({ inserted, failed, isDone: true })
+    }
+    setFaults(wrong.toSorted((left, right) => left.row - right.row))
+    await queries.invalidateQueries({ queryKey: keys.branch(place) })
+  }
+  const names = targets.flatMap((column) => (column === undefined ? [] : [column.name]))
+  const isTwice = names.some((name, index) => names.indexOf(name) !== index)
+  const isRunning = progress !== undefined && !progress.isDone
+  return (
+    <Dialog
+      title={`Import into ${table.name}`}
+      description="A CSV file whose first line has the names of the columns."
+      onClose={() => {
+        abort.current?.abort()
+        onClose()
+      }}
+      wide
+    >
+      <label className="field">
+        <span>File</span>
+        <input
+          type="file"
+          accept=".csv,.tsv,.txt,text/csv"
+          disabled={isRunning}
+          onChange={(event) => {
+            const chosen = event.target.files?.[0]
+            if (chosen !== undefined) void open(chosen)
+          }}
+        />
+      </label>
+      {sample !== undefined && progress === undefined && (
+        <Sample
+          sample={sample}
+          known={known}
+          mappings={mappings}
+          targets={targets}
+          onMap={(index, mapping) =>
+            setMappings(mappings.map((one, other) => (other === index ? mapping : one)))
+          }
+        />
+      )}
+      {isTwice && <p className="editor-wrong">Two columns of the file go to the same column.</p>}
+      <ErrorNote error={error} />
+      {progress !== undefined && (
+        <p role="status">
+          {progress.inserted.toLocaleString()} rows imported
+          {progress.failed > 0 && `, ${progress.failed.toLocaleString()} left out`}
+          {progress.isDone ? '.' : ' so far'}
+        </p>
+      )}
+      {faults.length > 0 && (
+        <div className="import-sample">
+          <table className="facts">
+            <TableHead titles={['Line', 'What is wrong']} />
+            <tbody>
+              {faults.map(({ row, message }) => (
+                <tr key={`${row} ${message}`}>
+                  <td className="number">{row}</td>
+                  <td>{message}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <div className="row end">
+        <Button
+          onClick={() => {
+            abort.current?.abort()
+            onClose()
+          }}
+        >
+          {progress?.isDone ? 'Close' : 'Cancel'}
+        </Button>
+        {!progress?.isDone && (
+          <Button
+            kind="primary"
+            icon="upload"
+            isBusy={isRunning}
+            disabled={sample === undefined || names.length === 0 || isTwice}
+            onClick={() => void run()}
+          >
+            Import
+          </Button>
+        )}
+      </div>
+    </Dialog>
+  )
+}
+
+const NEW_TYPES: readonly ColumnDefinition['type'][] = [
+  'string',
+  'text',
+  'int',
+  'float',
+  'bool',
+  'datetime',
+  'email',
+  'multiple',
+  'json',
+]
+
+/** The first rows of the file, with a choice above each column, and the cells that do not fit. */
+function Sample({
+  sample,
+  known,
+  mappings,
+  targets,
+  onMap,
+}: {
+  sample: CsvSample
+  known: readonly ColumnDefinition[]
+  mappings: readonly Mapping[]
+  targets: readonly (ColumnDefinition | undefined)[]
+  onMap: (index: number, mapping: Mapping) => void
+}) {
+  const wrong = sample.rows.filter((row) => recordOf(row, targets).faults.length > 0).length
+  return (
+    <>
+      <p className={wrong > 0 ? 'editor-wrong' : 'faint'} role="status">
+        {wrong === 0
+          ? `All of the first ${sample.rows.length} rows fit.`
+          : `${wrong} of the first ${sample.rows.length} rows do not fit, and will be left out.`}
+        {sample.rows.length === SAMPLE_ROWS && ' The rest is checked during the import.'}
+      </p>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard. */}
+      <section className="import-sample" tabIndex={0} aria-label="First rows of the file">
+        <table className="facts">
+          <thead>
+            <tr>
+              <th>Line</th>
+              {sample.header.map((heading, index) => {
+                const mapping = mappings[index]
+                const chosen =
+                  mapping === undefined
+                    ? ''
+                    : 'to' in mapping
+                      ? `to ${mapping.to}`
+                      : `new ${mapping.create.type}`
+                return (
+                  // biome-ignore lint/suspicious/noArrayIndexKey: headings may be there twice.
+                  <th key={index}>
+                    <div className="clip">{heading || `column ${index + 1}`}</div>
+                    <select
+                      aria-label={`Target of ${heading}`}
+                      value={chosen}
+                      onChange={(event) => {
+                        const [kind, ...rest] = event.target.value.split(' ')
+                        const value = rest.join(' ')
+                        if (kind === 'to') onMap(index, { to: value })
+                        else if (kind === 'new') {
+                          const type = value as ColumnDefinition['type']
+                          onMap(index, { create: { name: columnName(heading, index), type } })
+                        } else onMap(index, undefined)
+                      }}
+                    >
+                      <option value="">leave out</option>
+                      <optgroup label="Column of the table">
+                        {known.map(({ name, type }) => (
+                          <option key={name} value={`to ${name}`}>
+                            {name} ({type})
+                          </option>
+                        ))}
+                      </optgroup>
+                      <optgroup label={`New column ${columnName(heading, index)}`}>
+                        {NEW_TYPES.map((type) => (
+                          <option key={type} value={`new ${type}`}>
+                            new: {type}
+                          </option>
+                        ))}
+                      </optgroup>
+                    </select>
+                  </th>
+                )
+              })}
+            </tr>
+          </thead>
+          <tbody>
+            {sample.rows.slice(0, SAMPLE_SHOWN).map((row, line) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: rows of a file have no identity.
+              <tr key={line}>
+                <td className="number faint">{line + 2}</td>
+                {sample.header.map((_, index) => {
+                  const column = targets[index]
+                  const text = row[index] ?? ''
+                  const parsed = column === undefined ? { value: '' } : cellOf(column, text)
+                  const fault = 'fault' in parsed ? parsed.fault : undefined
+                  return (
+                    <td
+                      // biome-ignore lint/suspicious/noArrayIndexKey: cells have no identity.
+                      key={index}
+                      className={fault === undefined ? '' : 'wrong'}
+                      title={fault ?? text.slice(0, 500)}
+                    >
+                      {text.slice(0, 100)}
+                    </td>
+                  )
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </>
+  )
+}

@@ -1,0 +1,77 @@
+import type { AnySchema, Filter } from '@offshoot/client'
+import { useCallback, useMemo } from 'react'
+import { useSearch } from 'wouter'
+import { goTo } from '../../app/navigate.js'
+
+export type Direction = 'asc' | 'desc'
+
+export interface SortTerm {
+  readonly column: string
+  readonly direction: Direction
+}
+
+export type AnyFilter = Filter<AnySchema, string>
+
+/** The part of a table that the page shows. It is in the address, so that a link shows the same. */
+export interface View {
+  readonly filter: AnyFilter | undefined
+  readonly sort: readonly SortTerm[]
+  readonly search: string
+}
+
+/** The view of the page at `path`, and a function that changes it. */
+export function useView(path: string): readonly [View, (change: Partial<View>) => void] {
+  const text = useSearch()
+  const view = useMemo(() => parseView(text), [text])
+  const change = useCallback(
+    (next: Partial<View>) => {
+      const search = formatView({ ...view, ...next })
+      goTo(search === '' ? path : `${path}?${search}`)
+    },
+    [view, path],
+  )
+  return [view, change]
+}
+
+export function parseView(text: string): View {
+  const parameters = new URLSearchParams(text)
+  const filter = parse(parameters.get('filter'))
+  const sort = parse(parameters.get('sort'))
+  return {
+    filter: isObject(filter) ? (filter as AnyFilter) : undefined,
+    sort: Array.isArray(sort)
+      ? sort.filter(isObject).flatMap((term) =>
+          Object.entries(term).map(([column, direction]) => ({
+            column,
+            direction: direction === 'desc' ? ('desc' as const) : ('asc' as const),
+          })),
+        )
+      : [],
+    search: parameters.get('search') ?? '',
+  }
+}
+
+export function formatView({ filter, sort, search }: View): string {
+  const parameters = new URLSearchParams()
+  if (filter !== undefined) parameters.set('filter', JSON.stringify(filter))
+  if (sort.length > 0) parameters.set('sort', JSON.stringify(sortOf(sort)))
+  if (search !== '') parameters.set('search', search)
+  return parameters.toString()
+}
+
+/** The sort as the service takes it. */
+export function sortOf(sort: readonly SortTerm[]): Record<string, Direction>[] {
+  return sort.map(({ column, direction }) => ({ [column]: direction }))
+}
+
+function parse(text: string | null): unknown {
+  try {
+    return text === null ? undefined : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

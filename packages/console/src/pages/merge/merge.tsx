@@ -1,0 +1,404 @@
+import { type MergeConflict, type MergeResult, OffshootError, type Take } from '@offshoot/client'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect, useState } from 'react'
+import { Link, useSearch } from 'wouter'
+import { useBranch, usePlace } from '../../api/clients.js'
+import { keys, useBranches, useSchema } from '../../api/queries.js'
+import { useRights } from '../../api/session.js'
+import { goTo, href } from '../../app/navigate.js'
+import { paths } from '../../app/paths.js'
+import { isTyping } from '../../app/shortcuts.js'
+import { Button } from '../../ui/button.js'
+import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
+import { Checkbox } from '../../ui/field.js'
+import { Page } from '../../ui/page.js'
+import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
+import { Switcher } from '../../ui/switcher.js'
+import { TableHead } from '../../ui/table-head.js'
+import { notify } from '../../ui/toasts.js'
+import { ConflictCard } from './conflict-card.js'
+import {
+  type Decisions,
+  decide,
+  decidePart,
+  decideTable,
+  isSettled,
+  keyOf,
+  NO_DECISIONS,
+  resolutionsOf,
+  takesOf,
+} from './decisions.js'
+import './merge.css'
+
+type Action = 'merge' | 'pull'
+
+/** Merge and pull: a dry run first, then conflicts are settled, then everything is applied in one go. */
+export function MergePage() {
+  const place = usePlace()
+  const branches = useBranches(place)
+  const query = new URLSearchParams(useSearch())
+  const action: Action = query.get('action') === 'pull' ? 'pull' : 'merge'
+  const source = branches.data?.find(({ name }) => name === place.branch)?.from
+  const other = query.get('into') ?? query.get('from') ?? source
+  const go = (next: Action, name: string | undefined) => {
+    const parameters = new URLSearchParams({
+      action: next,
+      ...(name === undefined ? {} : { into: name }),
+    })
+    goTo(`${paths.merge(place)}?${parameters}`)
+  }
+  const others = (branches.data ?? []).filter(({ name }) => name !== place.branch)
+  const switcher = (
+    <Switcher
+      label={action === 'merge' ? 'Merge into' : 'Pull from'}
+      current={other ?? 'choose a branch'}
+      choices={others.map(({ name }) => ({ id: name, text: name }))}
+      onChoose={({ id }) => go(action, id)}
+    />
+  )
+  return (
+    <Page
+      title="Merge and pull"
+      subtitle={
+        <span className="row">
+          {action === 'merge' ? (
+            <>
+              <strong>{place.branch}</strong> <span className="merge-arrow">→</span> {switcher}
+            </>
+          ) : (
+            <>
+              {switcher} <span className="merge-arrow">→</span> <strong>{place.branch}</strong>
+            </>
+          )}
+        </span>
+      }
+      actions={
+        <>
+          <Button aria-pressed={action === 'merge'} onClick={() => go('merge', other)}>
+            Merge
+          </Button>
+          <Button aria-pressed={action === 'pull'} onClick={() => go('pull', other)}>
+            Pull
+          </Button>
+        </>
+      }
+    >
+      {branches.isSuccess && other === undefined && (
+        <Empty
+          icon="merge"
+          title={`${place.branch} was not forked from a branch`}
+          actions={
+            <Link className="button primary" href={href(paths.branches(place))}>
+              See the branches
+            </Link>
+          }
+        >
+          Choose a branch above, or open this page on one of its forks.
+        </Empty>
+      )}
+      {other !== undefined && (
+        <MergeView key={`${action} ${other}`} action={action} other={other} />
+      )}
+    </Page>
+  )
+}
+
+function MergeView({ action, other }: { action: Action; other: string }) {
+  const place = usePlace()
+  const branch = useBranch()
+  const queries = useQueryClient()
+  const { canWrite } = useRights()
+  const schema = useSchema()
+  const [decisions, setDecisions] = useState<Decisions>(NO_DECISIONS)
+  const [more, setMore] = useState<readonly MergeConflict[]>([])
+  const [cursor, setCursor] = useState<string | undefined>()
+  const [chosen, setChosen] = useState(0)
+  const [allowDataLoss, setAllowDataLoss] = useState(false)
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<unknown>(null)
+  const [done, setDone] = useState<MergeResult | null>(null)
+  const target = action === 'merge' ? { into: other } : { from: other }
+  const plan = useQuery({
+    queryKey: [...keys.branch(place), action, other],
+    queryFn: ({ signal }) => branch[action]({ ...target, dryRun: true, signal }),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+    enabled: done === null,
+  })
+  useEffect(() => {
+    setMore([])
+    setCursor(plan.data?.cursor)
+  }, [plan.data])
+  const conflicts = [...(plan.data?.conflicts ?? []), ...more]
+  const sides =
+    action === 'merge'
+      ? { ours: other, theirs: place.branch }
+      : { ours: place.branch, theirs: other }
+  const open = conflicts.filter((conflict) => !isSettled(conflict, decisions))
+  const hidden = plan.data?.conflictTables.reduce((sum, { name, conflicts: count }) => {
+    const loaded = conflicts.filter(({ table }) => table === name).length
+    return sum + (decisions.tables.has(name) ? 0 : count - loaded)
+  }, 0)
+  const total = plan.data?.conflictCount ?? 0
+  const left = open.length + Math.max(0, hidden ?? 0)
+
+  const loadMore = async () => {
+    setBusy(true)
+    try {
+      const page = await branch[action]({ ...target, dryRun: true, page: { after: cursor ?? '' } })
+      setMore([...more, ...page.conflicts])
+      setCursor(page.cursor)
+    } catch (caught) {
+      setError(caught)
+    } finally {
+      setBusy(false)
+    }
+  }
+  const apply = async () => {
+    setBusy(true)
+    setError(null)
+    try {
+      const resolutions = resolutionsOf(conflicts, decisions)
+      const result = await branch[action]({
+        ...target,
+        ...(resolutions.length === 0 ? {} : { resolutions }),
+        ...(allowDataLoss ? { allowDataLoss } : {}),
+      })
+      setDone(result)
+      notify(`${result.from} is merged into ${result.into}`)
+      await queries.invalidateQueries({ queryKey: keys.database(place) })
+    } catch (caught) {
+      setError(caught)
+      // Somebody has changed a record meanwhile, or the result breaks a rule: show what it is now.
+      if (caught instanceof OffshootError && caught.status === 409) await plan.refetch()
+    } finally {
+      setBusy(false)
+    }
+  }
+  useConflictKeys({
+    conflicts,
+    chosen,
+    setChosen,
+    onTake: (conflict, take) => setDecisions(decide(decisions, conflict, take)),
+  })
+
+  if (done !== null) return <Done result={done} />
+  if (plan.isPending) return <Loading lines={8} label="Comparing the branches" />
+  if (plan.isError) return <ErrorNote error={plan.error} onRetry={() => void plan.refetch()} />
+  const { data } = plan
+  const changed = data.tables.filter((table) => table.inserted + table.updated + table.deleted > 0)
+  const isNothing = total === 0 && changed.length === 0 && data.schema.operations.length === 0
+  if (isNothing) {
+    return (
+      <Empty icon="check" title="Nothing to merge">
+        {sides.ours} already has everything that {sides.theirs} changed.
+      </Empty>
+    )
+  }
+  const typeOf = (table: string, column: string) =>
+    schema.tables.find(({ name }) => name === table)?.columns.find(({ name }) => name === column)
+      ?.type ?? 'string'
+  return (
+    <>
+      <section className="card">
+        <header className="card-head">
+          <h2 className="grow">What {sides.ours} will get</h2>
+          <Tag>dry run</Tag>
+        </header>
+        <div className="card-body stack">
+          {data.schema.operations.length > 0 && (
+            <SchemaChanges operations={data.schema.operations} />
+          )}
+          {changed.length > 0 && (
+            <table className="facts">
+              <TableHead titles={['Table', 'Rows', 'Conflicts']} />
+              <tbody>
+                {changed.map((table) => (
+                  <tr key={table.name}>
+                    <td>{table.name}</td>
+                    <td>
+                      <Counts {...table} />
+                    </td>
+                    <td>
+                      {data.conflictTables.find(({ name }) => name === table.name)?.conflicts ?? 0}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          {total === 0 && <p className="note good">There are no conflicts.</p>}
+        </div>
+      </section>
+      {data.dataLoss.length > 0 && (
+        <section className="note warn">
+          <div className="stack">
+            <p>The schema changes remove values from {sides.ours}:</p>
+            <ul>
+              {data.dataLoss.map(({ table, column, records, more: isMore }) => (
+                <li key={`${table} ${column}`}>
+                  {column === undefined ? table : `${table}.${column}`}: {records}
+                  {isMore ? ' or more' : ''} records
+                </li>
+              ))}
+            </ul>
+            <Checkbox
+              label="Lose these values"
+              checked={allowDataLoss}
+              onChange={setAllowDataLoss}
+            />
+          </div>
+        </section>
+      )}
+      {data.conflictTables.map(({ name, conflicts: count }) => (
+        <section key={name} className="stack" aria-label={`Conflicts of ${name}`}>
+          <header className="row">
+            <h2>{name}</h2>
+            <Tag kind="warn">
+              {count} {count === 1 ? 'conflict' : 'conflicts'}
+            </Tag>
+            <span className="grow" />
+            <span className="faint">all others of this table:</span>
+            {(['ours', 'theirs'] as const).map((take) => (
+              <Button
+                key={take}
+                className="side small"
+                aria-pressed={decisions.tables.get(name) === take}
+                onClick={() => setDecisions(decideTable(decisions, name, take))}
+              >
+                {take === 'ours' ? `Keep ${sides.ours}` : `Take ${sides.theirs}`}
+              </Button>
+            ))}
+          </header>
+          {conflicts.map((conflict, i) =>
+            conflict.table !== name ? null : (
+              <ConflictCard
+                key={keyOf(conflict)}
+                conflict={conflict}
+                sides={sides}
+                decision={decisions.conflicts.get(keyOf(conflict))}
+                tableTake={decisions.tables.get(name)}
+                isSettled={isSettled(conflict, decisions)}
+                isChosen={i === chosen}
+                typeOf={(column) => typeOf(name, column)}
+                onChoose={() => setChosen(i)}
+                onDecide={(take) => setDecisions(decide(decisions, conflict, take))}
+                onPart={(part, cell) =>
+                  setDecisions(decidePart(decisions, conflict, { name: part, cell }))
+                }
+              />
+            ),
+          )}
+        </section>
+      ))}
+      {cursor !== undefined && (
+        <div className="row">
+          <Button isBusy={isBusy} onClick={() => void loadMore()}>
+            Show more conflicts
+          </Button>
+          <span className="muted">
+            {conflicts.length} of {total} are shown
+          </span>
+        </div>
+      )}
+      <ErrorNote error={error} />
+      <footer className="merge-foot">
+        {total > 0 && (
+          <>
+            <progress
+              aria-label="Settled conflicts"
+              max={total}
+              value={Math.max(0, total - left)}
+            />
+            <span className="muted">
+              {Math.max(0, total - left)} of {total} settled
+            </span>
+          </>
+        )}
+        <span className="grow" />
+        {total > 0 && (
+          <Button onClick={() => setDecisions(NO_DECISIONS)} disabled={decisions === NO_DECISIONS}>
+            Start over
+          </Button>
+        )}
+        {canWrite && (
+          <Button
+            kind="primary"
+            icon="merge"
+            isBusy={isBusy}
+            disabled={left > 0 || (data.dataLoss.length > 0 && !allowDataLoss)}
+            onClick={() => void apply()}
+          >
+            {action === 'merge' ? `Merge into ${other}` : `Pull into ${place.branch}`}
+          </Button>
+        )}
+      </footer>
+    </>
+  )
+}
+
+/** `j` and `k` move between conflicts, `o` and `t` take a side. */
+function useConflictKeys({
+  conflicts,
+  chosen,
+  setChosen,
+  onTake,
+}: {
+  conflicts: readonly MergeConflict[]
+  chosen: number
+  setChosen: (index: number) => void
+  onTake: (conflict: MergeConflict, take: Take) => void
+}): void {
+  useEffect(() => {
+    const listen = (event: KeyboardEvent) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+      const conflict = conflicts[chosen]
+      if (conflict === undefined) return
+      const move = (to: number) => {
+        const next = Math.max(0, Math.min(conflicts.length - 1, to))
+        setChosen(next)
+        document.querySelectorAll('.conflict')[next]?.scrollIntoView({ block: 'nearest' })
+      }
+      if (event.key === 'j') move(chosen + 1)
+      else if (event.key === 'k') move(chosen - 1)
+      else if (event.key === 'o' || event.key === 't') {
+        const take = event.key === 'o' ? 'ours' : 'theirs'
+        if (!takesOf(conflict).includes(take)) return
+        onTake(conflict, take)
+        move(chosen + 1)
+      }
+    }
+    window.addEventListener('keydown', listen)
+    return () => window.removeEventListener('keydown', listen)
+  })
+}
+
+function Done({ result }: { result: MergeResult }) {
+  const place = usePlace()
+  return (
+    <Empty
+      icon="check"
+      title={`${result.from} is merged into ${result.into}`}
+      actions={
+        <>
+          <Link className="button plain" href={href(paths.branches(place))}>
+            See the branches
+          </Link>
+          <Link
+            className="button primary"
+            href={href(paths.branch({ ...place, branch: result.into }))}
+          >
+            Open {result.into}
+          </Link>
+        </>
+      }
+    >
+      {result.tables.length === 0 ? 'No rows changed.' : null}
+      {result.tables.map((table) => (
+        <p key={table.name}>
+          {table.name} <Counts {...table} />
+        </p>
+      ))}
+    </Empty>
+  )
+}

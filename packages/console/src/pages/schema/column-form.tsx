@@ -1,0 +1,235 @@
+import type { ColumnDefinition } from '@offshoot/client'
+import { Button, IconButton } from '../../ui/button.js'
+import { Checkbox, Field } from '../../ui/field.js'
+
+type Type = ColumnDefinition['type']
+
+const TYPES: Readonly<Record<Type, string>> = {
+  string: 'string: text of up to 2048 characters',
+  text: 'text: text of any length',
+  int: 'int: whole number',
+  float: 'float: number',
+  bool: 'bool: true or false',
+  datetime: 'datetime: a point in time',
+  email: 'email: e-mail address',
+  link: 'link: a record of a table',
+  multiple: 'multiple: list of texts',
+  json: 'json: any JSON value',
+  object: 'object: nested columns',
+  vector: 'vector: list of numbers for similarity search',
+  file: 'file: one file',
+  'file[]': 'file[]: list of files',
+}
+
+const UNIQUE: ReadonlySet<Type> = new Set(['int', 'float', 'string', 'email', 'datetime', 'link'])
+const NOT_NULL: ReadonlySet<Type> = new Set([
+  'bool',
+  'int',
+  'float',
+  'string',
+  'text',
+  'email',
+  'datetime',
+  'json',
+])
+const NESTED_NEVER: ReadonlySet<Type> = new Set(['file', 'file[]'])
+const DIMENSION_DEFAULT = 1536
+
+export const BLANK: ColumnDefinition = { name: '', type: 'string' }
+
+/** Sets a type, and leaves out the options that it does not have. */
+function withType(
+  column: ColumnDefinition,
+  type: Type,
+  tables: readonly string[],
+): ColumnDefinition {
+  const { name, notNull, unique, defaultValue } = column
+  return {
+    name,
+    type,
+    ...(UNIQUE.has(type) && unique !== undefined ? { unique } : {}),
+    ...(NOT_NULL.has(type) && notNull !== undefined ? { notNull } : {}),
+    ...(NOT_NULL.has(type) && defaultValue !== undefined ? { defaultValue } : {}),
+    ...(type === 'link' ? { link: { table: tables[0] ?? '' } } : {}),
+    ...(type === 'vector' ? { vector: { dimension: DIMENSION_DEFAULT } } : {}),
+    ...(type === 'object' ? { columns: [BLANK] } : {}),
+  }
+}
+
+function without<Key extends keyof ColumnDefinition>(
+  column: ColumnDefinition,
+  key: Key,
+): ColumnDefinition {
+  const { [key]: _, ...rest } = column
+  return rest as ColumnDefinition
+}
+
+/** The options of a new column. */
+export function ColumnForm({
+  column,
+  tables,
+  isNested = false,
+  onChange,
+}: {
+  column: ColumnDefinition
+  tables: readonly string[]
+  isNested?: boolean
+  onChange: (column: ColumnDefinition) => void
+}) {
+  const { type } = column
+  const file = type === 'file' || type === 'file[]' ? type : undefined
+  return (
+    <>
+      <div className="row column-form">
+        <Field label="Name">
+          <input
+            // biome-ignore lint/a11y/noAutofocus: the dialog was opened to type a name.
+            autoFocus={!isNested}
+            required
+            maxLength={255}
+            pattern="[\p{L}\p{N}_~\-]+"
+            title="Letters, digits and _ - ~"
+            value={column.name}
+            onChange={(event) => onChange({ ...column, name: event.target.value })}
+          />
+        </Field>
+        <Field label="Type">
+          <select
+            value={type}
+            onChange={(event) => onChange(withType(column, event.target.value as Type, tables))}
+          >
+            {(Object.keys(TYPES) as Type[])
+              .filter((one) => !isNested || !NESTED_NEVER.has(one))
+              .map((one) => (
+                <option key={one} value={one}>
+                  {TYPES[one]}
+                </option>
+              ))}
+          </select>
+        </Field>
+      </div>
+      {type === 'link' && (
+        <Field label="Links to">
+          <select
+            value={column.link?.table}
+            onChange={(event) => onChange({ ...column, link: { table: event.target.value } })}
+          >
+            {tables.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </Field>
+      )}
+      {type === 'vector' && (
+        <Field label="Numbers in each vector">
+          <input
+            type="number"
+            min={2}
+            max={10_000}
+            required
+            value={column.vector?.dimension ?? ''}
+            onChange={(event) =>
+              onChange({ ...column, vector: { dimension: Number(event.target.value) } })
+            }
+          />
+        </Field>
+      )}
+      {file !== undefined && (
+        <Checkbox
+          label="Public by default"
+          hint="Everybody with the address can open new files."
+          checked={column[file]?.defaultPublicAccess === true}
+          onChange={(isPublic) =>
+            onChange({ ...column, [file]: { defaultPublicAccess: isPublic } })
+          }
+        />
+      )}
+      {!isNested && NOT_NULL.has(type) && (
+        <>
+          <Field
+            label="Default"
+            hint={
+              type === 'datetime'
+                ? 'A time, or now. Leave it empty for none.'
+                : 'Leave it empty for none.'
+            }
+          >
+            <input
+              value={column.defaultValue ?? ''}
+              disabled={column.unique === true}
+              onChange={(event) =>
+                onChange(
+                  event.target.value === ''
+                    ? without(column, 'defaultValue')
+                    : { ...column, defaultValue: event.target.value },
+                )
+              }
+            />
+          </Field>
+          <Checkbox
+            label="Required"
+            hint="Every record must have a value. Existing records get the default."
+            checked={column.notNull === true}
+            onChange={(notNull) =>
+              onChange(notNull ? { ...column, notNull } : without(column, 'notNull'))
+            }
+          />
+        </>
+      )}
+      {!isNested && UNIQUE.has(type) && (
+        <Checkbox
+          label="Unique"
+          hint="No two records may have the same value. The column gets an index."
+          checked={column.unique === true}
+          onChange={(unique) =>
+            onChange(
+              unique ? { ...without(column, 'defaultValue'), unique } : without(column, 'unique'),
+            )
+          }
+        />
+      )}
+      {type === 'object' && (
+        <fieldset className="nested-columns">
+          <legend>Nested columns</legend>
+          {(column.columns ?? []).map((nested, index) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: names change while they are typed.
+            <div key={index} className="nested-column">
+              <div className="grow">
+                <ColumnForm
+                  column={nested}
+                  tables={tables}
+                  isNested
+                  onChange={(next) =>
+                    onChange({
+                      ...column,
+                      columns: (column.columns ?? []).map((one, other) =>
+                        other === index ? next : one,
+                      ),
+                    })
+                  }
+                />
+              </div>
+              <IconButton
+                label={`Remove nested column ${nested.name}`}
+                icon="close"
+                onClick={() =>
+                  onChange({
+                    ...column,
+                    columns: (column.columns ?? []).filter((_, other) => other !== index),
+                  })
+                }
+              />
+            </div>
+          ))}
+          <Button
+            className="small"
+            icon="plus"
+            onClick={() => onChange({ ...column, columns: [...(column.columns ?? []), BLANK] })}
+          >
+            Nested column
+          </Button>
+        </fieldset>
+      )}
+    </>
+  )
+}

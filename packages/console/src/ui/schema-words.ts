@@ -1,0 +1,32 @@
+import type { ColumnDefinition, SchemaOperation } from '@offshoot/client'
+
+/** Describes a schema operation in words. */
+export function describeOperation(operation: SchemaOperation): string {
+  if ('addTable' in operation) return `Add table ${operation.addTable.table}`
+  if ('removeTable' in operation) return `Remove table ${operation.removeTable.table}`
+  if ('renameTable' in operation) {
+    const { oldName, newName } = operation.renameTable
+    return `Rename table ${oldName} to ${newName}`
+  }
+  if ('addColumn' in operation) {
+    const { table, column } = operation.addColumn
+    return `Add column ${column.name} (${describeColumn(column)}) to ${table}`
+  }
+  if ('removeColumn' in operation) {
+    const { table, column } = operation.removeColumn
+    return `Remove column ${column} from ${table}`
+  }
+  const { table, oldName, newName } = operation.renameColumn
+  return `Rename column ${oldName} of ${table} to ${newName}`
+}
+
+/** Describes the type and the rules of a column in words. */
+export function describeColumn(column: ColumnDefinition): string {
+  return [
+    column.type === 'link' ? `link to ${column.link?.table}` : column.type,
+    ...(column.vector === undefined ? [] : [`${column.vector.dimension} dimensions`]),
+    ...(column.unique ? ['unique'] : []),
+    ...(column.notNull ? ['not null'] : []),
+    ...(column.defaultValue === undefined ? [] : [`default “${column.defaultValue}”`]),
+  ].join(', ')
+}

@@ -1,0 +1,192 @@
+import { type Static, Type } from 'typebox'
+import { LIMITS } from './limits.js'
+import { RecordIdSchema, TableNameSchema } from './names.js'
+
+const closed = { additionalProperties: false } as const
+
+/** Conflicts on one page if the request does not say how many. */
+export const CONFLICTS_PAGE_SIZE = 100
+
+export const ConflictPageSchema = Type.Object(
+  {
+    size: Type.Optional(
+      Type.Integer({
+        description: `The maximum number of conflicts to list. Default: ${CONFLICTS_PAGE_SIZE}.`,
+        minimum: 0,
+        maximum: LIMITS.pageSizeMax,
+      }),
+    ),
+    after: Type.Optional(
+      Type.String({
+        description: 'The `cursor` of the previous page. Requires `dryRun`.',
+        minLength: 1,
+        maxLength: 4 * LIMITS.nameLengthMax,
+      }),
+    ),
+  },
+  { ...closed, description: 'The page of conflicts to list.' },
+)
+
+const version = (side: string) =>
+  Type.Union([Type.Integer(), Type.Null()], {
+    description: `The version of the record on the ${side}; null if it does not exist there.`,
+  })
+
+export const ConflictVersionsSchema = Type.Object(
+  { ours: version('target'), theirs: version('merged branch') },
+  closed,
+)
+export type ConflictVersions = Static<typeof ConflictVersionsSchema>
+
+const TakeSchema = Type.Enum(['ours', 'theirs'], {
+  description: '`ours` keeps the state of the target, `theirs` takes that of the merged branch.',
+})
+
+export const ResolutionSchema = Type.Object(
+  {
+    table: TableNameSchema,
+    id: Type.Optional(RecordIdSchema),
+    kind: Type.Optional(
+      Type.Enum(['schema'], { description: 'Decides a conflict of the schema, not of records.' }),
+    ),
+    column: Type.Optional(
+      Type.String({
+        description: 'Only with `kind`: the column in conflict. Without it: the table itself.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+      }),
+    ),
+    take: Type.Optional(TakeSchema),
+    columns: Type.Optional(
+      Type.Record(
+        Type.String(),
+        Type.Object(
+          {
+            take: Type.Optional(TakeSchema),
+            value: Type.Optional(
+              Type.Unknown({ description: 'A value for the column, as in an update.' }),
+            ),
+          },
+          closed,
+        ),
+        {
+          description: 'The columns in conflict, by name, each with `take` or `value`.',
+          minProperties: 1,
+        },
+      ),
+    ),
+    versions: Type.Optional(ConflictVersionsSchema),
+  },
+  {
+    ...closed,
+    title: 'Resolution',
+    description:
+      'Decides conflicts. With `id` and `take`: a record as a whole. With `id` and `columns`: single ' +
+      'columns of a record. With `kind`: a conflict of the schema. With nothing but `take`: all ' +
+      'conflicts of the table that no other resolution names. `versions` repeats the field of the ' +
+      'conflict; if one of the two records has changed since, the merge is refused with ' +
+      '`outdated_resolution`.',
+    examples: [
+      { table: 'users', id: 'ada', take: 'theirs', versions: { ours: 2, theirs: 3 } },
+      { table: 'users', id: 'bob', columns: { age: { value: 41 }, name: { take: 'ours' } } },
+      { table: 'orders', take: 'ours' },
+    ],
+  },
+)
+
+export const ResolutionsSchema = Type.Array(ResolutionSchema, {
+  maxItems: LIMITS.resolutionsMax,
+  description:
+    'Decisions about conflicts. They take precedence over `strategy`. A conflict that nothing decides ' +
+    'still refuses the whole merge.',
+})
+export type Resolution = Static<typeof ResolutionSchema>
+
+const values = Type.Object({ base: Type.Unknown(), ours: Type.Unknown(), theirs: Type.Unknown() })
+
+/** All kinds of conflicts in one object, because the kinds have most fields in common. */
+export const MergeConflictSchema = Type.Object(
+  {
+    table: TableNameSchema,
+    kind: Type.Enum(
+      [
+        'bothUpdated',
+        'bothInserted',
+        'deletedHere',
+        'deletedThere',
+        'notUnique',
+        'notNull',
+        'schema',
+      ],
+      {
+        description:
+          '`bothUpdated`, `bothInserted`: both sides gave columns of a record different values. ' +
+          '`deletedHere`: the target deleted a record that the merged branch changed. ' +
+          '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
+          'unique column. `notNull`: records would have no value in a column that must have one. ' +
+          '`schema`: names or links contradict each other, or one side removed a table or column ' +
+          'that the other changed.',
+      },
+    ),
+    id: Type.Optional(Type.String({ description: 'The id of the record in conflict.' })),
+    versions: Type.Optional(
+      Type.Unknown({
+        description:
+          'The versions of the record on both sides, as `ours` and `theirs`; null if it does not exist ' +
+          'there. For `notUnique` and `notNull`: an object with the versions of each of the `ids`.',
+      }),
+    ),
+    columns: Type.Optional(
+      Type.Record(Type.String(), values, {
+        description: 'The columns in conflict, with the value in the base and on both sides.',
+      }),
+    ),
+    base: Type.Optional(
+      Type.Unknown({
+        description: 'If a side deleted the record: the record in the base.',
+      }),
+    ),
+    ours: Type.Optional(Type.Unknown({ description: 'Like `base`, on the target, or null.' })),
+    theirs: Type.Optional(
+      Type.Unknown({ description: 'Like `base`, on the merged branch, or null.' }),
+    ),
+    column: Type.Optional(
+      Type.String({ description: 'For `notUnique`, `notNull` and `schema`: the column.' }),
+    ),
+    ids: Type.Optional(
+      Type.Array(Type.String(), { description: 'Up to 10 of the records in conflict.' }),
+    ),
+    value: Type.Optional(Type.Unknown({ description: 'The value that is not unique.' })),
+    records: Type.Optional(
+      Type.Integer({
+        description:
+          'For `notNull`: the number of records without a value. For a removed table or column: the ' +
+          'number of records that the other side has changed there.',
+      }),
+    ),
+    takes: Type.Optional(
+      Type.Array(TakeSchema, {
+        description:
+          'Only for `schema`: the decisions that are possible. Empty: change a branch first.',
+      }),
+    ),
+    message: Type.Optional(Type.String()),
+  },
+  { title: 'MergeConflict' },
+)
+export type MergeConflict = Static<typeof MergeConflictSchema>
+
+/** Fields about conflicts that a result and a refusal have in common. */
+export const conflictFields = {
+  conflicts: Type.Array(MergeConflictSchema, {
+    description:
+      'A page of the conflicts: those of the schemas, then those of each table. At most 4 MiB.',
+  }),
+  conflictCount: Type.Integer({ description: 'The number of all conflicts.' }),
+  conflictTables: Type.Array(Type.Object({ name: TableNameSchema, conflicts: Type.Integer() }), {
+    description: 'The tables with conflicts, and how many each of them has.',
+  }),
+  cursor: Type.Optional(
+    Type.String({ description: 'The cursor for the next page of conflicts, if there are more.' }),
+  ),
+}

@@ -1,0 +1,70 @@
+import { withBranches } from '../../domain/branches/lock-branches.js'
+import { withPin } from '../../domain/branches/pins.js'
+import { isUndefinedTable } from '../../postgres/failures.js'
+import { runTransaction, WRITABLE_SNAPSHOT } from '../../postgres/run-transaction.js'
+import { absorbOverlays } from '../../rows/branches.js'
+import { type OpenTransaction, runReads } from '../../rows/read.js'
+import { hasForks, type WritableTable } from '../../rows/tables.js'
+import {
+  openTransaction,
+  publishStream,
+  type StagedRows,
+  StreamOutdatedError,
+  stageStream,
+} from '../../rows/write.js'
+import type { RecordContext } from './records.js'
+
+/** A stream of more rows is published as an overlay, because inserting them would keep forks waiting. */
+export const INSERTED_ROWS_MAX = 10_000
+
+/** How often a stream is compared again, because rows with its ids or values were written meanwhile. */
+const ATTEMPTS_MAX = 2
+
+/**
+ * Publishes a long stream as an overlay, whose rows the background moves to the heap. The time for which it locks the
+ * branch does not depend on the number of rows. Returns false, and has no effect, if the rows must be inserted instead.
+ * `finish` runs in the transaction that publishes the rows.
+ */
+export async function publishLongStream(
+  context: RecordContext,
+  { table, rows }: { table: WritableTable; rows: StagedRows },
+  finish: (transaction: OpenTransaction) => Promise<unknown>,
+): Promise<boolean> {
+  const { guard } = context.session
+  // A pin is a fork. Without any fork, writers keep no old versions, and it should stay that way.
+  if (rows.count <= INSERTED_ROWS_MAX || !hasForks(guard.rows)) return false
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+    try {
+      await publish(context, { table, rows }, finish)
+      return true
+    } catch (error) {
+      // An overlay of the pinned state may have been dropped.
+      if (!(error instanceof StreamOutdatedError) && !isUndefinedTable(error)) throw error
+    }
+  }
+  return false
+}
+
+async function publish(
+  { database, session }: RecordContext,
+  { table: { codec }, rows }: { table: WritableTable; rows: StagedRows },
+  finish: (transaction: OpenTransaction) => Promise<unknown>,
+): Promise<void> {
+  const { access, guard } = session
+  await absorbOverlays(database, access.branchId)
+  await withPin(database, access, async (pin) => {
+    // The session may be outdated by now, which is better known before the rows are compared.
+    await runReads(database, guard, [])
+    const stream = { codec, stage: rows.name, before: pin.rows, pinId: pin.id }
+    const owner = { branchId: pin.id, databaseId: access.databaseId }
+    const overlay = await runTransaction(
+      database,
+      (transaction) => stageStream(transaction, stream, owner),
+      WRITABLE_SNAPSHOT,
+    )
+    await withBranches(database, [access], async (transaction) => {
+      await publishStream(transaction, { ...stream, overlay }, guard)
+      await finish(openTransaction(database, transaction.client))
+    })
+  })
+}

@@ -1,0 +1,78 @@
+import type { Database } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
+import { dropLostStages, dropStagedOverlays, findStartRows } from '../../rows/merge.js'
+import type { BranchRows } from '../../rows/tables.js'
+import type { BranchAccess } from '../access/resolve.js'
+import { withBranches } from './lock-branches.js'
+import { insertPin } from './merge-base.js'
+import { deleteUnusedBranches } from './unused-branches.js'
+
+/*
+ * Work that takes long is compared with a pinned state of a branch: its epoch is closed, and a hidden fork keeps
+ * the state. So it needs no gate, and what was written since is found by its epoch.
+ */
+
+/** A pinned state of a branch. Overlays that are not yet published belong to it. */
+export interface Pin {
+  readonly id: string
+  readonly rows: BranchRows
+}
+
+/** Runs work with a pin of a branch, and removes the pin and overlays that were not published. */
+export async function withPin<Result>(
+  database: Database,
+  access: BranchAccess,
+  body: (pin: Pin) => Promise<Result>,
+): Promise<Result> {
+  await deleteLostPins(database, access.databaseId)
+  const id = await withBranches(database, [access], (transaction) => insertPin(transaction, access))
+  try {
+    const rows = await findStartRows(database, id)
+    if (rows === undefined) throw new Error('a pin must exist')
+    return await body({ id, rows })
+  } finally {
+    // The work is done by now. A pin that could not be deleted is found later.
+    await deletePins(database, [id]).catch(() => undefined)
+  }
+}
+
+/** Deletes pins, except those that a merge was recorded with, and their overlays. */
+export async function deletePins(database: Database, ids: readonly string[]): Promise<void> {
+  await runTransaction(
+    database,
+    async (transaction) => {
+      for (const id of ids) await dropStagedOverlays(transaction, id)
+    },
+    { isolation: 'read committed' },
+  )
+  await deleteBranches(database, ids)
+}
+
+/** After this time, the process that pinned a state must have ended. */
+const PIN_MINUTES_MAX = 60
+
+/** Deletes the pins and staged rows of processes that have crashed. */
+export async function deleteLostPins(database: Database, databaseId: string): Promise<void> {
+  const lost = await database.query<{ id: string }>(sql`
+    select b.id
+    from offshoot.branches b
+    where b.database_id = ${databaseId}
+      and b.deleted_at < now() - make_interval(mins => ${PIN_MINUTES_MAX})
+      and not exists (select from offshoot.branches f where f.parent_id = b.id)
+      and not exists (select from offshoot.merges m where m.base_branch_id = b.id)`)
+  if (lost.length > 0) {
+    await deleteBranches(
+      database,
+      lost.map(({ id }) => id),
+    )
+  }
+  await dropLostStages(database, databaseId)
+}
+
+function deleteBranches(database: Database, ids: readonly string[]): Promise<void> {
+  return runTransaction(database, (transaction) => deleteUnusedBranches(transaction, ids), {
+    // After waiting for a lock, each statement must see what was committed meanwhile.
+    isolation: 'read committed',
+  })
+}

@@ -1,0 +1,196 @@
+import { AppError, type ErrorCode } from '@offshoot/contract/errors'
+import type { ConflictVersions, Resolution } from '@offshoot/contract/merge-conflicts'
+import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import type { MergedSchema, Take } from '../schemas/merge-schemas.js'
+
+/** Maximum number of faults that a response lists. */
+const FAULTS_LISTED_MAX = 1000
+
+/** A decision about a record, or about columns of a record, and its place in the request. */
+export interface RecordResolution {
+  readonly index: number
+  readonly id: string
+  /** A decision about the whole record, or decisions by the names of columns. */
+  readonly decision: Take | ReadonlyMap<string, CellDecision>
+  readonly versions: ConflictVersions | undefined
+}
+
+export type CellDecision = { readonly take: Take } | { readonly value: unknown }
+
+interface Sides {
+  readonly ours: StoredSchema
+  readonly theirs: StoredSchema
+}
+
+interface Placed {
+  readonly index: number
+  readonly table: string
+  readonly take: Take
+}
+
+/**
+ * The resolutions of a merge. A resolution must decide a conflict that exists, so each of them is marked when
+ * it does. Faults are collected, because all of them are reported.
+ */
+export class Resolutions {
+  readonly #ofTables: Placed[] = []
+  readonly #ofSchemas: (Placed & { readonly column: string | undefined })[] = []
+  readonly #ofRecords: (RecordResolution & { readonly table: string })[] = []
+  readonly #used = new Set<number>()
+  readonly #faults: { index: number; message: string; code: ErrorCode }[] = []
+
+  constructor(resolutions: readonly Resolution[]) {
+    const seen = new Map<string, number>()
+    for (const [index, resolution] of resolutions.entries()) {
+      const key = JSON.stringify([
+        resolution.table,
+        resolution.kind,
+        resolution.column,
+        resolution.id,
+      ])
+      const earlier = seen.get(key)
+      if (earlier !== undefined) {
+        this.refuse(index, `decides the same as field [resolutions.${earlier}]`)
+        continue
+      }
+      seen.set(key, index)
+      const fault = this.#add(index, resolution)
+      if (fault !== undefined) this.refuse(index, fault)
+    }
+    // Malformed resolutions are refused before anything is compared.
+    this.requireNoFaults()
+  }
+
+  /** Adds a resolution to those of its kind, or returns why it is malformed. */
+  #add(index: number, resolution: Resolution): string | undefined {
+    const { table, id, kind, column, take, columns, versions } = resolution
+    if (column !== undefined && kind === undefined) return 'field [column] needs [kind]'
+    if (id === undefined) {
+      if (columns !== undefined) return 'field [columns] needs [id]'
+      if (versions !== undefined) return 'field [versions] needs [id]'
+      if (take === undefined) return 'field [take] is required'
+      if (kind === undefined) this.#ofTables.push({ index, table, take })
+      else this.#ofSchemas.push({ index, table, column, take })
+      return undefined
+    }
+    if (kind !== undefined) return 'fields [kind] and [id] exclude each other'
+    if ((take === undefined) === (columns === undefined)) {
+      return 'either [take] or [columns] is required'
+    }
+    if (take !== undefined) {
+      this.#ofRecords.push({ index, table, id, decision: take, versions })
+      return undefined
+    }
+    const decision = new Map<string, CellDecision>()
+    for (const [name, cell] of Object.entries(columns ?? {})) {
+      const hasValue = Object.hasOwn(cell, 'value')
+      if (hasValue === (cell.take !== undefined)) {
+        return `column [${name}]: either [take] or [value] is required`
+      }
+      decision.set(name, cell.take === undefined ? { value: cell.value } : { take: cell.take })
+    }
+    this.#ofRecords.push({ index, table, id, decision, versions })
+    return undefined
+  }
+
+  refuse(index: number, message: string, code: ErrorCode = 'invalid_resolution'): void {
+    this.#faults.push({ index, message: `body: field [resolutions.${index}]: ${message}`, code })
+  }
+
+  /** The decisions about all conflicts of a table, by table name. */
+  get ofTables(): ReadonlyMap<string, Take> {
+    return new Map(this.#ofTables.map(({ table, take }) => [table, take]))
+  }
+
+  /** Returns the decisions about schemas, by the id of the table or column. */
+  ofSchemas({ ours, theirs }: Sides): ReadonlyMap<number, Take> {
+    const takes = new Map<number, Take>()
+    for (const resolution of this.#ofSchemas) {
+      for (const id of idsNamed([ours, theirs], resolution)) takes.set(id, resolution.take)
+    }
+    return takes
+  }
+
+  /** Marks the decisions that the merged schema needed. Refuses those about schemas that it did not need. */
+  markSchemas({ ours, theirs }: Sides, { decided, decidedByRule }: MergedSchema): void {
+    for (const { index, table } of this.#ofTables) {
+      const ids = idsNamed([ours, theirs], { table, column: undefined })
+      if (ids.length === 0) this.refuse(index, `table [${table}] not found`)
+      if (ids.some((id) => decidedByRule.has(id))) this.#used.add(index)
+    }
+    for (const { index, table, column } of this.#ofSchemas) {
+      const ids = idsNamed([ours, theirs], { table, column })
+      const name = column === undefined ? `table [${table}]` : `column [${table}.${column}]`
+      if (ids.length === 0) this.refuse(index, `${name} not found`)
+      else if (!ids.some((id) => decided.has(id))) {
+        this.refuse(index, `the schema of ${name} is not in conflict`)
+      }
+    }
+  }
+
+  /** Marks the decision about all conflicts of a table as needed. */
+  markTable({ ours, theirs }: Sides, tableId: number): void {
+    for (const { index, table } of this.#ofTables) {
+      const ids = idsNamed([ours, theirs], { table, column: undefined })
+      if (ids.includes(tableId)) this.#used.add(index)
+    }
+  }
+
+  /** Refuses decisions about tables that have no conflict left. */
+  refuseUnused(): void {
+    const refused = new Set(this.#faults.map(({ index }) => index))
+    for (const { index, table } of this.#ofTables) {
+      if (this.#used.has(index) || refused.has(index)) continue
+      this.refuse(index, `table [${table}] has no conflict that no other resolution decides`)
+    }
+  }
+
+  /**
+   * Returns the decisions about records by the id of their table. A table has the name that it gets, or that
+   * it has on one of the branches.
+   */
+  ofRecords(merged: StoredSchema, { ours, theirs }: Sides): Map<number, RecordResolution[]> {
+    const merging = new Set(merged.tables.map(({ id }) => id))
+    const ofTables = new Map<number, RecordResolution[]>()
+    for (const { table, ...resolution } of this.#ofRecords) {
+      const [id] = [merged, ours, theirs].flatMap((schema) => tablesNamed(schema, table))
+      if (id === undefined) this.refuse(resolution.index, `table [${table}] not found`)
+      else if (!merging.has(id.id)) {
+        this.refuse(resolution.index, `table [${table}] is removed by the merge`)
+      } else ofTables.set(id.id, [...(ofTables.get(id.id) ?? []), resolution])
+    }
+    return ofTables
+  }
+
+  requireNoFaults(): void {
+    const [first] = this.#faults
+    if (first === undefined) return
+    const faults = [...this.#faults].sort((left, right) => left.index - right.index)
+    const outdated = faults.find(({ code }) => code === 'outdated_resolution')
+    const { code, message } = outdated ?? first
+    const others = faults.length === 1 ? '' : ` (and ${faults.length - 1} more)`
+    throw new AppError(code, `${message}${others}; nothing was merged`, {
+      errors: faults.slice(0, FAULTS_LISTED_MAX).map((fault) => ({
+        index: fault.index,
+        message: fault.message,
+        status: fault.code === 'outdated_resolution' ? 409 : 400,
+      })),
+    })
+  }
+}
+
+function tablesNamed({ tables }: StoredSchema, name: string): StoredTable[] {
+  return tables.filter((table) => table.name === name)
+}
+
+/** Returns the ids of the tables, or of the columns, that have a name in one of the schemas. */
+function idsNamed(
+  schemas: readonly StoredSchema[],
+  { table, column }: { table: string; column: string | undefined },
+): number[] {
+  const tables = schemas.flatMap((schema) => tablesNamed(schema, table))
+  if (column === undefined) return tables.map(({ id }) => id)
+  return tables.flatMap(({ columns }) =>
+    columns.flatMap(({ id, name }) => (name === column ? id : [])),
+  )
+}

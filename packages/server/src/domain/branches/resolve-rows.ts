@@ -1,0 +1,204 @@
+import type { Transaction } from '../../postgres/run-transaction.js'
+import { isFaults, type TableCodec } from '../../rows/columns.js'
+import {
+  amendTable,
+  findBreakers,
+  findConflicts,
+  type RowConflict,
+  type RowResolution,
+  type RowVersions,
+  readVersions,
+  type Stage,
+  type StagedTable,
+  stageUnchanged,
+  type TableState,
+} from '../../rows/merge.js'
+import { conflictPaths } from './merge-conflicts.js'
+import type { CellDecision, RecordResolution, Resolutions } from './resolutions.js'
+
+/**
+ * Rounds of deciding about unique and not-null columns. A value that decides one conflict can cause the next
+ * one, which another value decides.
+ */
+const ROUNDS_MAX = 10
+
+type Cells = RowResolution['cells']
+type Cell = Cells extends ReadonlyMap<number, infer Item> ? Item : never
+
+/** A value for a column that is not in conflict by itself, but may break the rule of its column. */
+interface GivenCell {
+  readonly index: number
+  readonly id: string
+  readonly path: string
+  /** The physical column whose rule may be broken. */
+  readonly column: number
+  readonly cells: Cells
+}
+
+/** The resolutions for the records of one table. */
+export class TableResolutions {
+  readonly #codec: TableCodec
+  readonly #requests: readonly RecordResolution[]
+  readonly #resolutions: Resolutions
+  #given: GivenCell[] = []
+
+  constructor(codec: TableCodec, requests: readonly RecordResolution[], resolutions: Resolutions) {
+    this.#codec = codec
+    this.#requests = requests
+    this.#resolutions = resolutions
+  }
+
+  /** Reads the versions of the records. Returns undefined if there are no resolutions. */
+  async #current(
+    transaction: Transaction,
+    sides: Parameters<typeof readVersions>[1],
+  ): Promise<ReadonlyMap<string, RowVersions>> {
+    return readVersions(
+      transaction,
+      sides,
+      this.#requests.map(({ id }) => id),
+    )
+  }
+
+  /**
+   * Returns the decisions about rows in conflict. Decisions about other rows are kept, because a value may
+   * still be needed for the rule of its column. `staged` is undefined if theirs has changed no rows.
+   */
+  async resolve(
+    transaction: Transaction,
+    sides: Parameters<typeof readVersions>[1],
+    staged: StagedTable['staged'] | undefined,
+  ): Promise<RowResolution[]> {
+    if (this.#requests.length === 0) return []
+    const versions = await this.#current(transaction, sides)
+    const ids = this.#requests.map(({ id }) => id)
+    const conflicts = staged === undefined ? [] : await findConflicts(transaction, staged, ids)
+    const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
+    return this.#requests.flatMap((request) => {
+      const { index, id } = request
+      const now = versions.get(id) ?? { ours: null, theirs: null }
+      const { versions: then } = request
+      if (then !== undefined && (then.ours !== now.ours || then.theirs !== now.theirs)) {
+        const message = `record [${id}] of table [${this.#codec.table.name}] has changed since`
+        this.#resolutions.refuse(index, message, 'outdated_resolution')
+        return []
+      }
+      const conflict = byId.get(id)
+      if (conflict === undefined && now.ours === null && now.theirs === null) {
+        this.#refuse(request, `record [${id}] not found on either branch`)
+        return []
+      }
+      return this.#decide(request, conflict) ?? []
+    })
+  }
+
+  #decide(request: RecordResolution, conflict: RowConflict | undefined): RowResolution | undefined {
+    const { id, decision } = request
+    if (typeof decision === 'string') {
+      if (conflict === undefined) {
+        this.#refuse(request, `record [${id}] is not in conflict`)
+        return undefined
+      }
+      const cells = new Map(conflict.columns.map((column) => [column, decision]))
+      return { id, take: decision, cells }
+    }
+    if (conflict?.kind === 'deletedHere' || conflict?.kind === 'deletedThere') {
+      this.#refuse(request, `one side deleted record [${id}]; use [take] instead of [columns]`)
+      return undefined
+    }
+    const paths = conflictPaths(this.#codec, conflict?.columns ?? [])
+    const cells = new Map<number, Cell>()
+    for (const [path, cell] of decision) {
+      const columns = paths.get(path)
+      const decided =
+        columns === undefined ? undefined : this.#decideColumn(request, { path, cell, columns })
+      if (columns === undefined) this.#keep(request, path, cell)
+      for (const [column, value] of decided ?? []) cells.set(column, value)
+    }
+    return cells.size === 0 ? undefined : { id, cells }
+  }
+
+  /** Decides a column in conflict, which can be an object with several physical columns. */
+  #decideColumn(
+    request: RecordResolution,
+    { path, cell, columns }: { path: string; cell: CellDecision; columns: readonly number[] },
+  ): Cells | undefined {
+    if ('take' in cell) return new Map(columns.map((column) => [column, cell.take]))
+    return this.#encode(request, path, cell.value)
+  }
+
+  #encode(request: RecordResolution, path: string, value: unknown): Cells | undefined {
+    const encoded = this.#codec.encodeColumn(path, value)
+    if (isFaults(encoded)) {
+      this.#refuse(request, encoded.map(({ message }) => message).join('; '))
+      return undefined
+    }
+    const { columns, values } = encoded
+    return new Map(columns.map((column, at) => [column, { text: values[at] ?? null }]))
+  }
+
+  /** Keeps a value for a column that is not in conflict. */
+  #keep(request: RecordResolution, path: string, cell: CellDecision): void {
+    const { index, id } = request
+    const column = this.#codec.indexes.get(path)
+    const physical = column === undefined ? undefined : this.#codec.physical[column]
+    if (column === undefined || physical === undefined) {
+      this.#refuse(request, `column [${path}] not found`)
+      return
+    }
+    const { unique, notNull } = physical.column
+    if ('take' in cell || !(unique || notNull)) {
+      this.#refuse(request, notInConflict(path, id))
+      return
+    }
+    const cells = this.#encode(request, path, cell.value)
+    if (cells !== undefined) this.#given.push({ index, id, path, column, cells })
+  }
+
+  /**
+   * Gives values to records that would break the rule of a unique or not-null column. Returns the table as it
+   * is staged then, or undefined if it is not staged.
+   */
+  async amend(
+    transaction: Transaction,
+    options: { table: StagedTable | undefined; ours: TableState; stage: Stage },
+  ): Promise<StagedTable | undefined> {
+    const { ours, stage } = options
+    const codec = this.#codec
+    let { table } = options
+    for (let round = 0; round < ROUNDS_MAX && this.#given.length > 0; round++) {
+      const outcome = { codec, ours, staged: table?.staged }
+      const needed = new Set<GivenCell>()
+      for (const column of new Set(this.#given.map((cell) => cell.column))) {
+        const cells = this.#given.filter((cell) => cell.column === column)
+        const ids = cells.map(({ id }) => id)
+        const found = new Set(await findBreakers(transaction, outcome, { column, ids }))
+        for (const cell of cells) if (found.has(cell.id)) needed.add(cell)
+      }
+      if (needed.size === 0) break
+      table ??= await stageUnchanged(transaction, { codec, ours, stage })
+      table = await amendTable(transaction, table, byRecord([...needed]))
+      this.#given = this.#given.filter((cell) => !needed.has(cell))
+    }
+    for (const { index, path, id } of this.#given) {
+      this.#refuse({ index }, notInConflict(path, id))
+    }
+    return table
+  }
+
+  #refuse({ index }: Pick<RecordResolution, 'index'>, message: string): void {
+    this.#resolutions.refuse(index, `table [${this.#codec.table.name}]: ${message}`)
+  }
+}
+
+function notInConflict(path: string, id: string): string {
+  return `column [${path}] of record [${id}] is not in conflict`
+}
+
+function byRecord(given: readonly GivenCell[]): RowResolution[] {
+  const byId = new Map<string, Map<number, Cell>>()
+  for (const { id, cells } of given) {
+    byId.set(id, new Map([...(byId.get(id) ?? []), ...cells]))
+  }
+  return [...byId].map(([id, cells]) => ({ id, cells }))
+}

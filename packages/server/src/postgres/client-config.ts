@@ -1,0 +1,48 @@
+import type pg from 'pg'
+
+/** The target of connections: a URL, or the connection of the embedded server. */
+export type Connection =
+  | { readonly url: string }
+  | {
+      readonly host: string
+      readonly port: number
+      readonly user: string
+      readonly password: string
+      readonly database: string
+    }
+
+export const CONNECT_TIMEOUT_MS = 5_000
+/** TCP keepalive: a machine that disappeared is noticed after about half a minute. */
+const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
+
+/** Returns the settings of a connection. */
+export function clientConfig(
+  connection: Connection,
+  {
+    statementTimeoutMs,
+    connectTimeoutMs = CONNECT_TIMEOUT_MS,
+  }: { statementTimeoutMs: number; connectTimeoutMs?: number },
+): pg.ClientConfig {
+  return {
+    // The embedded server is reached over a socket, whatever the environment says about TLS.
+    ...('url' in connection ? { connectionString: connection.url } : { ...connection, ssl: false }),
+    application_name: 'offshoot',
+    connectionTimeoutMillis: connectTimeoutMs,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
+    // Times are read and written as text in UTC, so the session must not depend on the server's
+    // settings.
+    options: [
+      '-c TimeZone=UTC',
+      '-c DateStyle=ISO,YMD',
+      '-c IntervalStyle=iso_8601',
+      '-c extra_float_digits=1',
+      '-c client_min_messages=warning',
+      `-c statement_timeout=${statementTimeoutMs}`,
+      `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,
+      `-c tcp_keepalives_interval=${KEEPALIVE.intervalSeconds}`,
+      `-c tcp_keepalives_count=${KEEPALIVE.count}`,
+      `-c idle_in_transaction_session_timeout=${2 * statementTimeoutMs}`,
+    ].join(' '),
+  }
+}

@@ -1,0 +1,148 @@
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { heapColumns } from '../reading/arms.js'
+import {
+  type Heap,
+  heapName,
+  inheritsRows,
+  type Layout,
+  type Overlay,
+  ownHeap,
+  ownOverlay,
+  pastName,
+} from './layout.js'
+import { rememberVersions } from './record-version.js'
+import { listAllColumns, type StoredTable } from './stored-schema.js'
+
+/*
+ * Moving rows from an overlay to the heap. They get the epoch of the merge, and the versions that they replace are
+ * kept until that epoch. So every state of the branch, as of any epoch, is the same before and after.
+ *
+ * A row of the overlay may have a unique value that another row of the heap still has, because the overlay has a
+ * new version of that row, too. Such stale rows are retired first: the old version is kept, and the row in the
+ * heap becomes a tombstone, which the overlay hides.
+ */
+
+/** A heap with an overlay. */
+export interface Overlaid {
+  readonly branchId: string
+  readonly tableId: number
+  readonly heap: Heap
+  readonly overlay: Overlay
+  /** The branch inherits no rows of the table, so deleted rows leave no tombstones. */
+  readonly isPlain: boolean
+  readonly uniqueColumnIds: readonly number[]
+}
+
+/** Returns the overlaid heap of a table on a branch, or undefined if it has no overlay. */
+export function findOverlaid(layout: Layout, table: StoredTable): Overlaid | undefined {
+  const [heap, overlay] = [ownHeap(layout, table.id), ownOverlay(layout, table.id)]
+  if (heap === undefined || overlay === undefined) return undefined
+  return {
+    branchId: layout.branchId,
+    tableId: table.id,
+    heap,
+    overlay,
+    isPlain: !inheritsRows(layout, table.id),
+    uniqueColumnIds: listAllColumns(table.columns).flatMap(({ id, unique }) => (unique ? id : [])),
+  }
+}
+
+/** Rows that are about to be written. */
+export interface WrittenRows {
+  /** A query for their ids. */
+  readonly ids: Sql
+  /** Queries for new values, named `value`, by the id of a unique column. */
+  readonly values?: ReadonlyMap<number, Sql>
+}
+
+/**
+ * Returns statements that move rows of the overlay to the heap: those that are about to be written, and those
+ * that have a value which is about to be written.
+ */
+export function absorbSql(target: Overlaid, rows: WrittenRows): Sql[] {
+  const move = moveSql(target, rows)
+  return target.uniqueColumnIds.length === 0 ? [move] : [retireSql(target, rows), move]
+}
+
+function moveSql({ branchId, heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
+  const [own, epoch] = [heapName(heap), raw(String(overlay.epoch))]
+  const names = [...overlay.columnIds].map((id) => ident(`c${id}`))
+  const listed = (alias: Sql) => join([empty, ...names.map((name) => sql`, ${alias}${name}`)], '')
+  const { raise, remember } = rememberVersions(heap.heapId)
+  const removing = sql`,
+    gone as (select id, version from s where deleted),
+    raised as (${raise}),
+    remembered as (${remember}),
+    removed as (delete from ${own} h using s where s.deleted and h.id = s.id)`
+  const overwritten = ['version', 'created_at', 'updated_at', 'epoch', 'deleted'].map(ident)
+  const changes = [...overwritten, ...names].map((name) => sql`${name} = excluded.${name}`)
+  return sql`
+    with s as (
+      delete from ${heapName(overlay)} o
+      where o.id in (${matching(overlay, rows)})
+      returning *
+    ),
+    kept as (${keepSql({ branchId, heap, overlay }, sql`${own} h join s on s.id = h.id`)})${isPlain ? removing : empty}
+    insert into ${own} (id, version, created_at, updated_at, epoch, deleted${listed(empty)})
+    select s.id, s.version, s.created_at, s.updated_at, ${epoch}, s.deleted${listed(sql`s.`)}
+    from s${isPlain ? sql` where not s.deleted` : empty}
+    on conflict (id) do update set ${join(changes, ', ')}`
+}
+
+/** Retires the stale rows of the heap that have a value which a moved row has or a writer is going to write. */
+function retireSql(target: Overlaid, rows: WrittenRows): Sql {
+  const { branchId, heap, overlay, uniqueColumnIds } = target
+  const [own, other] = [heapName(heap), heapName(overlay)]
+  const holders = uniqueColumnIds.flatMap((id) => {
+    const name = ident(`c${id}`)
+    const values = rows.values?.get(id)
+    return [
+      sql`select h.id from s join ${own} h on h.${name} = s.${name} and h.id <> s.id where not h.deleted`,
+      ...(values === undefined
+        ? []
+        : [
+            sql`select h.id from (${values}) v join ${own} h on h.${name} = v.value where not h.deleted`,
+          ]),
+    ]
+  })
+  return sql`
+    with s as (
+      select o.* from ${other} o where o.id in (${matching(overlay, rows)}) and not o.deleted
+    ),
+    stale as (
+      select h.*
+      from ${own} h
+      where h.id in (${join(holders, ' union all ')})
+        and exists (select from ${other} o where o.id = h.id)
+    ),
+    kept as (${keepSql({ branchId, heap, overlay }, sql`stale h`)})
+    update ${own} h
+    set deleted = true, epoch = ${raw(String(overlay.epoch))}
+    where h.id in (select id from stale)`
+}
+
+/** Returns a query for the ids of the written rows, and of rows of the overlay that have a written value. */
+function matching(overlay: Overlay, { ids, values = new Map() }: WrittenRows): Sql {
+  const holders = [...values].map(
+    ([id, query]) => sql`
+      select x.id from ${heapName(overlay)} x join (${query}) v on x.${ident(`c${id}`)} = v.value`,
+  )
+  return join([ids, ...holders], ' union all ')
+}
+
+/** Copies rows `h` of the heap to the past, if a fork from before the merge can see them. */
+function keepSql(
+  { branchId, heap, overlay }: Pick<Overlaid, 'branchId' | 'heap' | 'overlay'>,
+  source: Sql,
+): Sql {
+  const epoch = raw(String(overlay.epoch))
+  return sql`
+      insert into ${pastName(heap)} (${heapColumns(heap)}, until)
+      select ${heapColumns(heap, sql`h`)}, ${epoch}
+      from ${source}
+      where h.epoch < ${epoch} and exists (
+        select from offshoot.branches f
+        where f.parent_id = ${literal(branchId)}
+          and f.fork_epoch >= h.epoch and f.fork_epoch < ${epoch}
+      )`
+}

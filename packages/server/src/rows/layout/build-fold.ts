@@ -1,0 +1,202 @@
+import { INDEX_KEY } from '../../postgres/advisory-keys.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import {
+  BACKGROUND,
+  countFolded,
+  type FoldPolicy,
+  inheritedSources,
+  needsFold,
+} from './fold-policy.js'
+import { createFoldIndexes } from './heap-ddl.js'
+import { findLayout, heapName, type Layout, pastName, type Source } from './layout.js'
+import { publishFold } from './publish-fold.js'
+import type { StoredSchema, StoredTable } from './stored-schema.js'
+
+/** Thrown if a source has an overlay, which is gone soon: a fold must not end between the two. */
+export class OverlaidError extends Error {}
+
+/** Folds the inherited rows of a table on a branch, if it has too many sources. Returns whether it did. */
+export async function foldTable(
+  database: Database,
+  options: { branchId: string; tableId: number; policy?: FoldPolicy },
+): Promise<boolean> {
+  const { branchId, tableId, policy = BACKGROUND } = options
+  const layout = await findLayout(database, branchId)
+  if (layout === undefined || !needsFold(layout, tableId, policy)) return false
+  if (inheritedSources(layout, tableId).some(({ kind }) => kind === 'overlay')) {
+    throw new OverlaidError('the rows of an overlay are not yet in their heap')
+  }
+  // The statements may take long, and the transaction must not occupy a connection of the pool.
+  const connection = await database.openLong()
+  try {
+    await connection.query(sql`begin isolation level read committed`)
+    const isBuilt = await buildFold(connection, { layout, tableId, policy })
+    await connection.query(isBuilt ? sql`commit` : sql`rollback`)
+    return isBuilt
+  } finally {
+    await connection.end()
+  }
+}
+
+async function buildFold(
+  connection: Queryable,
+  options: { layout: Layout; tableId: number; policy: FoldPolicy },
+): Promise<boolean> {
+  const { layout, tableId, policy } = options
+  const inherited = inheritedSources(layout, tableId)
+  const sizes = await sizesOf(connection, inherited)
+  const folded = inherited.slice(0, countFolded(sizes, policy))
+  const isWhole = folded.length === inherited.length
+  if (folded.length === 1 && !isWhole) return false
+  if (!(await lockSources(connection, folded))) return false
+  const [row] = await connection.query<{ heapId: string }>(sql`
+    select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"`)
+  if (row === undefined) throw new Error('a sequence must return a number')
+  const { heapId } = row
+  const fold = { databaseId: layout.databaseId, heapId }
+  const columnIds = [...new Set(folded.flatMap((source) => [...source.columnIds]))]
+  const fills = await findFills(connection, layout, columnIds)
+  await connection.query(sql`
+    create table ${heapName(fold)} as ${selectNearest(folded, { columnIds, fills, isWhole })}`)
+  const fileColumnIds = await findFileColumns(connection, folded)
+  const table = await findTable(connection, layout, tableId)
+  await createFoldIndexes(connection, { ...fold, table, columnIds, fileColumnIds })
+  return publishFold(connection, { layout, tableId, heapId, folded, columnIds, fileColumnIds })
+}
+
+/** Returns the size of each source, in bytes. */
+async function sizesOf(connection: Queryable, sources: readonly Source[]): Promise<number[]> {
+  const rows = await connection.query<{ bytes: string | null }>(sql`
+    select pg_relation_size(to_regclass(s.heap)) + coalesce(pg_relation_size(to_regclass(s.past)), 0) as bytes
+    from unnest(
+      ${sources.map((source) => heapName(source).text)}::text[],
+      ${sources.map((source) => pastName(source).text)}::text[]
+    ) with ordinality s (heap, past, n)
+    order by s.n`)
+  return rows.map(({ bytes }) => Number(bytes ?? 0))
+}
+
+/**
+ * Takes the locks of index builds on the sources. An operation that alters one of the tables cancels this
+ * transaction, as it does with index builds, instead of waiting for it. Returns whether all locks are free.
+ */
+async function lockSources(connection: Queryable, sources: readonly Source[]): Promise<boolean> {
+  const rows = await connection.query<{ isFree: boolean }>(sql`
+    select pg_try_advisory_xact_lock(${INDEX_KEY}::integer, hashint8(s.id)) as "isFree"
+    from unnest(${sources.map(({ heapId }) => heapId)}::bigint[]) s (id)`)
+  return rows.every(({ isFree }) => isFree)
+}
+
+/**
+ * Finds the fill values of columns, in PostgreSQL's text form. A column has the same fill value in all
+ * schemas. Columns that the branch does not have are kept, because a merge may give them to its forks.
+ */
+async function findFills(
+  connection: Queryable,
+  { databaseId }: Layout,
+  columnIds: readonly number[],
+): Promise<ReadonlyMap<number, string>> {
+  const rows = await connection.query<{ id: string; fill: string }>(sql`
+    select distinct c ->> 'id' as id, c ->> 'fill' as fill
+    from offshoot.schemas s,
+      jsonb_path_query(s.document, '$.**.columns[*] ? (exists (@.fill))') c
+    where s.database_id = ${databaseId} and (c ->> 'id')::bigint = any(${columnIds}::bigint[])`)
+  return new Map(rows.map(({ id, fill }) => [Number(id), fill]))
+}
+
+async function findFileColumns(
+  connection: Queryable,
+  sources: readonly Source[],
+): Promise<number[]> {
+  const rows = await connection.query<{ id: number }>(sql`
+    select distinct unnest(file_column_ids)::double precision as id
+    from offshoot.heaps
+    where id = any(${sources.map(({ heapId }) => heapId)}::bigint[])`)
+  return rows.map(({ id }) => id)
+}
+
+/** Finds the definition of the table on the branch, which says what indexes the fold has. */
+async function findTable(
+  connection: Queryable,
+  { schemaId }: Layout,
+  tableId: number,
+): Promise<StoredTable | undefined> {
+  const [row] = await connection.query<{ document: StoredSchema }>(sql`
+    select document from offshoot.schemas where id = ${schemaId}`)
+  return row?.document.tables.find(({ id }) => id === tableId)
+}
+
+/** Selects the nearest row of each id. A fold of all sources needs no tombstones. */
+function selectNearest(
+  sources: readonly Source[],
+  options: {
+    columnIds: readonly number[]
+    fills: ReadonlyMap<number, string>
+    isWhole: boolean
+  },
+): Sql {
+  const { columnIds, fills, isWhole } = options
+  const names = [
+    ...['version', 'epoch', 'created_at', 'updated_at', 'deleted', 'id'],
+    ...columnIds.map((id) => `c${id}`),
+  ].map(ident)
+  const columns = join(
+    names.map((name) => sql`r.${name}`),
+    ', ',
+  )
+  const selects = sources.flatMap((source, rank) =>
+    selectSource(source, { rank, columnIds, fills, sources }),
+  )
+  return sql`
+    select ${columns}
+    from (
+      select distinct on (a.id) a.*
+      from (${join(selects, ' union all ')}) a
+      order by a.id, a.rank
+    ) r${isWhole ? sql` where not r.deleted` : empty}`
+}
+
+function selectSource(
+  source: Source,
+  options: {
+    rank: number
+    columnIds: readonly number[]
+    fills: ReadonlyMap<number, string>
+    sources: readonly Source[]
+  },
+): Sql[] {
+  const { asOf } = source
+  const columns = options.columnIds.map((id) => {
+    const name = ident(`c${id}`)
+    return source.columnIds.has(id)
+      ? sql`, h.${name}`
+      : sql`, ${missingValue(id, options)} as ${name}`
+  })
+  const select = (table: Sql, condition: Sql) => sql`
+    select h.version, h.epoch, h.created_at, h.updated_at, h.deleted, h.id${join([empty, ...columns], '')},
+      ${raw(String(options.rank))} as rank
+    from ${table} h
+    where ${condition}`
+  if (asOf === undefined) return [select(heapName(source), sql`true`)]
+  const epoch = raw(String(asOf))
+  return [
+    select(heapName(source), sql`h.epoch <= ${epoch}`),
+    select(pastName(source), sql`h.epoch <= ${epoch} and h.until > ${epoch}`),
+  ]
+}
+
+/** Returns the value of a column that a source lacks, with the type that the column has in another one. */
+function missingValue(
+  id: number,
+  { fills, sources }: { fills: ReadonlyMap<number, string>; sources: readonly Source[] },
+): Sql {
+  const other = sources.find(({ columnIds }) => columnIds.has(id))
+  if (other === undefined) throw new Error('a column of a fold must exist in a source')
+  const nothing = sql`(null::${heapName(other)}).${ident(`c${id}`)}`
+  const fill = fills.get(id)
+  // A tombstone has no values.
+  return fill === undefined
+    ? nothing
+    : sql`case when h.deleted then ${nothing} else ${literal(fill)} end`
+}

@@ -1,0 +1,127 @@
+import { eachApart } from '../../common/each-apart.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { dropReader } from '../../postgres/reader-role.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { mayRemoveStorage } from './storage-hold.js'
+
+/*
+ * The rows of a database are in a PostgreSQL schema of its own: heaps, pasts, folds, overlays, and tables that hold
+ * rows for the time of a request. So PostgreSQL keeps databases apart, and the rows of one can be dropped, copied
+ * and placed together. The catalogue and the gates, which every request locks, stay in schemas of the instance.
+ */
+
+/** The beginning of the names of these schemas. The id of the database follows. */
+export const SCHEMA_PREFIX = 'offshoot_db_'
+
+/** Returns the name of the schema with the rows of a database, unquoted. */
+export const schemaName = (databaseId: string): string => `${SCHEMA_PREFIX}${databaseId}`
+
+/** Returns the schema with the rows of a database. */
+export const schemaOf = (databaseId: string): Sql => ident(schemaName(databaseId))
+
+/** Matches the names of these schemas in PostgreSQL's catalogue. */
+export const isDatabaseSchema = (name: Sql): Sql =>
+  sql`${name} ~ ${`^${SCHEMA_PREFIX}[0-9]{1,18}$`}`
+
+/**
+ * Returns the table of a database that has the answers to requests with an idempotency key. It is beside the rows,
+ * because an answer is kept by the transaction that writes them.
+ */
+export const answersName = (databaseId: string): Sql =>
+  sql`${schemaOf(databaseId)}.${ident(ANSWERS)}`
+const ANSWERS = 'idempotency_keys'
+
+/** Creates the schema of a new database. */
+export async function createDatabaseSchema(
+  transaction: Queryable,
+  databaseId: string,
+): Promise<void> {
+  await transaction.query(sql`create schema ${schemaOf(databaseId)}`)
+  await transaction.query(sql`
+    create table ${answersName(databaseId)} (
+      hash bytea primary key,
+      request_hash bytea not null,
+      -- Null: the answer is no longer kept, but its request must not be executed again.
+      body text,
+      -- Bytes of the answer, and of its entry.
+      size integer not null,
+      created_at timestamptz not null default now()
+    )`)
+  await transaction.query(sql`create index on ${answersName(databaseId)} (created_at)`)
+  await transaction.query(sql`
+    create index on ${answersName(databaseId)} (created_at) where body is not null`)
+}
+
+/** Lists some databases that have kept answers, in the order of their ids. */
+export async function listAnswering(
+  database: Queryable,
+  { afterId, databasesMax }: { afterId: string; databasesMax: number },
+): Promise<string[]> {
+  const rows = await database.query<{ databaseId: string }>(sql`
+    select d.id::text as "databaseId"
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace,
+      lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
+    where c.relname = ${ANSWERS} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
+      and d.id > ${afterId}::bigint and pg_relation_size(c.oid) > 0
+    order by d.id
+    limit ${databasesMax}`)
+  return rows.map(({ databaseId }) => databaseId)
+}
+
+/** Schemas that one step drops. */
+const STEP_SCHEMAS = 20
+/** Tables that one transaction drops, because it locks each of them. */
+const STEP_TABLES = 50
+/** A step waits for this long for others that use a table. */
+const DROP_WAIT_MS = 2000
+
+/**
+ * Drops schemas of deleted databases, after `collectHeap` has dropped their heaps. Returns whether there may be more.
+ */
+export async function collectSchema(database: Database): Promise<boolean> {
+  const schemas = await database.query<{ name: string }>(sql`
+    select n.nspname as name
+    from pg_namespace n
+    where ${isDatabaseSchema(sql`n.nspname`)}
+      and not exists (
+        select from offshoot.databases d where n.nspname = ${SCHEMA_PREFIX} || d.id
+      )
+      and not exists (
+        select from offshoot.heaps h where n.nspname = ${SCHEMA_PREFIX} || h.database_id
+      )
+    -- Schemas that cannot be dropped must not always be the first ones.
+    order by random()
+    limit ${STEP_SCHEMAS}`)
+  let dropped = 0
+  await eachApart(schemas, async ({ name }) => {
+    if (await dropSchemaStep(database, name)) dropped++
+  })
+  return dropped > 0
+}
+
+/**
+ * Drops a schema, or some of its tables if it has many: those of a restore that was interrupted. Returns false while
+ * a backup or a restore holds the storage.
+ */
+async function dropSchemaStep(database: Database, schema: string): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return false
+      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      const tables = await transaction.query<{ name: string }>(sql`
+        select tablename as name from pg_tables where schemaname = ${schema} limit ${STEP_TABLES}`)
+      if (tables.length === STEP_TABLES) {
+        const names = tables.map(({ name }) => sql`${ident(schema)}.${ident(name)}`)
+        await transaction.query(sql`drop table if exists ${join(names, ', ')}`)
+        return true
+      }
+      await transaction.query(sql`drop schema if exists ${ident(schema)} cascade`)
+      await dropReader(transaction, schema)
+      return true
+    },
+    { isolation: 'read committed' },
+  )
+}

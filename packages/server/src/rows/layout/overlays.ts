@@ -1,0 +1,147 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { runAlone } from '../running/alone.js'
+import { absorbSql, findOverlaid, type Overlaid } from './absorb-sql.js'
+import { dropHeap } from './heap-ddl.js'
+import { findLayout, type HeapAddress, heapName, type Layout } from './layout.js'
+import { renewReaders } from './renew-readers.js'
+import type { StoredSchema } from './stored-schema.js'
+
+/*
+ * The outcome of a large merge is published as overlays, in constant time. Afterwards the rows are moved to the
+ * heaps, in steps that are so small that nobody waits long, and that change no state of the branch. A writer moves
+ * the rows that it writes itself. Reads are slower until an overlay is gone, but never wrong.
+ */
+
+/** Rows that one step moves. Writers of the branch wait for it. */
+const STEP_ROWS = 1000
+
+/** Others may read an overlay that was released. The collector drops it later. */
+const DROP_WAIT_MS = 100
+
+const ROWS_FIRST = (overlay: Sql) =>
+  sql`(select id from ${overlay} order by id limit ${raw(String(STEP_ROWS))})`
+
+/** Lists the overlaid heaps of a branch. */
+async function listOverlaid(transaction: Queryable, layout: Layout): Promise<Overlaid[]> {
+  if (layout.levels[0]?.overlays.size === 0) return []
+  const [row] = await transaction.query<{ document: StoredSchema }>(sql`
+    select document from offshoot.schemas where id = ${layout.schemaId}`)
+  return (row?.document.tables ?? []).flatMap((table) => findOverlaid(layout, table) ?? [])
+}
+
+/**
+ * Moves all rows of overlays to the heaps of a branch at once. Requires the exclusive gate. The layout stays
+ * valid until the transaction ends: its overlays are empty.
+ */
+export async function absorbAll(
+  transaction: Queryable,
+  layout: Layout,
+  tableIds?: ReadonlySet<number>,
+): Promise<void> {
+  for (const overlaid of await listOverlaid(transaction, layout)) {
+    if (tableIds !== undefined && !tableIds.has(overlaid.tableId)) continue
+    await move(transaction, overlaid, sql`select id from ${heapName(overlaid.overlay)}`)
+    await release(transaction, overlaid)
+  }
+}
+
+async function move(transaction: Queryable, overlaid: Overlaid, ids: Sql): Promise<void> {
+  for (const statement of absorbSql(overlaid, { ids })) await transaction.query(statement)
+}
+
+/**
+ * Takes an overlay without rows out of the layouts of all branches that read it. Those that still know it find it
+ * empty, until it is dropped.
+ */
+async function release(
+  transaction: Queryable,
+  { branchId, overlay: { heapId, epoch } }: Overlaid,
+): Promise<void> {
+  await transaction.query(sql`
+    update offshoot.heaps set branch_id = ${`dropped ${heapId}`} where id = ${heapId}`)
+  const forks = sql`fork_epoch >= ${epoch}`
+  await renewReaders(transaction, { branchId, forks, isIncluded: true })
+}
+
+/** Moves some rows. Returns the id of an overlay that it released, and whether there is more to do. */
+async function absorbSome(
+  transaction: Queryable,
+  branchId: string,
+): Promise<{ released: HeapAddress | undefined; isDone: boolean }> {
+  const layout = await findLayout(transaction, branchId, { hidden: true })
+  const [first, ...others] = layout === undefined ? [] : await listOverlaid(transaction, layout)
+  if (first === undefined) return { released: undefined, isDone: true }
+  const name = heapName(first.overlay)
+  await move(transaction, first, ROWS_FIRST(name))
+  const rest = await transaction.query(sql`select from ${name} limit 1`)
+  if (rest.length > 0) return { released: undefined, isDone: false }
+  await release(transaction, first)
+  return { released: first.overlay, isDone: others.length === 0 }
+}
+
+/**
+ * Moves the rows of all overlays of a branch to its heaps, in small steps. Between them, waiting requests have
+ * the branch for as long as a step takes.
+ */
+export async function absorbOverlays(database: Database, branchId: string): Promise<void> {
+  for (let isDone = !(await hasOverlay(database, branchId)); !isDone; ) {
+    const startedAt = performance.now()
+    isDone = await absorbStep(database, { branchId, isHidden: false })
+    if (!isDone) await delay(performance.now() - startedAt)
+  }
+}
+
+async function hasOverlay(database: Queryable, branchId: string): Promise<boolean> {
+  const [row] = await database.query(sql`
+    select from offshoot.heaps where branch_id = ${branchId} and kind = 'overlay' limit 1`)
+  return row !== undefined
+}
+
+/** Returns whether all rows are moved. */
+async function absorbStep(
+  database: Database,
+  { branchId, isHidden }: { branchId: string; isHidden: boolean },
+): Promise<boolean> {
+  // Nobody writes to a hidden branch, and it has no gate.
+  const { released, isDone } = isHidden
+    ? await runTransaction(database, (transaction) => absorbSome(transaction, branchId), {
+        isolation: 'read committed',
+      })
+    : await runAlone(database, [branchId], (transaction) => absorbSome(transaction, branchId))
+  if (released !== undefined) await dropReleased(database, released).catch(() => undefined)
+  return isDone
+}
+
+async function dropReleased(database: Database, overlay: HeapAddress): Promise<void> {
+  await runTransaction(
+    database,
+    async (transaction) => {
+      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      await dropHeap(transaction, overlay)
+    },
+    { isolation: 'read committed' },
+  )
+}
+
+/** Moves some rows of an overlay, if its merge did not. Returns whether there may be more. */
+export async function absorbNext(database: Database): Promise<boolean> {
+  const [found] = await database.query<{ branchId: string; isHidden: boolean }>(sql`
+    select b.id as "branchId", b.deleted_at is not null as "isHidden"
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    where h.kind = 'overlay'
+      -- The heap of a hidden branch may be gone, because folds have made all reads skip it.
+      and exists (
+        select from offshoot.heaps own
+        where own.branch_id = h.branch_id and own.table_id = h.table_id and own.kind = 'heap'
+      )
+    -- If one of them fails, the next round tries another one.
+    order by random()
+    limit 1`)
+  if (found === undefined) return false
+  await absorbStep(database, found)
+  return true
+}

@@ -1,0 +1,351 @@
+import type { Column } from '@offshoot/contract/schema'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { SEED } from '../support/random.js'
+import { Random } from '../support/seeded-random.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/*
+ * The rows of a large merge are published as an overlay, and moved to the heap afterwards. The tests interrupt the
+ * move, and compare the branch with that of another database, where the same merge was not interrupted.
+ */
+
+let service: TestService
+let number = 0
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+const ITEMS: readonly Column[] = [
+  { name: 'code', type: 'string', unique: true },
+  { name: 'place', type: 'int', unique: true },
+  { name: 'price', type: 'int' },
+]
+/** Records of `main`, and records that `dev` adds. */
+const OLD = 120
+const NEW = 2_100
+const oldId = (index: number) => `a${String(index).padStart(3, '0')}`
+const newId = (index: number) => `n${String(index).padStart(4, '0')}`
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index)
+
+/** Creates `main`, its forks `old` and `work`, and its fork `dev`, which changes, deletes and adds records. */
+async function open(): Promise<TestBranches> {
+  const branches = await TestBranches.create(service, `overlay${++number}`, {
+    items: ITEMS,
+    notes: [{ name: 'text', type: 'text' }],
+  })
+  await branches.bulk(
+    'main',
+    'items',
+    upTo(OLD).map((index) => ({ id: oldId(index), code: `c${index}`, price: index })),
+  )
+  await branches.fork('old')
+  await branches.fork('work')
+  await branches.fork('dev')
+  await branches.patch('work', 'items', oldId(110), { price: -1 })
+  await branches.remove('work', 'items', oldId(111))
+  await branches.fork('older-work', 'work')
+  await branches.call('dev', 'POST', '/transaction', {
+    operations: [
+      // Each record takes the value of the next one, so no value is free at first.
+      ...upTo(30).map((index) => update(index, { code: null })),
+      ...upTo(30).map((index) => update(index, { code: `c${(index + 1) % 30}` })),
+      ...upTo(30).map((index) => update(30 + index, { price: -index })),
+      ...upTo(30).map((index) => ({ delete: { table: 'items', id: oldId(60 + index) } })),
+    ],
+  })
+  await branches.bulk(
+    'dev',
+    'items',
+    upTo(NEW).map((index) => ({
+      id: newId(index),
+      price: index,
+      // Some values belonged to deleted records.
+      ...(index < 20 ? { code: `c${60 + index}` } : {}),
+      ...(index < 200 ? { place: 10 * index } : {}),
+    })),
+  )
+  return branches
+}
+
+const update = (index: number, fields: object) => ({
+  update: { table: 'items', id: oldId(index), fields },
+})
+
+/** Returns the heap of `items` on a branch. */
+async function heapOf(branches: TestBranches, branch: string): Promise<string> {
+  const [row] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${branches.database} and b.name = ${branch} and b.deleted_at is null
+      and h.kind = 'heap'
+    order by h.table_id
+    limit 1`)
+  return row?.name ?? ''
+}
+
+async function countOverlays({ database }: TestBranches): Promise<number> {
+  const [row] = await service.database.query<{ count: number }>(sql`
+    select count(*)::integer as count
+    from offshoot.heaps h
+    join offshoot.databases d on d.id = h.database_id
+    where d.name = ${database} and h.kind in ('overlay', 'staged')
+      and exists (select from offshoot.branches b where b.id = h.branch_id)`)
+  return row?.count ?? -1
+}
+
+/** Merges while nobody can write to the heap of the target, and ends the connection that tries to. */
+async function mergeInterrupted(branches: TestBranches, into: string) {
+  const heap = await heapOf(branches, into)
+  const client = new pg.Client({ connectionString: service.url })
+  await client.connect()
+  try {
+    const { rows: before } = await client.query(`select count(*)::integer as count from ${heap}`)
+    await client.query('begin')
+    await client.query(`lock table ${heap} in share mode`)
+    const merging = branches.merging('dev', { into })
+    let isOver = false
+    const over = merging.finally(() => {
+      isOver = true
+    })
+    for (let isEnded = false; !isEnded && !isOver; ) {
+      const { rows } = await client.query(`
+        select pg_terminate_backend(pid)
+        from pg_locks where not granted and relation = '${heap}'::regclass`)
+      isEnded = rows.length > 0
+    }
+    const answer = await over
+    const { rows: after } = await client.query(`select count(*)::integer as count from ${heap}`)
+    return { answer, rowsWritten: after[0].count - before[0].count }
+  } finally {
+    await client.end()
+  }
+}
+
+/** Returns all records of a branch, with their versions. */
+async function contentOf(branches: TestBranches, branch: string): Promise<Map<string, unknown>> {
+  const content = new Map<string, unknown>()
+  for (let after: string | undefined; ; ) {
+    const page = after === undefined ? { size: 1000 } : { size: 1000, after }
+    const body = {
+      columns: ['*'],
+      page,
+      ...(after === undefined ? { sort: [{ price: 'asc' }, { id: 'asc' }] } : {}),
+    }
+    const answer = await branches.call(branch, 'POST', '/tables/items/query', body)
+    expect(answer.status).toBe(200)
+    for (const { id, service: metadata, ...record } of answer.body.records) {
+      expect(content.has(id)).toBe(false)
+      content.set(id, { ...record, version: metadata.version })
+    }
+    if (!answer.body.meta.page.more) return content
+    after = answer.body.meta.page.cursor
+  }
+}
+
+describe('the rows of a large merge', () => {
+  it('are published without writing to the heap, and moved to it later', async () => {
+    const branches = await open()
+    const { answer, rowsWritten } = await mergeInterrupted(branches, 'main')
+    expect([answer.status, answer.body.tables[0]]).toEqual([
+      200,
+      { name: 'items', inserted: NEW, updated: 60, deleted: 30 },
+    ])
+    expect(rowsWritten).toBe(0)
+    expect(await countOverlays(branches)).toBe(1)
+    const ids = [oldId(0), oldId(31), oldId(60), oldId(100), newId(0)]
+    const merged = {
+      [oldId(0)]: { code: 'c1', price: 0 },
+      [oldId(31)]: { code: 'c31', price: -1 },
+      [oldId(100)]: { code: 'c100', price: 100 },
+      [newId(0)]: { code: 'c60', place: 0, price: 0 },
+    }
+    expect(await branches.read('main', 'items', ids)).toEqual(merged)
+    expect(await branches.read('old', 'items', [oldId(0), oldId(60), newId(0)])).toEqual({
+      [oldId(0)]: { code: 'c0', price: 0 },
+      [oldId(60)]: { code: 'c60', price: 60 },
+    })
+    await runBackground(service)
+    expect(await countOverlays(branches)).toBe(0)
+    expect(await branches.read('main', 'items', ids)).toEqual(merged)
+  })
+
+  it('leave no table behind after a merge that nobody interrupts', async () => {
+    const branches = await open()
+    await branches.merge('dev')
+    expect(await countOverlays(branches)).toBe(0)
+    const [row] = await service.database.query<{ count: number }>(sql`
+      select count(*)::integer as count
+      from offshoot.heaps h
+      where not exists (select from offshoot.branches b where b.id = h.branch_id)`)
+    expect(row?.count).toBe(0)
+  })
+})
+
+/** Sends requests to two databases, which must give the same answers. */
+class Twins {
+  readonly forks: string[] = []
+  #versions = new Map<string, number>()
+
+  constructor(
+    readonly overlaid: TestBranches,
+    readonly plain: TestBranches,
+    readonly branch: string,
+    readonly random: Random,
+  ) {}
+
+  async call(method: string, path: string, body?: unknown, branch = this.branch): Promise<void> {
+    const [left, right] = [
+      await this.overlaid.call(branch, method, path, body),
+      await this.plain.call(branch, method, path, body),
+    ]
+    const what = `${method} ${branch} ${path} ${JSON.stringify(body)}`
+    expect([what, left.status, bare(left.body)]).toEqual([what, right.status, bare(right.body)])
+    const { id, service: metadata } = right.body ?? {}
+    if (typeof metadata?.version === 'number') this.#versions.set(id, metadata.version)
+  }
+
+  async step(): Promise<void> {
+    const { random } = this
+    const id = this.#id()
+    const path = `/tables/items/data/${id}`
+    const kind = random.below(12)
+    if (kind === 0) return this.call('DELETE', path)
+    if (kind === 1) return this.call('PUT', `${path}?createOnly=true`, this.#values())
+    if (kind === 2) {
+      const version = this.#versions.get(id) ?? random.below(3)
+      return this.call('PATCH', `${path}?ifVersion=${version}`, this.#values())
+    }
+    if (kind === 3) return this.call('PATCH', path, { price: { $increment: 1 } })
+    if (kind === 4) return this.call('PATCH', path, { place: { $increment: 10 } })
+    if (kind === 5) {
+      const records = [newId(9000 + random.below(50)), this.#id()].map((given) => {
+        return { id: given, ...this.#values() }
+      })
+      return this.call('POST', '/tables/items/bulk', { records })
+    }
+    if (kind === 6) {
+      const operations = [
+        { update: { table: 'items', id, fields: this.#values(), upsert: true } },
+        { delete: { table: 'items', id: this.#id() } },
+        { insert: { table: 'items', record: { id: this.#id(), ...this.#values() } } },
+        { get: { table: 'items', id: this.#id(), columns: ['*'] } },
+      ]
+      return this.call('POST', '/transaction', { operations: operations.slice(random.below(3)) })
+    }
+    if (kind === 7 && this.forks.length < 4) {
+      const fork = `fork${this.forks.length}`
+      this.forks.push(fork)
+      return this.call('PUT', '', { from: this.branch }, fork)
+    }
+    const fork = this.forks[random.below(4)]
+    if (kind === 8 && fork !== undefined) return this.call('PUT', path, this.#values(), fork)
+    return this.call(random.below(2) === 0 ? 'PUT' : 'PATCH', path, this.#values())
+  }
+
+  async compare(): Promise<void> {
+    for (const branch of [this.branch, 'old', 'older-work', ...this.forks]) {
+      expect([branch, await contentOf(this.overlaid, branch)]).toEqual([
+        branch,
+        await contentOf(this.plain, branch),
+      ])
+    }
+    const diff = ({ database: _, ...body }: Record<string, unknown>) => body
+    expect(diff(await this.overlaid.diff(this.branch, '?against=old'))).toEqual(
+      diff(await this.plain.diff(this.branch, '?against=old')),
+    )
+  }
+
+  #id(): string {
+    const { random } = this
+    const index = random.below(130)
+    return random.below(3) === 0 ? newId(index) : oldId(index)
+  }
+
+  #values(): object {
+    const { random } = this
+    return {
+      ...(random.below(3) === 0 ? { code: `c${random.below(125)}` } : {}),
+      ...(random.below(4) === 0 ? { place: 10 * random.below(210) } : {}),
+      price: random.below(1000),
+    }
+  }
+}
+
+/** Returns an answer without times, request ids and the name of the database. */
+function bare(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(bare)
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).filter(([name, field]) => {
+    const isRequestId = name === 'id' && String(field).startsWith('req_')
+    return !['createdAt', 'updatedAt', 'databaseName'].includes(name) && !isRequestId
+  })
+  return Object.fromEntries(entries.map(([name, field]) => [name, bare(field)]))
+}
+
+describe('a branch whose merged rows are not yet in its heap', () => {
+  it.each(['main', 'work'])('is read and written as any other: %s', async (branch) => {
+    const overlaid = await open()
+    const plain = await open()
+    await mergeInterrupted(overlaid, branch)
+    await plain.merge('dev', { into: branch })
+    expect([await countOverlays(overlaid), await countOverlays(plain)]).toEqual([1, 0])
+    const twins = new Twins(overlaid, plain, branch, new Random(SEED))
+    await twins.compare()
+    for (let step = 0; step < 60; step++) await twins.step()
+    expect(await countOverlays(overlaid)).toBe(1)
+    await twins.compare()
+    // Forks change too, and the rows are moved below them.
+    await runBackground(service)
+    expect(await countOverlays(overlaid)).toBe(0)
+    await twins.compare()
+    for (let step = 0; step < 15; step++) await twins.step()
+    await twins.compare()
+  })
+
+  it('is edited, merged and reset', async () => {
+    const overlaid = await open()
+    await mergeInterrupted(overlaid, 'main')
+    await overlaid.fork('fork')
+    await overlaid.put('fork', 'items', oldId(1), { code: 'new', price: 1 })
+    await overlaid.merge('fork')
+    expect(await overlaid.read('main', 'items', [oldId(0), oldId(1)])).toEqual({
+      [oldId(0)]: { code: 'c1', price: 0 },
+      [oldId(1)]: { code: 'new', price: 1 },
+    })
+    expect(await countOverlays(overlaid)).toBe(0)
+    const edited = await open()
+    await mergeInterrupted(edited, 'main')
+    await edited.edit('main', {
+      addColumn: {
+        table: 'items',
+        column: { name: 'size', type: 'int', notNull: true, defaultValue: '7' },
+      },
+    })
+    expect(await edited.read('main', 'items', [newId(1)])).toEqual({
+      [newId(1)]: { code: 'c61', place: 10, price: 1, size: 7 },
+    })
+    const reset = await open()
+    await mergeInterrupted(reset, 'main')
+    await reset.fork('fork')
+    await reset.reset('main', 'old')
+    expect(await reset.read('main', 'items', [oldId(0), newId(1)])).toEqual({
+      [oldId(0)]: { code: 'c0', price: 0 },
+    })
+    for (const isMoved of [false, true]) {
+      if (isMoved) await runBackground(service)
+      expect([isMoved, await reset.read('fork', 'items', [oldId(0), newId(1)])]).toEqual([
+        isMoved,
+        { [oldId(0)]: { code: 'c1', price: 0 }, [newId(1)]: { code: 'c61', place: 10, price: 1 } },
+      ])
+    }
+    expect(await countOverlays(reset)).toBe(0)
+  })
+})

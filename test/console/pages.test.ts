@@ -1,0 +1,66 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { createDatabase, createKey } from '../support/people.js'
+import { hasChromium, testConsole } from './chromium.js'
+
+describe.skipIf(!hasChromium)('the console', () => {
+  const tested = testConsole()
+  beforeAll(() => createDatabase(tested.service, 'shop'))
+
+  it('signs in with a key, keeps the address, and signs out', async () => {
+    const { page, faults, expectClean } = await tested.open('/console/keys', { key: null })
+    await page.getByLabel('API key').fill('off_wrong')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('alert').getByText('Invalid API key').waitFor()
+    expect(faults.splice(0)).toHaveLength(1)
+    await expectClean()
+    await page.getByLabel('API key').fill(tested.service.key)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('heading', { name: 'API keys' }).waitFor()
+    expect(new URL(page.url()).pathname).toBe('/console/keys')
+    await page.getByRole('button', { name: 'Account' }).click()
+    await page.getByRole('menuitem', { name: 'Sign out' }).click()
+    await page.getByRole('button', { name: 'Sign in' }).waitFor()
+  })
+
+  it('has an address for every page, and axe finds nothing on any of them', async () => {
+    const { page, context, visit, expectClean } = await tested.open('/console/')
+    const workspace = `/console/w/${tested.service.workspaceId}`
+    const pages: Record<string, string> = {
+      '/console/': 'Databases',
+      '/console/?all': 'Workspaces',
+      '/console/keys': 'API keys',
+      '/console/metrics': 'Health and metrics',
+      [workspace]: 'Databases',
+      [`${workspace}/members`]: 'Members',
+      [`${workspace}/settings`]: 'Workspace settings',
+      [`${workspace}/db/shop/branches`]: 'Branches',
+      [`${workspace}/db/shop/git`]: 'Git and rules',
+      [`${workspace}/db/shop/settings`]: 'Database settings',
+      [`${workspace}/db/shop/b/main`]: 'Tables',
+      [`${workspace}/db/shop/b/main/schema`]: 'Schema',
+      [`${workspace}/db/shop/b/main/sql`]: 'SQL',
+      [`${workspace}/db/shop/b/main/diff`]: 'Difference',
+      [`${workspace}/db/shop/b/main/merge`]: 'Merge and pull',
+      [`${workspace}/db/shop/b/main/files`]: 'Files',
+      [`${workspace}/db/nothing/branches`]: 'No such database',
+      '/console/nothing': 'Not found',
+    }
+    for (const [address, title] of Object.entries(pages)) {
+      // The service answers each of them with the page, which reads the address.
+      const answer = await context.request.get(address, { headers: { accept: 'text/html' } })
+      expect(answer.status()).toBe(200)
+      await visit(address)
+      await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
+      await expectClean()
+    }
+  })
+
+  it('ends a session at once when its key is deleted', async () => {
+    const key = await createKey(tested.service, 'short')
+    const { page } = await tested.open('/console/keys', { key })
+    await page.getByRole('heading', { name: 'API keys' }).waitFor()
+    await tested.service.call('DELETE', '/user/keys/short')
+    await page.goto('/console/keys')
+    await page.getByRole('button', { name: 'Sign in' }).waitFor()
+  })
+})

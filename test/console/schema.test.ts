@@ -1,0 +1,161 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { createKey } from '../support/people.js'
+import { type BranchCall, createTables, expectOk } from '../support/tables.js'
+import { hasChromium, testConsole } from './chromium.js'
+import { takeShot } from './shots.js'
+
+describe.skipIf(!hasChromium)('the schema editor and the SQL page', () => {
+  const tested = testConsole()
+  let call: BranchCall
+  const address = (page: string) =>
+    `/console/w/${tested.service.workspaceId}/db/shop/b/main/${page}`
+  const columnsOf = async (table: string) => {
+    const { body } = await call('GET', `/tables/${table}/schema`)
+    return body.columns as { name: string }[]
+  }
+
+  beforeAll(async () => {
+    call = await createTables(tested.service, 'shop', {
+      customers: [
+        { name: 'name', type: 'string' },
+        { name: 'email', type: 'email', unique: true },
+      ],
+      orders: [
+        { name: 'customer', type: 'link', link: { table: 'customers' } },
+        { name: 'total', type: 'float', notNull: true, defaultValue: '0' },
+        { name: 'note', type: 'text' },
+      ],
+    })
+    const records = [
+      { id: 'o1', customer: 'ada', total: 20.5, note: 'fragile; "quoted"' },
+      { id: 'o2', customer: 'ada', total: 4 },
+    ]
+    expectOk(await call('POST', '/tables/orders/bulk', { body: { records } }))
+    expectOk(await call('PUT', '/tables/customers/data/ada', { body: { name: 'Ada' } }))
+  })
+
+  it('collects edits, previews them, and names what would be lost', async () => {
+    const { page, expectClean, faults } = await tested.open(address('schema'))
+    const orders = page.getByRole('region', { name: 'Table orders' })
+    await orders.getByText('link, to customers').waitFor()
+    await page.getByRole('button', { name: 'New table' }).click()
+    await page.getByRole('textbox', { name: /^Name/ }).first().fill('products')
+    await page.getByRole('button', { name: 'Create', exact: true }).click()
+    const products = page.getByRole('region', { name: 'Table products' })
+    await products.getByRole('button', { name: 'Column', exact: true }).click()
+    await page.getByRole('textbox', { name: /^Name/ }).first().fill('price')
+    await page.getByRole('combobox', { name: 'Type' }).selectOption('float')
+    await page.getByRole('textbox', { name: /^Default/ }).fill('1.5')
+    await page.getByRole('checkbox', { name: /^Required/ }).check()
+    await takeShot(page, 'schema-column')
+    await expectClean()
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    await products.getByText('float, required, default 1.5').waitFor()
+    // A fault is shown in the dialog.
+    await products.getByRole('button', { name: 'Column', exact: true }).click()
+    await page.getByRole('textbox', { name: /^Name/ }).first().fill('price')
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    await page.getByRole('dialog').getByRole('alert').waitFor()
+    expect(faults.splice(0)).toHaveLength(1)
+    await page.getByRole('textbox', { name: /^Name/ }).first().fill('size')
+    await page.getByRole('combobox', { name: 'Type' }).selectOption('object')
+    await page
+      .getByRole('group', { name: 'Nested columns' })
+      .getByRole('textbox', { name: /^Name/ })
+      .fill('width')
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    await products.getByText('object, of width').waitFor()
+    await orders.getByRole('button', { name: 'Actions of column note' }).click()
+    await page.getByRole('menuitem', { name: 'Remove column' }).click()
+    await page.getByText('4 edits, not applied').waitFor()
+    expect((await columnsOf('orders')).map(({ name }) => name)).toContain('note')
+    await page.getByRole('button', { name: 'Review and apply' }).click()
+    await page.getByText('Column orders.note: the values of 1 record').waitFor()
+    await takeShot(page, 'schema-review')
+    await expectClean()
+    expect(await page.getByRole('button', { name: 'Apply', exact: true }).isDisabled()).toBe(true)
+    await page.getByLabel('Lose these values').check()
+    await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    await page.getByText('The schema was changed').waitFor()
+    expect((await columnsOf('orders')).map(({ name }) => name)).not.toContain('note')
+    expect(await columnsOf('products')).toMatchObject([
+      { name: 'price', type: 'float', notNull: true, defaultValue: '1.5' },
+      { name: 'size', type: 'object', columns: [{ name: 'width', type: 'string' }] },
+    ])
+    // Indexes are created at once.
+    await orders.getByRole('button', { name: 'Actions of column total' }).click()
+    await page.getByRole('menuitem', { name: 'Create index' }).click()
+    await orders.getByRole('row', { name: /total.*ready/ }).waitFor()
+    await orders.getByRole('button', { name: 'Actions of orders' }).click()
+    await page.getByRole('menuitem', { name: 'Create search index' }).click()
+    await orders.getByText(/search index/).waitFor()
+    await takeShot(page, 'schema')
+    await page.getByRole('button', { name: 'Diagram' }).click()
+    await page.getByRole('link', { name: 'Table customers' }).waitFor()
+    await takeShot(page, 'schema-diagram')
+    await expectClean()
+    await page.getByRole('button', { name: 'History' }).click()
+    await page.getByText('Remove column orders.note').waitFor()
+    await expectClean()
+  })
+
+  it('runs several statements, completes names, and shows results in the grid', async () => {
+    const { page, expectClean, faults } = await tested.open(address('sql'))
+    const replace = async (text: string) => {
+      await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(text)})`)
+      await editor.press('Control+a')
+      await editor.press('Control+v')
+    }
+    const editor = page.getByRole('textbox', { name: 'SQL statements' })
+    await editor.click()
+    await page.keyboard.type('select * from cust')
+    // The editor ignores Enter for a moment after it has opened the list, so that it is not confirmed by accident.
+    await page.getByRole('option', { name: /customers/ }).click()
+    await editor.getByText('customers').waitFor()
+    await page.keyboard.press('Control+Enter')
+    await page.getByRole('gridcell', { name: 'Ada', exact: true }).waitFor()
+    await replace(
+      "insert into customers (id, name) values ('bob', 'a;b'); -- a comment; with a mark\n" +
+        'select o.id, c.id, total from orders o left join customers c on c.id = o.customer order by 1;',
+    )
+    await page.getByRole('button', { name: 'Run' }).click()
+    await page.getByRole('tab', { name: /^2: select/ }).waitFor()
+    await page.getByRole('gridcell', { name: '20.5' }).waitFor()
+    expect(await page.getByRole('columnheader', { name: /^id/ }).count()).toBe(2)
+    await takeShot(page, 'sql')
+    await expectClean()
+    expect((await call('GET', '/tables/customers/data/bob')).body.name).toBe('a;b')
+    await page.getByRole('button', { name: 'Code' }).click()
+    await page.getByText('client.sql.batch').waitFor()
+    await page.getByRole('button', { name: 'curl' }).click()
+    await page.getByText('/sql/batch').waitFor()
+    await expectClean()
+    await page.keyboard.press('Escape')
+    // Typing over a selection of several coloured lines: browsers keep its look by inline styles, which the
+    // content security policy would refuse.
+    await replace("select 'a',\n  1 -- one\nfrom orders\nwhere total > 2")
+    await editor.press('Control+Home')
+    await editor.press('Shift+ArrowDown')
+    await editor.press('Shift+ArrowDown')
+    await page.keyboard.type('x')
+    await editor.press('Control+a')
+    await editor.press('Backspace')
+    await replace('select nothing from nowhere')
+    await page.keyboard.press('Control+Enter')
+    await page.getByRole('alert').getByText('table [nowhere] not found').waitFor()
+    expect(faults.splice(0)).toHaveLength(1)
+    await page.getByRole('button', { name: 'History' }).click()
+    await page
+      .getByRole('dialog')
+      .getByRole('button', { name: /select \* from customers/ })
+      .click()
+    await page.getByRole('textbox').getByText('customers').waitFor()
+  })
+
+  it('does not offer edits to a read-only key', async () => {
+    const key = await createKey(tested.service, 'reader', { fields: { scope: { access: 'read' } } })
+    const { page } = await tested.open(address('schema'), { key })
+    await page.getByText('link, to customers').waitFor()
+    expect(await page.getByRole('button', { name: /New table|Column|Actions/ }).count()).toBe(0)
+  })
+})

@@ -1,0 +1,16 @@
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import type { Page } from 'playwright-core'
+
+const FOLDER = process.env.OFFSHOOT_TEST_SHOTS
+
+/** Saves screenshots, light and dark, to the folder in `OFFSHOOT_TEST_SHOTS`; nothing without it. */
+export async function takeShot(page: Page, name: string): Promise<void> {
+  if (FOLDER === undefined) return
+  await mkdir(FOLDER, { recursive: true })
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    await page.screenshot({ path: path.join(FOLDER, `${name}-${colorScheme}.png`) })
+  }
+  await page.emulateMedia({ colorScheme: null })
+}

@@ -1,0 +1,85 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type NetConnectOpts, type Socket } from 'node:net'
+
+/** Sides of a connection whose bytes are counted. */
+export type Direction = 'request' | 'response'
+
+/** A TCP proxy that resets connections in the middle of a transfer. */
+export class CuttingProxy {
+  readonly #server = createServer((client) => this.#join(client))
+  readonly #target: NetConnectOpts
+  readonly #open = new Set<Socket>()
+  #cut: { direction: Direction; bytes: number } | undefined
+  #cuts = 0
+
+  private constructor(target: NetConnectOpts) {
+    this.#target = target
+  }
+
+  static async start(target: NetConnectOpts): Promise<CuttingProxy> {
+    const proxy = new CuttingProxy(target)
+    proxy.#server.listen(0, '127.0.0.1')
+    await once(proxy.#server, 'listening')
+    return proxy
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  /** Number of connections that were reset. */
+  get cuts(): number {
+    return this.#cuts
+  }
+
+  /** Resets every connection that transfers more than these bytes in this direction from now on. */
+  cutAfter(direction: Direction, bytes: number): void {
+    this.#cut = { direction, bytes }
+  }
+
+  heal(): void {
+    this.#cut = undefined
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#open) socket.destroy()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+
+  #join(client: Socket): void {
+    const target = connect(this.#target)
+    for (const [socket, other] of [
+      [client, target],
+      [target, client],
+    ] as const) {
+      this.#open.add(socket)
+      socket.on('error', () => other.destroy())
+      socket.on('close', () => {
+        this.#open.delete(socket)
+        other.destroy()
+      })
+    }
+    this.#pass('request', { client, target })
+    this.#pass('response', { client, target })
+  }
+
+  #pass(direction: Direction, { client, target }: { client: Socket; target: Socket }): void {
+    const [from, to] = direction === 'request' ? [client, target] : [target, client]
+    let cut = this.#cut
+    let bytes = 0
+    from.on('data', (chunk: Buffer) => {
+      // A connection of a pool may have been used before.
+      if (cut !== this.#cut) [cut, bytes] = [this.#cut, 0]
+      bytes += chunk.length
+      if (cut?.direction === direction && bytes > cut.bytes) {
+        this.#cuts++
+        client.resetAndDestroy()
+        target.destroy()
+      } else if (!to.write(chunk)) {
+        from.pause()
+        to.once('drain', () => from.resume())
+      }
+    })
+  }
+}
