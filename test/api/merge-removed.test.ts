@@ -343,3 +343,75 @@ describe('a table or column that the merged branch has kept by an earlier decisi
     ])
   })
 })
+
+describe('a table or column that a branch has kept, and another branch has decided against', () => {
+  it('is in conflict with later changes, if the branches have several bases', async () => {
+    const branches = await open()
+    await branches.fork('other')
+    await branches.edit('main', withoutTable, without('name'))
+    await branches.patch('dev', 'notes', 'n', { text: 'changed' })
+    await branches.patch('dev', 'items', 'a', { name: 'changed' })
+    const wish = { strategy: 'ours', allowDataLoss: true }
+    // `dev` keeps them, and `other` decides against them although it knows of that.
+    await branches.pull('dev', wish)
+    await branches.pull('other', { allowDataLoss: true })
+    await branches.pull('other', { ...wish, from: 'dev' })
+    // From now on, `dev` and `other` have in common a state of `main` and a state of `dev`.
+    await branches.put('main', 'items', 'c', { price: 3 })
+    await branches.pull('dev')
+    const pull = () => branches.pulling('dev', { from: 'other', allowDataLoss: true, dryRun: true })
+    // Without a change since, the decision of `other` holds.
+    expect((await pull()).body).toMatchObject({
+      conflictCount: 0,
+      dataLoss: [{ column: 'name' }, { table: 'notes' }],
+    })
+    await branches.patch('dev', 'items', 'b', { name: 'new' })
+    await branches.patch('dev', 'notes', 'm', { text: 'new' })
+    expect((await pull()).body.conflicts).toMatchObject([
+      { table: 'items', column: 'name', message: REMOVED_THERE, records: 1 },
+      { table: 'notes', message: REMOVED_THERE, records: 1 },
+    ])
+  })
+})
+
+describe('a removal that only one of several bases has', () => {
+  /**
+   * Creates `main`, which has removed `name`, and `dev`, which has pulled that. Both have got a table from a branch
+   * that still has the column, so they have two bases.
+   */
+  async function openTwoBases() {
+    const branches = await open()
+    await branches.fork('extra')
+    await branches.edit('extra', { addTable: { table: 'extras' } })
+    await branches.fork('extra2', 'extra')
+    await branches.edit('main', without('name'))
+    await branches.pull('dev', { from: 'extra2' })
+    return branches
+  }
+
+  it('counts, if the other base has not changed what was removed', async () => {
+    const branches = await openTwoBases()
+    await branches.edit('dev', { removeTable: { table: 'items' } })
+    await branches.pull('dev', { strategy: 'ours' })
+    await branches.merge('extra', { into: 'main' })
+    // `main` has removed the column before the last pull, and has not changed the table since.
+    expect(await branches.pull('dev')).toMatchObject({ conflictCount: 0, conflicts: [] })
+    expect(await branches.schema('dev')).toEqual({ notes: ['text'], extras: [] })
+  })
+
+  it('is undecided, if the other base has changed a record there', async () => {
+    const branches = await open()
+    await branches.fork('extra')
+    await branches.patch('extra', 'items', 'a', { name: 'changed' })
+    await branches.fork('extra2', 'extra')
+    await branches.edit('main', without('name'))
+    await branches.pull('dev', { from: 'extra2' })
+    const wish = { strategy: 'ours', allowDataLoss: true }
+    await branches.pull('dev', wish)
+    await branches.merge('extra', { ...wish, into: 'main' })
+    // `dev` has kept the column and `main` has not, after both knew of both changes.
+    expect(conflictsOf(await branches.pulling('dev', { allowDataLoss: true }))).toMatchObject([
+      { table: 'items', column: 'name', message: REMOVED_THERE },
+    ])
+  })
+})

@@ -21,7 +21,7 @@ import {
   type UniqueClash,
 } from './merging/check-stage.js'
 import type { RowTexts } from './merging/compare-rows.js'
-import { countChanges, hasChangedRow } from './merging/count-changed.js'
+import { countChanges, hasChangedRow, hasWrittenRow } from './merging/count-changed.js'
 import { amendOverlay, buildOverlay, type StagedOverlay } from './merging/publish-overlay.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './merging/settle.js'
 import {
@@ -164,6 +164,29 @@ export async function countWritten(
     inserted: counts === 'records' ? 'all' : 'withValues',
   })
   return { written: inserted + updated, deleted }
+}
+
+/**
+ * Returns whether a row was inserted or updated between two states, each of which may be virtual, in the columns of
+ * the codec. With `values`, inserted rows count only if they have a value in one of the columns.
+ */
+export function isWrittenSince(
+  transaction: Queryable,
+  options: {
+    codec: TableCodec
+    base: TableBase
+    later: TableBase
+    counts: 'records' | 'values'
+  },
+): Promise<boolean> {
+  const { codec, base, later, counts } = options
+  return hasWrittenRow(transaction, {
+    codec,
+    columns: new Set(codec.physical.keys()),
+    base: rowsOfBase(base, codec),
+    after: rowsOfBase(later, codec),
+    inserted: counts === 'records' ? 'all' : 'withValues',
+  })
 }
 
 function rowsOfBase({ states, rowOf }: TableBase, { table: { columns } }: TableCodec): RowBase {

@@ -1,9 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { closeEpoch, FORK_COLUMNS, forkValues } from '../../rows/branches.js'
-import type { StoredSchema } from '../../rows/columns.js'
+import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
+import { isWrittenSince, type TableBase } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { type BranchState, getStartOf } from './branch-state.js'
 import {
@@ -59,6 +61,25 @@ export function baseOfTable({ general, ofTables }: Bases, tableId: number): Base
   return ofTables.get(tableId) ?? general
 }
 
+export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | undefined {
+  return schema.tables.find((table) => table.id === id)
+}
+
+/** Returns the base of one table. */
+export function tableBase(
+  { states, rowOf }: Pick<Base, 'states' | 'rowOf'>,
+  table: StoredTable,
+): TableBase {
+  return {
+    states: states.map((state) => ({
+      rows: state.rows,
+      table: tableOf(state, table),
+      removedIds: state.schema.removedIds,
+    })),
+    rowOf,
+  }
+}
+
 /** Returns the schema of the base. Tables that an earlier merge left out are taken from their own base. */
 export function baseSchema({ general, ofTables }: Bases): StoredSchema {
   const tableIn = ({ schema }: Base, tableId: number) =>
@@ -102,7 +123,7 @@ export async function tryFindBases(
     if (found === undefined) return undefined
     const read = await states.readAll(statesOf(found))
     const base: Base = {
-      ...toBase(found, read),
+      ...(await toBase(transaction, found, read)),
       isUpToDate: await isUpToDate(transaction, {
         history,
         tableId,
@@ -152,18 +173,43 @@ function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase | un
   }
 }
 
-function toBase(
+async function toBase(
+  transaction: Queryable,
   base: MergeBase,
   states: ReadonlyMap<string, BranchState>,
-): Omit<Base, 'isUpToDate'> {
-  const order = new Map([...states.keys()].map((key, index) => [key, index]))
-  const schemaIn = (state: State) => states.get(stateKey(state))?.schema ?? { tables: [] }
+): Promise<Omit<Base, 'isUpToDate'>> {
+  const stateOf = (state: State) => must(states.get(stateKey(state)))
+  const schema = await virtualSchema(base, {
+    schemaIn: (state) => stateOf(state).schema,
+    isWritten({ table, columns }, { origin, kept }) {
+      const compared = { ...table, columns: columns ?? table.columns }
+      const rowsIn = (part: MergeBase) =>
+        tableBase({ states: statesOf(part).map(stateOf), rowOf: rowsOf(part) }, table)
+      return isWrittenSince(transaction, {
+        codec: compileTable(compared, { limits: LIMITS, jsonAsText: false }),
+        base: rowsIn(origin),
+        later: rowsIn(kept),
+        counts: columns === undefined ? 'records' : 'values',
+      })
+    },
+  })
   return {
     key: JSON.stringify(base),
-    states: [...states.values()],
-    schema: virtualSchema(base, schemaIn),
-    rowOf: (rows) => virtualRow(base, (state) => rows[order.get(stateKey(state)) ?? -1]),
+    states: statesOf(base).map(stateOf),
+    schema,
+    rowOf: rowsOf(base),
   }
+}
+
+/** Returns a function that computes a row of the base from the rows of its states, in the order of `statesOf`. */
+function rowsOf(base: MergeBase): Base['rowOf'] {
+  const order = new Map(statesOf(base).map((state, index) => [stateKey(state), index]))
+  return (rows) => virtualRow(base, (state) => rows[order.get(stateKey(state)) ?? -1])
+}
+
+function must(state: BranchState | undefined): BranchState {
+  if (state === undefined) throw new Error('a state of the base must have been read')
+  return state
 }
 
 /** Reads states by way of their forks. Every state that can be a base has a fork. */

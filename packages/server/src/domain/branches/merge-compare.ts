@@ -7,12 +7,10 @@ import {
   type Stage,
   type StagedTable,
   stageTable,
-  type TableBase,
   TEMPORARY_STAGE,
 } from '../../rows/merge.js'
-import type { BranchState } from './branch-state.js'
 import { ConflictList, type ConflictSection, placed, readList } from './conflict-list.js'
-import { type Base, baseOfTable } from './merge-base.js'
+import { baseOfTable, tableBase, tableOf } from './merge-base.js'
 import { describeClashes, describeConflicts, describeMissing } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
 import type { RecordResolution } from './resolutions.js'
@@ -121,20 +119,4 @@ async function compareTable(
     readList(await describeMissing(transaction, sides, missing)),
   )
   return staged
-}
-
-export function tableOf({ schema }: BranchState, { id }: StoredTable): StoredTable | undefined {
-  return schema.tables.find((table) => table.id === id)
-}
-
-/** Returns the base of one table. */
-export function tableBase({ states, rowOf }: Base, table: StoredTable): TableBase {
-  return {
-    states: states.map((state) => ({
-      rows: state.rows,
-      table: tableOf(state, table),
-      removedIds: state.schema.removedIds,
-    })),
-    rowOf,
-  }
 }

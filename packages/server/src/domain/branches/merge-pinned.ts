@@ -30,8 +30,16 @@ import { dataLossError } from '../schemas/data-loss.js'
 import { type BranchState, getState } from './branch-state.js'
 import { withBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
-import { type Bases, baseOfTable, findBases, insertMergeOfPin, insertPin } from './merge-base.js'
-import { compareMerge, type MergeComparison, tableBase, tableOf } from './merge-compare.js'
+import {
+  type Bases,
+  baseOfTable,
+  findBases,
+  insertMergeOfPin,
+  insertPin,
+  tableBase,
+  tableOf,
+} from './merge-base.js'
+import { compareMerge, type MergeComparison } from './merge-compare.js'
 import { type MergeOptions, type MergePlan, type Pins, planMerge, rulesOf } from './merge-plan.js'
 import { requireNoConflicts, toResult } from './merge-result.js'
 import { deleteLostPins, deletePins } from './pins.js'

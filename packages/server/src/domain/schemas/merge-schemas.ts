@@ -1,4 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
+import { toCanonicalJson } from '../../common/canonical-json.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { countColumns } from './check-column.js'
 import { listLinks } from './list-links.js'
@@ -361,9 +362,15 @@ function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
 }
 
 /** Returns whether two versions of a table are equal, apart from their indexes. */
-function sameTable(left: StoredTable, right: StoredTable): boolean {
-  const [one, other] = [left, right].map((table) =>
-    JSON.stringify(table, (key, value: unknown) => (key === 'index' ? undefined : value)),
-  )
+export function sameTable(left: StoredTable, right: StoredTable): boolean {
+  const [one, other] = [left, right].map((table) => {
+    const columns = table.columns.map(withoutIndexes)
+    // A merged table may have its fields in another order than a stored one.
+    return toCanonicalJson({ ...table, columns })
+  })
   return one === other
+}
+
+function withoutIndexes({ index: _, columns, ...column }: StoredColumn): object {
+  return columns === undefined ? column : { ...column, columns: columns.map(withoutIndexes) }
 }

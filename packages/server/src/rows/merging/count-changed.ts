@@ -98,34 +98,57 @@ function comparison(
   }
 }
 
-/** The row of a virtual base can only be computed here, from the rows of its states. */
+/** Returns whether a row was inserted or updated between two states, each of which may be virtual. */
+export async function hasWrittenRow(
+  transaction: Pick<Transaction, 'query'>,
+  options: Omit<Compared, 'after'> & { readonly after: RowBase },
+): Promise<boolean> {
+  for await (const change of changesRowByRow(transaction, options)) {
+    if (change !== 'deleted') return true
+  }
+  return false
+}
+
 async function countRowByRow(
   transaction: Pick<Transaction, 'query'>,
-  { codec, columns, base, after, inserted = 'all' }: Compared,
+  options: Compared,
 ): Promise<ChangeCounts> {
   const counts = { inserted: 0, updated: 0, deleted: 0 }
+  const after = { states: [options.after], rowOf: ([row]: readonly RowTexts[]) => row }
+  for await (const change of changesRowByRow(transaction, { ...options, after })) counts[change]++
+  return counts
+}
+
+/** The row of a virtual base can only be computed here, from the rows of its states. */
+async function* changesRowByRow(
+  transaction: Pick<Transaction, 'query'>,
+  options: Omit<Compared, 'after'> & { readonly after: RowBase },
+): AsyncGenerator<keyof ChangeCounts> {
+  const { codec, columns, base, after, inserted = 'all' } = options
+  const states = [...base.states, ...after.states]
+  const last = states.pop()
+  if (last === undefined) return
   const hasValue = (row: NonNullable<RowTexts>) =>
     row.some((text, index) => text !== null && columns.has(index))
   for (let afterId: string | undefined = ''; afterId !== undefined; ) {
     const page: ComparedPage = await listCompared(transaction, {
       codec,
-      before: base.states,
-      after,
+      // A row that is the same in all other states as in the last one is the same in both bases.
+      before: states,
+      after: last,
       form: 'write',
       afterId,
       limit: PAGE_ROWS,
     })
-    for (const row of page.rows) {
-      const before = base.rowOf(row.before)
-      if (before === undefined) {
-        if (row.after !== undefined && (inserted === 'all' || hasValue(row.after)))
-          counts.inserted++
-      } else if (row.after === undefined) counts.deleted++
-      else if (changedColumns(before, row.after).some((index) => columns.has(index))) {
-        counts.updated++
-      }
+    for (const compared of page.rows) {
+      const rows = [...compared.before, compared.after]
+      const old = base.rowOf(rows.slice(0, base.states.length))
+      const row = after.rowOf(rows.slice(base.states.length))
+      if (old === undefined) {
+        if (row !== undefined && (inserted === 'all' || hasValue(row))) yield 'inserted'
+      } else if (row === undefined) yield 'deleted'
+      else if (changedColumns(old, row).some((index) => columns.has(index))) yield 'updated'
     }
     afterId = page.next
   }
-  return counts
 }
