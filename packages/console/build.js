@@ -1,16 +1,9 @@
 #!/usr/bin/env node
-import {
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
+import { replaceFolder } from '../../scripts/replace-folder.js'
 
 const folder = fileURLToPath(new URL('.', import.meta.url))
 const page = path.join(folder, 'dist', 'index.html')
@@ -23,30 +16,21 @@ export function isConsoleStale() {
   return SOURCES.some((name) => newestOf(path.join(folder, name)) > builtAt)
 }
 
-/**
- * Builds the console, and compresses its assets. It is built in a folder of its own and then renamed, so
- * that several processes can build at once and no server sees a part of a build.
- */
+/** Builds the console, and compresses its assets. */
 export async function buildConsole() {
   const { build } = await import('vite')
-  const building = path.join(folder, `dist-${process.pid}`)
-  try {
+  await replaceFolder(path.join(folder, 'dist'), async (target) => {
     await build({
       configFile: path.join(folder, 'vite.config.ts'),
       logLevel: 'warn',
-      build: { outDir: building },
+      build: { outDir: target },
     })
-    const assets = path.join(building, 'assets')
+    const assets = path.join(target, 'assets')
     for (const name of readdirSync(assets)) compress(path.join(assets, name))
-    const html = path.join(building, 'index.html')
+    // The page is the last file of the build, which tells how old the build is.
+    const html = path.join(target, 'index.html')
     writeFileSync(html, readFileSync(html))
-    const old = `${building}-old`
-    if (existsSync(path.join(folder, 'dist'))) renameSync(path.join(folder, 'dist'), old)
-    renameSync(building, path.join(folder, 'dist'))
-    rmSync(old, { recursive: true, force: true })
-  } finally {
-    rmSync(building, { recursive: true, force: true })
-  }
+  })
 }
 
 function newestOf(file) {

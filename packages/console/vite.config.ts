@@ -19,6 +19,7 @@ export default defineConfig({
     reportCompressedSize: false,
     // Libraries mark modules with "use client" for servers that render, which this is not.
     rolldownOptions: {
+      checks: { bundlerTimings: false },
       onLog: (level, log, write) => {
         if (log.code !== 'MODULE_LEVEL_DIRECTIVE') write(level, log)
       },

@@ -1,15 +1,8 @@
 #!/usr/bin/env node
-import {
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { replaceFolder } from '../../scripts/replace-folder.js'
 
 /*
  * Bundles the built server with the packages that it loads at its start. The modules are more than a thousand files,
@@ -18,23 +11,13 @@ import { fileURLToPath } from 'node:url'
  */
 
 const folder = fileURLToPath(new URL('.', import.meta.url))
-const target = path.join(folder, 'bundle')
-const entry = path.join(target, 'main.js')
-const SOURCES = ['dist', '../contract/dist', '../embedded-postgres/dist', 'bundle.js']
 
 /** Packages that load files of their own, or that are optional parts of others. */
 const EXTERNAL = [/^libpg-query/, 'pg-native', 'pg-cloudflare']
 
-function isStale() {
-  if (!existsSync(entry)) return true
-  const builtAt = statSync(entry).mtimeMs
-  return SOURCES.some((name) => newestOf(path.join(folder, name)) > builtAt)
-}
-
-async function bundle() {
+export async function bundleServer() {
   const { rolldown } = await import('rolldown')
-  const building = path.join(folder, `bundle-${process.pid}`)
-  try {
+  await replaceFolder(path.join(folder, 'bundle'), async (target) => {
     const built = await rolldown({
       input: {
         main: path.join(folder, 'dist', 'main.js'),
@@ -45,7 +28,7 @@ async function bundle() {
       logLevel: 'warn',
     })
     const { output } = await built.write({
-      dir: building,
+      dir: target,
       format: 'esm',
       entryFileNames: '[name].js',
       chunkFileNames: '[name]-[hash].js',
@@ -53,14 +36,8 @@ async function bundle() {
     })
     await built.close()
     const modules = output.flatMap((chunk) => ('moduleIds' in chunk ? chunk.moduleIds : []))
-    writeFileSync(path.join(building, 'LICENSES.txt'), licensesOf(modules))
-    const old = `${building}-old`
-    if (existsSync(target)) renameSync(target, old)
-    renameSync(building, target)
-    rmSync(old, { recursive: true, force: true })
-  } finally {
-    rmSync(building, { recursive: true, force: true })
-  }
+    writeFileSync(path.join(target, 'LICENSES.txt'), licensesOf(modules))
+  })
 }
 
 /** Returns the licenses of all packages that the bundle contains parts of. */
@@ -81,13 +58,7 @@ function licensesOf(modules) {
     .join(`\n${'-'.repeat(80)}\n\n`)
 }
 
-function newestOf(file) {
-  if (!existsSync(file)) return 0
-  if (!statSync(file).isDirectory()) return statSync(file).mtimeMs
-  const times = readdirSync(file, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.js'))
-    .map((entry) => statSync(path.join(entry.parentPath, entry.name)).mtimeMs)
-  return Math.max(0, ...times)
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { isBundleFresh } = await import('./dist/start.js')
+  if (!process.argv.includes('--if-stale') || !isBundleFresh()) await bundleServer()
 }
-
-if (!process.argv.includes('--if-stale') || isStale()) await bundle()

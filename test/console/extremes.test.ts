@@ -91,7 +91,7 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
         if (address.endsWith('/merge')) await expectClean()
       }
       expect(sideways).toEqual([])
-      // What the sidebar has is behind a button.
+      // On a narrow screen, a button opens the navigation.
       await page.getByRole('button', { name: 'Navigation' }).click()
       await page.getByRole('navigation').getByRole('link', { name: 'SQL' }).click()
       await page.getByRole('heading', { level: 1, name: 'SQL' }).waitFor()

@@ -10,6 +10,7 @@ const built = path.join(packageFolder, 'dist', 'offshoot.js')
 // A checkout has the sources of all packages, and no build or a stale one. An installed package is built.
 const root = path.join(packageFolder, '..', '..')
 const consoleBuild = path.join(root, 'packages', 'console', 'build.js')
+const server = path.join(root, 'packages', 'server')
 const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
 
 if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json'))) await buildIfStale()
@@ -17,24 +18,35 @@ if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json'))) await build
 const { run } = await import(pathToFileURL(built).href)
 process.exitCode = await run(process.argv.slice(2))
 
-/** Compiles the packages and bundles the console, at the same time, if their sources have changed. */
+/** Compiles the packages and builds the console, at the same time, and bundles the server, if they have changed. */
 async function buildIfStale() {
+  const isStart = process.argv[2] === 'start'
   const builds = []
   if (isStale()) {
     const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
     builds.push([compiler, '-b', packageFolder])
   }
-  if (process.argv[2] === 'start' && process.env.OFFSHOOT_CONSOLE !== 'off') {
+  if (isStart && process.env.OFFSHOOT_CONSOLE !== 'off') {
     const { isConsoleStale } = await import(pathToFileURL(consoleBuild).href)
     if (isConsoleStale()) builds.push([consoleBuild])
   }
-  if (builds.length === 0) return
-  process.stderr.write('offshoot: compiling the sources; this takes a moment\n')
-  const codes = await Promise.all(builds.map(runNode))
-  if (codes.some((code) => code !== 0)) {
-    process.stderr.write('offshoot: the build failed; run `npm ci` first\n')
-    process.exit(1)
+  if (builds.length > 0) {
+    process.stderr.write('offshoot: compiling the sources; this takes a moment\n')
+    await runAll(builds)
   }
+  if (isStart) {
+    const { isBundleFresh } = await import(
+      pathToFileURL(path.join(server, 'dist', 'start.js')).href
+    )
+    if (!isBundleFresh()) await runAll([[path.join(server, 'bundle.js')]])
+  }
+}
+
+async function runAll(builds) {
+  const codes = await Promise.all(builds.map(runNode))
+  if (codes.every((code) => code === 0)) return
+  process.stderr.write('offshoot: the build failed; run `npm ci` first\n')
+  process.exit(1)
 }
 
 function runNode(args) {

@@ -5,6 +5,7 @@ const BUNDLE = new URL('../bundle/main.js', import.meta.url)
 
 /** Files that are only in a checkout, and newer than the bundle if it is stale. */
 const NEWER_IF_STALE = [
+  '../bundle.js',
   './.tsbuildinfo',
   '../../contract/dist/.tsbuildinfo',
   '../../embedded-postgres/dist/.tsbuildinfo',
@@ -17,12 +18,13 @@ const NEWER_IF_STALE = [
  */
 export async function main(): Promise<number> {
   const service = (
-    isFresh() ? await import(BUNDLE.href) : await import('./main.js')
+    isBundleFresh() ? await import(BUNDLE.href) : await import('./main.js')
   ) as typeof import('./main.js')
   return service.main()
 }
 
-function isFresh(): boolean {
+/** Returns whether there is a bundle of the modules as they are now. */
+export function isBundleFresh(): boolean {
   const builtAt = timeOf(BUNDLE)
   if (builtAt === undefined) return false
   return NEWER_IF_STALE.every((file) => (timeOf(new URL(file, import.meta.url)) ?? 0) <= builtAt)

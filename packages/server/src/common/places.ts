@@ -33,12 +33,16 @@ export class Places {
     return this.#turns.size
   }
 
+  /** Takes a place if there is one at once. It must be given back by `leave`. */
+  tryEnter(owner: string): boolean {
+    const hasRoom = this.#shares.hasRoom(owner)
+    if (hasRoom) this.#shares.take(owner)
+    return hasRoom
+  }
+
   /** Takes a place, at once or when it is the owner's turn. It must be given back by `leave`. */
   async enter(owner: string, signal?: AbortSignal): Promise<void> {
-    if (this.#shares.hasRoom(owner)) {
-      this.#shares.take(owner)
-      return
-    }
+    if (this.tryEnter(owner)) return
     const { waitingMax = Infinity, waitingPerOwnerMax = Infinity, waitMs } = this.#limits
     const isFull = this.waiting >= waitingMax || this.#turns.sizeOf(owner) >= waitingPerOwnerMax
     if (signal?.aborted || isFull) throw this.#refusal()

@@ -179,7 +179,7 @@ export class Database implements Queryable {
     options: { owner?: string | undefined; signal?: AbortSignal | undefined } = {},
   ): Promise<pg.PoolClient> {
     const { owner = NO_OWNER, signal } = options
-    await this.#places.enter(owner, signal)
+    if (!this.#places.tryEnter(owner)) await this.#places.enter(owner, signal)
     try {
       const client = await this.pool.connect()
       const release = client.release.bind(client)

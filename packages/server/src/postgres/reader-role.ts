@@ -25,7 +25,7 @@ export const BECOME = compileStatement(sql`select set_config('role', ${slot(0)}:
 /** How statements of callers are kept apart. */
 export type ReaderKind = 'each' | 'shared' | 'none'
 
-/** What operators should know about the roles that the server allows. */
+/** Logged at the start for operators, if the server does not allow a role for each database. */
 export const READER_WARNINGS: Readonly<Record<ReaderKind, string | undefined>> = {
   each: undefined,
   shared: `the role of the service may not create roles: SQL of users runs as [${SHARED_READER}] in all databases`,

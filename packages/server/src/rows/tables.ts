@@ -189,6 +189,6 @@ export async function makeWritable(
   throw new StaleError('the branch has new storage')
 }
 
-function isWritable(table: BranchTable): table is WritableTable {
+export function isWritable(table: BranchTable): table is WritableTable {
   return table.writer !== undefined
 }

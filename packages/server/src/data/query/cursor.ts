@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { QUERY_LIMITS } from '@offshoot/contract/limits'
 import { invalidQuery } from './invalid-query.js'
@@ -39,8 +39,7 @@ const PLAIN_LENGTH_MAX = 1024
 /** The first character of a cursor tells its encoding. */
 const PLAIN = 'p'
 const COMPRESSED = 'c'
-/** 18 bytes fill 24 characters of base64url exactly, so that each code has a single encoding. */
-const CODE_BYTES = 18
+/** 24 characters of base64url are 18 bytes exactly, so that each code has a single encoding. */
 const CODE_LENGTH = 24
 
 /** Returns a cursor: encoding, authentication code and content. */
@@ -74,9 +73,13 @@ export function readCursor(scope: CursorScope, text: string): Cursor {
   return JSON.parse(json.toString()) as Cursor
 }
 
+/**
+ * Returns the keyed hash of a cursor. The state of SHA-512/256 is longer than its result, so a message cannot be
+ * extended without the secret, and HMAC, which takes three times as long, is not needed.
+ */
 function codeOf({ secret, branchId, tableId }: CursorScope, form: string, content: string): string {
-  const code = createHmac('sha256', secret).update(`${form}\n${branchId}\n${tableId}\n`)
-  return code.update(content).digest().subarray(0, CODE_BYTES).toString('base64url')
+  const message = `${secret.toString('hex')}\n${form}\n${branchId}\n${tableId}\n${content}`
+  return hash('sha512-256', message, 'base64url').slice(0, CODE_LENGTH)
 }
 
 /** The length of the query is limited, so only the sort values can make a cursor too long. */

@@ -83,14 +83,22 @@ export async function findPresentFiles(
  * Returns a writer for the files of records. Their contents are decoded here, in turns, because encoding
  * a record is a single step. Returns undefined for tables without file columns.
  */
-export async function fileWriter(
-  { session, files }: Pick<FileAccess, 'session' | 'files'>,
+export function fileWriter(
+  access: Pick<FileAccess, 'session' | 'files'>,
   table: BranchTable,
   records: readonly unknown[],
   options: { present?: PresentFiles['files'] | undefined; merges?: boolean } = {},
-): Promise<FileWriter | undefined> {
-  const { fileColumns } = table.codec
-  if (fileColumns.length === 0) return undefined
+): Promise<FileWriter> | undefined {
+  if (table.codec.fileColumns.length === 0) return undefined
+  return decodeFiles(access, table, records, options)
+}
+
+async function decodeFiles(
+  { session, files }: Pick<FileAccess, 'session' | 'files'>,
+  { codec: { fileColumns } }: BranchTable,
+  records: readonly unknown[],
+  options: { present?: PresentFiles['files'] | undefined; merges?: boolean },
+): Promise<FileWriter> {
   const { present, merges = false } = options
   const isXataClient = session.metadata.key === 'xata'
   const known = present === undefined ? {} : { present }
@@ -101,18 +109,18 @@ export async function fileWriter(
 }
 
 /** Stores contents before the row that refers to them is written. */
-export async function storeFiles(
+export function storeFiles(
   { files, session }: FileAccess,
   writer: FileWriter | undefined,
-): Promise<void> {
-  if (writer !== undefined) await files.store(writer.pending, session.growth.workspaceId)
+): Promise<void> | undefined {
+  return writer && files.store(writer.pending, session.growth.workspaceId)
 }
 
 /** Reads the requested contents, which are not in the rows, before rows are written as JSON. */
-export async function loadContents(
+export function loadContents(
   { session, files }: Pick<FileAccess, 'session' | 'files'>,
   { hasContents, plan }: CompiledRead,
   rows: TextRows,
-): Promise<void> {
-  if (hasContents) await files.loadContents(session.metadata, plan, rows)
+): Promise<void> | undefined {
+  return hasContents ? files.loadContents(session.metadata, plan, rows) : undefined
 }

@@ -84,6 +84,7 @@ export async function createRecord(
   record: InputRecord,
   idempotent: IdempotentRequest = NOT_IDEMPOTENT,
 ): Promise<string> {
+  if (idempotent.key === undefined) return insertRecord(context, record, idempotent)
   const table = context.session.table(context.tableName)
   return answerOnce(
     context,

@@ -11,7 +11,12 @@ import { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { FileForm } from '../../rows/files.js'
 import { isConfirmed, runReads, StaleError } from '../../rows/read.js'
-import { type BranchTable, makeWritable, type WritableTable } from '../../rows/tables.js'
+import {
+  type BranchTable,
+  isWritable,
+  makeWritable,
+  type WritableTable,
+} from '../../rows/tables.js'
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
@@ -96,7 +101,7 @@ export class Sessions {
   ): Promise<Result> {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
-      const { session: known, isSliding } = await this.#open(key, request)
+      const { session: known, isSliding } = this.#known(key) ?? (await this.#open(key, request))
       const { scope } = known.principal
       const session = this.#startUse(known, {
         origin: request.origin,
@@ -184,20 +189,25 @@ export class Sessions {
   }
 
   /** Checks that the key is valid and the branch exists. Uses the cache. */
-  async admit(request: SessionRequest): Promise<Principal> {
-    return (await this.#open(keyOf(request), request)).session.principal
+  admit(request: SessionRequest): Principal | Promise<Principal> {
+    const key = keyOf(request)
+    const known = this.#known(key)
+    if (known !== undefined) return known.session.principal
+    return this.#open(key, request).then(({ session }) => session.principal)
   }
 
   /** Checks in PostgreSQL that an earlier admission is still valid. */
   async confirm(request: SessionRequest): Promise<void> {
     const key = keyOf(request)
-    if (await this.#holds((await this.#open(key, request)).session)) return
+    const { session } = this.#known(key) ?? (await this.#open(key, request))
+    if (await this.#holds(session)) return
     this.#entries.delete(key)
     await this.#open(key, request)
   }
 
   /** Returns the table, ready for writes. */
   async writable({ guard }: BranchSession, table: BranchTable): Promise<WritableTable> {
+    if (isWritable(table)) return table
     const [writable] = await makeWritable(this.#sources.database, guard, [table])
     if (writable === undefined) throw new Error('a writable table must be returned')
     return writable
@@ -208,9 +218,12 @@ export class Sessions {
     await makeWritable(this.#sources.database, guard, [...new Set(tables)])
   }
 
-  async #open(key: string, request: SessionRequest): Promise<Entry> {
+  #known(key: string): Entry | undefined {
     const entry = this.#entries.get(key)
-    if (entry !== undefined && entry.expiresAtMs > Date.now()) return entry
+    return entry !== undefined && entry.expiresAtMs > Date.now() ? entry : undefined
+  }
+
+  async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
     const expiry = await renewExpiry(this.#sources.database, branch)
     const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY

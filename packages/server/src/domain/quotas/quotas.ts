@@ -28,8 +28,13 @@ export class Quotas {
     return new Growth(this, { workspaceId, bodyBytes: 0, ...options })
   }
 
+  /** Returns the room of a workspace if its usage was read before. */
+  knownRoom(workspaceId: string): WorkspaceRoom | undefined {
+    return this.#rooms.get(workspaceId)
+  }
+
   async room(workspaceId: string): Promise<WorkspaceRoom> {
-    const known = this.#rooms.get(workspaceId)
+    const known = this.knownRoom(workspaceId)
     if (known !== undefined) return known
     const { bytesMaxDefault } = this
     const row = await getUsage(this.#database, { workspaceId, bytesMaxDefault })
@@ -92,19 +97,29 @@ export class Growth {
   /** Refuses a write that exceeds the quota. Pass 0 if its size is not known yet. */
   async admit(bytes: number): Promise<void> {
     this.#room ??= await this.#quotas.room(this.workspaceId)
-    if (!this.#room.hasRoomFor(bytes)) {
-      quotaRefusals.add()
-      throw quotaExceeded(this.#room, this.#showsUsage)
-    }
-    this.#room.add(bytes)
-    this.#bytes += bytes
+    this.#count(this.#room, bytes)
   }
 
-  /** Refuses a request whose body exceeds the quota. Retries do not count the body again. */
-  async admitBody(): Promise<void> {
-    if (this.#hasBody) return
-    await this.admit(this.#bodyBytes)
+  /**
+   * Refuses a request whose body exceeds the quota. Retries do not count the body again. Every write calls this,
+   * so there is no promise if the usage is known.
+   */
+  admitBody(): Promise<void> | undefined {
+    if (this.#hasBody) return undefined
+    this.#room ??= this.#quotas.knownRoom(this.workspaceId)
+    if (this.#room === undefined) return this.admit(0).then(() => this.admitBody())
+    this.#count(this.#room, this.#bodyBytes)
     this.#hasBody = true
+    return undefined
+  }
+
+  #count(room: WorkspaceRoom, bytes: number): void {
+    if (!room.hasRoomFor(bytes)) {
+      quotaRefusals.add()
+      throw quotaExceeded(room, this.#showsUsage)
+    }
+    room.add(bytes)
+    this.#bytes += bytes
   }
 
   /** Subtracts the counted bytes, because they were not written. */

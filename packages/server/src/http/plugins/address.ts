@@ -59,11 +59,12 @@ export const addressPlugin = fastifyPlugin(
     const regionIds = new Set(options.regions.map((region) => region.id))
     app.decorateRequest('workspaceAddress', undefined)
     app.decorateRequest('isXataClient', false)
-    app.addHook('onRequest', async (request) => {
+    app.addHook('onRequest', (request, _reply, done) => {
       request.isXataClient = isXataClient(request)
       request.workspaceAddress =
         pathAddresses.get(request.raw) ??
         hostAddress(request.headers.host, { regionIds, publicHost: options.publicHost })
+      done()
     })
   },
 )

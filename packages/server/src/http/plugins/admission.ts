@@ -42,7 +42,7 @@ declare module 'fastify' {
     identify(
       request: FastifyRequest,
       reply: FastifyReply,
-      look: () => Promise<Principal>,
+      look: () => Principal | Promise<Principal>,
     ): Promise<Principal>
   }
   interface FastifyRequest {

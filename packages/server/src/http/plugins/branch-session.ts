@@ -54,8 +54,9 @@ export const branchSessionPlugin = fastifyPlugin(
     // Errors of handlers are confirmed by the session. An error before the handler, such as one of
     // validation, relies on cached rights: confirm them first, so that a revoked key gets 401.
     app.decorateRequest('isUnconfirmed', false)
-    app.addHook('preHandler', async (request) => {
+    app.addHook('preHandler', (request, _reply, done) => {
       request.isUnconfirmed = false
+      done()
     })
     app.setErrorHandler(async (error: FastifyError, request) => {
       if (request.isUnconfirmed) {

@@ -68,13 +68,12 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
     const url = '/db/:databaseBranch/tables/:tableName/data'
 
     // An empty record id is answered with 404. So are invalid ids of Xata clients.
-    app.addHook('preValidation', async (request) => {
+    app.addHook('preValidation', (request, _reply, done) => {
       const { recordId } = request.params as { recordId?: string }
-      if (recordId === undefined) return
       const isLooseId = request.isXataClient && LOOK_UPS.has(request.method)
-      if (recordId === '' || (isLooseId && !isRecordId(recordId))) {
-        throw new AppError('record_not_found', `record [${recordId}] not found`)
-      }
+      const isMissing =
+        recordId === '' || (recordId !== undefined && isLooseId && !isRecordId(recordId))
+      done(isMissing ? recordNotFound(recordId) : undefined)
     })
 
     app.post(
@@ -214,4 +213,8 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
       },
     )
   }
+}
+
+function recordNotFound(recordId: string): AppError {
+  return new AppError('record_not_found', `record [${recordId}] not found`)
 }

@@ -37,8 +37,19 @@ interface Arm {
   readonly isCurrent?: boolean
 }
 
+/** The arms of a layout by table id. Every query needs them, and a layout never changes. */
+const armsOf = new WeakMap<Layout, Map<number, readonly Arm[]>>()
+
 /** Returns the arms of all sources, the nearest first. */
-function listArms(layout: Layout, tableId: number): Arm[] {
+function listArms(layout: Layout, tableId: number): readonly Arm[] {
+  const tables = armsOf.get(layout) ?? new Map<number, readonly Arm[]>()
+  armsOf.set(layout, tables)
+  const arms = tables.get(tableId) ?? createArms(layout, tableId)
+  tables.set(tableId, arms)
+  return arms
+}
+
+function createArms(layout: Layout, tableId: number): Arm[] {
   return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
     const { kind, level, branchId, asOf, columnIds } = source
     const heap = { level, table: heapName(source), columnIds }
@@ -59,7 +70,7 @@ function listArms(layout: Layout, tableId: number): Arm[] {
 }
 
 /** Returns the arms of a query for many rows: levels far away form a single arm. */
-function listScannedArms(layout: Layout, codec: TableCodec): Arm[] {
+function listScannedArms(layout: Layout, codec: TableCodec): readonly Arm[] {
   const arms = listArms(layout, codec.table.id)
   const { near, far } = splitLevels(arms.map(({ level }) => level))
   const [nearest] = far
@@ -101,7 +112,7 @@ function nearestRows(arms: readonly Arm[], codec: TableCodec): Sql {
 
 /** The number of tables of PostgreSQL that rows of a table come from on a branch. */
 export function countArms(rows: BranchRows, tableId: number): number {
-  return armLevels(rows, tableId).length
+  return listArms(layoutOf(rows), tableId).length
 }
 
 /**
@@ -117,9 +128,7 @@ export function countScans(rows: BranchRows, tableId: number): number {
 
 /** Returns the level of each arm. */
 function armLevels(rows: BranchRows, tableId: number): number[] {
-  return sourcesOf(layoutOf(rows), tableId).flatMap(({ level, asOf }) =>
-    asOf === undefined ? [level] : [level, level],
-  )
+  return listArms(layoutOf(rows), tableId).map(({ level }) => level)
 }
 
 /** Lists the physical tables that rows of a table come from on a branch. */
