@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react'
 import { SESSION_KEY, signIn } from '../api/session.js'
 import { Button } from '../ui/button.js'
 import { ErrorNote } from '../ui/feedback.js'
-import { Field } from '../ui/field.js'
+import { TextField } from '../ui/field.js'
 import { Logo } from './logo.js'
 
 /** Signs in with an API key, or with the link that the start message of the service prints. */
@@ -50,19 +50,16 @@ export function SignIn({ error }: { error: unknown }) {
           <Logo /> Offshoot
         </h1>
         <p className="muted">Sign in to see branches, rows and differences of your databases.</p>
-        <Field
+        <TextField
           label="API key"
           hint="The first key is in the file “api-key” of the data folder. The start message also prints a link that signs in once."
-        >
-          <input
-            type="password"
-            value={key}
-            autoComplete="off"
-            spellCheck={false}
-            placeholder="off_…"
-            onChange={(event) => setKey(event.target.value)}
-          />
-        </Field>
+          type="password"
+          value={key}
+          autoComplete="off"
+          spellCheck={false}
+          placeholder="off_…"
+          onChange={setKey}
+        />
         <ErrorNote error={failure} />
         <Button type="submit" kind="primary" isBusy={isBusy}>
           Sign in

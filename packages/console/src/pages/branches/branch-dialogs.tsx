@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { clientOf, usePlace } from '../../api/clients.js'
 import { keys } from '../../api/queries.js'
 import { ConfirmByName, FormDialog } from '../../ui/dialog.js'
-import { Checkbox, Field } from '../../ui/field.js'
+import { Checkbox, DaysField, SuggestField, TextField } from '../../ui/field.js'
 import { notify } from '../../ui/toasts.js'
 
 export interface BranchAction {
@@ -137,35 +137,25 @@ function ForkDialog({
         })
       }
     >
-      <Field label="Name">
-        <input value={name} onChange={(event) => setName(event.target.value)} />
-      </Field>
-      <Field label="Fork of">
-        <input list="fork-sources" value={from} onChange={(event) => setFrom(event.target.value)} />
-      </Field>
-      <datalist id="fork-sources">
-        {branches.slice(0, 200).map((branch) => (
-          <option key={branch.name} value={branch.name} />
-        ))}
-      </datalist>
+      <TextField label="Name" value={name} onChange={setName} />
+      <SuggestField
+        label="Fork of"
+        suggestions={branches.map((branch) => branch.name)}
+        value={from}
+        onChange={setFrom}
+      />
       <Checkbox
         label="With rows"
         hint="Without them, the branch gets only the schema."
         checked={hasRows}
         onChange={setHasRows}
       />
-      <Field
+      <DaysField
         label="Expires after days without use"
         hint="Empty: as the rules of the database say, or never."
-      >
-        <input
-          type="number"
-          min="0"
-          step="any"
-          value={days}
-          onChange={(event) => setDays(event.target.value)}
-        />
-      </Field>
+        value={days}
+        onChange={setDays}
+      />
     </FormDialog>
   )
 }
@@ -189,15 +179,12 @@ function ExpiryDialog({
       onClose={onClose}
       onSubmit={() => onSave(days === '' ? null : Math.round(Number(days) * DAY_SECONDS))}
     >
-      <Field label="Expires after days without use" hint="Empty: never.">
-        <input
-          type="number"
-          min="0"
-          step="any"
-          value={days}
-          onChange={(event) => setDays(event.target.value)}
-        />
-      </Field>
+      <DaysField
+        label="Expires after days without use"
+        hint="Empty: never."
+        value={days}
+        onChange={setDays}
+      />
     </FormDialog>
   )
 }

@@ -8,7 +8,7 @@ import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { ConfirmByName } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { notify } from '../../ui/toasts.js'
 
@@ -43,13 +43,13 @@ export function DatabaseSettings() {
   return (
     <Page title="Database settings" subtitle={database}>
       <form className="card form pad" onSubmit={(event) => void save(event)}>
-        <Field label="Name" hint="Clients that use the old name get “not found” after a rename.">
-          <input
-            value={newName}
-            disabled={!hasWholeWorkspace}
-            onChange={(event) => setNewName(event.target.value)}
-          />
-        </Field>
+        <TextField
+          label="Name"
+          hint="Clients that use the old name get “not found” after a rename."
+          value={newName}
+          disabled={!hasWholeWorkspace}
+          onChange={setNewName}
+        />
         <Field label="Colour">
           <input
             type="color"

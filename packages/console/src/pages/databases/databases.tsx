@@ -12,7 +12,7 @@ import { Button } from '../../ui/button.js'
 import { colorOf } from '../../ui/color.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 
@@ -104,12 +104,8 @@ function CreateDatabase({ workspace, onClose }: { workspace: string; onClose: ()
         goTo(paths.schema({ workspace, database: name, branch: branchName }))
       }}
     >
-      <Field label="Name" hint="Letters, digits, and _ - ~">
-        <input value={name} onChange={(event) => setName(event.target.value)} />
-      </Field>
-      <Field label="First branch">
-        <input value={branchName} onChange={(event) => setBranchName(event.target.value)} />
-      </Field>
+      <TextField label="Name" hint="Letters, digits, and _ - ~" value={name} onChange={setName} />
+      <TextField label="First branch" value={branchName} onChange={setBranchName} />
       {regions.length > 1 && (
         <Field label="Region">
           <select value={region} onChange={(event) => setRegion(event.target.value)}>

@@ -19,7 +19,7 @@ import { Button, IconButton } from '../../ui/button.js'
 import { formatBytes } from '../../ui/bytes.js'
 import { Dialog, FormDialog } from '../../ui/dialog.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { saveBlob } from '../../ui/save-blob.js'
 import { TableHead } from '../../ui/table-head.js'
@@ -261,16 +261,17 @@ function UploadDialog({
         notify(chosen.length === 1 ? 'The file is stored' : `${chosen.length} files are stored`)
       }}
     >
-      <Field
+      <TextField
         label="Record"
         hint={
           column.isList
             ? 'The id of the record that the files are added to.'
             : 'The id of the record. A file that it has already is replaced.'
         }
-      >
-        <input value={id} onChange={(event) => setId(event.target.value)} autoComplete="off" />
-      </Field>
+        value={id}
+        onChange={setId}
+        autoComplete="off"
+      />
       <Field label={column.isList ? 'Files' : 'File'}>
         <input
           type="file"

@@ -7,7 +7,7 @@ import { useRights } from '../../api/session.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Checkbox, Field } from '../../ui/field.js'
+import { Checkbox, DaysField, SuggestField, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { TableHead } from '../../ui/table-head.js'
 import { notify, notifyError } from '../../ui/toasts.js'
@@ -196,21 +196,13 @@ function MapDialog({
       onClose={onClose}
       onSubmit={() => onMap(gitBranch, serviceBranch)}
     >
-      <Field label="Git branch">
-        <input value={gitBranch} onChange={(event) => setGitBranch(event.target.value)} />
-      </Field>
-      <Field label="Branch">
-        <input
-          list="map-branches"
-          value={serviceBranch}
-          onChange={(event) => setServiceBranch(event.target.value)}
-        />
-      </Field>
-      <datalist id="map-branches">
-        {branches.slice(0, 200).map(({ name }) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
+      <TextField label="Git branch" value={gitBranch} onChange={setGitBranch} />
+      <SuggestField
+        label="Branch"
+        suggestions={branches.map(({ name }) => name)}
+        value={serviceBranch}
+        onChange={setServiceBranch}
+      />
     </FormDialog>
   )
 }
@@ -244,21 +236,24 @@ function RuleDialog({
         })
       }
     >
-      <Field label="Name or pattern" hint="For example preview-*">
-        <input value={pattern} onChange={(event) => setPattern(event.target.value)} />
-      </Field>
-      <Field label="Fork of" hint="Empty: the default branch.">
-        <input value={from} onChange={(event) => setFrom(event.target.value)} />
-      </Field>
-      <Field label="Expires after days without use" hint="Empty: never.">
-        <input
-          type="number"
-          min="0"
-          step="any"
-          value={days}
-          onChange={(event) => setDays(event.target.value)}
-        />
-      </Field>
+      <TextField
+        label="Name or pattern"
+        hint="For example preview-*"
+        value={pattern}
+        onChange={setPattern}
+      />
+      <TextField
+        label="Fork of"
+        hint="Empty: the default branch."
+        value={from}
+        onChange={setFrom}
+      />
+      <DaysField
+        label="Expires after days without use"
+        hint="Empty: never."
+        value={days}
+        onChange={setDays}
+      />
       <Checkbox label="With rows" checked={hasRows} onChange={setHasRows} />
       <Checkbox label="Protected" checked={isProtected} onChange={setProtected} />
     </FormDialog>

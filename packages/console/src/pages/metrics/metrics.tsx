@@ -6,7 +6,7 @@ import { useSession } from '../../api/session.js'
 import { Button } from '../../ui/button.js'
 import { formatBytes } from '../../ui/bytes.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import type { Line } from './plot.js'
 import { parseMetrics, quantileOf, type Reading, rateOf, readingOf } from './prometheus.js'
@@ -100,14 +100,14 @@ function TokenForm({ isWrong, onToken }: { isWrong: boolean; onToken: (token: st
         The service was started with <code>OFFSHOOT_METRICS_TOKEN</code>. Enter its value to see the
         plots.
       </p>
-      <Field label="Metrics token" hint="It is kept until this tab is closed, and never stored.">
-        <input
-          type="password"
-          autoComplete="off"
-          value={token}
-          onChange={(event) => setToken(event.target.value)}
-        />
-      </Field>
+      <TextField
+        label="Metrics token"
+        hint="It is kept until this tab is closed, and never stored."
+        type="password"
+        autoComplete="off"
+        value={token}
+        onChange={setToken}
+      />
       {isWrong && <ErrorNote error="The service refused this token." />}
       <div className="row">
         <Button type="submit" kind="primary" disabled={token === ''}>
