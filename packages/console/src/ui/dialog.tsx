@@ -1,5 +1,5 @@
 import { Dialog as Radix } from 'radix-ui'
-import { type FormEvent, type ReactNode, useState } from 'react'
+import { type ReactNode, useRef, useState } from 'react'
 import { Button, IconButton } from './button.js'
 import { ErrorNote } from './feedback.js'
 
@@ -24,6 +24,7 @@ export function Dialog({
         <Radix.Content
           className={`dialog ${wide ? 'wide' : ''}`}
           {...(description === undefined ? { 'aria-describedby': undefined } : {})}
+          onOpenAutoFocus={focusFirstField}
         >
           <header className="dialog-head">
             <Radix.Title>{title}</Radix.Title>
@@ -43,9 +44,21 @@ export function Dialog({
   )
 }
 
+/** A dialog was opened to fill in its fields; without any, its first button gets the focus. */
+function focusFirstField(event: Event): void {
+  const dialog = event.currentTarget as HTMLElement
+  const field = dialog.querySelector<HTMLElement>(
+    'input:enabled:not([type="checkbox"]), select:enabled, textarea:enabled',
+  )
+  if (field === null) return
+  event.preventDefault()
+  field.focus()
+}
+
 /**
  * A dialog with a form. `onSubmit` does the work; while it runs the button is busy, if it fails the error
- * is shown above the buttons, and if it succeeds the dialog closes.
+ * is shown above the buttons, and if it succeeds the dialog closes. With `onAgain` there is a second button
+ * that does the same work, and goes on with the next form instead.
  */
 export function FormDialog({
   title,
@@ -55,6 +68,8 @@ export function FormDialog({
   isDisabled = false,
   wide = false,
   onSubmit,
+  onDone,
+  onAgain,
   onClose,
   children,
 }: {
@@ -65,19 +80,22 @@ export function FormDialog({
   isDisabled?: boolean
   wide?: boolean
   onSubmit: () => Promise<unknown>
+  /** Called instead of `onClose` after the work. */
+  onDone?: () => void
+  onAgain?: () => void
   onClose: () => void
   children?: ReactNode
 }) {
+  const form = useRef<HTMLFormElement>(null)
   const [error, setError] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
-  const submit = async (event: FormEvent) => {
-    event.preventDefault()
-    if (isBusy || isDisabled) return
+  const submit = async (then: () => void) => {
+    if (isBusy || isDisabled || form.current?.reportValidity() === false) return
     setBusy(true)
     setError(null)
     try {
       await onSubmit()
-      onClose()
+      then()
     } catch (caught) {
       setError(caught)
     } finally {
@@ -86,11 +104,23 @@ export function FormDialog({
   }
   return (
     <Dialog title={title} description={description} onClose={onClose} wide={wide}>
-      <form className="form" onSubmit={(event) => void submit(event)}>
+      <form
+        ref={form}
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          void submit(onDone ?? onClose)
+        }}
+      >
         {children}
         <ErrorNote error={error} />
         <div className="row end">
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>{onAgain === undefined ? 'Cancel' : 'Close'}</Button>
+          {onAgain !== undefined && (
+            <Button disabled={isDisabled || isBusy} onClick={() => void submit(onAgain)}>
+              {action} and next
+            </Button>
+          )}
           <Button
             type="submit"
             kind={isDangerous ? 'danger' : 'primary'}

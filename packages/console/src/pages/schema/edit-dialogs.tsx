@@ -1,7 +1,7 @@
 import type { ColumnDefinition } from '@offshoot/client'
 import { useState } from 'react'
 import { FormDialog } from '../../ui/dialog.js'
-import { Field } from '../../ui/field.js'
+import { TextField } from '../../ui/field.js'
 import { BLANK, ColumnForm } from './column-form.js'
 
 /** Asks for the name of a table or column. */
@@ -10,12 +10,14 @@ export function NameDialog({
   action,
   name = '',
   onSubmit,
+  onDone,
   onClose,
 }: {
   title: string
   action: string
   name?: string
   onSubmit: (name: string) => Promise<unknown>
+  onDone?: (name: string) => void
   onClose: () => void
 }) {
   const [typed, setTyped] = useState(name)
@@ -25,22 +27,23 @@ export function NameDialog({
       action={action}
       isDisabled={typed === '' || typed === name}
       onSubmit={() => onSubmit(typed)}
+      {...(onDone && { onDone: () => onDone(typed) })}
       onClose={onClose}
     >
-      <Field label="Name" hint="Letters, digits and _ - ~">
-        <input
-          // biome-ignore lint/a11y/noAutofocus: the dialog was opened to type a name.
-          autoFocus
-          maxLength={255}
-          value={typed}
-          spellCheck={false}
-          onChange={(event) => setTyped(event.target.value)}
-        />
-      </Field>
+      <TextField
+        label="Name"
+        hint="Letters, digits and _ - ~"
+        autoFocus
+        maxLength={255}
+        value={typed}
+        spellCheck={false}
+        onChange={setTyped}
+      />
     </FormDialog>
   )
 }
 
+/** Asks for columns of a table, one after the other. */
 export function AddColumnDialog({
   table,
   tables,
@@ -53,15 +56,31 @@ export function AddColumnDialog({
   onClose: () => void
 }) {
   const [column, setColumn] = useState(BLANK)
+  const [added, setAdded] = useState<readonly string[]>([])
   return (
     <FormDialog
       title={`New column of ${table}`}
       action="Add"
       isDisabled={column.name === ''}
       onSubmit={() => onSubmit(column)}
+      onAgain={() => {
+        setAdded([...added, column.name])
+        setColumn(BLANK)
+      }}
       onClose={onClose}
     >
-      <ColumnForm column={column} tables={tables} onChange={setColumn} />
+      {added.length > 0 && (
+        <p className="faint" role="status">
+          Added: {added.join(', ')}
+        </p>
+      )}
+      <ColumnForm
+        // A new form, so that its first field gets the focus.
+        key={added.length}
+        column={column}
+        tables={tables}
+        onChange={setColumn}
+      />
     </FormDialog>
   )
 }

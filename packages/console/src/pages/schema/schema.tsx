@@ -43,8 +43,10 @@ export function SchemaPage() {
   const [edit, setEdit] = useState<Edit>()
   const chosen = new URLSearchParams(useSearch()).get('view') ?? 'tables'
   const view: View = chosen in VIEWS ? (chosen as View) : 'tables'
+  // Not below the key of the branch: the preview of edits that were just applied must not be asked for again.
+  const previewKey = (edits: readonly SchemaOperation[]) => ['preview', name, edits]
   const preview = useQuery({
-    queryKey: [...keys.schema(place), 'preview', operations],
+    queryKey: previewKey(operations),
     queryFn: ({ signal }) => branch.previewSchema(operations, { signal }),
     enabled: operations.length > 0,
     placeholderData: keepPreviousData,
@@ -57,7 +59,7 @@ export function SchemaPage() {
   const add = async (...added: readonly SchemaOperation[]) => {
     const next = [...operations, ...added]
     const answer = await branch.previewSchema(next)
-    queries.setQueryData([...keys.schema(place), 'preview', next], answer)
+    queries.setQueryData(previewKey(next), answer)
     set(next)
   }
   const apply = async (allowDataLoss: boolean) => {
@@ -153,6 +155,7 @@ export function SchemaPage() {
           action="Create"
           onClose={() => setEdit(undefined)}
           onSubmit={(table) => add({ addTable: { table } })}
+          onDone={(table) => setEdit({ kind: 'addColumn', table })}
         />
       )}
       {edit?.kind === 'renameTable' && (
