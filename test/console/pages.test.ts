@@ -30,6 +30,7 @@ describe.skipIf(!hasChromium)('the console', () => {
       '/console/?all': 'Workspaces',
       '/console/keys': 'API keys',
       '/console/metrics': 'Health and metrics',
+      [`/console/join/${tested.service.workspaceId}`]: 'Join a workspace',
       [workspace]: 'Databases',
       [`${workspace}/members`]: 'Members',
       [`${workspace}/settings`]: 'Workspace settings',

@@ -79,15 +79,43 @@ describe.skipIf(!hasChromium)('files, members and settings', () => {
     await addMember(tested.service, await createUser(tested.service, 'grace'))
     const { page, expectClean } = await tested.open(`${workspace()}/members`)
     await page.getByRole('button', { name: 'Invite', exact: true }).click()
-    await page.getByLabel('E-mail').fill('ada@example.com')
-    await page.getByRole('dialog').getByLabel('Role').selectOption('owner')
+    await page.keyboard.type('ada@example.com')
+    await page.getByRole('dialog').getByLabel('Role').selectOption('maintainer')
+    // The administrator can create the account of the person, too.
+    await page.getByRole('checkbox', { name: /^They have no account/ }).check()
+    await page.getByLabel('Full name').fill('ada')
+    await expectClean()
     await page.getByRole('button', { name: 'Create invite' }).click()
     const dialog = page.getByRole('dialog', { name: 'The invite is ready' })
-    const key = (await dialog.locator('code').textContent()) ?? ''
-    const ada = await createUser(tested.service, 'ada')
-    const accept = `/workspaces/${tested.service.workspaceId}/invites/${key}/accept`
-    expect((await tested.service.call('POST', accept, { key: ada.key })).status).toBe(204)
-    await page.getByRole('button', { name: 'I have stored it' }).click()
+    await dialog.getByText('API key of ada').waitFor()
+    const [link = '', key = ''] = await dialog.locator('code').allTextContents()
+    await page.getByRole('button', { name: 'I have stored them' }).click()
+
+    // The person opens the link, signs in with the key, and accepts. The link stays what it was meanwhile.
+    const invited = await tested.open(link, { key: null })
+    await invited.page.getByLabel('API key').fill(key)
+    await invited.page.getByRole('button', { name: 'Sign in' }).click()
+    const typed = invited.page.getByLabel('Key of the invite')
+    const inviteKey = await typed.inputValue()
+    await typed.fill('ik_wrong')
+    await invited.page.getByRole('button', { name: 'Accept the invite' }).click()
+    await invited.page.getByRole('alert').getByText('invite not found').waitFor()
+    expect(invited.faults.splice(0)).toEqual([expect.stringContaining('404')])
+    await invited.expectClean()
+    await typed.fill(inviteKey)
+    await invited.page.getByRole('button', { name: 'Accept the invite' }).click()
+    await invited.page.getByRole('heading', { level: 1, name: 'Databases' }).waitFor()
+    expect(invited.page.url()).not.toContain(inviteKey)
+    // A maintainer invites and removes maintainers, but does not touch owners.
+    await invited.visit(`${workspace()}/members`)
+    await invited.page.getByRole('button', { name: 'Remove ada' }).waitFor()
+    await invited.page.getByRole('button', { name: 'Remove grace' }).waitFor()
+    expect(await invited.page.getByRole('button', { name: /^Remove/ }).count()).toBe(2)
+    expect(await invited.page.getByLabel(/^Role of/).count()).toBe(0)
+    await invited.page.getByRole('button', { name: 'Invite', exact: true }).click()
+    const roles = invited.page.getByRole('dialog').getByLabel('Role').locator('option')
+    expect(await roles.allTextContents()).toEqual(['maintainer'])
+
     await page.reload()
     await page.getByRole('row', { name: /ada@example.com/ }).waitFor()
     await page.getByLabel('Role of grace').selectOption('owner')
@@ -99,7 +127,7 @@ describe.skipIf(!hasChromium)('files, members and settings', () => {
     await page.getByRole('row', { name: /ada@example.com/ }).waitFor({ state: 'detached' })
     const members = `/workspaces/${tested.service.workspaceId}/members`
     const { body } = await tested.service.call('GET', members)
-    expect(body.members.map((one: { email: string }) => one.email)).not.toContain(ada.email)
+    expect(body.members.map((one: { email: string }) => one.email)).not.toContain('ada@example.com')
     expect(body.members).toContainEqual(
       expect.objectContaining({ role: 'owner', fullname: 'grace' }),
     )

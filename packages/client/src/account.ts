@@ -25,6 +25,31 @@ export class Account {
   }
 
   /**
+   * Creates a user. Only the administrator of the service can do this. The answer is the only one that shows
+   * the first key of the user.
+   *
+   * @example
+   * ```ts
+   * const { key } = await client.account.createUser({
+   *   email: 'grace@example.com',
+   *   fullname: 'Grace Hopper',
+   * })
+   * ```
+   */
+  createUser(
+    user: { readonly email: string; readonly fullname: string },
+    options: CallOptions = {},
+  ): Promise<{
+    readonly id: string
+    readonly email: string
+    readonly fullname: string
+    readonly key: string
+  }> {
+    const { signal } = options
+    return this.#transport.json({ method: 'POST', path: '/users', json: user, signal })
+  }
+
+  /**
    * Lists the workspaces of the user.
    *
    * @example

@@ -119,6 +119,21 @@ export class Workspace {
   }
 
   /**
+   * Accepts an invite with its key: the user of the API key becomes a member of the workspace.
+   *
+   * @example
+   * ```ts
+   * const { id } = await client.account.createWorkspace('Acme')
+   * const workspace = client.account.workspace(id)
+   * const invite = await workspace.invite({ email: 'ada@example.com', role: 'maintainer' })
+   * await workspace.acceptInvite(invite.key)
+   * ```
+   */
+  async acceptInvite(key: string, options: CallOptions = {}): Promise<void> {
+    await this.#send('POST', `/invites/${segment(key)}/accept`, options)
+  }
+
+  /**
    * Cancels an invite that nobody has accepted yet.
    *
    * @example

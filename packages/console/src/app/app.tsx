@@ -38,6 +38,7 @@ const WorkspaceSettings = page(
   () => import('../pages/workspaces/workspace-settings.js'),
   'WorkspaceSettings',
 )
+const Join = page(() => import('../pages/join/join.js'), 'Join')
 const Keys = page(() => import('../pages/keys/keys.js'), 'Keys')
 const MetricsPage = page(() => import('../pages/metrics/metrics.js'), 'MetricsPage')
 const Branches = page(() => import('../pages/branches/branches.js'), 'Branches')
@@ -130,6 +131,7 @@ function Pages() {
       <Route path="/" component={Home} />
       <Route path="/keys" component={Keys} />
       <Route path="/metrics" component={MetricsPage} />
+      <Route path="/join/:workspace" component={Join} />
       <Route path="/w/:workspace" nest>
         <WorkspaceScope>
           <Switch>

@@ -10,6 +10,8 @@ export const paths = {
   home: () => '/',
   keys: () => '/keys',
   metrics: () => '/metrics',
+  /** The page to accept an invite. Browsers do not send the part that has the key to the service. */
+  join: (workspace: string, key: string) => `/join/${part(workspace)}#invite=${part(key)}`,
   workspace: (workspace: string) => `/w/${part(workspace)}`,
   members: (workspace: string) => `/w/${part(workspace)}/members`,
   workspaceSettings: (workspace: string) => `/w/${part(workspace)}/settings`,

@@ -2,36 +2,51 @@ import { Button } from './button.js'
 import { Dialog } from './dialog.js'
 import { notify } from './toasts.js'
 
-/** Shows a secret that the service shows only once. */
-export function SecretOnce({
+export interface Secret {
+  /** What it is, if there are several. */
+  readonly label?: string
+  readonly text: string
+}
+
+/** Shows secrets that the service shows only once. */
+export function SecretsOnce({
   title,
   children,
-  secret,
+  secrets,
   onClose,
 }: {
   title: string
   children: React.ReactNode
-  secret: string
+  secrets: readonly Secret[]
   onClose: () => void
 }) {
-  const copy = async () => {
-    await navigator.clipboard.writeText(secret)
+  const copy = async (text: string) => {
+    await navigator.clipboard.writeText(text)
     notify('Copied')
   }
   return (
     <Dialog title={title} description={children} onClose={onClose}>
-      <div className="note">
-        <code className="grow secret">{secret}</code>
-        {/* Without TLS, browsers give pages no clipboard. */}
-        {navigator.clipboard !== undefined && (
-          <Button icon="copy" onClick={() => void copy()}>
-            Copy
-          </Button>
-        )}
-      </div>
+      {secrets.map(({ label, text }) => (
+        <div key={text}>
+          {label !== undefined && <h3>{label}</h3>}
+          <div className="note">
+            <code className="grow secret">{text}</code>
+            {/* Without TLS, browsers give pages no clipboard. */}
+            {navigator.clipboard !== undefined && (
+              <Button
+                icon="copy"
+                {...(label === undefined ? {} : { 'aria-label': `Copy: ${label}` })}
+                onClick={() => void copy(text)}
+              >
+                Copy
+              </Button>
+            )}
+          </div>
+        </div>
+      ))}
       <div className="row end">
         <Button kind="primary" onClick={onClose}>
-          I have stored it
+          I have stored {secrets.length === 1 ? 'it' : 'them'}
         </Button>
       </div>
     </Dialog>

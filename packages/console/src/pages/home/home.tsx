@@ -9,7 +9,7 @@ import { paths } from '../../app/paths.js'
 import { Button } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { Empty, ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { TextField } from '../../ui/field.js'
 import { Icon } from '../../ui/icon.js'
 import { Page } from '../../ui/page.js'
 
@@ -41,7 +41,8 @@ export function Home() {
       {workspaces.isPending && <Loading />}
       {workspaces.data?.length === 0 && (
         <Empty icon="home" title="No workspace yet">
-          A workspace holds databases and the people who may use them.
+          A workspace holds databases and the people who may use them. Create one, or open the link
+          of an invite.
         </Empty>
       )}
       <ul className="cards">
@@ -78,9 +79,7 @@ function CreateWorkspace({ onClose }: { onClose: () => void }) {
         goTo(paths.workspace(id))
       }}
     >
-      <Field label="Name">
-        <input value={name} onChange={(event) => setName(event.target.value)} />
-      </Field>
+      <TextField label="Name" value={name} onChange={setName} />
     </FormDialog>
   )
 }

@@ -6,9 +6,9 @@ import { useRights, useSession } from '../../api/session.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { ConfirmByName, FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
-import { SecretOnce } from '../../ui/secret.js'
+import { SecretsOnce } from '../../ui/secret.js'
 import { TableHead } from '../../ui/table-head.js'
 import { Ago } from '../../ui/time.js'
 import { notify } from '../../ui/toasts.js'
@@ -87,9 +87,13 @@ export function Keys() {
         />
       )}
       {created !== null && (
-        <SecretOnce title="The key is ready" secret={created} onClose={() => setCreated(null)}>
+        <SecretsOnce
+          title="The key is ready"
+          secrets={[{ text: created }]}
+          onClose={() => setCreated(null)}
+        >
           Store it now. The service keeps only a hash of it, so it cannot be shown again.
-        </SecretOnce>
+        </SecretsOnce>
       )}
       {deleting !== null && (
         <ConfirmByName
@@ -117,7 +121,7 @@ function ScopeTags({ scope }: { scope: KeyScope }) {
   const parts = [
     ...(scope.workspaces ?? []).map((name) => `workspace ${name}`),
     ...(scope.databases ?? []).map((name) => `database ${name}`),
-    ...(scope.branches ?? []).map((name) => `branches ${name}`),
+    ...(scope.branches ?? []).map((name) => `branch ${name}`),
     ...(scope.access === 'read' ? ['read only'] : []),
     ...(scope.requestsPerSecond === undefined ? [] : [`${scope.requestsPerSecond}/s`]),
     ...(scope.requestsAtOnce === undefined ? [] : [`${scope.requestsAtOnce} at once`]),
@@ -169,9 +173,7 @@ function CreateKey({
       onClose={onClose}
       onSubmit={submit}
     >
-      <Field label="Name">
-        <input value={name} onChange={(event) => setName(event.target.value)} />
-      </Field>
+      <TextField label="Name" value={name} onChange={setName} />
       <Field label="Access">
         <select
           value={access}
@@ -181,20 +183,26 @@ function CreateKey({
           <option value="read">read only</option>
         </select>
       </Field>
-      <Field label="Databases" hint="Names, separated by commas. Empty: all databases.">
-        <input value={databases} onChange={(event) => setDatabases(event.target.value)} />
-      </Field>
-      <Field label="Branches" hint="Names or patterns such as preview-*. Empty: all branches.">
-        <input value={branches} onChange={(event) => setBranches(event.target.value)} />
-      </Field>
-      <Field label="Expires after days" hint="Empty: never.">
-        <input
-          type="number"
-          min="1"
-          value={days}
-          onChange={(event) => setDays(event.target.value)}
-        />
-      </Field>
+      <TextField
+        label="Databases"
+        hint="Names, separated by commas. Empty: all databases."
+        value={databases}
+        onChange={setDatabases}
+      />
+      <TextField
+        label="Branches"
+        hint="Names or patterns such as preview-*. Empty: all branches."
+        value={branches}
+        onChange={setBranches}
+      />
+      <TextField
+        label="Expires after days"
+        hint="Empty: never."
+        type="number"
+        min="1"
+        value={days}
+        onChange={setDays}
+      />
     </FormDialog>
   )
 }

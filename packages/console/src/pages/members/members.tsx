@@ -5,12 +5,13 @@ import { account } from '../../api/clients.js'
 import { useWorkspaces } from '../../api/queries.js'
 import { useRights, useSession } from '../../api/session.js'
 import { usePlaceOfAddress } from '../../app/address.js'
+import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { Checkbox, Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
-import { SecretOnce } from '../../ui/secret.js'
+import { type Secret, SecretsOnce } from '../../ui/secret.js'
 import { TableHead } from '../../ui/table-head.js'
 import { Ago } from '../../ui/time.js'
 import { notify, notifyError } from '../../ui/toasts.js'
@@ -22,7 +23,7 @@ export function Members() {
   const session = useSession()
   const { hasWholeWorkspace } = useRights()
   const role = useWorkspaces().data?.find(({ id }) => id === workspace)?.role
-  const mayChange = hasWholeWorkspace && role === 'owner'
+  const isOwner = hasWholeWorkspace && role === 'owner'
   const queries = useQueryClient()
   const key = ['members', workspace]
   const members = useQuery({
@@ -31,7 +32,7 @@ export function Members() {
   })
   const [isInviting, setInviting] = useState(false)
   const [removed, setRemoved] = useState<{ userId: string; fullname: string } | null>(null)
-  const [inviteKey, setInviteKey] = useState<string | null>(null)
+  const [secrets, setSecrets] = useState<readonly Secret[]>([])
   const change = async (work: Promise<unknown>, done: string) => {
     try {
       await work
@@ -45,9 +46,9 @@ export function Members() {
   return (
     <Page
       title="Members"
-      subtitle="Owners may change members and settings; maintainers work with databases."
+      subtitle="Owners and maintainers work with databases, and invite and remove maintainers. Only owners give and take the role owner."
       actions={
-        mayChange && (
+        hasWholeWorkspace && (
           <Button kind="primary" icon="plus" onClick={() => setInviting(true)}>
             Invite
           </Button>
@@ -68,7 +69,7 @@ export function Members() {
                   </td>
                   <td>{member.email}</td>
                   <td>
-                    {mayChange ? (
+                    {isOwner ? (
                       <select
                         aria-label={`Role of ${member.fullname}`}
                         value={member.role}
@@ -87,7 +88,7 @@ export function Members() {
                     )}
                   </td>
                   <td className="number">
-                    {mayChange && (
+                    {(isOwner || (hasWholeWorkspace && member.role !== 'owner')) && (
                       <IconButton
                         label={`Remove ${member.fullname}`}
                         icon="trash"
@@ -107,7 +108,7 @@ export function Members() {
                     {invite.role}, open until <Ago time={invite.expires} />
                   </td>
                   <td className="number">
-                    {mayChange && (
+                    {hasWholeWorkspace && (
                       <IconButton
                         label={`Cancel the invite of ${invite.email}`}
                         icon="close"
@@ -128,10 +129,10 @@ export function Members() {
       )}
       {isInviting && (
         <Invite
+          isOwner={isOwner}
           onClose={() => setInviting(false)}
-          onInvite={async (invite) => {
-            const created = await space.invite(invite)
-            setInviteKey(created.key)
+          onInvite={async (invite, fullname) => {
+            setSecrets(await createInvite(workspace, invite, fullname))
             await queries.invalidateQueries({ queryKey: key })
           }}
         />
@@ -155,45 +156,85 @@ export function Members() {
           }}
         />
       )}
-      {inviteKey !== null && (
-        <SecretOnce
-          title="The invite is ready"
-          secret={inviteKey}
-          onClose={() => setInviteKey(null)}
-        >
-          Send this key to the person. They accept the invite with it. It is shown only now.
-        </SecretOnce>
+      {secrets.length > 0 && (
+        <SecretsOnce title="The invite is ready" secrets={secrets} onClose={() => setSecrets([])}>
+          {secrets.length === 1
+            ? 'Send this link to the person. They open it, sign in with an API key of their own, and accept. It is shown only now.'
+            : 'Send both to the person. They open the link, sign in with the key, and accept. Both are shown only now.'}
+        </SecretsOnce>
       )}
     </Page>
   )
 }
 
+interface NewInvite {
+  readonly email: string
+  readonly role: Role
+}
+
+/** Creates an invite, and an account for the person if a name is given. */
+async function createInvite(
+  workspace: string,
+  invite: NewInvite,
+  fullname: string | undefined,
+): Promise<readonly Secret[]> {
+  const space = account.workspace(workspace)
+  const { inviteId, key } = await space.invite(invite)
+  const link = `${location.origin}/console${paths.join(workspace, key)}`
+  if (fullname === undefined) return [{ text: link }]
+  try {
+    const user = await account.createUser({ email: invite.email, fullname })
+    return [
+      { label: 'Invite link', text: link },
+      { label: `API key of ${fullname}`, text: user.key },
+    ]
+  } catch (error) {
+    // The link was not shown, so nobody could use the invite.
+    await space.cancelInvite(inviteId)
+    throw error
+  }
+}
+
 function Invite({
+  isOwner,
   onInvite,
   onClose,
 }: {
-  onInvite: (invite: { email: string; role: Role }) => Promise<void>
+  isOwner: boolean
+  onInvite: (invite: NewInvite, fullname: string | undefined) => Promise<void>
   onClose: () => void
 }) {
+  const { administrator } = useSession()
+  const { isUnlimited } = useRights()
   const [email, setEmail] = useState('')
   const [role, setRole] = useState<Role>('maintainer')
+  const [isNew, setNew] = useState(false)
+  const [fullname, setFullname] = useState('')
   return (
     <FormDialog
       title="Invite somebody"
+      description="No mail is sent: you get a link to pass on."
       action="Create invite"
-      isDisabled={email === ''}
+      isDisabled={email === '' || (isNew && fullname === '')}
       onClose={onClose}
-      onSubmit={() => onInvite({ email, role })}
+      onSubmit={() => onInvite({ email, role }, isNew ? fullname : undefined)}
     >
-      <Field label="E-mail" hint="No mail is sent: you get a key to pass on.">
-        <input type="email" value={email} onChange={(event) => setEmail(event.target.value)} />
-      </Field>
+      <TextField label="E-mail" type="email" value={email} onChange={setEmail} />
       <Field label="Role">
         <select value={role} onChange={(event) => setRole(event.target.value as Role)}>
           <option value="maintainer">maintainer</option>
-          <option value="owner">owner</option>
+          {isOwner && <option value="owner">owner</option>}
         </select>
       </Field>
+      {administrator && isUnlimited && (
+        <Checkbox
+          label="They have no account on this service yet"
+          hint="Creates one, with an API key to sign in with. Only you can, as the administrator."
+          checked={isNew}
+          onChange={setNew}
+        />
+      )}
+      {isNew && <TextField label="Full name" value={fullname} onChange={setFullname} />}
     </FormDialog>
   )
 }

@@ -10,7 +10,7 @@ import { Button } from '../../ui/button.js'
 import { formatBytes } from '../../ui/bytes.js'
 import { ConfirmByName } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
-import { Field } from '../../ui/field.js'
+import { TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { Ago } from '../../ui/time.js'
 import { notify } from '../../ui/toasts.js'
@@ -20,7 +20,6 @@ export function WorkspaceSettings() {
   const { workspace = '' } = usePlaceOfAddress()
   const info = useWorkspaces().data?.find(({ id }) => id === workspace)
   const { hasWholeWorkspace, isUnlimited } = useRights()
-  const mayChange = hasWholeWorkspace && info?.role === 'owner'
   const queries = useQueryClient()
   const usage = useQuery({
     queryKey: ['usage', workspace],
@@ -45,15 +44,9 @@ export function WorkspaceSettings() {
   return (
     <Page title="Workspace settings" subtitle={<code>{workspace}</code>}>
       <form className="card form pad" onSubmit={(event) => void save(event)}>
-        <Field label="Name">
-          <input
-            value={name}
-            disabled={!mayChange}
-            onChange={(event) => setName(event.target.value)}
-          />
-        </Field>
+        <TextField label="Name" value={name} disabled={!hasWholeWorkspace} onChange={setName} />
         <ErrorNote error={error} />
-        {mayChange && (
+        {hasWholeWorkspace && (
           <div className="row">
             <Button
               type="submit"
@@ -95,7 +88,7 @@ export function WorkspaceSettings() {
           </>
         )}
       </section>
-      {mayChange && isUnlimited && (
+      {info?.role === 'owner' && isUnlimited && (
         <section className="card danger-zone pad row between">
           <div>
             <h2>Delete this workspace</h2>
