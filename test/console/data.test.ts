@@ -195,8 +195,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await page.getByText('expected 4 numbers, got 3').waitFor()
     await page.getByRole('textbox', { name: 'taste' }).fill('1, 2, 3, 4')
     await page.getByRole('button', { name: 'Done' }).click()
-    await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Saved 1 row').waitFor()
+    await save(page)
     await grid.press('Home')
     expect(await read('products', 'lamp')).toMatchObject({
       active: false,
@@ -247,8 +246,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await grid.press('Control+Home')
     await grid.press('Control+v')
     await cell(page, 'Ash AG').waitFor()
-    await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Saved 2 rows').waitFor()
+    await save(page)
     expect(await read('makers', 'ash')).toMatchObject({ name: 'Ash AG', town: 'Bern' })
     expect(await read('makers', 'yew')).toMatchObject({ name: 'Yew\nCo', town: 'Oslo' })
     // A range is copied as a spreadsheet pastes it.
@@ -258,8 +256,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     expect(await page.evaluate('navigator.clipboard.readText()')).toBe('Ash AG\tBern')
     await grid.press('Shift+Delete')
     await page.getByText('1 row changed, not saved').waitFor()
-    await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Saved 1 row').waitFor()
+    await save(page)
     expect((await call('GET', '/tables/makers/data/ash')).status).toBe(404)
   })
 
@@ -285,8 +282,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
       await page.keyboard.type(name)
       await page.keyboard.press('Enter')
     }
-    await one.page.getByRole('button', { name: 'Save' }).click()
-    await one.page.getByText('Saved 1 row').waitFor()
+    await save(one.page)
     await two.page.getByRole('button', { name: 'Save' }).click()
     const dialog = two.page.getByRole('dialog', { name: 'Someone else has changed this row' })
     await dialog.getByRole('cell', { name: 'Ada L.' }).waitFor()
@@ -295,8 +291,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await two.expectClean()
     expect((await read('people', 'ada')).name).toBe('Ada L.')
     await dialog.getByRole('button', { name: 'Keep mine' }).click()
-    await two.page.getByRole('button', { name: 'Save' }).click()
-    await two.page.getByText('Saved 1 row').waitFor()
+    await save(two.page)
     expect((await read('people', 'ada')).name).toBe('Countess')
     // A deletion is refused in the same way.
     await cell(one.page, 'Ada L.').click()
@@ -331,8 +326,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await row('p3').getByRole('button', { name: 'Keep mine' }).click()
     await dialog.waitFor({ state: 'detached' })
     expect(faults.splice(0)).toHaveLength(1)
-    await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Saved 2 rows').waitFor()
+    await save(page)
     const names = await Promise.all(ids.map(async (id) => (await read('people', id)).name))
     expect(names).toEqual(['mine', 'theirs', 'mine'])
   })
@@ -383,6 +377,9 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     const { page, faults } = await open('many')
     const grid = page.getByRole('grid', { name: 'Rows of many' })
     await cell(page, 'label 7').waitFor()
+    // All are counted only on demand.
+    await page.getByRole('button', { name: 'Count all' }).click()
+    await page.getByText('5,000 rows when they were counted').waitFor()
     for (let last = 0; last < 4990; ) {
       await grid.press('Control+End')
       const shown = page.locator('.grid-body .grid-row:not(.loading) [data-cell$=":0"]').last()
@@ -399,22 +396,38 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     const { page, visit, expectClean } = await open('many')
     await visit(address('many', `?filter=${encodeURIComponent('{"number":{"$lt":3}}')}`))
     await page.getByText('3 rows found').waitFor()
-    await page.getByRole('button', { name: 'Export' }).click()
-    const dialog = page.getByRole('dialog')
-    await expectClean()
-    const download = page.waitForEvent('download')
-    await dialog.getByRole('button', { name: 'Export' }).click()
-    const file = await (await download).createReadStream()
-    const text = Buffer.concat(await file.toArray()).toString()
-    expect(text).toBe(
+    const exported = async (format: string) => {
+      await page.getByRole('button', { name: 'Export' }).click()
+      const dialog = page.getByRole('dialog')
+      await dialog.getByLabel('Format').selectOption(format)
+      await expectClean()
+      const download = page.waitForEvent('download')
+      await dialog.getByRole('button', { name: 'Export' }).click()
+      const file = await (await download).createReadStream()
+      await dialog.waitFor({ state: 'detached' })
+      return Buffer.concat(await file.toArray()).toString()
+    }
+    expect(await exported('csv')).toBe(
       'id,label,number\r\nrow00000,label 0,0\r\nrow00001,label 1,1\r\nrow00002,label 2,2\r\n',
     )
+    // A search is exported as it is shown: only what it finds, within the filter, the best matches first.
+    const near = encodeURIComponent('{"number":{"$ge":4700}}')
+    await visit(address('many', `?search=label&filter=${near}`))
+    await page.getByText('More than 200 rows found').waitFor()
+    const shown = await page.locator('.grid-body [data-cell$=":0"]').allTextContents()
+    const lines = (await exported('ndjson')).trim().split('\n')
+    const found = lines.map((line) => JSON.parse(line) as { id: string; number: number })
+    expect(found.slice(0, shown.length).map(({ id }) => id)).toEqual(shown)
+    expect(found.map(({ number }) => number).toSorted((left, right) => left - right)).toEqual(
+      Array.from({ length: 300 }, (_, n) => 4700 + n),
+    )
+    await visit(address('many'))
     await page.getByRole('button', { name: 'Import' }).click()
-    const lines = ['label,number,price', 'a,1,1.5', 'b,two,2.5', '"c, d",3,3', 'e,4,x']
+    const rows = ['label,number,price', 'a,1,1.5', 'b,two,2.5', '"c, d",3,3', 'e,4,x']
     await page.getByLabel('File').setInputFiles({
       name: 'more.csv',
       mimeType: 'text/csv',
-      buffer: Buffer.from(lines.join('\n')),
+      buffer: Buffer.from(rows.join('\n')),
     })
     await page.getByText('1 of the first 4 rows do not fit').waitFor()
     await page.getByLabel('Target of price').selectOption('new float')
@@ -424,10 +437,10 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Import' }).click()
     await page.getByText('2 rows imported, 2 left out.').waitFor()
     await page.getByRole('cell', { name: 'price: expected a number' }).waitFor()
-    const { records } = (
-      await call('POST', '/tables/many/query', { body: { filter: { label: 'c, d' } } })
-    ).body
-    expect(records).toMatchObject([{ label: 'c, d', number: 3, price: 3 }])
+    const imported = await call('POST', '/tables/many/query', {
+      body: { filter: { label: 'c, d' } },
+    })
+    expect(imported.body.records).toMatchObject([{ label: 'c, d', number: 3, price: 3 }])
   })
 
   it('shows hostile values as text', async () => {
@@ -479,12 +492,19 @@ describe.skipIf(!hasChromium)('the data grid', () => {
       await context.setOffline(false)
     }
     await page.getByText('The service does not answer.').waitFor({ state: 'detached' })
-    await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Saved 1 row').waitFor()
+    await save(page)
     expect((await read('products', 'sofa')).name).toBe('Couch')
     expect(new Set(faults.splice(0))).toEqual(new Set([expect.stringContaining('DISCONNECTED')]))
   })
 })
+
+/** Saves all changes, and waits until none is left. */
+async function save(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Save' }).click()
+  await page
+    .getByRole('region', { name: 'Changes that are not saved' })
+    .waitFor({ state: 'detached' })
+}
 
 function cell(page: Page, text: string) {
   return page.getByRole('gridcell', { name: text, exact: true }).first()

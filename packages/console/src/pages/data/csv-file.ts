@@ -117,11 +117,20 @@ export function recordOf(
   const faults: string[] = []
   targets.forEach((column, index) => {
     if (column === undefined) return
-    const parsed = cellOf(column, row[index] ?? '')
-    if ('fault' in parsed) faults.push(`${column.name}: ${parsed.fault}`)
+    const text = row[index] ?? ''
+    const parsed = cellOf(column, text)
+    if ('fault' in parsed) faults.push(`${column.name}: ${parsed.fault}${quoted(text)}`)
     else if (parsed.value !== null) record[column.name] = toWire(column, parsed.value)
   })
   return { record, faults }
+}
+
+/** Characters of a faulty cell that a message shows. */
+const FAULTY_SHOWN = 40
+
+function quoted(text: string): string {
+  if (text === '') return ''
+  return `, got “${text.length > FAULTY_SHOWN ? `${text.slice(0, FAULTY_SHOWN)}…` : text}”`
 }
 
 export function cellOf(column: ColumnDefinition, text: string): Parsed {

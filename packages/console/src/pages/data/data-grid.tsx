@@ -1,6 +1,7 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
+import { useMutation } from '@tanstack/react-query'
 import { useCallback, useEffect, useMemo, useState } from 'react'
-import { usePlace } from '../../api/clients.js'
+import { useBranch, usePlace } from '../../api/clients.js'
 import { useRights } from '../../api/session.js'
 import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
@@ -11,7 +12,7 @@ import type { CellPosition, CellRange, CellView, RowState } from '../../ui/grid/
 import { GRID_ROWS_MAX } from '../../ui/grid/types.js'
 import { Menu } from '../../ui/menu.js'
 import { Page } from '../../ui/page.js'
-import { notify } from '../../ui/toasts.js'
+import { notify, notifyError } from '../../ui/toasts.js'
 import { ColumnHeader } from './column-header.js'
 import { ColumnsMenu } from './columns-menu.js'
 import { ConflictDialog } from './conflict-dialog.js'
@@ -21,6 +22,7 @@ import { FilterBar } from './filter-bar.js'
 import { ImportDialog } from './import-dialog.js'
 import { inOrder, usePreferences } from './preferences.js'
 import { QueryCode } from './query-code.js'
+import { SEARCH_ROWS_MAX } from './row-pages.js'
 import {
   countOf,
   type Draft,
@@ -30,7 +32,7 @@ import {
   stageCell,
   stageDelete,
 } from './staging.js'
-import { SEARCH_ROWS_MAX, useRows } from './use-rows.js'
+import { useRows } from './use-rows.js'
 import { useSave } from './use-save.js'
 import { useStaging } from './use-staging.js'
 import {
@@ -51,6 +53,7 @@ type Target = { readonly draft: Draft } | { readonly row: Row }
 /** The rows of a table, with everything that can be done to them. */
 export function DataGrid({ name, table }: { name: string; table: TableDefinition }) {
   const place = usePlace()
+  const branch = useBranch()
   const { canWrite } = useRights()
   const [view, setView] = useView(paths.table(place, table.name))
   const [preferences, setPreferences] = usePreferences(name)
@@ -297,7 +300,15 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
         isCutOff ? (
           `The best ${SEARCH_ROWS_MAX.toLocaleString()} matches`
         ) : (
-          <Amount known={known} isComplete={store.isComplete} isFiltered={isFiltered} />
+          <Amount
+            key={JSON.stringify(view)}
+            known={known}
+            isComplete={store.isComplete}
+            isFiltered={isFiltered}
+            {...(view.search === '' && {
+              onCount: () => branch.table(table.name).count(view.filter),
+            })}
+          />
         )
       }
       isFull
@@ -650,16 +661,36 @@ function ReadOnlyCell({ text, onEnd }: { text: string; onEnd: (move: 'stay') => 
   )
 }
 
+/** How many rows there are, as far as they were read. All are counted on demand, because that reads all of them. */
 function Amount({
   known,
   isComplete,
   isFiltered,
+  onCount,
 }: {
   known: number
   isComplete: boolean
   isFiltered: boolean
+  onCount?: () => Promise<number>
 }) {
-  const rows = `${known.toLocaleString()} ${known === 1 ? 'row' : 'rows'}`
-  const what = isFiltered ? `${rows} found` : rows
-  return <>{isComplete ? what : known === 0 ? 'Reading' : `More than ${what}`}</>
+  const counting = useMutation({ ...(onCount && { mutationFn: onCount }), onError: notifyError })
+  const inWords = (count: number) =>
+    `${count.toLocaleString()} ${count === 1 ? 'row' : 'rows'}${isFiltered ? ' found' : ''}`
+  if (isComplete) return inWords(known)
+  if (known === 0) return 'Reading'
+  if (counting.isSuccess) return `${inWords(counting.data)} when they were counted`
+  if (onCount === undefined) return `More than ${inWords(known)}`
+  return (
+    <span className="row">
+      {`More than ${inWords(known)}`}
+      <button
+        type="button"
+        className="link"
+        disabled={counting.isPending}
+        onClick={() => counting.mutate()}
+      >
+        {counting.isPending ? 'Counting' : 'Count all'}
+      </button>
+    </span>
+  )
 }

@@ -7,12 +7,13 @@ import { ErrorNote } from '../../ui/feedback.js'
 import { Field } from '../../ui/field.js'
 import { saveBlob } from '../../ui/save-blob.js'
 import { csvLine } from './csv.js'
+import { pageReader, readAll, SEARCH_ROWS_MAX } from './row-pages.js'
 import { columnValue, longText, type Row } from './values.js'
-import { sortOf, type View } from './view.js'
+import type { View } from './view.js'
 
 const PAGE_SIZE = 1000
 
-/** Writes the filtered rows, in their order, to a CSV or NDJSON file. */
+/** Writes the rows of the view, in their order, to a CSV or NDJSON file. */
 export function ExportDialog({
   table,
   columns,
@@ -40,15 +41,9 @@ export function ExportDialog({
       // A blob of parts: the browser moves large ones out of memory.
       let content = new Blob([format === 'csv' ? csvLine(columns.map(({ name }) => name)) : ''])
       let rows = 0
-      const { filter, sort } = view
-      const query = branch.table(table.name).query({
-        ...(filter === undefined ? {} : { filter }),
-        ...(sort.length === 0 ? {} : { sort: sortOf(sort) }),
-        size: PAGE_SIZE,
-        signal: controller.signal,
-      })
-      for await (const page of query.pages()) {
-        const records = page.records as unknown as readonly Row[]
+      const { signal } = controller
+      const read = pageReader(branch, table.name, { view, columns: undefined, signal })
+      for await (const records of readAll(read, PAGE_SIZE)) {
         const lines = records.map((record) => lineOf(record, columns, format))
         content = new Blob([content, lines.join('')])
         rows += records.length
@@ -61,15 +56,10 @@ export function ExportDialog({
       setCount(undefined)
     }
   }
-  const isPart = view.filter !== undefined
   return (
     <Dialog
       title={`Export ${table.name}`}
-      description={
-        isPart
-          ? 'The rows that match the filter, in the order of the grid, with the visible columns.'
-          : 'All rows, in the order of the grid, with the visible columns.'
-      }
+      description={`${whichRows(view)}, in the order of the grid, with the visible columns.`}
       onClose={() => {
         abort.current?.abort()
         onClose()
@@ -85,9 +75,6 @@ export function ExportDialog({
           <option value="ndjson">NDJSON: one JSON record per line, as imports take it</option>
         </select>
       </Field>
-      {view.search !== '' && (
-        <p className="faint">The full-text search is not applied; the filter is.</p>
-      )}
       <ErrorNote error={error} />
       <div className="row end">
         {isRunning && (
@@ -109,6 +96,14 @@ export function ExportDialog({
       </div>
     </Dialog>
   )
+}
+
+function whichRows({ filter, search }: View): string {
+  if (search !== '') {
+    const most = SEARCH_ROWS_MAX.toLocaleString()
+    return `The rows that the search finds${filter === undefined ? '' : ' and that match the filter'}, at most ${most}`
+  }
+  return filter === undefined ? 'All rows' : 'The rows that match the filter'
 }
 
 function lineOf(row: Row, columns: readonly ColumnDefinition[], format: 'csv' | 'ndjson'): string {

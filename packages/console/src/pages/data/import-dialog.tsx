@@ -26,6 +26,13 @@ const SAMPLE_SHOWN = 20
 /** Where the cells of a column of the file go. */
 type Mapping = { readonly to: string } | { readonly create: ColumnDefinition } | undefined
 
+/** Columns that the import adds to the table. */
+function createdBy(mappings: readonly Mapping[]): readonly ColumnDefinition[] {
+  return mappings.flatMap((mapping) =>
+    mapping !== undefined && 'create' in mapping ? [mapping.create] : [],
+  )
+}
+
 interface Fault {
   readonly row: number
   readonly message: string
@@ -108,9 +115,7 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
       }
     }
     try {
-      const created = mappings.flatMap((mapping) =>
-        mapping !== undefined && 'create' in mapping ? [mapping.create] : [],
-      )
+      const created = createdBy(mappings)
       if (created.length > 0) {
         await branch.applySchema(
           created.map((column) => ({ addColumn: { table: table.name, column } })),
@@ -193,7 +198,7 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
             <tbody>
               {faults.map(({ row, message }) => (
                 <tr key={`${row} ${message}`}>
-                  <td className="number">{row}</td>
+                  <td>{row}</td>
                   <td>{message}</td>
                 </tr>
               ))}
@@ -252,6 +257,7 @@ function Sample({
   targets: readonly (ColumnDefinition | undefined)[]
   onMap: (index: number, mapping: Mapping) => void
 }) {
+  const created = createdBy(mappings)
   const wrong = sample.rows.filter((row) => recordOf(row, targets).faults.length > 0).length
   return (
     <>
@@ -261,6 +267,12 @@ function Sample({
           : `${wrong} of the first ${sample.rows.length} rows do not fit, and will be left out.`}
         {sample.rows.length === SAMPLE_ROWS && ' The rest is checked during the import.'}
       </p>
+      {created.length > 0 && (
+        <p>
+          The table gets {created.length === 1 ? 'a new column' : 'new columns'}:{' '}
+          {created.map(({ name, type }) => `${name} (${type})`).join(', ')}
+        </p>
+      )}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard. */}
       <section className="import-sample" tabIndex={0} aria-label="First rows of the file">
         <table className="facts">

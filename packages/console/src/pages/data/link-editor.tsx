@@ -102,14 +102,12 @@ export function LinkEditor({ column, value, typed, onChange, onEnd }: EditorProp
         </div>
       </div>
       <Peek table={table} record={marked} present={present} />
-      <div className="row editor-foot">
-        {present !== '' && (
+      {present !== '' && (
+        <div className="row editor-foot">
           <button type="button" className="button plain small" onClick={() => choose(null)}>
             Remove the link
           </button>
-        )}
-        <span className="grow" />
-        {present !== '' && (
+          <span className="grow" />
           <Link
             className="button plain small"
             href={href(
@@ -118,8 +116,8 @@ export function LinkEditor({ column, value, typed, onChange, onEnd }: EditorProp
           >
             <Icon name="link" /> Open
           </Link>
-        )}
-      </div>
+        </div>
+      )}
     </div>
   )
 }

@@ -2,6 +2,7 @@ import type { TableDefinition } from '@offshoot/client'
 import { usePlace } from '../../api/clients.js'
 import { clientSample, curlSample } from '../../api/samples.js'
 import { CodeButton } from '../../ui/code-samples.js'
+import { SEARCH_OPTIONS } from './row-pages.js'
 import { sortOf, type View } from './view.js'
 
 /** The query on screen as a request, and as code of the client. */
@@ -10,7 +11,7 @@ export function QueryCode({ table, view }: { table: TableDefinition; view: View 
   const { filter, sort, search } = view
   const question = {
     ...(filter === undefined ? {} : { filter }),
-    ...(search !== '' || sort.length === 0 ? {} : { sort: sortOf(sort) }),
+    ...(search !== '' ? SEARCH_OPTIONS : sort.length === 0 ? {} : { sort: sortOf(sort) }),
   }
   const name = JSON.stringify(table.name)
   const path = `/tables/${encodeURIComponent(table.name)}`

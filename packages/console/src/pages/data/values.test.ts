@@ -149,7 +149,7 @@ describe('files of comma-separated values', () => {
     expect(recordOf(['1', 'left out', ''], targets)).toEqual({ record: { c: 1 }, faults: [] })
     expect(recordOf(['x', '', 'y'], targets)).toEqual({
       record: { b: true },
-      faults: ['c: expected a whole number'],
+      faults: ['c: expected a whole number, got “x”'],
     })
   })
 })
