@@ -17,7 +17,7 @@ import { Menu } from '../../ui/menu.js'
 import { Page } from '../../ui/page.js'
 import { Ago, relativeTime } from '../../ui/time.js'
 import { type BranchAction, BranchDialog } from './branch-dialogs.js'
-import { BranchGraph, depthX, graphWidth, ROW_HEIGHT } from './graph.js'
+import { BranchGraph, FOLD_WIDTH, graphWidth, ROW_HEIGHT } from './graph.js'
 import { type BranchRow, layOutBranches } from './layout.js'
 import './branches.css'
 
@@ -204,7 +204,7 @@ function useGitBranches(): ReadonlyMap<string, readonly string[]> {
 }
 
 function BranchItem({
-  row: { branch, depth, below },
+  row: { branch, below },
   index,
   start,
   indent,
@@ -240,7 +240,7 @@ function BranchItem({
         <button
           type="button"
           className="branch-fold"
-          style={{ left: depthX(depth) + 8 }}
+          style={{ left: indent - FOLD_WIDTH }}
           aria-expanded={!isCollapsed}
           aria-label={`${isCollapsed ? 'Show' : 'Hide'} ${below} branches below ${name}`}
           title={`${below} below`}

@@ -4,16 +4,20 @@ export const ROW_HEIGHT = 44
 const STEP = 18
 const LEFT = 14
 const RADIUS = 8
+/** How far the curve of a merge bends to the right. */
+const MERGE_BEND = 16
+/** The button that folds the branches below is behind the lines, beside the name. */
+export const FOLD_WIDTH = 26
 /** Deeper branches are drawn at this depth; their names say the rest. */
 const DEPTH_MAX = 12
 
-export const depthX = (depth: number) => LEFT + Math.min(depth, DEPTH_MAX) * STEP
+const depthX = (depth: number) => LEFT + Math.min(depth, DEPTH_MAX) * STEP
 
 /** The width that the graph of a layout needs. */
 export function graphWidth({ rows }: BranchLayout): number {
   let depth = 0
   for (const row of rows) depth = Math.max(depth, row.depth)
-  return depthX(depth) + 34
+  return depthX(depth) + MERGE_BEND + FOLD_WIDTH
 }
 
 /**
@@ -55,7 +59,7 @@ export function BranchGraph({
       const key = `${from} ${branch.name}`
       if (seen.has(key)) continue
       seen.add(key)
-      const x = depthX(Math.max(depth, layout.rows[other]?.depth ?? 0)) + 16
+      const x = depthX(Math.max(depth, layout.rows[other]?.depth ?? 0)) + MERGE_BEND
       merges.push({
         key,
         title: `${from} was merged into ${branch.name}`,

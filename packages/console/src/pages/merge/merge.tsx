@@ -187,6 +187,10 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   if (plan.isError) return <ErrorNote error={plan.error} onRetry={() => void plan.refetch()} />
   const { data } = plan
   const changed = data.tables.filter((table) => table.inserted + table.updated + table.deleted > 0)
+  const listed = data.tables.filter(
+    (table) =>
+      changed.includes(table) || data.conflictTables.some(({ name }) => name === table.name),
+  )
   const isNothing = total === 0 && changed.length === 0 && data.schema.operations.length === 0
   if (isNothing) {
     return (
@@ -209,11 +213,11 @@ function MergeView({ action, other }: { action: Action; other: string }) {
           {data.schema.operations.length > 0 && (
             <SchemaChanges operations={data.schema.operations} />
           )}
-          {changed.length > 0 && (
+          {listed.length > 0 && (
             <table className="facts">
               <TableHead titles={['Table', 'Rows', 'Conflicts']} />
               <tbody>
-                {changed.map((table) => (
+                {listed.map((table) => (
                   <tr key={table.name}>
                     <td>{table.name}</td>
                     <td>
@@ -227,7 +231,14 @@ function MergeView({ action, other }: { action: Action; other: string }) {
               </tbody>
             </table>
           )}
-          {total === 0 && <p className="note good">There are no conflicts.</p>}
+          {total === 0 ? (
+            <p className="note good">There are no conflicts.</p>
+          ) : (
+            <p className="muted">
+              Both branches have changed the same values. Click the value that should win, type
+              another one, or take a side for a whole record or table.
+            </p>
+          )}
         </div>
       </section>
       {data.dataLoss.length > 0 && (
