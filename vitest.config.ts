@@ -24,6 +24,11 @@ const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTim
  */
 const shared = { isolate: false }
 
+/** With a given seed or number of steps, tests that have fixed seeds explore instead. */
+process.env.OFFSHOOT_TEST_EXPLORES ??= String(
+  process.env.OFFSHOOT_TEST_SEED !== undefined || process.env.OFFSHOOT_TEST_STEPS !== undefined,
+)
+
 /** All random tests of a run start from one seed. */
 process.env.OFFSHOOT_TEST_SEED ??= String(Math.floor(Math.random() * 2 ** 31))
 

@@ -4,6 +4,9 @@ export const STEPS = Number(process.env.OFFSHOOT_TEST_STEPS ?? 200)
 /** Seed of random tests. The summary of a run prints it; `OFFSHOOT_TEST_SEED` repeats a run. */
 export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
 
+/** Whether the seed or the number of steps was given, so that tests with fixed seeds explore instead. */
+export const EXPLORES = process.env.OFFSHOOT_TEST_EXPLORES === 'true'
+
 /** Timeout of a random test, generous for a busy machine. */
 export const STEPS_TIMEOUT_MS = 300_000 + STEPS * 5000
 
