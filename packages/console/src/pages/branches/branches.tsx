@@ -348,7 +348,9 @@ function OwnedRows({ branch }: { branch: string }) {
       className="branch-rows faint number"
       title="Rows that the branch stores itself; the others are inherited"
     >
-      {stats.data === undefined ? '…' : `${stats.data.rows.owned.toLocaleString('en')} rows owned`}
+      {stats.data === undefined
+        ? '…'
+        : `${stats.data.rows.owned.toLocaleString('en')} ${stats.data.rows.owned === 1 ? 'row' : 'rows'} owned`}
     </span>
   )
 }
