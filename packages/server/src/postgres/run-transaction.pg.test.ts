@@ -4,6 +4,7 @@ import { createTestDatabase, type TestDatabase } from '../../../../test/support/
 import { Database } from './database.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
+import { prepared } from './statement.js'
 
 let own: TestDatabase
 let database: Database
@@ -170,5 +171,26 @@ describe('runTransaction', () => {
     )
     await expect(attempt).rejects.toMatchObject({ code: 'timeout', status: 503 })
     await hasty.close()
+  })
+})
+
+describe('a prepared statement', () => {
+  const isPrepared = (text: string) => sql`
+    select exists (select from pg_prepared_statements where statement like ${`%${text}%`}) as found`
+
+  it('is parsed once, works in transactions that fail and after them, and others are not kept', async () => {
+    const kept = (id: number) => prepared(sql`select value as kept from counters where id = ${id}`)
+    await runTransaction(database, async (transaction) => {
+      expect(await transaction.query(kept(1))).toEqual([{ kept: 0 }])
+      await transaction.query(sql`select value as once from counters where id = ${1}`)
+      expect(await transaction.query(isPrepared('as kept from'))).toEqual([{ found: true }])
+      expect(await transaction.query(isPrepared('as once from'))).toEqual([{ found: false }])
+    })
+    const failing = runTransaction(database, async (transaction) => {
+      await transaction.query(sql`insert into counters values (1, 1)`).catch(() => undefined)
+      await transaction.query(kept(1))
+    })
+    await expect(failing).rejects.toMatchObject({ code: '25P02' })
+    for (const id of [1, 2]) expect(await database.query(kept(id))).toEqual([{ kept: 0 }])
   })
 })

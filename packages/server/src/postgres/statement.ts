@@ -74,11 +74,37 @@ export function compileSharing(template: Sql): Statement {
   return toStatement(numberParameters(template, keyOf))
 }
 
-/** Returns the text and the parameters of a template that is run once. */
-export function toQuery(template: Sql): { readonly text: string; readonly values: unknown[] } {
+/** Templates whose statements are kept prepared. */
+const prepareds = new WeakSet<Sql>()
+/** The names of their statements, by text. */
+const names = new Map<string, string>()
+
+/**
+ * Marks a template whose statement each connection keeps prepared, because parsing and planning it would take
+ * longer than running it. It must find rows by a key, so that one plan is good for all values. Its text must not
+ * contain names of tables of users, because a connection never forgets it.
+ */
+export function prepared(template: Sql): Sql {
+  prepareds.add(template)
+  return template
+}
+
+function nameOf(text: string): string {
+  const name = names.get(text) ?? `q${names.size + 1}`
+  names.set(text, name)
+  return name
+}
+
+/** Returns the text and the parameters of a template that is run once, and its name if it is kept prepared. */
+export function toQuery(template: Sql): {
+  readonly name?: string
+  readonly text: string
+  readonly values: unknown[]
+} {
   const { text, values } = numberParameters(template, constantKey)
   requireSendable(text, values.length)
   return {
+    ...(prepareds.has(template) ? { name: nameOf(text) } : {}),
     text,
     values: values.map((value) => (value instanceof Constant ? value.value : value)),
   }

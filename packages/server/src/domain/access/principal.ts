@@ -3,6 +3,7 @@ import type { KeyScope } from '@offshoot/contract/users'
 import { hashSecret } from '../../common/secrets.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 
 /** The user who makes a request, and the rights of the API key. Only `authenticate` creates one. */
 export interface Principal {
@@ -33,13 +34,15 @@ export async function authenticate(database: Queryable, key: string): Promise<Pr
     userId: string
     administrator: boolean
     scope: KeyScope | null
-  }>(sql`
+  }>(
+    prepared(sql`
     select k.id as "keyId", k.stamp as "keyStamp", k.parent_id as "parentKeyId", k.session as "isSession",
       k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope
     from offshoot.api_keys k
     join offshoot.users u on u.id = k.user_id
     where k.hash = ${hashSecret(key)}
-      and (k.expires_at is null or k.expires_at > now())`)
+      and (k.expires_at is null or k.expires_at > now())`),
+  )
   if (row === undefined || key === '') throw new AppError('invalid_api_key', 'Invalid API key')
   return { ...row, scope: row.scope ?? {} }
 }

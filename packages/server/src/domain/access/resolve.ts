@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Role } from '@offshoot/contract/workspaces'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
 import type { Principal } from './principal.js'
 import {
@@ -102,13 +103,15 @@ export async function resolveDatabase(
 ): Promise<DatabaseAccess> {
   const { workspaceId, region, databaseName, need } = options
   const [row] = scopeReachesWorkspace(principal.scope, workspaceId)
-    ? await database.query<DatabaseRow>(sql`
+    ? await database.query<DatabaseRow>(
+        prepared(sql`
         select m.workspace_id as "workspaceId", m.role, d.id as "databaseId",
           d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"
         from offshoot.members m
         left join offshoot.databases d
           on d.workspace_id = m.workspace_id and d.name = ${databaseName}
-        where m.workspace_id = ${workspaceId} and m.user_id = ${principal.userId}`)
+        where m.workspace_id = ${workspaceId} and m.user_id = ${principal.userId}`),
+      )
     : []
   if (row === undefined) throw workspaceNotFound(workspaceId)
   const isThere = row.databaseId !== null && (region === undefined || region === row.region)
@@ -149,11 +152,13 @@ export async function resolveBranch(
   const { branchName } = options
   const access = await resolveAddressedDatabase(database, principal, options)
   const [row] = scopeReachesBranch(principal.scope, branchName)
-    ? await database.query<FoundRow>(sql`
+    ? await database.query<FoundRow>(
+        prepared(sql`
         select id as "branchId", protected as "isProtected", ttl_seconds as "ttlSeconds",
           (extract(epoch from expires_at - now()) * 1000)::float8 as "remainingMs"
         from offshoot.branches
-        where database_id = ${access.databaseId} and name = ${branchName} and ${isLive}`)
+        where database_id = ${access.databaseId} and name = ${branchName} and ${isLive}`),
+      )
     : []
   if (row === undefined) {
     throw new AppError('branch_not_found', `branch [${branchName}] not found`)

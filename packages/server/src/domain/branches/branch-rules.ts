@@ -4,6 +4,7 @@ import type { KeyScope } from '@offshoot/contract/users'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 
@@ -61,11 +62,13 @@ export async function findBranchRule(
 }
 
 async function listBranchRules(database: Queryable, databaseId: string): Promise<BranchRule[]> {
-  const rows = await database.query<{ pattern: string; settings: Omit<BranchRule, 'pattern'> }>(sql`
+  const rows = await database.query<{ pattern: string; settings: Omit<BranchRule, 'pattern'> }>(
+    prepared(sql`
     select pattern, settings
     from offshoot.branch_rules
     where database_id = ${databaseId}
-    order by position`)
+    order by position`),
+  )
   return rows.map(({ pattern, settings }) => ({ pattern, ...settings }))
 }
 

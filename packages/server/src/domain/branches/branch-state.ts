@@ -2,6 +2,7 @@ import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { findStartRows, startRows } from '../../rows/merge.js'
 import { type BranchRows, findRows } from '../../rows/tables.js'
@@ -36,18 +37,22 @@ export async function getState(
 async function findState(database: Queryable, branchId: string): Promise<BranchState | undefined> {
   const rows = await findRows(database, branchId)
   if (rows === undefined) return undefined
-  const [row] = await database.query<{ document: StoredSchema }>(sql`
-    select document from offshoot.schemas where id = ${rows.schemaId}`)
+  const [row] = await database.query<{ document: StoredSchema }>(
+    prepared(sql`
+    select document from offshoot.schemas where id = ${rows.schemaId}`),
+  )
   return row && { rows, schema: row.document }
 }
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
-  const [row] = await database.query<OriginRow>(sql`
+  const [row] = await database.query<OriginRow>(
+    prepared(sql`
     select b.started_from as "startedFrom", p.name as "parentName", s.document as "forkSchema"
     from offshoot.branches b
     left join offshoot.branches p on p.id = b.parent_id
     left join offshoot.schemas s on s.id = b.fork_schema_id
-    where b.id = ${branchId}`)
+    where b.id = ${branchId}`),
+  )
   return row
 }
 
@@ -87,11 +92,13 @@ export async function findSourceOf(
   database: Queryable,
   branchId: string,
 ): Promise<{ branchId: string; branchName: string } | undefined> {
-  const [source] = await database.query<{ branchId: string; branchName: string }>(sql`
+  const [source] = await database.query<{ branchId: string; branchName: string }>(
+    prepared(sql`
     select id as "branchId", name as "branchName"
     from offshoot.branches
     where id = (select started_from ->> 'dbBranchID' from offshoot.branches where id = ${branchId})
-      and ${isLive}`)
+      and ${isLive}`),
+  )
   return source
 }
 

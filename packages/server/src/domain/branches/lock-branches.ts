@@ -2,6 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { runAlone } from '../../rows/branches.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -23,12 +24,14 @@ async function lockBranches(
   transaction: Queryable,
   branches: readonly BranchAccess[],
 ): Promise<void> {
-  const rows = await transaction.query<{ id: string }>(sql`
+  const rows = await transaction.query<{ id: string }>(
+    prepared(sql`
     select id
     from offshoot.branches
     where id = any(${branches.map((branch) => branch.branchId)}::text[]) and ${isLive}
     order by id
-    for no key update`)
+    for no key update`),
+  )
   const ids = new Set(rows.map((row) => row.id))
   const gone = branches.find((branch) => !ids.has(branch.branchId))
   if (gone !== undefined) throw branchNotFound(gone)

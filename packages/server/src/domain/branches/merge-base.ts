@@ -3,6 +3,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { closeEpoch, FORK_COLUMNS, forkValues } from '../../rows/branches.js'
 import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { isWrittenSince, type TableBase } from '../../rows/merge.js'
@@ -232,13 +233,15 @@ class StateReader {
   async #read(state: State): Promise<BranchState> {
     const known = this.#known.get(stateKey(state))
     if (known !== undefined) return known
-    const [fork] = await this.#transaction.query<{ id: string }>(sql`
+    const [fork] = await this.#transaction.query<{ id: string }>(
+      prepared(sql`
       select id
       from offshoot.branches
       where parent_id = ${state.branchId} and fork_epoch = ${state.epoch}
       order by id
       limit 1
-      ${this.#lock}`)
+      ${this.#lock}`),
+    )
     if (fork === undefined) {
       throw new AppError(
         'retry_limit',
@@ -268,12 +271,14 @@ export async function insertPin(transaction: Queryable, branch: Sides['from']): 
   const source = await closeEpoch(transaction, branch.branchId)
   if (source === undefined) throw new Error('a locked branch must exist')
   const pinId = newBranchId()
-  await transaction.query(sql`
+  await transaction.query(
+    prepared(sql`
     insert into offshoot.branches
       (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
         fork_schema_id, deleted_at)
     values (${pinId}, ${branch.databaseId}, ${source.name}, ${source.schemaId},
-      ${source.lastMigrationId}, ${forkValues(source)}, ${source.schemaId}, now())`)
+      ${source.lastMigrationId}, ${forkValues(source)}, ${source.schemaId}, now())`),
+  )
   return pinId
 }
 
@@ -283,13 +288,15 @@ export async function insertMergeOfPin(
   options: { pinId: string; into: Sides['into']; leftOut: readonly number[] },
 ): Promise<void> {
   const { pinId, into, leftOut } = options
-  const [pin] = await transaction.query<{ databaseId: string }>(sql`
+  const [pin] = await transaction.query<{ databaseId: string }>(
+    prepared(sql`
     insert into offshoot.merges
       (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
     select b.id, b.epoch, p.parent_id, p.fork_epoch, p.id, ${leftOut}::bigint[]
     from offshoot.branches b, offshoot.branches p
     where b.id = ${into.branchId} and p.id = ${pinId}
-    returning (select database_id from offshoot.branches where id = ${pinId}) as "databaseId"`)
+    returning (select database_id from offshoot.branches where id = ${pinId}) as "databaseId"`),
+  )
   if (pin === undefined) throw new Error('a pinned state must exist')
   await insertCompaction(transaction, pin.databaseId)
 }

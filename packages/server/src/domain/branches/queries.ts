@@ -1,6 +1,7 @@
 import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { FORK_COLUMNS, type ForkPoint, forkValues } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { isExpired, isLive } from '../access/is-live.js'
@@ -109,7 +110,8 @@ export async function insertBranch(
   },
 ): Promise<boolean> {
   const startedFrom = branch.startedFrom === null ? null : JSON.stringify(branch.startedFrom)
-  const rows = await database.query(sql`
+  const rows = await database.query(
+    prepared(sql`
     insert into offshoot.branches
       (id, database_id, name, schema_id, last_migration_id, metadata, started_from,
         ${FORK_COLUMNS}, fork_schema_id, expires_at, ttl_seconds, protected)
@@ -119,7 +121,8 @@ export async function insertBranch(
       ${branch.startedFrom === null ? null : branch.schemaId},
       ${expiryOf(branch.life)}, ${branch.life?.ttlSeconds ?? null}, ${branch.life?.protected ?? false})
     on conflict (database_id, name) where deleted_at is null do nothing
-    returning id`)
+    returning id`),
+  )
   return rows.length > 0
 }
 
@@ -135,11 +138,13 @@ export async function findBranchLife(
   transaction: Queryable,
   branchId: string,
 ): Promise<BranchLife | undefined> {
-  const [row] = await transaction.query<BranchLife>(sql`
+  const [row] = await transaction.query<BranchLife>(
+    prepared(sql`
     select expires_at as "expiresAt", ttl_seconds as "ttlSeconds", protected
     from offshoot.branches
     where id = ${branchId} and ${isLive}
-    for no key update`)
+    for no key update`),
+  )
   return row
 }
 
@@ -227,11 +232,13 @@ export async function updateBranchStamps(database: Queryable, databaseId: string
 
 /** Hides a branch; rows that others inherit from it stay. Returns whether the branch existed. */
 export async function updateBranchDeleted(database: Queryable, branchId: string): Promise<boolean> {
-  const rows = await database.query(sql`
+  const rows = await database.query(
+    prepared(sql`
     update offshoot.branches
     set deleted_at = now(), stamp = nextval('offshoot.stamps')
     where id = ${branchId} and deleted_at is null
-    returning id`)
+    returning id`),
+  )
   return rows.length > 0
 }
 
@@ -304,5 +311,7 @@ export async function deleteGitBranchRow(
 }
 
 export async function deleteGitBranchRows(database: Queryable, branchId: string): Promise<void> {
-  await database.query(sql`delete from offshoot.git_branches where branch_id = ${branchId}`)
+  await database.query(
+    prepared(sql`delete from offshoot.git_branches where branch_id = ${branchId}`),
+  )
 }

@@ -1,5 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { insertSweep } from '../../rows/branches.js'
 import { deleteUnusedSchema } from '../schemas/queries.js'
 import { insertUnusedMigration } from '../schemas/unused-migrations.js'
@@ -51,11 +52,13 @@ interface HiddenBranch {
 async function deleteUnusedBranch(transaction: Queryable, branchId: string): Promise<string[]> {
   // The row lock serializes transactions that delete the last readers of the same branch, so that the
   // second one sees the effect of the first.
-  const [branch] = await transaction.query<HiddenBranch>(sql`
+  const [branch] = await transaction.query<HiddenBranch>(
+    prepared(sql`
     select database_id as "databaseId", last_migration_id as "lastMigrationId", parent_id as "parentId", fork_epoch as "forkEpoch", schema_id as "schemaId", fork_schema_id as "forkSchemaId"
     from offshoot.branches
     where id = ${branchId} and deleted_at is not null
-    for update`)
+    for update`),
+  )
   if (branch === undefined || (await isUsed(transaction, branchId))) return []
   // Merges into this branch are no longer part of the history of any branch.
   const merged = await transaction.query<{ baseId: string }>(sql`
@@ -75,9 +78,11 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
 }
 
 async function isUsed(transaction: Queryable, branchId: string): Promise<boolean> {
-  const [row] = await transaction.query<{ isUsed: boolean }>(sql`
+  const [row] = await transaction.query<{ isUsed: boolean }>(
+    prepared(sql`
     select
       exists (select from offshoot.branches f where f.parent_id = ${branchId})
-      or exists (select from offshoot.merges m where m.base_branch_id = ${branchId}) as "isUsed"`)
+      or exists (select from offshoot.merges m where m.base_branch_id = ${branchId}) as "isUsed"`),
+  )
   return row?.isUsed ?? false
 }

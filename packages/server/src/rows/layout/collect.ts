@@ -2,6 +2,7 @@ import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
 import { dropHeap } from './heap-ddl.js'
 import { type HeapAddress, pastName } from './layout.js'
@@ -201,8 +202,10 @@ export async function insertSweep(
   branchId: string,
   forkEpoch: number | null = null,
 ): Promise<void> {
-  await transaction.query(sql`
-    insert into offshoot.sweeps (branch_id, fork_epoch) values (${branchId}, ${forkEpoch}::integer)`)
+  await transaction.query(
+    prepared(sql`
+    insert into offshoot.sweeps (branch_id, fork_epoch) values (${branchId}, ${forkEpoch}::integer)`),
+  )
 }
 
 /** Counting stops here; larger numbers are not told apart. */

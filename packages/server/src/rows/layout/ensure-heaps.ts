@@ -1,5 +1,6 @@
 import type { Database, Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { runAlone } from '../running/alone.js'
 import { foldTooDeep, requestFolds } from './folds.js'
 import { createHeaps } from './heap-ddl.js'
@@ -31,14 +32,16 @@ async function ensureSome(
   const create = async (transaction: Queryable): Promise<void> => {
     // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
     // are still missing.
-    const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(sql`
+    const [branch] = await transaction.query<{ epoch: number; tableIds: number[] }>(
+      prepared(sql`
       select b.epoch, array(
           select h.table_id::double precision
           from offshoot.heaps h
           where h.branch_id = b.id and h.kind = 'heap'
         ) as "tableIds"
       from offshoot.branches b
-      where b.id = ${branchId} and b.schema_id = ${schemaId}`)
+      where b.id = ${branchId} and b.schema_id = ${schemaId}`),
+    )
     if (branch === undefined) return
     // Another request may have created some of the heaps.
     const present = new Set(branch.tableIds)
@@ -47,10 +50,12 @@ async function ensureSome(
     const { epoch } = branch
     await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
     await requestFolds(transaction, layout, missing)
-    await transaction.query(sql`
+    await transaction.query(
+      prepared(sql`
       update offshoot.branches
       set stamp = nextval('offshoot.stamps')
-      where id = ${branchId}`)
+      where id = ${branchId}`),
+    )
   }
   await runAlone(database, [branchId], create, { owner })
 }

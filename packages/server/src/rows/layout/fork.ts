@@ -1,5 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 
 /** A state of a branch that forks can start from. */
 export interface ForkPoint {
@@ -24,13 +25,15 @@ export async function closeEpoch(
   transaction: Queryable,
   branchId: string,
 ): Promise<ForkSource | undefined> {
-  const [source] = await transaction.query<ForkSource>(sql`
+  const [source] = await transaction.query<ForkSource>(
+    prepared(sql`
     update offshoot.branches
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
     where id = ${branchId} and deleted_at is null
     returning id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId",
-      epoch - 1 as epoch`)
+      epoch - 1 as epoch`),
+  )
   return source
 }
 

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
 import {
@@ -70,13 +71,15 @@ async function insertHeaps(
   }))
   const idsIn = (name: string) => sql`
     array(select jsonb_array_elements_text(t -> ${name}::text)::bigint)`
-  const rows = await transaction.query<{ heapId: string; tableId: string }>(sql`
+  const rows = await transaction.query<{ heapId: string; tableId: string }>(
+    prepared(sql`
     insert into offshoot.heaps
       (database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
     select ${databaseId}::bigint, ${branchId}, (t ->> 'tableId')::bigint, ${idsIn('columnIds')},
       ${idsIn('fileColumnIds')}, ${epoch}::integer
     from jsonb_array_elements(${JSON.stringify(given)}::jsonb) t
-    returning id as "heapId", table_id as "tableId"`)
+    returning id as "heapId", table_id as "tableId"`),
+  )
   return rows.flatMap(({ heapId, tableId }) => {
     const found = tables.get(Number(tableId))
     return found === undefined ? [] : [{ databaseId, heapId, ...found }]

@@ -1,5 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { schemaOf } from './database-schema.js'
 
 /** Identifies physical tables. The id is unique in the instance. */
@@ -109,7 +110,8 @@ export async function findLayout(
   branchId: string,
   options: { hidden?: boolean } = {},
 ): Promise<Layout | undefined> {
-  const rows = await database.query<LevelRow>(sql`
+  const rows = await database.query<LevelRow>(
+    prepared(sql`
     with recursive chain as (
       select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
       from offshoot.branches b
@@ -134,7 +136,8 @@ export async function findLayout(
       ) as heaps
     from chain c
     join offshoot.branches b on b.id = c.id
-    order by c.depth`)
+    order by c.depth`),
+  )
   const [own] = rows
   if (own === undefined) return undefined
   const { databaseId, stamp, schemaId, epoch, hasForks } = own

@@ -3,7 +3,7 @@ import { LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement } from '../../postgres/statement.js'
+import { type Call, compileStatement, prepared } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
 
 /*
@@ -94,11 +94,13 @@ async function listGates(
   database: Database,
   branchIds: readonly string[],
 ): Promise<{ readonly id: string; readonly hasGate: boolean }[]> {
-  return database.query(sql`
+  return database.query(
+    prepared(sql`
     select id,
       to_regclass('offshoot_work.' || quote_ident(${PREFIX} || id)) is not null as "hasGate"
     from offshoot.branches
-    where id = any(${branchIds}::text[]) and deleted_at is null`)
+    where id = any(${branchIds}::text[]) and deleted_at is null`),
+  )
 }
 
 /** Maximum number of gates dropped by one step. */

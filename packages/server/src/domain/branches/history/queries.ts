@@ -1,5 +1,6 @@
 import type { Queryable } from '../../../postgres/database.js'
 import { type Sql, sql } from '../../../postgres/sql.js'
+import { prepared } from '../../../postgres/statement.js'
 import type { History, Merge, State } from './history.js'
 
 /** A merge in the catalogue. */
@@ -24,8 +25,7 @@ export function findHistory(
   transaction: Queryable,
   branchIds: readonly string[],
 ): Promise<StoredHistory> {
-  return readHistory(
-    transaction,
+  const statement = historySql(
     sql`
       select unnest(${branchIds}::text[])
       union
@@ -38,6 +38,7 @@ export function findHistory(
       ) next
       where next.id is not null`,
   )
+  return readHistory(transaction, prepared(statement))
 }
 
 /** Reads the history of all branches of a database, including deleted ones. */
@@ -45,10 +46,8 @@ export function findDatabaseHistory(
   transaction: Queryable,
   databaseId: string,
 ): Promise<StoredHistory> {
-  return readHistory(
-    transaction,
-    sql`select id from offshoot.branches where database_id = ${databaseId}`,
-  )
+  const reached = sql`select id from offshoot.branches where database_id = ${databaseId}`
+  return readHistory(transaction, historySql(reached))
 }
 
 interface HistoryRow {
@@ -71,9 +70,9 @@ interface HistoryRow {
   ][]
 }
 
-/** Reads in a single statement, because compaction could replace merges between two statements. */
-async function readHistory(transaction: Queryable, reached: Sql): Promise<StoredHistory> {
-  const [row] = await transaction.query<HistoryRow>(sql`
+/** Reads all in a single statement, because compaction could replace merges between two statements. */
+function historySql(reached: Sql): Sql {
+  return sql`
     with recursive reached (id) as (${reached})
     select
       coalesce((
@@ -89,7 +88,11 @@ async function readHistory(transaction: Queryable, reached: Sql): Promise<Stored
           m.from_epoch, m.base_branch_id, m.left_out))
         from reached r
         join offshoot.merges m on m.into_branch_id = r.id
-      ), '[]') as merges`)
+      ), '[]') as merges`
+}
+
+async function readHistory(transaction: Queryable, statement: Sql): Promise<StoredHistory> {
+  const [row] = await transaction.query<HistoryRow>(statement)
   const { branches, merges } = row ?? { branches: [], merges: [] }
   return {
     openEpochs: new Map(branches.map(([id, epoch]) => [id, epoch])),
@@ -112,6 +115,8 @@ async function readHistory(transaction: Queryable, reached: Sql): Promise<Stored
 
 /** Requests a compaction. It only inserts a row, so concurrent requests do not block each other. */
 export async function insertCompaction(transaction: Queryable, databaseId: string): Promise<void> {
-  await transaction.query(sql`
-    insert into offshoot.compactions (database_id) values (${databaseId})`)
+  await transaction.query(
+    prepared(sql`
+    insert into offshoot.compactions (database_id) values (${databaseId})`),
+  )
 }
