@@ -28,6 +28,10 @@ const FAULTS: readonly (readonly [weight: number, fault: Fault])[] = [
 /** Merges of more rows are published as overlays. The merges of the writers have more or fewer. */
 const LOCKED_ROWS = 20
 
+/** Merges of that kind that are interrupted. */
+const MERGES_STRUCK = Math.ceil(ROUNDS / 4)
+const MERGE_FAULTS = [SERVICE_KILLED, EVERYTHING_KILLED]
+
 /** Probability that days pass between two rounds, so that unused content is removed. */
 const DAYS_PASS = 0.3
 
@@ -89,26 +93,37 @@ describe(`a service that is killed again and again (seed ${SEED})`, () => {
     timeout: ROUNDS_TIMEOUT_MS,
   }, async () => {
     const folding = new Folding(service, new Random(SEED))
-    for (let number = 0; number < ROUNDS; number++) {
+    const play = async (fault: Fault, moment: (round: Round) => Promise<unknown>) => {
       const over = new AbortController()
       const folded = folding.run(over.signal)
-      const fault = proof.random.weighted(FAULTS)
       const round = new Round(service, fault)
       if (proof.random.chance(DAYS_PASS)) await letDaysPass()
       const faults = await proof
         .play([round], {
           check: service,
           async happen() {
-            await proof.randomMoment(round)
+            await moment(round)
             await fault.strike(service, proof.random)
           },
         })
         .finally(() => over.abort())
       await folded
-      expect(faults, `round ${number}, ${fault.name}, seed ${SEED}`).toEqual([])
+      expect(faults, `round ${proof.rounds}, ${fault.name}, seed ${SEED}`).toEqual([])
     }
-    const large = proof.merger.merged.filter((rows) => rows > LOCKED_ROWS).length
-    console.log(`killed: ${proof.summary()}, ${large} merges as overlays, ${folding.folds} folds`)
+    for (let number = 0; number < ROUNDS; number++) {
+      await play(proof.random.weighted(FAULTS), (round) => proof.randomMoment(round))
+    }
+    let struck = 0
+    while (struck < MERGES_STRUCK) {
+      await play(proof.random.pick(MERGE_FAULTS), async () => {
+        if (await proof.momentOfMerge(LOCKED_ROWS)) struck++
+      })
+    }
+    const large = proof.merger.merged.filter(({ rows }) => rows > LOCKED_ROWS).length
+    console.log(
+      `killed: ${proof.summary()}, ${large} merges as overlays and ${struck} interrupted, ${folding.folds} folds`,
+    )
+    expect(large).toBeGreaterThan(0)
     expect(folding.folds).toBeGreaterThan(0)
     expect(proof.acknowledged).toBeGreaterThan(ROUNDS)
     expect(proof.unknown).toBeGreaterThan(ROUNDS)

@@ -161,8 +161,10 @@ const MERGED_ROWS_MAX = 200
 
 /** Forks a branch, changes records, merges it into the first branch, and deletes it. */
 export class Merger extends BranchWriter {
-  /** The numbers of changed rows of acknowledged merges. */
-  readonly merged: number[] = []
+  /** The acknowledged merges. */
+  readonly merged: { readonly rows: number; readonly ms: number }[] = []
+  /** The merge that has no answer yet. */
+  merging: { readonly rows: number } | undefined
 
   protected async step(round: Round): Promise<Outcome> {
     for (const left of this.branches()) {
@@ -180,15 +182,17 @@ export class Merger extends BranchWriter {
     return merged === 'done' ? this.delete(round, branch) : merged
   }
 
-  #merge(round: Round, name: string, changes: Changes): Promise<Outcome> {
+  async #merge(round: Round, name: string, changes: Changes): Promise<Outcome> {
     const act = this.line.begin(changes)
     const url = `/db/${DATABASE}:${name}/merge`
-    return round.send('POST', url, { body: {} }).then((reply) => {
-      const outcome = round.judge(reply, 'POST a branch /merge')
-      this.close(act, outcome)
-      if (outcome === 'done') this.merged.push(changes.size)
-      return outcome
-    })
+    this.merging = { rows: changes.size }
+    const reply = await round.send('POST', url, { body: {} })
+    this.merging = undefined
+    const outcome = round.judge(reply, 'POST a branch /merge')
+    this.close(act, outcome)
+    const ms = performance.now() - act.startedAt
+    if (outcome === 'done') this.merged.push({ rows: changes.size, ms })
+    return outcome
   }
 
   #changes(): Changes {

@@ -111,6 +111,25 @@ export class Proof {
     while (round.acknowledged < acknowledged && performance.now() < latest) await delay(1)
     await delay(this.random.below(20))
   }
+
+  /**
+   * Waits for a random moment of a merge of more than `rowsMax` rows. Returns false if there is none, because the
+   * writer has stopped. The last merge of that size that was acknowledged shows how long they take.
+   */
+  async momentOfMerge(rowsMax: number): Promise<boolean> {
+    const { merger } = this
+    while (merger.isRunning) {
+      const { merging } = merger
+      const known = merger.merged.filter(({ rows }) => rows > rowsMax).at(-1)
+      if (known === undefined || merging === undefined || merging.rows <= rowsMax) {
+        await delay(1)
+        continue
+      }
+      await delay(this.random.below(known.ms))
+      if (merger.merging === merging) return true
+    }
+    return false
+  }
 }
 
 function must<Value>(value: Value | undefined): Value {

@@ -70,6 +70,7 @@ export interface Change {
 /** A writer that changes a service and records the answers in the ledger. */
 export abstract class Writer {
   readonly line: Line
+  isRunning = false
   #count = 0
 
   constructor(
@@ -84,11 +85,13 @@ export abstract class Writer {
 
   /** Runs until the end of the round, or until its records are in an unknown state. */
   async run(round: Round): Promise<void> {
+    this.isRunning = true
     while (!round.isOver) {
       const outcome = await this.step(round)
       if (outcome === 'refused') await delay(this.random.below(20))
-      if (outcome === 'unknown' && !(await this.lookAgain(round))) return
+      if (outcome === 'unknown' && !(await this.lookAgain(round))) break
     }
+    this.isRunning = false
   }
 
   /** Finds out the outcome of the last request, if the service answers. */
