@@ -70,6 +70,15 @@ export async function createGate(transaction: Queryable, branchId: string): Prom
   await transaction.query(sql`create table if not exists ${gateOf(branchId)} ()`)
 }
 
+/**
+ * The commit that creates a gate does not wait for the disk. A gate that is lost in a crash is created again, and a
+ * later commit of a write behind the gate waits for the gate, too.
+ */
+const WITHOUT_WAITING = {
+  isolation: 'read committed',
+  opening: [toCall(sql`set local synchronous_commit = off`)],
+} as const
+
 /** Creates missing gates of branches. Returns false if a branch does not exist. */
 export async function createMissingGates(
   database: Database,
@@ -79,7 +88,7 @@ export async function createMissingGates(
   if (branches.length < branchIds.length) return false
   for (const { id } of branches.filter(({ hasGate }) => !hasGate)) {
     try {
-      await createGate(database, id)
+      await runTransaction(database, (transaction) => createGate(transaction, id), WITHOUT_WAITING)
     } catch (error) {
       // Another request may have created it at the same time, which PostgreSQL reports in several ways.
       const [branch] = await listGates(database, [id])
