@@ -1,7 +1,14 @@
 import { PassThrough } from 'node:stream'
+import { isDeepStrictEqual } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { runBackground } from '../../packages/server/src/background.js'
 import { INSERTED_ROWS_MAX } from '../../packages/server/src/data/records/stream-overlay.js'
+import { insertPin } from '../../packages/server/src/domain/branches/merge-base.js'
+import { PIN_MINUTES_MAX } from '../../packages/server/src/domain/branches/pins.js'
+import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { absorbNext } from '../../packages/server/src/rows/branches.js'
+import { createStage, sharedStage } from '../../packages/server/src/rows/merge.js'
 import { collectStage } from '../../packages/server/src/rows/write.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
@@ -366,4 +373,83 @@ describe('the collector', () => {
     expect((await stream.finish()).status).toBe(200)
     expect(await stages()).toEqual([])
   })
+
+  it('removes the pin that a killed process has left behind, with all that belongs to it', async () => {
+    const branches = await TestBranches.create(service, 'pinned', TABLES)
+    await branches.put('main', 't', 'a', { text: 'before' })
+    // Pins are taken of branches that have been forked before.
+    await branches.fork('dev')
+    await branches.delete('dev')
+    const pinned = await pinMain(branches.database)
+    await branches.patch('main', 't', 'a', { text: 'after' })
+    const lost = await pinMain(branches.database)
+    await branches.patch('main', 't', 'a', { text: 'again' })
+    expect(await leftBehind(branches.database)).toEqual({
+      pins: [pinned, lost].sort(),
+      stages: 2,
+      versions: 2,
+    })
+    await age(pinned, PIN_MINUTES_MAX - 1)
+    await age(lost, PIN_MINUTES_MAX + 1)
+    const untilDone = (left: object) =>
+      until(async () => {
+        await runBackground(service)
+        return isDeepStrictEqual(await leftBehind(branches.database), left)
+      })
+    await untilDone({ pins: [pinned], stages: 1, versions: 1 })
+    await age(pinned, PIN_MINUTES_MAX + 1)
+    await untilDone({ pins: [], stages: 0, versions: 0 })
+    expect(await branches.read('main', 't', ['a'])).toEqual({ a: { text: 'again' } })
+  })
 })
+
+/** Does what a large merge does first: pins `main`, and creates a stage that belongs to the pin. */
+async function pinMain(databaseName: string): Promise<string> {
+  const { database } = service
+  const [main] = await database.query<{ branchId: string; databaseId: string }>(sql`
+    select default_branch_id as "branchId", id as "databaseId"
+    from offshoot.databases
+    where name = ${databaseName}`)
+  if (main === undefined) throw new Error('the database must exist')
+  const { databaseId } = main
+  return runTransaction(
+    database,
+    async (transaction) => {
+      const branchId = await insertPin(transaction, { ...main, branchName: 'main' })
+      await createStage(transaction, sharedStage({ databaseId, branchId }))
+      return branchId
+    },
+    { isolation: 'read committed' },
+  )
+}
+
+/** Makes a pin as old as that. */
+async function age(pinId: string, minutes: number): Promise<void> {
+  await service.database.query(sql`
+    update offshoot.branches
+    set deleted_at = now() - make_interval(mins => ${minutes})
+    where id = ${pinId}`)
+}
+
+/** The pins of a database, the tables of their stages, and the old versions that are kept. */
+async function leftBehind(databaseName: string) {
+  const { database } = service
+  const pins = await database.query<{ id: string }>(sql`
+    select b.id
+    from offshoot.branches b join offshoot.databases d on d.id = b.database_id
+    where d.name = ${databaseName} and b.deleted_at is not null
+    order by b.id collate "C"`)
+  const tables = await database.query<{ name: string; place: string }>(sql`
+    select c.relname as name, n.nspname as place
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    join offshoot.databases d on n.nspname = 'offshoot_db_' || d.id
+    where d.name = ${databaseName} and c.relkind = 'r' and c.relname ~ '^(merge|past)_'`)
+  let versions = 0
+  for (const { name, place } of tables.filter((table) => table.name.startsWith('past_'))) {
+    const rows = await database.query(sql`select from ${ident(place)}.${ident(name)}`)
+    versions += rows.length
+  }
+  const stages = tables.filter(({ name }) => name.startsWith('merge_')).length
+  return { pins: pins.map(({ id }) => id), stages, versions }
+}

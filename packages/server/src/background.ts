@@ -5,6 +5,7 @@ import { collectUploadClaims } from './data/files/upload-claim.js'
 import { collectAnswers } from './data/records/idempotency.js'
 import { deleteExpiredBranches } from './domain/branches/expire-branches.js'
 import { compactDatabase } from './domain/branches/history/compact-database.js'
+import { collectPins } from './domain/branches/pins.js'
 import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import { collectMigrations } from './domain/schemas/unused-migrations.js'
@@ -68,6 +69,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => collectMigrations(database),
     () => absorbNext(database),
     () => foldNext(database),
+    () => collectPins(database),
     () => sweepBranch(database),
     () => collectHeap(database),
     () => collectSchema(database),

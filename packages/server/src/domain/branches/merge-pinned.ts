@@ -135,7 +135,7 @@ export async function mergePinned(
     if (error instanceof StaleStageError || isUndefinedTable(error)) return undefined
     throw error
   } finally {
-    // The merge is decided by now. What could not be deleted is found by a later merge.
+    // The merge is decided by now. What could not be deleted is found by the background.
     await endMerge(database, { pins, stage, staged }).catch(() => undefined)
   }
 }

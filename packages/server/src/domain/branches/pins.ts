@@ -1,3 +1,4 @@
+import { eachApart } from '../../common/each-apart.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
@@ -32,7 +33,7 @@ export async function withPin<Result>(
     if (rows === undefined) throw new Error('a pin must exist')
     return await body({ id, rows })
   } finally {
-    // The work is done by now. A pin that could not be deleted is found later.
+    // The work is done by now. A pin that could not be deleted is found by the background.
     await deletePins(database, [id]).catch(() => undefined)
   }
 }
@@ -50,7 +51,7 @@ export async function deletePins(database: Database, ids: readonly string[]): Pr
 }
 
 /** After this time, the process that pinned a state must have ended. */
-const PIN_MINUTES_MAX = 60
+export const PIN_MINUTES_MAX = 60
 
 /** Deletes the pins and staged rows of processes that have crashed. */
 export async function deleteLostPins(database: Database, databaseId: string): Promise<void> {
@@ -68,6 +69,30 @@ export async function deleteLostPins(database: Database, databaseId: string): Pr
     )
   }
   await dropLostStages(database, databaseId)
+}
+
+/** Databases that one step looks at. */
+const STEP_DATABASES = 10
+
+/** The database that was looked at last, by process. */
+const lastCollected = new WeakMap<Database, string>()
+
+/**
+ * Deletes the pins and staged rows that crashed processes have left in some databases, after those of the last step.
+ * Always returns false: few processes crash, so a round of background work has a single step.
+ */
+export async function collectPins(database: Database): Promise<boolean> {
+  const databases = await database.query<{ id: string }>(sql`
+    select id::text as id
+    from offshoot.databases
+    where id > ${lastCollected.get(database) ?? '0'}::bigint
+    order by id
+    limit ${STEP_DATABASES}`)
+  const last = databases.length < STEP_DATABASES ? undefined : databases.at(-1)
+  if (last === undefined) lastCollected.delete(database)
+  else lastCollected.set(database, last.id)
+  await eachApart(databases, ({ id }) => deleteLostPins(database, id))
+  return false
 }
 
 function deleteBranches(database: Database, ids: readonly string[]): Promise<void> {
