@@ -137,21 +137,18 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     const { page, expectClean, faults } = await open('products')
     const grid = page.getByRole('grid', { name: 'Rows of products' })
     await cell(page, 'Lamp').click()
-    const go = async (column: string) => {
-      await grid.press('Home')
-      const names = await columnNames(page)
-      for (let step = names.indexOf(column); step > 0; step--) await grid.press('ArrowRight')
-    }
-    const names = ['id', 'name', 'price', 'stock', 'active', 'maker', 'tags', 'added', 'contact']
-    const columnNames = async (_: Page) => [
-      ...names,
-      'notes',
-      'details',
-      'size',
-      'taste',
-      'photo',
-      'papers',
+    const names = [
+      ...['id', 'name', 'price', 'stock', 'active', 'maker', 'tags', 'added', 'contact'],
+      ...['notes', 'details', 'size', 'taste', 'photo', 'papers'],
     ]
+    /** Goes to a column from the nearer end of the row. */
+    const go = async (column: string) => {
+      const fromStart = names.indexOf(column)
+      const fromEnd = names.length - 1 - fromStart
+      await grid.press(fromStart < fromEnd ? 'Home' : 'End')
+      const key = fromStart < fromEnd ? 'ArrowRight' : 'ArrowLeft'
+      for (let steps = Math.min(fromStart, fromEnd); steps > 0; steps--) await grid.press(key)
+    }
     await go('active')
     await page.keyboard.press('Enter')
     await page.getByRole('combobox', { name: 'active' }).selectOption('false')
@@ -364,7 +361,8 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     await page.getByLabel('Full-text search').fill('label')
     await page.keyboard.press('Enter')
     const grid = page.getByRole('grid', { name: 'Rows of many' })
-    await page.getByText('More than 200 rows found').waitFor()
+    // A page is on the screen, and the next one is read ahead.
+    await page.getByText('More than 400 rows found').waitFor()
     // The service finds no more than 1000 rows, and the page says so.
     const note = page.getByText('A search finds at most 1,000 rows')
     for (; (await note.count()) === 0; ) await grid.press('Control+End')
@@ -413,7 +411,7 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     // A search is exported as it is shown: only what it finds, within the filter, the best matches first.
     const near = encodeURIComponent('{"number":{"$ge":4700}}')
     await visit(address('many', `?search=label&filter=${near}`))
-    await page.getByText('More than 200 rows found').waitFor()
+    await page.getByText('300 rows found', { exact: true }).waitFor()
     const shown = await page.locator('.grid-body [data-cell$=":0"]').allTextContents()
     const lines = (await exported('ndjson')).trim().split('\n')
     const found = lines.map((line) => JSON.parse(line) as { id: string; number: number })

@@ -8,6 +8,8 @@ const SCRIPT = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</sc
 /** Right-to-left text with an override that would turn the rest of a line around, and joined emoji. */
 const STRANGE = '\u202eعربى עברית 👩‍👩‍👧‍👦🏳️‍🌈'
 const LONG = 'n'.repeat(255)
+/** Only ends tests that hang. */
+const PATIENCE_MS = 60_000
 
 /** Names elements that are wider than the window, if the page or its content can be scrolled sideways. */
 const STICKS_OUT = `
@@ -135,6 +137,103 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
       expect(await page.evaluate("'hacked' in window")).toBe(false)
       // The service has refused the name of the branch.
       expect(faults.splice(0)).toEqual([expect.stringContaining('400')])
+    })
+
+    it('takes them in every other form, editor and search', async () => {
+      const { page, visit, faults } = await tested.open('/console/keys')
+      const workspace = `/console/w/${tested.service.workspaceId}`
+      const main = `${base('odd')}/b/main`
+      const dialog = page.getByRole('dialog')
+      const form = dialog.locator('form')
+      const refusal = form.getByRole('alert').or(form.locator('input:invalid'))
+      const forms: [address: string, button: string][] = [
+        ['/console/?all', 'New workspace'],
+        [workspace, 'New database'],
+        [`${workspace}/members`, 'Invite'],
+        [`${base('odd')}/git`, 'Map a git branch'],
+        [`${base('odd')}/git`, 'Add a rule'],
+        [`${base('odd')}/settings`, 'Delete database'],
+        [`${main}/schema`, 'New table'],
+        [`${main}/schema`, 'Column'],
+        ['/console/keys', 'New key'],
+      ]
+      for (const [address, button] of forms) {
+        await visit(address)
+        await page.getByRole('button', { name: button, exact: true }).first().click()
+        if (button === 'Invite') await dialog.getByRole('checkbox').check()
+        for (const field of await form.locator('input:not([type]), input[type=email]').all()) {
+          await field.fill(SCRIPT)
+        }
+        const submit = form.locator('[type=submit]')
+        if (await submit.isEnabled()) {
+          await submit.click()
+          const isOver = async () => (await form.count()) === 0 || (await refusal.count()) > 0
+          await expect.poll(isOver, { timeout: PATIENCE_MS, message: button }).toBe(true)
+        }
+        await page.keyboard.press('Escape')
+        await dialog.waitFor({ state: 'detached' })
+      }
+      await visit('/console/?all')
+      await page.getByRole('main').getByText(SCRIPT).first().waitFor()
+
+      await visit(`/console/join/${encodeURIComponent(SCRIPT)}`)
+      await page.getByLabel('Key of the invite').fill(SCRIPT)
+      await page.getByRole('button', { name: 'Accept the invite' }).click()
+      await page.getByRole('alert').waitFor()
+
+      await visit(`${main}/sql`)
+      const editor = page.getByRole('textbox', { name: 'SQL statements' })
+      await editor.fill(`select '${SCRIPT}' as "text"`)
+      await page.getByRole('button', { name: 'Run' }).click()
+      await page.getByRole('gridcell', { name: SCRIPT }).waitFor()
+      await page.getByRole('button', { name: 'History' }).click()
+      await dialog.getByRole('button', { name: SCRIPT }).first().waitFor()
+      await page.keyboard.press('Escape')
+
+      await visit(`${main}/tables/notes`)
+      await page.getByRole('button', { name: 'Filter', exact: true }).click()
+      await page.getByLabel('Column', { exact: true }).selectOption('title')
+      await page.getByLabel('Value').fill(SCRIPT)
+      await page.getByRole('button', { name: 'Apply' }).click()
+      await page.getByText('1 row found').waitFor()
+      await page.locator('.filter-chip', { hasText: SCRIPT }).waitFor()
+      await page.getByRole('button', { name: 'Filter', exact: true }).click()
+      await page.getByRole('button', { name: 'As text' }).click()
+      await page.getByLabel('Filter as JSON').fill(SCRIPT)
+      await page.getByRole('button', { name: 'Apply' }).click()
+      await page.getByRole('alert').waitFor()
+      await page.keyboard.press('Escape')
+      // The editors of a list and of a link.
+      await page.locator('[data-cell="0:4"]').dblclick()
+      await page.getByLabel('Add to list').fill(SCRIPT)
+      await page.keyboard.press('Enter')
+      await page.getByRole('button', { name: 'Done' }).click()
+      await page.locator('[data-cell="0:5"]').click()
+      await page.locator('[data-cell="0:6"]').dblclick()
+      await page.getByRole('combobox', { name: /^Search/ }).fill(SCRIPT)
+      await page.getByText('Nothing found').waitFor()
+      await page.keyboard.press('Escape')
+      await page.getByRole('button', { name: 'Discard' }).click()
+      await page.getByRole('button', { name: 'Import' }).click()
+      const content = `title,"${SCRIPT.replaceAll('"', '""')}"\n"${SCRIPT.replaceAll('"', '""')}",x`
+      const file = { name: `${SCRIPT}.csv`, mimeType: 'text/csv', buffer: Buffer.from(content) }
+      await page.getByLabel('File').setInputFiles(file)
+      await page.getByText('All of the first 1 rows fit').waitFor()
+      await page.keyboard.press('Escape')
+
+      await visit(`${base('odd')}/b/${LONG}/merge`)
+      await page.getByRole('button', { name: 'other value for text' }).click()
+      await page.getByRole('textbox', { name: 'other value for text' }).fill(`${SCRIPT} typed`)
+      await page.getByRole('button', { name: 'Use' }).click()
+      await page.getByText(`${SCRIPT} typed`).waitFor()
+      await page.keyboard.press('Control+k')
+      // It finds the workspace that was created above.
+      await page.getByRole('combobox', { name: 'Go to' }).fill(SCRIPT)
+      await page.getByRole('option', { name: SCRIPT }).first().waitFor()
+      await page.keyboard.press('Escape')
+      expect(await page.evaluate("'hacked' in window")).toBe(false)
+      // The service refuses some of these names and keys.
+      expect(faults.splice(0).filter((fault) => !/status of 4\d\d/.test(fault))).toEqual([])
     })
   })
 
