@@ -41,6 +41,9 @@ const NO_ANSWER: Reply = { status: 0, body: undefined, bytes: Buffer.alloc(0), h
 /** Timeout that only a request that hangs exceeds; shorter than that of a test. */
 const ANSWER_TIMEOUT_MS = 60_000
 
+/** Characters of a log that are shown with a failure. */
+const LOG_TAIL = 4000
+
 /** Names an error of the network and its causes. */
 function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
@@ -77,6 +80,8 @@ export class ProofService implements Endpoint {
         OFFSHOOT_PORT: '0',
         OFFSHOOT_DATA_DIR: this.dataDir,
         OFFSHOOT_API_KEY: KEY,
+        // During an outage, every writer keeps asking whether the service is ready.
+        OFFSHOOT_LIMIT_MONITORING_REQUESTS_PER_SECOND_MAX: '1000000',
         ...this.env,
       },
     })
@@ -151,6 +156,24 @@ export class ProofService implements Endpoint {
   /** Returns the processes of the embedded PostgreSQL, the postmaster first. */
   postgres(): Promise<number[]> {
     return postgresProcesses(this.dataDir)
+  }
+
+  /** Calls the function. If it fails, the error also tells how far service and PostgreSQL have come. */
+  async explain<Value>(act: () => Promise<Value>): Promise<Value> {
+    try {
+      return await act()
+    } catch (error) {
+      const file = path.join(this.dataDir, 'postgres.log')
+      const postgresLog = await readFile(file, 'utf8').catch(describeError)
+      const processes = await this.postgres()
+      throw new Error(
+        `${describeError(error)}\n` +
+          `end of the log of the service:\n${this.log.slice(-LOG_TAIL)}\n` +
+          `end of postgres.log:\n${postgresLog.slice(-LOG_TAIL)}\n` +
+          `processes of PostgreSQL: ${processes.join(' ')}`,
+        { cause: error },
+      )
+    }
   }
 
   /** Runs a statement in the embedded PostgreSQL directly. */

@@ -16,7 +16,7 @@ export class Round {
   unknown = 0
   /** Answers that are never allowed, whatever the fault. */
   readonly faults: string[] = []
-  /** Error codes of 503 answers. */
+  /** Error codes of 503 answers, except timeouts: a busy machine exceeds time limits without a fault. */
   readonly codes = new Map<string, number>()
 
   constructor(
@@ -38,7 +38,7 @@ export class Round {
     const code: string = reply.body?.code ?? 'none'
     if (reply.status === 409 && code === 'retry_limit') return 'refused'
     if (reply.status === 503) {
-      this.codes.set(code, (this.codes.get(code) ?? 0) + 1)
+      if (code !== 'timeout') this.codes.set(code, (this.codes.get(code) ?? 0) + 1)
       if (reply.headers['retry-after'] === undefined) this.faults.push(`${what}: no Retry-After`)
       // The code means that nothing was applied.
       if (code === 'storage_full') return 'refused'
