@@ -24,13 +24,18 @@ const timeouts = { testTimeout: HANGING_MS, hookTimeout: HANGING_MS, teardownTim
  */
 const shared = { isolate: false }
 
-/** With a given seed or number of steps, tests that have fixed seeds explore instead. */
+/** With a given seed, or as a long run, random tests explore instead of repeating what is known to pass. */
+const EXPLORING = ['SEED', 'STEPS', 'ROUNDS', 'REQUESTS', 'COST_REQUESTS']
 process.env.OFFSHOOT_TEST_EXPLORES ??= String(
-  process.env.OFFSHOOT_TEST_SEED !== undefined || process.env.OFFSHOOT_TEST_STEPS !== undefined,
+  EXPLORING.some((name) => process.env[`OFFSHOOT_TEST_${name}`] !== undefined),
 )
 
-/** All random tests of a run start from one seed. */
-process.env.OFFSHOOT_TEST_SEED ??= String(Math.floor(Math.random() * 2 ** 31))
+/**
+ * All random tests of a run start from one seed. It is fixed in a normal run, which then fails because of a change and
+ * not by chance.
+ */
+process.env.OFFSHOOT_TEST_SEED ??=
+  process.env.OFFSHOOT_TEST_EXPLORES === 'true' ? String(Math.floor(Math.random() * 2 ** 31)) : '1'
 
 export default defineConfig({
   test: {
@@ -53,6 +58,7 @@ export default defineConfig({
             'test/support/**/*.test.ts',
           ],
           exclude: ['**/*.pg.test.ts'],
+          setupFiles: ['test/support/property-seed.ts'],
           ...shared,
           ...timeouts,
         },
@@ -64,6 +70,7 @@ export default defineConfig({
           name: 'postgres',
           include: ['packages/*/src/**/*.pg.test.ts', 'test/api/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
+          setupFiles: ['test/support/property-seed.ts'],
           ...shared,
           ...timeouts,
         },

@@ -1,7 +1,7 @@
 /** Steps of random tests, set by `OFFSHOOT_TEST_STEPS`. */
 export const STEPS = Number(process.env.OFFSHOOT_TEST_STEPS ?? 200)
 
-/** Seed of random tests. The summary of a run prints it; `OFFSHOOT_TEST_SEED` repeats a run. */
+/** Seed of random tests, from `vitest.config.ts`. The summary of a run prints it. */
 export const SEED = Number(process.env.OFFSHOOT_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
 
 /** Whether the seed or the number of steps was given, so that tests with fixed seeds explore instead. */
