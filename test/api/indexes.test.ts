@@ -586,6 +586,23 @@ describe('on branches an index', () => {
     await branches.put('main', 'people', 'd', {})
   })
 
+  it('of a removed unique column does not refuse a record that is created again', async () => {
+    const branches = await TestBranches.create(service, 'again', {
+      people: [{ name: 'email', type: 'email', unique: true }],
+    })
+    await branches.fork('dev')
+    await branches.put('dev', 'people', 'a', { email: 'a@x.test' })
+    await branches.remove('dev', 'people', 'a')
+    await branches.put('dev', 'people', 'b', { email: 'a@x.test' })
+    await branches.fork('reader', 'dev')
+    await branches.edit('dev', { removeColumn: { table: 'people', column: 'email' } })
+    await branches.put('dev', 'people', 'a', {})
+    expect(await branches.read('dev', 'people', ['a', 'b'])).toEqual({ a: {}, b: {} })
+    expect(await branches.read('reader', 'people', ['a', 'b'])).toEqual({
+      b: { email: 'a@x.test' },
+    })
+  })
+
   it('is carried by a merge and a pull, without a migration if there is nothing else', async () => {
     const branches = await open()
     await branches.put('main', 'people', 'a', { age: 1 })
