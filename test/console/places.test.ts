@@ -79,7 +79,8 @@ describe.skipIf(!hasChromium)('files, members and settings', () => {
     await addMember(tested.service, await createUser(tested.service, 'grace'))
     const { page, expectClean } = await tested.open(`${workspace()}/members`)
     await page.getByRole('button', { name: 'Invite', exact: true }).click()
-    await page.keyboard.type('ada@example.com')
+    // A dialog gives the focus to its first field.
+    await page.locator('input[type=email]:focus').fill('ada@example.com')
     await page.getByRole('dialog').getByLabel('Role').selectOption('maintainer')
     // The administrator can create the account of the person, too.
     await page.getByRole('checkbox', { name: /^They have no account/ }).check()

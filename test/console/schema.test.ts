@@ -53,14 +53,14 @@ describe.skipIf(!hasChromium)('the schema editor and the SQL page', () => {
     await dialog.getByRole('button', { name: 'Add and next' }).click()
     await dialog.getByText('Added: price').waitFor()
     // A fault is shown in the dialog. The name has the focus.
-    await page.keyboard.type('price')
+    await dialog.locator('input:focus').fill('price')
     await dialog.getByRole('button', { name: 'Add', exact: true }).click()
     await dialog.getByRole('alert').waitFor()
     expect(faults.splice(0)).toHaveLength(1)
     await dialog.getByRole('button', { name: 'Close' }).last().click()
     await products.getByText('float, required, default 1.5').waitFor()
     await products.getByRole('button', { name: 'Column', exact: true }).click()
-    await page.keyboard.type('size')
+    await dialog.locator('input:focus').fill('size')
     await page.getByRole('combobox', { name: 'Type' }).selectOption('object')
     await page
       .getByRole('group', { name: 'Nested columns' })

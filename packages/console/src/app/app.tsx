@@ -17,9 +17,17 @@ const loaders: (() => Promise<unknown>)[] = []
 /** Loads the code of the other pages after the first one, so that they open also while the service is away. */
 const PRELOAD_MS = 1500
 
-/** Pages are loaded when they are opened. */
-const page = (load: () => Promise<Record<string, () => ReactNode>>, name: string) => {
+/**
+ * Pages are loaded when they are opened. The one that the first address names by its end is loaded beside the
+ * session and what it shows, and not after them.
+ */
+const page = (
+  load: () => Promise<Record<string, () => ReactNode>>,
+  name: string,
+  ending?: RegExp,
+) => {
   loaders.push(load)
+  if (ending?.test(location.pathname)) load().catch(() => undefined)
   return lazy(async () => {
     const Page = (await load())[name]
     if (Page === undefined) throw new Error(`there is no page ${name}`)
@@ -41,14 +49,14 @@ const WorkspaceSettings = page(
 const Join = page(() => import('../pages/join/join.js'), 'Join')
 const Keys = page(() => import('../pages/keys/keys.js'), 'Keys')
 const MetricsPage = page(() => import('../pages/metrics/metrics.js'), 'MetricsPage')
-const Branches = page(() => import('../pages/branches/branches.js'), 'Branches')
+const Branches = page(() => import('../pages/branches/branches.js'), 'Branches', /\/branches$/)
 const Git = page(() => import('../pages/git/git.js'), 'Git')
 const Tables = page(() => import('../pages/data/tables.js'), 'Tables')
-const TableData = page(() => import('../pages/data/table-data.js'), 'TableData')
-const SchemaPage = page(() => import('../pages/schema/schema.js'), 'SchemaPage')
-const SqlPage = page(() => import('../pages/sql/sql.js'), 'SqlPage')
-const DiffPage = page(() => import('../pages/diff/diff.js'), 'DiffPage')
-const MergePage = page(() => import('../pages/merge/merge.js'), 'MergePage')
+const TableData = page(() => import('../pages/data/table-data.js'), 'TableData', /\/tables\/[^/]+$/)
+const SchemaPage = page(() => import('../pages/schema/schema.js'), 'SchemaPage', /\/schema$/)
+const SqlPage = page(() => import('../pages/sql/sql.js'), 'SqlPage', /\/sql$/)
+const DiffPage = page(() => import('../pages/diff/diff.js'), 'DiffPage', /\/diff$/)
+const MergePage = page(() => import('../pages/merge/merge.js'), 'MergePage', /\/merge$/)
 const FilesPage = page(() => import('../pages/files/files.js'), 'FilesPage')
 
 /** A refused session ends the page; the sign-in page keeps the address. */
