@@ -4,6 +4,8 @@ import { createReadStream, createWriteStream } from 'node:fs'
 import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { findRunning } from '@offshoot/embedded-postgres'
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { makeDataFolder } from '../support/data-folder.js'
 import { openS3Store } from '../support/file-store.js'
@@ -16,6 +18,7 @@ import {
   request,
   runOffshoot,
   startOffshoot,
+  until,
 } from '../support/process.js'
 
 let folder: string
@@ -104,6 +107,33 @@ async function expectWhole(
   expect(body.photo.base64Content).toBe('aGVsbG8=')
   await meanwhile?.()
   await restored.end('SIGTERM')
+}
+
+/** Returns the names of the databases of a service. */
+async function listDatabases({ address, workspaceId }: Banner): Promise<string[]> {
+  const { body } = await request(address, 'GET', `/workspaces/${workspaceId}/dbs`, {
+    key: banner.key,
+  })
+  return body.databases.map(({ name }: { name: string }) => name)
+}
+
+/** Lists the tables of rows of a running instance, by schema. */
+async function listHeaps(dataDir: string): Promise<Map<string, number>> {
+  const connection = await findRunning(dataDir)
+  if (connection === undefined) throw new Error('the instance must be running')
+  const client = new pg.Client(connection)
+  await client.connect()
+  try {
+    const { rows } = await client.query(`
+      select n.nspname, count(t.oid)::integer as count
+      from pg_namespace n
+      left join pg_class t on t.relnamespace = n.oid and t.relname like 'heap_%' and t.relkind = 'r'
+      where n.nspname like 'offshoot_db_%'
+      group by n.nspname`)
+    return new Map(rows.map(({ nspname, count }) => [nspname, count]))
+  } finally {
+    await client.end()
+  }
 }
 
 describe('offshoot backup and offshoot restore', () => {
@@ -219,5 +249,109 @@ describe('offshoot backup and offshoot restore', () => {
     expect((await readdir(folder)).filter((name) => /never|\.part$/.test(name))).toEqual([])
     expect(await run(source, 'backup', '--help')).toMatchObject({ code: 0, stderr: '' })
     expect(await run(source, 'restore', '--help')).toMatchObject({ code: 0, stderr: '' })
+  })
+})
+
+describe('offshoot backup and offshoot restore, of a database', () => {
+  const photoOf = async (address: string, database: string) => {
+    const path = `/${banner.workspaceId}.local/db/${database}:main/tables/people/data/one`
+    const url = `${path}?columns=photo.base64Content`
+    const { body } = await request(address, 'GET', url, { key: banner.key })
+    return body.photo?.base64Content
+  }
+
+  it('copy it in an instance that runs, and move it to one that is stopped', async () => {
+    const made = await run(source, 'backup', '--database', 'shop')
+    expect(made.code).toBe(0)
+    const [, file = ''] = /^offshoot backup: writing to (.*)\n/.exec(made.stderr) ?? []
+    expect(path.basename(file)).toMatch(/^shop-\d{8}T\d{6}Z\.tar\.gz$/)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const done = /^offshoot backup: (done: \d+ tables with \d+ rows, 1 files.*)\n$/m.exec(
+      made.stderr,
+    )
+    const copied = await run(source, 'restore', '--database', 'shop', '--as', 'copy', file)
+    expect(copied).toEqual({ code: 0, stdout: '', stderr: `offshoot restore: ${done?.[1]}\n` })
+    expect(await listDatabases(banner)).toEqual(['copy', 'shop'])
+    expect(await photoOf(banner.address, 'copy')).toBe('aGVsbG8=')
+
+    // A backup of the instance has the copy too; there the original can be replaced.
+    const target = newDataDir('with-copy')
+    await run(source, 'backup', '--output', 'with-copy.tar')
+    expect(await run(target, 'restore', 'with-copy.tar')).toMatchObject({ code: 0 })
+    expect(await run(target, 'restore', '--database', 'shop', '--as', 'late', file)).toMatchObject({
+      code: 0,
+    })
+    expect(await postgresProcesses(target)).toEqual([])
+    const restored = startOffshoot(target)
+    const { address, workspaceId } = await restored.ready()
+    expect(await listDatabases({ ...banner, address, workspaceId })).toEqual([
+      'copy',
+      'late',
+      'shop',
+    ])
+    expect(await photoOf(address, 'late')).toBe('aGVsbG8=')
+    await restored.end('SIGTERM')
+    await request(banner.address, 'DELETE', `/workspaces/${banner.workspaceId}/dbs/copy`, {
+      key: banner.key,
+    })
+  })
+
+  it('leave nothing behind when they are killed', async () => {
+    await until(async () => (await listHeaps(source)).size === 1)
+    expect(await run(source, 'backup', '--database', 'shop', '-o', 'kill.tar')).toMatchObject({
+      code: 0,
+    })
+    const archive = await readFile(path.join(folder, 'kill.tar'))
+    const child = spawn(
+      process.execPath,
+      [PROGRAM, 'restore', '--database', 'shop', '--as', 'killed', '-'],
+      {
+        env: { PATH: process.env.PATH, OFFSHOOT_DATA_DIR: source },
+        stdio: ['pipe', 'ignore', 'ignore'],
+      },
+    )
+    const ended = once(child, 'close')
+    child.stdin.on('error', () => undefined)
+    // Everything but the end, which the command waits for.
+    child.stdin.write(archive.subarray(0, archive.lastIndexOf('manifest.json')))
+    await until(async () => {
+      const heaps = await listHeaps(source)
+      return heaps.size === 2 && [...heaps.values()].every((count) => count > 0)
+    })
+    expect(await listDatabases(banner)).toEqual(['shop'])
+    child.kill('SIGKILL')
+    await ended
+    await until(async () => (await listHeaps(source)).size === 1)
+    expect(await listDatabases(banner)).toEqual(['shop'])
+    expect(await photoOf(banner.address, 'shop')).toBe('aGVsbG8=')
+    const again = await run(source, 'restore', '--database', 'shop', '--as', 'killed', 'kill.tar')
+    expect(again).toMatchObject({ code: 0 })
+    expect(await photoOf(banner.address, 'killed')).toBe('aGVsbG8=')
+  })
+
+  it('say what is wrong, and do nothing', async () => {
+    await run(source, 'backup', '--output', 'all.tar')
+    await run(source, 'backup', '--database', 'shop', '--output', 'shop.tar')
+    const cases: [string[], number, string][] = [
+      [['backup', '--database', 'none', '-o', 'never.tar'], 1, 'there is no database [none]'],
+      [['backup', '--database', '../a'], 1, '[../a] is not a valid name of a database'],
+      [['backup', '--workspace', 'a', '-o', 'never.tar'], 2, "'--workspace' needs '--database'"],
+      [['restore', '--as', 'a', 'shop.tar'], 2, "'--as' needs '--database'"],
+      [['restore', '--database', '', 'shop.tar'], 2, "'--database' needs a name"],
+      [['restore', '--database', 'shop', 'shop.tar'], 1, 'has a database [shop] already'],
+      [['restore', '--database', 'shop', '--as', 'a', 'all.tar'], 1, 'has a whole instance'],
+      [['restore', '--database', 'other', 'shop.tar'], 1, 'has the database [shop], and not'],
+    ]
+    for (const [args, code, message] of cases) {
+      const ended = await run(source, ...args)
+      expect(ended, args.join(' ')).toMatchObject({ code, stdout: '' })
+      expect(ended.stderr, args.join(' ')).toContain(message)
+      expect(ended.stderr).not.toMatch(/\n\s+at /)
+    }
+    expect((await readdir(folder)).filter((name) => /never|\.part$/.test(name))).toEqual([])
+    const empty = newDataDir('no-instance')
+    const refused = await run(empty, 'restore', '--database', 'shop', 'shop.tar')
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('no instance in') })
+    await expect(stat(empty)).rejects.toThrow('ENOENT')
   })
 })

@@ -34,8 +34,8 @@ export function createProgram(): Command {
       'The service (settings: offshoot start --help):',
       [
         serviceCommand('start', 'start the service'),
-        serviceCommand('backup', 'write a snapshot of the instance to a file'),
-        serviceCommand('restore', 'fill an empty instance from a backup'),
+        serviceCommand('backup', 'write a snapshot of the instance, or of one database, to a file'),
+        serviceCommand('restore', 'fill an empty instance from a backup, or add a database to one'),
       ],
     ],
     ['Signing in:', [loginCommand(), logoutCommand(), whoamiCommand(), keysCommand()]],

@@ -1,26 +1,43 @@
 import { parseArgs } from 'node:util'
-import { runRestore } from '@offshoot/server/backup'
-import { refuse, show } from './usage.js'
+import { runRestore, runRestoreDatabase } from '@offshoot/server/backup'
+import { refuse, requireDatabase, show } from './usage.js'
 
 const USAGE = `Usage: offshoot restore FILE
+       offshoot restore --database NAME [--as OTHER] FILE
 
 Fills an empty instance from a backup. If FILE is -, the backup is read from standard input.
 
+With --database, adds the database of a backup that was made with --database to an instance. Its service
+may be running. The database appears when all of it is restored and verified.
+
 The settings select the instance, as for offshoot start: OFFSHOOT_DATA_DIR or OFFSHOOT_DATABASE_URL.
-Its service must not be running. The whole backup is verified. If it is damaged, the instance is left
-empty.
+Without --database, its service must not be running. The whole backup is verified. If it is damaged, the
+instance is left as it was.
+
+  --database NAME      The name of the database in the backup
+  --as OTHER           The name that the database gets. Default: the same
+  --workspace ID       The workspace that the database gets into. Default: the one that it was in, or
+                       the only one of the instance
 `
 
-/** `offshoot restore`: fills an empty instance from a backup. */
+/** `offshoot restore`: fills an empty instance from a backup, or adds a database to an instance. */
 export async function restore(args: readonly string[]): Promise<number> {
   let files: readonly string[]
+  let options: { database?: string; as?: string; workspace?: string; help?: boolean }
   try {
     const parsed = parseArgs({
       args: [...args],
-      options: { help: { type: 'boolean', short: 'h' } },
+      options: {
+        database: { type: 'string' },
+        as: { type: 'string' },
+        workspace: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
       allowPositionals: true,
     })
-    if (parsed.values.help) return show(USAGE)
+    options = parsed.values
+    if (options.help) return show(USAGE)
+    requireDatabase(options)
     files = parsed.positionals
   } catch (error) {
     return refuse('restore', error, USAGE)
@@ -29,5 +46,7 @@ export async function restore(args: readonly string[]): Promise<number> {
   if (input === undefined || others.length > 0) {
     return refuse('restore', new Error('expected one FILE'), USAGE)
   }
-  return runRestore({ input })
+  const { database, as, workspace } = options
+  if (database === undefined) return runRestore({ input })
+  return runRestoreDatabase({ input, name: database, as, workspaceId: workspace })
 }

@@ -12,3 +12,13 @@ export function refuse(command: string, error: unknown, usage: string): number {
   process.stderr.write(`offshoot ${command}: ${message}\n\n${usage}`)
   return 2
 }
+
+/** Refuses options that need `--database` without it. */
+export function requireDatabase(
+  options: Readonly<Record<string, string | boolean | undefined>>,
+): void {
+  if (options.database === '') throw new Error("option '--database' needs a name")
+  if (options.database !== undefined) return
+  const other = ['as', 'workspace'].find((name) => options[name] !== undefined)
+  if (other !== undefined) throw new Error(`option '--${other}' needs '--database'`)
+}

@@ -9,13 +9,17 @@ import { type Static, Type } from 'typebox'
  *   files/{sha256}                             the content of a file
  *   manifest.json                              how much there is of everything, with hashes
  *
- * in this order. The manifest comes last, because a backup is made in one pass; an archive without
+ * in this order. A backup of one database has its rows of the catalogue, its tables, and the files that its rows
+ * mention. The manifest comes last, because a backup is made in one pass; an archive without
  * one is not complete.
  */
 
 export const FORMAT = 1
 export const HEADER_NAME = 'backup.json'
 export const MANIFEST_NAME = 'manifest.json'
+
+/** The sequence of the ids of tables and columns. */
+export const OBJECT_IDS = 'object_ids'
 
 /** Rows are buffered up to this size, because tar needs the size of an entry before its content. */
 export const PART_BYTES = 4 * 1024 * 1024
@@ -31,6 +35,10 @@ export const HeaderSchema = Type.Object(
     offshoot: Type.String(),
     postgres: Type.String(),
     createdAt: Type.String(),
+    /** The only database in the archive. Without it, the archive has a whole instance. */
+    database: Type.Optional(
+      Type.Object({ name: Type.String(), workspaceId: Type.String() }, strict),
+    ),
     /** The migrations of the catalogue, in order. */
     catalogue: Type.Array(Type.Object({ number: Type.Integer(), name: Type.String() }, strict)),
     sequences: Type.Array(

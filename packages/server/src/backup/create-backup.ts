@@ -6,9 +6,9 @@ import type { Database, Queryable } from '../postgres/database.js'
 import { codeOf } from '../postgres/failures.js'
 import { listAppliedMigrations } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
-import { ident, join, literal, type Sql, sql } from '../postgres/sql.js'
-import { enterInstance, holdStorage } from '../rows/branches.js'
-import { findMentioned } from '../rows/files.js'
+import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
+import { databaseSchema, enterInstance, holdStorage, releaseStorage } from '../rows/branches.js'
+import { findContents, findMentioned } from '../rows/files.js'
 import { version } from '../version.js'
 import {
   FORMAT,
@@ -16,19 +16,28 @@ import {
   type Header,
   MANIFEST_NAME,
   type Manifest,
+  OBJECT_IDS,
   PART_BYTES,
   type Progress,
   type TableDefinition,
   tableName,
 } from './archive.js'
-import { findUnknownRelation, listSequences, listTables } from './describe-tables.js'
+import { isHeapOfDatabase, tableOfDatabase } from './catalogue-of-database.js'
+import { requireCurrentCatalogue } from './current-catalogue.js'
+import {
+  findUnknownRelation,
+  listSequences,
+  listTables,
+  type SchemaFilter,
+  selectBackedUp,
+} from './describe-tables.js'
 import { BackupError } from './errors.js'
 import { type Sink, TarWriter } from './tar.js'
 
 /** How long to wait for another backup, or for a deletion in progress. */
 const HOLD_TIMEOUT_MS = 30_000
 
-const LOCK_NOT_AVAILABLE = '55P03'
+export const LOCK_NOT_AVAILABLE = '55P03'
 const SNAPSHOT = { isolation: 'repeatable read', readOnly: true } as const
 
 interface Work {
@@ -36,12 +45,20 @@ interface Work {
   readonly blobs: BlobStore
   readonly tar: TarWriter
   readonly snapshotId: string
+  /** The database to write. undefined: all of the instance. */
+  readonly databaseId: string | undefined
   readonly manifest: { tables: Manifest['tables']; files: { count: number; bytes: number } }
   onProgress(progress: Progress): void
 }
 
+/** Names a database. The workspace is needed if several have a database of this name. */
+export interface DatabaseName {
+  readonly name: string
+  readonly workspaceId?: string | undefined
+}
+
 /**
- * Writes a consistent snapshot of the instance to the sink while the service runs. One transaction
+ * Writes a consistent snapshot of the instance, or of one database, to the sink while the service runs. One transaction
  * exports the snapshot; each table is read in a transaction of its own that imports it, so that a
  * table is locked only while it is read.
  */
@@ -50,20 +67,21 @@ export async function createBackup(options: {
   blobs: BlobStore
   sink: Sink
   onProgress(progress: Progress): void
+  only?: DatabaseName | undefined
   holdTimeoutMs?: number
 }): Promise<Progress> {
-  const { database, blobs, sink, onProgress } = options
+  const { database, blobs, sink, onProgress, only } = options
   const holder = await database.pool.connect()
   try {
-    await hold(holder, options.holdTimeoutMs ?? HOLD_TIMEOUT_MS)
+    await hold(holder, options.holdTimeoutMs)
     return await runTransaction(
       database,
       async (moment) => {
-        const plan = await planBehindGates(database, moment)
+        const plan = await planBehindGates(database, moment, only)
         const tar = new TarWriter(sink)
         const manifest = { tables: [], files: { count: 0, bytes: 0 } }
-        const { snapshotId } = plan
-        const work: Work = { database, blobs, tar, snapshotId, manifest, onProgress }
+        const { snapshotId, databaseId } = plan
+        const work: Work = { database, blobs, tar, snapshotId, databaseId, manifest, onProgress }
         const header = Buffer.from(JSON.stringify(plan.header, null, 2))
         await tar.add(HEADER_NAME, header)
         for (const table of plan.tables) await writeTable(work, table)
@@ -78,8 +96,7 @@ export async function createBackup(options: {
       SNAPSHOT,
     )
   } finally {
-    // Closing the connection releases the hold.
-    holder.release(true)
+    await endHold(holder)
   }
 }
 
@@ -96,7 +113,8 @@ function queryable(client: pg.ClientBase): Queryable {
   }
 }
 
-async function hold(client: pg.PoolClient, timeoutMs: number): Promise<void> {
+/** Holds the storage of the instance until the connection is closed. */
+export async function hold(client: pg.PoolClient, timeoutMs = HOLD_TIMEOUT_MS): Promise<void> {
   const connection = queryable(client)
   await connection.query(sql`
     select set_config('lock_timeout', ${String(timeoutMs)}, false)`)
@@ -104,12 +122,21 @@ async function hold(client: pg.PoolClient, timeoutMs: number): Promise<void> {
     await holdStorage(connection)
   } catch (error) {
     if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
-    throw new BackupError('another backup of this instance is running: wait until it has finished')
+    throw new BackupError(
+      'another backup of this instance is running, or a restore into it: wait until it has finished',
+    )
   }
+}
+
+/** Ends a hold and closes its connection, which ends the hold if that fails. */
+export async function endHold(client: pg.PoolClient): Promise<void> {
+  await releaseStorage(queryable(client)).catch(() => undefined)
+  client.release(true)
 }
 
 interface Plan {
   readonly snapshotId: string
+  readonly databaseId: string | undefined
   readonly header: Header
   readonly tables: readonly TableDefinition[]
 }
@@ -118,40 +145,99 @@ interface Plan {
  * Takes the snapshot and lists all tables. PostgreSQL describes tables in their latest state, not
  * as of the snapshot, so no table may change until all are listed. Writers continue.
  */
-async function planBehindGates(database: Database, moment: Transaction): Promise<Plan> {
+async function planBehindGates(
+  database: Database,
+  moment: Transaction,
+  only: DatabaseName | undefined,
+): Promise<Plan> {
   return runTransaction(
     database,
     async (transaction) => {
       await enterInstance(transaction)
-      return plan(moment)
+      return plan(moment, only)
     },
     { isolation: 'read committed' },
   )
 }
 
-async function plan(moment: Transaction): Promise<Plan> {
+async function plan(moment: Transaction, only: DatabaseName | undefined): Promise<Plan> {
   const [row] = await moment.query<{ snapshotId: string; postgres: string; createdAt: string }>(sql`
     select pg_export_snapshot() as "snapshotId", current_setting('server_version') as postgres,
       to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`)
   if (row === undefined) throw new Error('exporting a snapshot must return a row')
-  const unknown = await findUnknownRelation(moment)
+  const found = only && (await findDatabase(moment, only))
+  const isIncluded: SchemaFilter =
+    found === undefined
+      ? selectBackedUp
+      : (schema) => sql`${schema} in ('offshoot', ${databaseSchema(found.id)})`
+  const unknown = await findUnknownRelation(moment, isIncluded)
   if (unknown !== undefined) {
     throw new BackupError(
       `[${unknown}] is not a table of this version of offshoot, and the backup would not contain it: use the version that created it`,
     )
   }
+  const [tables, sequences] = [await listTables(moment, isIncluded), await listSequences(moment)]
   return {
     snapshotId: row.snapshotId,
+    databaseId: found?.id,
     header: {
       format: FORMAT,
       offshoot: version,
       postgres: row.postgres,
       createdAt: row.createdAt,
+      ...(found && { database: { name: found.name, workspaceId: found.workspaceId } }),
       catalogue: await listAppliedMigrations(moment),
-      sequences: await listSequences(moment),
+      sequences: found ? sequences.filter(({ name }) => name === OBJECT_IDS) : sequences,
     },
-    tables: await listTables(moment),
+    tables: found ? await tablesOfDatabase(moment, found.id, tables) : tables,
   }
+}
+
+interface FoundDatabase {
+  readonly id: string
+  readonly name: string
+  readonly workspaceId: string
+}
+
+async function findDatabase(
+  moment: Transaction,
+  { name, workspaceId }: DatabaseName,
+): Promise<FoundDatabase> {
+  await requireCurrentCatalogue(moment)
+  const found = await moment.query<FoundDatabase>(sql`
+    select id, name, workspace_id as "workspaceId"
+    from offshoot.databases
+    where name = ${name} and workspace_id = coalesce(${workspaceId ?? null}, workspace_id)
+    order by workspace_id`)
+  const [first, ...others] = found
+  if (first === undefined) {
+    throw new BackupError(
+      workspaceId === undefined
+        ? `there is no database [${name}] in this instance`
+        : `there is no database [${name}] in workspace [${workspaceId}]`,
+    )
+  }
+  if (others.length > 0) {
+    const ids = found.map((row) => row.workspaceId).join(', ')
+    throw new BackupError(
+      `several workspaces have a database [${name}]: choose one with --workspace: ${ids}`,
+    )
+  }
+  return first
+}
+
+/** Leaves out tables of the catalogue without rows of the database, and tables that no branch reads. */
+async function tablesOfDatabase(
+  moment: Transaction,
+  databaseId: string,
+  tables: readonly TableDefinition[],
+): Promise<TableDefinition[]> {
+  const heaps = await moment.query<{ id: string }>(sql`
+    select id from offshoot.heaps where ${isHeapOfDatabase(sql`${databaseId}::bigint`)}`)
+  const names = new Set(heaps.flatMap(({ id }) => [`heap_${id}`, `past_${id}`]))
+  return tables.filter(({ schema, name }) =>
+    schema === 'offshoot' ? tableOfDatabase(name) !== undefined : names.has(name),
+  )
 }
 
 async function writeTable(work: Work, table: TableDefinition): Promise<void> {
@@ -175,7 +261,7 @@ async function writeRows(
   work: Work,
   { client, table, hash }: { client: pg.PoolClient; table: TableDefinition; hash: Hash },
 ): Promise<number> {
-  const stream = client.query(copyTo(copyStatement(table, sql`to stdout`).text))
+  const stream = client.query(copyTo(copyOut(table, work.databaseId).text))
   let parts: Buffer[] = []
   let bytes = 0
   let count = 0
@@ -196,6 +282,17 @@ async function writeRows(
   return stream.rowCount
 }
 
+function copyOut(table: TableDefinition, databaseId: string | undefined): Sql {
+  const part = table.schema === 'offshoot' ? tableOfDatabase(table.name) : undefined
+  if (databaseId === undefined || part === undefined) return copyStatement(table, sql`to stdout`)
+  const columns = table.columns.map((column) => ident(column.name))
+  // COPY takes no parameters.
+  const where = part.where(sql`${literal(databaseId)}::bigint`)
+  return sql`copy (
+      select ${join(columns, ', ')} from offshoot.${ident(table.name)} where ${where}
+    ) to stdout`
+}
+
 export function copyStatement(table: TableDefinition, direction: Sql): Sql {
   const columns = table.columns.map((column) => ident(column.name))
   const names = columns.length === 0 ? sql`` : sql` (${join(columns, ', ')})`
@@ -204,19 +301,51 @@ export function copyStatement(table: TableDefinition, direction: Sql): Sql {
 
 /** Writes the content of all files. Content that no row refers to may already be deleted. */
 async function writeFiles(work: Work, moment: Transaction): Promise<void> {
+  if (work.databaseId !== undefined) {
+    await writeMentionedFiles(work, moment, work.databaseId)
+    return
+  }
   if (!(await hasFiles(moment))) return
   await moment.query(sql`
     declare contents no scroll cursor for
     select encode(sha256, 'hex') as sha256, size from offshoot.blobs order by sha256`)
   for (;;) {
     const blobs = await moment.query<{ sha256: string; size: string }>(sql`
-      fetch forward 1000 from contents`)
+      fetch forward ${raw(String(FILES_AT_ONCE))} from contents`)
     if (blobs.length === 0) return
     for (const { sha256, size } of blobs) {
       await writeFile(work, moment, { sha256, size: Number(size) })
     }
   }
 }
+
+/** Files whose sizes are read together. */
+const FILES_AT_ONCE = 1000
+
+async function writeMentionedFiles(
+  work: Work,
+  moment: Transaction,
+  databaseId: string,
+): Promise<void> {
+  const found = await findContents(moment, isHeapOfDatabase(sql`${databaseId}::bigint`))
+  const hashes = [...found].sort()
+  for (let start = 0; start < hashes.length; start += FILES_AT_ONCE) {
+    const some = hashes.slice(start, start + FILES_AT_ONCE)
+    const blobs = await moment.query<{ sha256: string; size: string }>(sql`
+      select encode(sha256, 'hex') as sha256, size
+      from offshoot.blobs
+      where sha256 in (select decode(hash, 'hex') from unnest(${some}::text[]) hash)`)
+    const sizes = new Map(blobs.map(({ sha256, size }) => [sha256, Number(size)]))
+    for (const sha256 of some) {
+      const size = sizes.get(sha256)
+      if (size === undefined) throw missingContent(sha256)
+      await writeFile(work, moment, { sha256, size })
+    }
+  }
+}
+
+const missingContent = (sha256: string): BackupError =>
+  new BackupError(`the content [${sha256}] of a file is missing from the store`)
 
 async function writeFile(
   work: Work,
@@ -227,7 +356,7 @@ async function writeFile(
   if (content === undefined) {
     const mentioned = await findMentioned(moment, [sha256])
     if (mentioned.size === 0) return
-    throw new BackupError(`the content [${sha256}] of a file is missing from the store`)
+    throw missingContent(sha256)
   }
   const hash = createHash('sha256')
   await work.tar.addStream(`files/${sha256}`, size, hashing(content, hash))

@@ -9,18 +9,23 @@ import type { Header, TableDefinition } from './archive.js'
 const SCHEMAS = '^offshoot(_rows|_db_[0-9]{1,18})?$'
 
 export const isBackedUp = (schema: string): boolean => new RegExp(SCHEMAS).test(schema)
-export const selectBackedUp = (schema: Sql): Sql => sql`${schema} ~ ${SCHEMAS}`
+/** Returns a condition on the name of a schema. */
+export type SchemaFilter = (schema: Sql) => Sql
+export const selectBackedUp: SchemaFilter = (schema) => sql`${schema} ~ ${SCHEMAS}`
 
 /** Matches tables that only exist during a request. */
 const isPassing = (schema: Sql, table: Sql): Sql =>
   sql`(${schema} <> 'offshoot' and ${table} ~ '^(stream|merge)_')`
 
 /**
- * Lists all tables as PostgreSQL describes them, so that this code need not know the structure of
+ * Lists the tables of schemas as PostgreSQL describes them, so that this code need not know the structure of
  * heaps in any version. Tables that foreign keys refer to come first. The gates of earlier
  * versions are left out, because they hold no rows.
  */
-export async function listTables(transaction: Queryable): Promise<TableDefinition[]> {
+export async function listTables(
+  transaction: Queryable,
+  isIncluded: SchemaFilter,
+): Promise<TableDefinition[]> {
   const tables = await transaction.query<
     TableDefinition & { oid: string; references: string[] }
   >(sql`
@@ -65,7 +70,7 @@ export async function listTables(transaction: Queryable): Promise<TableDefinitio
       ) as references
     from pg_class t
     join pg_namespace n on n.oid = t.relnamespace
-    where ${selectBackedUp(sql`n.nspname`)} and t.relkind = 'r'
+    where ${isIncluded(sql`n.nspname`)} and t.relkind = 'r'
       and not (n.nspname = 'offshoot' and t.relname ~ '^(gate_[0-9]+|catalogue_migrations)$')
       and not ${isPassing(sql`n.nspname`, sql`t.relname`)}
     order by n.nspname <> 'offshoot', n.nspname, t.oid`)
@@ -91,12 +96,15 @@ function inOrderOfReferences<Table extends { oid: string; references: readonly s
 }
 
 /** Finds a relation that is not of a known kind; it would be missing in the backup. */
-export async function findUnknownRelation(transaction: Queryable): Promise<string | undefined> {
+export async function findUnknownRelation(
+  transaction: Queryable,
+  isIncluded: SchemaFilter,
+): Promise<string | undefined> {
   const [row] = await transaction.query<{ name: string }>(sql`
     select t.oid::regclass::text as name
     from pg_class t
     join pg_namespace n on n.oid = t.relnamespace
-    where ${selectBackedUp(sql`n.nspname`)}
+    where ${isIncluded(sql`n.nspname`)}
       and (t.relkind not in ('r', 'i', 'S', 't')
         or (t.relkind = 'S' and n.nspname <> 'offshoot'))
     limit 1`)

@@ -24,7 +24,7 @@ export interface Instance {
 /** One connection each for the hold, the snapshot, the gates and reading, and one spare. */
 const CONNECTIONS = 5
 
-/** Opens an instance for a backup, whether its service runs or not. */
+/** Opens an instance for a backup, or to restore a database, whether its service runs or not. */
 export async function openInstance(config: Config): Promise<Instance> {
   const { databaseHosts, dataDir } = config
   if (databaseHosts !== null) {
@@ -39,8 +39,7 @@ export async function openInstance(config: Config): Promise<Instance> {
   try {
     lock = await acquireDataLock(dataDir)
   } catch (error) {
-    // Only a lock held by another process has no cause.
-    if (!(error instanceof DataLockError) || error.cause !== undefined) throw error
+    if (!isHeldByAnother(error)) throw error
     const running = await findRunning(dataDir)
     if (running === undefined) {
       throw new BackupError(
@@ -52,7 +51,19 @@ export async function openInstance(config: Config): Promise<Instance> {
   return startStopped(config, lock)
 }
 
-/** Opens an instance for a restore. No service may be running on it. */
+/** Prepares an instance for files. The folder of a running service is ready, and has files that are arriving. */
+export async function prepareFiles(config: Config, { blobs }: Instance): Promise<void> {
+  if (config.databaseHosts === null) return
+  try {
+    const lock = await acquireDataLock(config.dataDir)
+    await blobs.prepare()
+    await lock.release()
+  } catch (error) {
+    if (!isHeldByAnother(error)) throw error
+  }
+}
+
+/** Opens an instance for a restore of all of it. No service may be running on it. */
 export async function openEmptyInstance(config: Config): Promise<Instance> {
   const lock = await acquireDataLock(config.dataDir)
   const { databaseHosts } = config
@@ -63,6 +74,10 @@ export async function openEmptyInstance(config: Config): Promise<Instance> {
   await instance.blobs.prepare()
   return instance
 }
+
+/** Only a lock that another process holds has no cause. */
+const isHeldByAnother = (error: unknown): boolean =>
+  error instanceof DataLockError && error.cause === undefined
 
 async function startStopped(config: Config, lock: DataLock): Promise<Instance> {
   try {

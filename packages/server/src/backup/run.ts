@@ -6,14 +6,17 @@ import path from 'node:path'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createGunzip, createGzip } from 'node:zlib'
+import { DatabaseNameSchema } from '@offshoot/contract/names'
+import { Value } from 'typebox/value'
 import { syncFolder } from '../common/sync-folder.js'
 import { type Config, ConfigError, readConfig } from '../config.js'
 import { isUnreachable } from '../postgres/failures.js'
 import type { Progress } from './archive.js'
-import { createBackup } from './create-backup.js'
+import { createBackup, type DatabaseName } from './create-backup.js'
 import { BackupError } from './errors.js'
-import { type Instance, openEmptyInstance, openInstance } from './instance.js'
+import { type Instance, openEmptyInstance, openInstance, prepareFiles } from './instance.js'
 import { restoreBackup } from './restore-backup.js'
+import { restoreDatabase } from './restore-database.js'
 
 /** Standard input or output instead of a file. */
 const STANDARD = '-'
@@ -31,14 +34,21 @@ const FILE_FAULTS: Readonly<Record<string, string>> = {
  * `offshoot backup`: resolves with the exit code. The default output is a new file in the data
  * folder, not in the working folder: that may be a repository, and a backup contains every row.
  */
-export function runBackup(options: { output: string | undefined }): Promise<number> {
+export function runBackup(options: {
+  output: string | undefined
+  /** The database to write. undefined: the whole instance. */
+  only?: DatabaseName | undefined
+}): Promise<number> {
+  const { only } = options
   return run('backup', async (config, signal) => {
     const instance = await openInstance(config)
     return closing(instance, async () => {
-      const output = await openOutput(options.output ?? (await newBackupFile(config.dataDir)))
+      const name = options.output ?? (await newBackupFile(config.dataDir, only?.name))
+      const output = await openOutput(name)
       try {
         const done = await createBackup({
           ...instance,
+          only,
           sink(chunk) {
             if (signal.aborted) throw new BackupError('interrupted')
             return output.write(chunk)
@@ -59,7 +69,8 @@ export function runBackup(options: { output: string | undefined }): Promise<numb
  * Names a new file in `backups` of the data folder, after the current time. A .gitignore keeps it
  * out of git.
  */
-async function newBackupFile(dataDir: string): Promise<string> {
+async function newBackupFile(dataDir: string, database: string | undefined): Promise<string> {
+  requireName(database)
   const folder = path.resolve(dataDir, 'backups')
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -68,24 +79,54 @@ async function newBackupFile(dataDir: string): Promise<string> {
     throw cannotWrite(folder, error as NodeJS.ErrnoException)
   }
   const time = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '')
-  const file = path.join(folder, `offshoot-${time}Z.tar.gz`)
+  const file = path.join(folder, `${database ?? 'offshoot'}-${time}Z.tar.gz`)
   process.stderr.write(`offshoot backup: writing to ${file}\n`)
   return file
 }
 
+/** Refuses names that no database has: the name becomes a part of that of a file. */
+function requireName(database: string | undefined): void {
+  if (database === undefined || Value.Check(DatabaseNameSchema, database)) return
+  throw new BackupError(`[${database}] is not a valid name of a database`)
+}
+
 /** `offshoot restore`: resolves with the exit code. */
 export function runRestore(options: { input: string }): Promise<number> {
+  return runReading(options.input, async (config, source) => {
+    const instance = await openEmptyInstance(config)
+    return closing(instance, () =>
+      restoreBackup({ ...instance, source, onProgress: reporter('restore') }),
+    )
+  })
+}
+
+/** `offshoot restore --database`: resolves with the exit code. */
+export function runRestoreDatabase(options: {
+  input: string
+  name: string
+  as: string | undefined
+  workspaceId: string | undefined
+}): Promise<number> {
+  const { input, ...names } = options
+  return runReading(input, async (config, source) => {
+    const instance = await openInstance(config)
+    return closing(instance, async () => {
+      await prepareFiles(config, instance)
+      const { regions, limits } = config
+      const onProgress = reporter('restore')
+      return restoreDatabase({ ...instance, ...names, regions, limits, source, onProgress })
+    })
+  })
+}
+
+function runReading(
+  name: string,
+  action: (config: Config, source: AsyncIterable<Buffer>) => Promise<Progress>,
+): Promise<number> {
   return run('restore', async (config, signal) => {
-    const input = options.input === STANDARD ? process.stdin : await openInput(options.input)
+    const input = name === STANDARD ? process.stdin : await openInput(name)
     try {
-      const instance = await openEmptyInstance(config)
-      return await closing(instance, () =>
-        restoreBackup({
-          ...instance,
-          source: decompressed(input, signal),
-          onProgress: reporter('restore'),
-        }),
-      )
+      return await action(config, decompressed(input, signal))
     } finally {
       input.destroy()
     }

@@ -5,9 +5,9 @@
 
 /** Held while the catalogue is migrated. */
 export const MIGRATION_KEY = 6_001_001
-/** Held by a backup; see `rows/layout/storage-hold.ts`. */
+/** Held by a backup, or a restore of a database; see `rows/layout/storage-hold.ts`. */
 export const STORAGE_KEY = 6_001_002
-/** Held while an instance is restored. */
+/** Held while a whole instance is restored. */
 export const RESTORE_KEY = 6_001_003
 /**
  * Held, together with the id of a heap, while an index of the heap is built. Locks with two keys

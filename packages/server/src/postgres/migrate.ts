@@ -110,6 +110,12 @@ export async function listAppliedMigrations(database: Queryable): Promise<Applie
     order by number`)
 }
 
+/** Returns whether the catalogue is that of this version. Throws if it is newer, or not complete. */
+export async function isCurrent(database: Queryable): Promise<boolean> {
+  await requireWhole(database)
+  return pending(await listAppliedMigrations(database)).length === 0
+}
+
 function pending(applied: readonly AppliedMigration[]): readonly Migration[] {
   for (const [position, row] of applied.entries()) {
     const known = MIGRATIONS[position]
@@ -130,8 +136,8 @@ function pending(applied: readonly AppliedMigration[]): readonly Migration[] {
 /** Table that marks a catalogue whose restore is not complete. */
 export const UNFINISHED_RESTORE = 'unfinished_restore'
 
-async function requireWhole(transaction: Transaction): Promise<void> {
-  const [row] = await transaction.query<{ isUnfinished: boolean }>(sql`
+async function requireWhole(database: Queryable): Promise<void> {
+  const [row] = await database.query<{ isUnfinished: boolean }>(sql`
     select to_regclass(${`offshoot.${UNFINISHED_RESTORE}`}) is not null as "isUnfinished"`)
   if (row?.isUnfinished !== true) return
   throw new MigrateError(

@@ -32,7 +32,14 @@ export {
   measureSweeps,
 } from './layout/collect.js'
 export { dropSkipped } from './layout/collect-folds.js'
-export { collectSchema, createDatabaseSchema, isDatabaseSchema } from './layout/database-schema.js'
+export {
+  collectSchema,
+  createDatabaseSchema,
+  dropAbandonedSchema,
+  isDatabaseSchema,
+  lockDatabaseSchema,
+  schemaName as databaseSchema,
+} from './layout/database-schema.js'
 export type { FoldPolicy } from './layout/fold-policy.js'
 export { countFoldWork, foldNext } from './layout/folds.js'
 export {
@@ -46,7 +53,7 @@ export {
 export { sizeHeaps } from './layout/heap-sizes.js'
 export { absorbNext, absorbOverlays } from './layout/overlays.js'
 export { VERSION_BASE_MAX } from './layout/record-version.js'
-export { holdStorage, mayRemoveStorage } from './layout/storage-hold.js'
+export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
 export { runAlone } from './running/alone.js'
 export { collectGates, createGate, enterInstance } from './running/gate.js'
 

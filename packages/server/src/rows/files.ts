@@ -1,6 +1,6 @@
 import type { Queryable } from '../postgres/database.js'
 import { isUndefinedTable } from '../postgres/failures.js'
-import { ident, type Sql, sql } from '../postgres/sql.js'
+import { empty, ident, type Sql, sql } from '../postgres/sql.js'
 import { mentionedContents } from './layout/heap-ddl.js'
 import { type HeapAddress, heapName, pastName } from './layout/layout.js'
 
@@ -56,9 +56,31 @@ export interface FoundMentions {
 /** Heaps that are searched at a time. */
 const STEP_HEAPS = 200
 
+const HEAP_COLUMNS = sql`
+  id as "heapId", database_id as "databaseId", file_column_ids as "columnIds", kind = 'heap' as "hasPast"`
+
 interface HeapRow extends HeapAddress {
   readonly columnIds: readonly string[]
   readonly hasPast: boolean
+}
+
+/**
+ * Returns all contents that the rows of a database refer to, including row versions kept for forks. `isSearched` is a
+ * condition on rows of `offshoot.heaps`.
+ */
+export async function findContents(transaction: Queryable, isSearched: Sql): Promise<Set<string>> {
+  const heaps = await transaction.query<HeapRow>(sql`
+    select ${HEAP_COLUMNS}
+    from offshoot.heaps
+    where file_column_ids <> '{}' and kind <> 'gone' and ${isSearched}`)
+  const found = new Set<string>()
+  for (const heap of heaps) {
+    // Releases the locks on the heap, as below.
+    await transaction.query(sql`savepoint heap`)
+    for (const { sha256 } of await searchHeap(transaction, heap, null)) found.add(sha256)
+    await transaction.query(sql`rollback to savepoint heap`)
+  }
+  return found
 }
 
 /** Searches some heaps for contents, in the order of their ids. Ends after a heap that cannot be searched. */
@@ -68,8 +90,7 @@ export async function findMentions(
   { afterId, heapsMax = STEP_HEAPS }: { afterId: string; heapsMax?: number },
 ): Promise<FoundMentions> {
   const heaps = await transaction.query<HeapRow>(sql`
-    select id as "heapId", database_id as "databaseId", file_column_ids as "columnIds",
-      kind = 'heap' as "hasPast"
+    select ${HEAP_COLUMNS}
     from offshoot.heaps
     where file_column_ids <> '{}' and id > ${afterId}
     order by id
@@ -96,10 +117,11 @@ export async function findMentions(
   return { mentions, lastId: heaps.length < heapsMax ? undefined : lastId }
 }
 
+/** Finds contents that a heap mentions: those with the given hashes, or all. */
 async function searchHeap(
   transaction: Queryable,
   heap: HeapRow,
-  hashes: readonly string[],
+  hashes: readonly string[] | null,
 ): Promise<Mention[]> {
   const { databaseId, columnIds, hasPast } = heap
   const found = new Set<string>()
@@ -115,15 +137,19 @@ async function searchHeap(
 
 async function listMentioned(
   transaction: Queryable,
-  options: { table: Sql; columnId: string; hashes: readonly string[] },
+  options: { table: Sql; columnId: string; hashes: readonly string[] | null },
 ): Promise<string[]> {
   const { table, hashes } = options
   const column = sql`t.${ident(`c${options.columnId}`)}`
+  const searched =
+    hashes === null
+      ? empty
+      : sql`
+      and ${mentionedContents(column)} ?| ${hashes}::text[]
+      and m.sha256 = any(${hashes}::text[])`
   const rows = await transaction.query<{ sha256: string }>(sql`
     select distinct m.sha256
     from ${table} t, jsonb_array_elements_text(${mentionedContents(column)}) m (sha256)
-    where ${column} is not null
-      and ${mentionedContents(column)} ?| ${hashes}::text[]
-      and m.sha256 = any(${hashes}::text[])`)
+    where ${column} is not null${searched}`)
   return rows.map((row) => row.sha256)
 }

@@ -49,7 +49,7 @@ export class Files {
   }
 
   async #keep({ sha256, bytes }: PendingContent, workspaceId: string): Promise<void> {
-    await this.#claim({ sha256, size: bytes.length }, workspaceId)
+    await claimContent(this.#database, { sha256, size: bytes.length }, workspaceId)
     if (await this.blobs.has(sha256)) return
     await this.blobs.put(Readable.from(chunksOf(bytes)), { bytesMax: bytes.length })
   }
@@ -58,7 +58,7 @@ export class Files {
   async receive(source: AsyncIterable<Buffer>, workspaceId: string): Promise<ReceivedBlob> {
     const bytesMax = this.#limits.fileBytesMax
     try {
-      const claim = (blob: Blob) => this.#claim(blob, workspaceId)
+      const claim = (blob: Blob) => claimContent(this.#database, blob, workspaceId)
       return await this.blobs.put(source, { bytesMax, claim })
     } catch (error) {
       if (!(error instanceof BlobTooLargeError)) throw error
@@ -110,25 +110,29 @@ export class Files {
     texts.push(rest.toString('base64'))
     return texts.join('')
   }
+}
 
-  /**
-   * Marks content as recently used by a workspace before a row refers to it, so that the collector keeps it.
-   * Waits while the collector checks or deletes the same content, and only then enters the workspace.
-   */
-  async #claim({ sha256, size }: Blob, workspaceId: string): Promise<void> {
-    await this.#database.queryAside(sql`
-      with claimed as (
-        insert into offshoot.blobs (sha256, size)
-        values (${Buffer.from(sha256, 'hex')}, ${size})
-        on conflict (sha256) do update
-        set put_at = clock_timestamp(), unused_since = null
-        returning sha256, size
-      )
-      insert into offshoot.workspace_blobs (workspace_id, sha256, size)
-      select ${workspaceId}, sha256, size
-      from claimed
-      on conflict (workspace_id, sha256) do nothing`)
-  }
+/**
+ * Marks content as recently used by a workspace before a row refers to it, so that the collector keeps it.
+ * Waits while the collector checks or deletes the same content, and only then enters the workspace.
+ */
+export async function claimContent(
+  database: Database,
+  { sha256, size }: Blob,
+  workspaceId: string,
+): Promise<void> {
+  await database.queryAside(sql`
+    with claimed as (
+      insert into offshoot.blobs (sha256, size)
+      values (${Buffer.from(sha256, 'hex')}, ${size})
+      on conflict (sha256) do update
+      set put_at = clock_timestamp(), unused_since = null
+      returning sha256, size
+    )
+    insert into offshoot.workspace_blobs (workspace_id, sha256, size)
+    select ${workspaceId}, sha256, size
+    from claimed
+    on conflict (workspace_id, sha256) do nothing`)
 }
 
 /** Bytes of content that are hashed and written in one turn of the event loop. */

@@ -229,8 +229,14 @@ async function isLarge(transaction: Queryable, heap: HeapAddress): Promise<boole
   return size?.isLarge === true
 }
 
-/** Queues all indexes that need an extension. Backups leave them out, so a restore builds them again. */
-export async function requestExtensionIndexes(database: Queryable): Promise<void> {
+/**
+ * Queues all indexes that need an extension, of one database or of all. Backups leave them out, so a restore builds
+ * them again.
+ */
+export async function requestExtensionIndexes(
+  database: Queryable,
+  { databaseId = null }: { databaseId?: string | null } = {},
+): Promise<void> {
   const [work] = await database.query<{ isThere: boolean }>(sql`
     select to_regclass('offshoot.index_work') is not null as "isThere"`)
   // A catalogue of a version without indexes has no such table, and needs none.
@@ -248,6 +254,7 @@ export async function requestExtensionIndexes(database: Queryable): Promise<void
         '$.**.columns[*] ? (@.type == "vector" && @.index == true)')
     ) as wanted (c)
     where (c ->> 'id')::bigint = any(h.column_ids)
+      and h.database_id = coalesce(${databaseId}::bigint, h.database_id)
     on conflict do nothing`)
 }
 

@@ -53,6 +53,17 @@ export async function createDatabaseSchema(
     create index on ${answersName(databaseId)} (created_at) where body is not null`)
 }
 
+/**
+ * Keeps the collector from dropping the schema of a database until the transaction ends, also while PostgreSQL
+ * waits for a standby in its commit. Fails if the collector has begun: it drops this table first.
+ */
+export async function lockDatabaseSchema(
+  transaction: Queryable,
+  databaseId: string,
+): Promise<void> {
+  await transaction.query(sql`lock table ${answersName(databaseId)} in access share mode`)
+}
+
 /** Lists some databases that have kept answers, in the order of their ids. */
 export async function listAnswering(
   database: Queryable,
@@ -77,6 +88,26 @@ const STEP_TABLES = 50
 /** A step waits for this long for others that use a table. */
 const DROP_WAIT_MS = 2000
 
+/** Matches schemas of databases that are not in the catalogue. */
+const isAbandoned = (name: Sql): Sql => sql`
+  not exists (select from offshoot.databases d where ${name} = ${SCHEMA_PREFIX} || d.id)
+      and not exists (
+        select from offshoot.heaps h where ${name} = ${SCHEMA_PREFIX} || h.database_id
+      )`
+
+/**
+ * Drops the schema of a database that did not get into the catalogue. What cannot be dropped now is left to the
+ * collector.
+ */
+export async function dropAbandonedSchema(database: Database, databaseId: string): Promise<void> {
+  const name = schemaName(databaseId)
+  for (let isDropping = true; isDropping; ) {
+    const [schema] = await database.query(sql`
+      select from pg_namespace n where n.nspname = ${name} and ${isAbandoned(sql`n.nspname`)}`)
+    isDropping = schema !== undefined && (await dropSchemaStep(database, name))
+  }
+}
+
 /**
  * Drops schemas of deleted databases, after `collectHeap` has dropped their heaps. Returns whether there may be more.
  */
@@ -84,13 +115,7 @@ export async function collectSchema(database: Database): Promise<boolean> {
   const schemas = await database.query<{ name: string }>(sql`
     select n.nspname as name
     from pg_namespace n
-    where ${isDatabaseSchema(sql`n.nspname`)}
-      and not exists (
-        select from offshoot.databases d where n.nspname = ${SCHEMA_PREFIX} || d.id
-      )
-      and not exists (
-        select from offshoot.heaps h where n.nspname = ${SCHEMA_PREFIX} || h.database_id
-      )
+    where ${isDatabaseSchema(sql`n.nspname`)} and ${isAbandoned(sql`n.nspname`)}
     -- Schemas that cannot be dropped must not always be the first ones.
     order by random()
     limit ${STEP_SCHEMAS}`)
@@ -112,7 +137,11 @@ async function dropSchemaStep(database: Database, schema: string): Promise<boole
       if (!(await mayRemoveStorage(transaction))) return false
       await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
       const tables = await transaction.query<{ name: string }>(sql`
-        select tablename as name from pg_tables where schemaname = ${schema} limit ${STEP_TABLES}`)
+        select tablename as name
+        from pg_tables
+        where schemaname = ${schema}
+        order by tablename = ${ANSWERS} desc
+        limit ${STEP_TABLES}`)
       if (tables.length === STEP_TABLES) {
         const names = tables.map(({ name }) => sql`${ident(schema)}.${ident(name)}`)
         await transaction.query(sql`drop table if exists ${join(names, ', ')}`)

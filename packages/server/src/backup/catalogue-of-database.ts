@@ -1,0 +1,251 @@
+import { type Sql, sql } from '../postgres/sql.js'
+
+/*
+ * The rows of the catalogue that belong to one database, and how they are carried over to another database, in the
+ * same instance or in another one. Ids of databases, branches, schemas and heaps are unique in an instance, so a
+ * restored database gets new ones. Ids of tables and columns are only compared within a database, and stay: schemas
+ * and the columns of heaps are copied as they are. Migrations have ids that only their database knows, and keep them.
+ */
+
+/** The kinds of ids that are replaced. */
+export const REPLACED_IDS = ['branches', 'heaps', 'schemas'] as const
+export type ReplacedId = (typeof REPLACED_IDS)[number]
+
+/** What a restored row is made with. */
+export interface Restored {
+  readonly databaseId: Sql
+  readonly workspaceId: Sql
+  readonly name: Sql
+  readonly region: Sql
+  /** Returns the new id for an old one. */
+  replaced(kind: ReplacedId, id: Sql): Sql
+}
+
+/** Returns the value of a column in the restored row `s`. */
+type Rule = (column: Sql, restored: Restored) => Sql
+
+const copied: Rule = (column) => column
+/** The default of the column applies, such as a number from a sequence. */
+const renewed = undefined
+const ofDatabase: Rule = (_column, { databaseId }) => databaseId
+const ofBranch: Rule = (column, { replaced }) => replaced('branches', column)
+const ofHeap: Rule = (column, { replaced }) => replaced('heaps', column)
+const ofSchema: Rule = (column, { replaced }) => replaced('schemas', column)
+
+/** Names the source by its new id. A source that was deleted for good keeps its old one, which nobody else gets. */
+const startedFrom: Rule = (column, { replaced }) => {
+  const id = sql`${column} ->> 'dbBranchID'`
+  return sql`jsonb_set(${column}, '{dbBranchID}', to_jsonb(coalesce(${replaced('branches', id)}, ${id})))`
+}
+
+export interface CatalogueTable {
+  readonly name: string
+  /** Selects the rows of a database. */
+  readonly where: (databaseId: Sql) => Sql
+  /** All columns of the table. */
+  readonly columns: Readonly<Record<string, Rule | undefined>>
+  /** The order in which new numbers are given to rows. */
+  readonly order?: Sql
+}
+
+const isOfDatabase = (databaseId: Sql): Sql => sql`database_id = ${databaseId}`
+const isOfBranches = (column: Sql) => (databaseId: Sql) =>
+  sql`${column} in (select b.id from offshoot.branches b where b.database_id = ${databaseId})`
+/** Heaps without a branch wait for the collector, and nothing reads them. */
+export const isHeapOfDatabase = (databaseId: Sql): Sql =>
+  sql`${isOfDatabase(databaseId)} and ${isOfBranches(sql`branch_id`)(databaseId)}`
+const isOfHeaps = (databaseId: Sql): Sql =>
+  sql`heap_id in (select id from offshoot.heaps where ${isHeapOfDatabase(databaseId)})`
+
+/** In the order in which rows refer to each other. */
+export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
+  {
+    name: 'databases',
+    where: (databaseId) => sql`id = ${databaseId}`,
+    columns: {
+      id: ofDatabase,
+      workspace_id: (_column, { workspaceId }) => workspaceId,
+      name: (_column, { name }) => name,
+      region: (_column, { region }) => region,
+      color: copied,
+      repository: copied,
+      search_enabled: copied,
+      default_branch_id: ofBranch,
+      created_at: copied,
+    },
+  },
+  {
+    name: 'schemas',
+    where: isOfDatabase,
+    columns: { id: ofSchema, database_id: ofDatabase, document: copied },
+  },
+  {
+    name: 'migrations',
+    where: isOfDatabase,
+    columns: {
+      id: copied,
+      database_id: ofDatabase,
+      parent_id: copied,
+      checksum: copied,
+      operations: copied,
+      title: copied,
+      message: copied,
+      created_at: copied,
+    },
+  },
+  {
+    name: 'branches',
+    where: isOfDatabase,
+    columns: {
+      id: ofBranch,
+      database_id: ofDatabase,
+      name: copied,
+      parent_id: ofBranch,
+      fork_epoch: copied,
+      epoch: copied,
+      schema_id: ofSchema,
+      version: copied,
+      last_migration_id: copied,
+      started_from: startedFrom,
+      metadata: copied,
+      stamp: renewed,
+      created_at: copied,
+      deleted_at: copied,
+      fork_schema_id: ofSchema,
+      fork_stamp: renewed,
+      protected: copied,
+      expires_at: copied,
+      ttl_seconds: copied,
+      version_base: copied,
+    },
+    order: sql`fork_stamp`,
+  },
+  {
+    name: 'heaps',
+    where: isHeapOfDatabase,
+    columns: {
+      id: ofHeap,
+      database_id: ofDatabase,
+      branch_id: ofBranch,
+      table_id: copied,
+      column_ids: copied,
+      epoch: copied,
+      file_column_ids: copied,
+      given_floor: copied,
+      generated_floor: copied,
+      kind: copied,
+      next_branch_id: ofBranch,
+    },
+  },
+  {
+    name: 'git_branches',
+    where: isOfDatabase,
+    columns: {
+      database_id: ofDatabase,
+      git_branch: copied,
+      branch_id: ofBranch,
+      created_at: copied,
+    },
+  },
+  {
+    name: 'branch_rules',
+    where: isOfDatabase,
+    columns: { database_id: ofDatabase, position: copied, pattern: copied, settings: copied },
+  },
+  {
+    name: 'merges',
+    where: isOfBranches(sql`into_branch_id`),
+    columns: {
+      id: renewed,
+      into_branch_id: ofBranch,
+      into_epoch: copied,
+      from_branch_id: ofBranch,
+      from_epoch: copied,
+      base_branch_id: ofBranch,
+      left_out: copied,
+      merged_at: copied,
+    },
+    order: sql`id`,
+  },
+  {
+    name: 'private_contents',
+    where: isOfDatabase,
+    columns: { database_id: ofDatabase, sha256: copied, created_at: copied },
+  },
+  {
+    name: 'deleted_records',
+    where: isOfHeaps,
+    columns: { heap_id: ofHeap, id: copied, version: copied, deleted_at: copied },
+  },
+  {
+    name: 'index_work',
+    where: isOfHeaps,
+    columns: { heap_id: ofHeap, column_id: copied, stamp: renewed, failure: copied },
+  },
+  {
+    name: 'fold_work',
+    where: isOfBranches(sql`branch_id`),
+    columns: { id: renewed, branch_id: ofBranch, table_id: copied, attempts: renewed },
+    order: sql`id`,
+  },
+  {
+    name: 'unused_migrations',
+    where: isOfDatabase,
+    columns: {
+      id: renewed,
+      database_id: ofDatabase,
+      migration_id: copied,
+      due_at: renewed,
+      failures: renewed,
+      error: renewed,
+    },
+    order: sql`id`,
+  },
+  {
+    name: 'sweeps',
+    where: isOfBranches(sql`branch_id`),
+    // A sweep starts over, and looks at all versions: the heaps that it is done with have other ids.
+    columns: {
+      id: renewed,
+      branch_id: ofBranch,
+      fork_epoch: renewed,
+      created_at: renewed,
+      due_at: renewed,
+      failures: renewed,
+      error: renewed,
+      heap_id: renewed,
+      has_failed: renewed,
+      fork_epochs: renewed,
+    },
+    order: sql`id`,
+  },
+]
+
+const byName = new Map(CATALOGUE_OF_DATABASE.map((table) => [table.name, table]))
+
+/** Returns how a table of the catalogue is carried over. undefined: not at all. */
+export const tableOfDatabase = (name: string): CatalogueTable | undefined => byName.get(name)
+
+/**
+ * Tables of the catalogue that have nothing of a database, or nothing that another one needs: answers are kept under
+ * the ids of branches, and contents are entered when files are restored.
+ */
+export const NOT_OF_DATABASE: readonly string[] = [
+  'api_keys',
+  'blob_check_mentions',
+  'blob_checks',
+  'blobs',
+  'catalogue_migrations',
+  'compactions',
+  'idempotency_keys',
+  'invites',
+  'link_keys',
+  'members',
+  'secrets',
+  'sign_in_tokens',
+  'upload_claims',
+  'users',
+  'workspace_blobs',
+  'workspace_usage',
+  'workspaces',
+]
