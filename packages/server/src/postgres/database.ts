@@ -236,7 +236,8 @@ export class Database implements Queryable {
     if (this.#connection === undefined) {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
-    const client = new pg.Client(clientConfig(this.#connection, { statementTimeoutMs: 0 }))
+    const options = { ...this.#options, statementTimeoutMs: 0 }
+    const client = new pg.Client(clientConfig(this.#connection, options))
     client.on('error', () => undefined)
     this.#long.add(client)
     try {
