@@ -1002,6 +1002,23 @@ describe('rights', () => {
     expect(await records('select id from later')).toEqual([{ id: 'a' }])
   })
 
+  it('are granted to a new role if an administrator has dropped the role', async () => {
+    const { role } = await findRole(branches.database)
+    for (const statement of [
+      'select 1 as one',
+      "insert into later (id) values ('b') returning id",
+    ]) {
+      await records(statement)
+      await records('delete from later')
+      await service.database.query(template`drop owned by ${ident(role)}`)
+      await service.database.query(template`drop role ${ident(role)}`)
+      expect(await records(statement)).toHaveLength(1)
+      const found = await service.database.query(template`
+        select from pg_roles where rolname = ${role}`)
+      expect(found).toHaveLength(1)
+    }
+  })
+
   it('are renewed for a table that was being made while they were granted', async () => {
     await branches.edit('main', { addTable: { table: 'meanwhile' } })
     await records("insert into meanwhile (id) values ('a')")

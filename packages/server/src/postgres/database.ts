@@ -5,12 +5,10 @@ import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
 import { watchWarnings } from './commit.js'
-import { codeOf } from './failures.js'
+import { codeOf, INVALID_PARAMETER_VALUE } from './failures.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import type { Sql } from './sql.js'
 import { toQuery } from './statement.js'
-
-const INVALID_PARAMETER_VALUE = '22023'
 
 /** Runs statements: the pool, or one transaction. */
 export interface Queryable {

@@ -20,6 +20,7 @@ export function constraintOf(error: unknown): string | undefined {
 }
 
 export const UNIQUE_VIOLATION = '23505'
+export const INVALID_PARAMETER_VALUE = '22023'
 export const UNDEFINED_TABLE = '42P01'
 const UNDEFINED_SCHEMA = '3F000'
 const UNDEFINED_COLUMN = '42703'

@@ -74,6 +74,14 @@ export function findReader(database: Database, schema: string): Promise<string |
   return found
 }
 
+/** Returns whether the role that reads a schema still exists, if the server has such roles. */
+export async function hasReader(database: Database, schema: string): Promise<boolean> {
+  const role = await findReader(database, schema)
+  if (role === undefined) return true
+  const found = await database.query(sql`select from pg_roles where rolname = ${role}`)
+  return found.length > 0
+}
+
 /**
  * Grants the privileges again after the reader was denied a table. A heap whose creation was not
  * yet committed when the privileges were first granted has none: the default privileges came too

@@ -1,9 +1,9 @@
 import { AppError } from '@offshoot/contract/errors'
 
 /** Returns an error for an invalid statement. Positions are counted in characters, from 1. */
-export function invalidSql(message: string, position?: number): AppError {
+export function invalidSql(message: string, position?: number, cause?: unknown): AppError {
   const at = position === undefined ? '' : ` at position ${position}`
-  return new AppError('invalid_sql', `invalid SQL: ${message}${at}`)
+  return new AppError('invalid_sql', `invalid SQL: ${message}${at}`, { cause })
 }
 
 /** Clients compare this message literally. */

@@ -3,8 +3,8 @@ import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
-import { codeOf } from '../../postgres/failures.js'
-import { findReader, renewReader } from '../../postgres/reader-role.js'
+import { codeOf, INVALID_PARAMETER_VALUE } from '../../postgres/failures.js'
+import { findReader, hasReader, renewReader } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
 import type { UserConnections } from '../../postgres/user-connections.js'
@@ -72,10 +72,22 @@ export async function runSql(
       : runSnapshot(database, session.guard, body, { bounds, connections })
   }
   return run().catch(async (error) => {
-    if (codeOf(error) !== PERMISSION_DENIED) throw error
+    if (!(await lacksRights(context, schema, error))) throw error
     await renewReader(database, schema)
     return run()
   })
+}
+
+/** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
+async function lacksRights(
+  { database }: SqlContext,
+  schema: string,
+  error: unknown,
+): Promise<boolean> {
+  if (codeOf(error) === PERMISSION_DENIED) return true
+  // Statements of callers fail with this code, too.
+  if (codeOf((error as Error).cause) !== INVALID_PARAMETER_VALUE) return false
+  return !(await hasReader(database, schema))
 }
 
 async function runAll(

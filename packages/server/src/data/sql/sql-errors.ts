@@ -20,7 +20,7 @@ export function toSqlError(error: unknown): unknown {
   // denied, and the error is reported as internal.
   if (code === PERMISSION_DENIED) return error
   if (!STATEMENT_CLASSES.has(code.slice(0, 2))) return error
-  const invalid = invalidSql(message)
+  const invalid = invalidSql(message, undefined, error)
   // Names are resolved before a statement runs, so a missing one means that the schema has changed.
   return isUndefinedName(error) ? new StaleError(code, { cause: invalid }) : invalid
 }
