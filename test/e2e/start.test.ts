@@ -87,7 +87,9 @@ describe('offshoot start', () => {
       if (seen.at(-1) !== entry) seen.push(entry)
       return status === 200
     })
-    expect(seen.filter((entry) => entry !== 'refused')).toEqual(['503 starting', '200 ready'])
+    // On a busy machine, PostgreSQL can take longer to answer than a health request waits.
+    const states = seen.filter((entry) => entry !== 'refused' && entry !== '503 unavailable')
+    expect(states).toEqual(['503 starting', '200 ready'])
     banner = await service.ready()
     expect(banner.address).toBe(address)
   })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { until } from '../process.js'
 import type { Found, Ledger, Row, Rows } from './ledger.js'
 import { DATABASE, type Endpoint, type Reply } from './service.js'
 
@@ -20,7 +21,8 @@ export function sha256Of(content: Buffer): string {
  * Compares all data of a service with the ledger over HTTP, and updates the ledger. No writer may
  * be running. Returns the faults.
  */
-export async function checkLedger(endpoint: Endpoint, ledger: Ledger): Promise<string[]> {
+export async function checkLedger(service: Endpoint, ledger: Ledger): Promise<string[]> {
+  const endpoint = repeating(service)
   const main = await readBranch(endpoint, 'main')
   if (main === undefined) return ['main: is missing']
   const faults = ledger.checkMain(main)
@@ -158,6 +160,23 @@ async function checkDownloads(endpoint: Endpoint, { rows }: Found): Promise<stri
     if (reply.headers.etag !== `"${content}"`) faults.push(`${key}: has etag ${reply.headers.etag}`)
   })
   return faults
+}
+
+/**
+ * Repeats requests that are answered with 503, as clients are asked to. On a busy machine, a connection to PostgreSQL
+ * can take longer than its time limit.
+ */
+function repeating(endpoint: Endpoint): Endpoint {
+  return {
+    async send(...request) {
+      let reply = await endpoint.send(...request)
+      await until(async () => {
+        if (reply.status === 503) reply = await endpoint.send(...request)
+        return reply.status !== 503
+      })
+      return reply
+    },
+  }
 }
 
 function expectFine(reply: Reply, what: string): void {
