@@ -210,6 +210,52 @@ describe('while a large merge compares', () => {
   })
 })
 
+describe('while a large merge waits for writers of the target', () => {
+  it('PostgreSQL crashes and empties the staged rows, and the merge compares again', async () => {
+    const branches = await open()
+    const writer = new pg.Client({ connectionString: service.url })
+    await writer.connect()
+    try {
+      const [main] = await service.database.query<{ gate: string }>(sql`
+        select format('offshoot_work.%I', 'gate_' || b.id) as gate
+        from offshoot.branches b
+        join offshoot.databases d on d.id = b.database_id
+        where d.name = ${branches.database} and b.name = 'main' and b.deleted_at is null`)
+      const gate = main?.gate ?? ''
+      let emptied: Promise<void> | undefined
+      const { status, body } = await during(branches, {}, async () => {
+        // Without the staged rows, nobody would know that the merge has to keep this.
+        await branches.patch('main', 'items', 'a', { code: 'AA' })
+        await writer.query('begin')
+        await writer.query(`lock table ${gate} in row share mode`)
+        emptied = (async () => {
+          for (let waits = false; !waits; ) {
+            const { rows } = await writer.query(
+              `select from pg_locks where not granted and relation = '${gate}'::regclass`,
+            )
+            waits = rows.length > 0
+          }
+          const { rows } = await writer.query(`
+            select oid::regclass::text as name from pg_class
+            where starts_with(relname, 'merge_') and relkind = 'r' and relpersistence = 'u'`)
+          expect(rows.length).toBeGreaterThan(0)
+          // As PostgreSQL does with unlogged tables after a crash.
+          for (const { name } of rows) await writer.query(`truncate ${name}`)
+          await writer.query('commit')
+        })()
+      })
+      await emptied
+      expect([status, body.merged]).toEqual([200, true])
+      const ids = ['d', idOf(1), idOf(COUNT - 1)]
+      expect(Object.keys(await branches.read('main', 'items', ids))).toEqual(ids)
+      expect(await branches.read('main', 'items', ['a'])).toEqual({ a: { code: 'AA', price: 10 } })
+      expect(await leftovers()).toBe(0)
+    } finally {
+      await writer.end()
+    }
+  })
+})
+
 describe('a large merge', () => {
   it('that brings nothing new leaves no trace', async () => {
     const branches = await open()

@@ -86,6 +86,22 @@ async function stages(): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
+/** Empties the stage of a stream when it has rows, as PostgreSQL does with unlogged tables after a crash. */
+async function emptyStage(): Promise<void> {
+  const { rows } = await service.database.pool.query(
+    `select oid::regclass::text as name, relpersistence as kind
+    from pg_class where relkind = 'r' and relname like 'stream\\_%'`,
+  )
+  expect(rows).toMatchObject([{ kind: 'u' }])
+  const [{ name }] = rows
+  const hasRows = async () => {
+    const found = await service.database.pool.query(`select from ${name} limit 1`)
+    return found.rows.length > 0
+  }
+  await until(hasRows)
+  await service.database.pool.query(`truncate ${name}`)
+}
+
 async function countRecords(branches: TestBranches, branch = 'main'): Promise<number> {
   const { body } = await branches.call(branch, 'POST', '/tables/t/summarize', {
     summaries: { count: { count: '*' } },
@@ -143,6 +159,21 @@ describe('a long stream', () => {
     broken.body.destroy(new Error('gone'))
     await until(async () => (await stages()).length === 0)
     expect(await countRecords(branches)).toBe(0)
+  })
+
+  it.each([
+    ['main', 'before the rest of it arrives'],
+    ['dev', 'before the rest of it arrives, on a branch that inherits rows'],
+  ])('on %s is refused as a whole if PostgreSQL crashes %s', async (branch) => {
+    const branches = await TestBranches.create(service, `crash-${branch}`, TABLES)
+    await branches.put('main', 't', 'before', { text: 'a' })
+    await branches.fork('dev')
+    const stream = await openStream(branches, branch)
+    await emptyStage()
+    const answer = await stream.finish([{ id: 'last' }])
+    expect(answer).toMatchObject({ status: 503, body: { code: 'unavailable' } })
+    expect(await countRecords(branches, branch)).toBe(1)
+    expect(await stages()).toEqual([])
   })
 
   it('under an Idempotency-Key is inserted once', async () => {
@@ -337,6 +368,15 @@ describe('a stream of many rows into a branch with forks', () => {
     expect(answer.body.errors).toEqual([expect.objectContaining({ line })])
     expect(await countRecords(branches)).toBe(2)
     expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 2, hidden: 0 })
+  })
+
+  it('is refused if PostgreSQL crashes before it is compared', async () => {
+    const { branches, stream } = await open('crash-many')
+    await emptyStage()
+    const answer = await stream.finish(MANY)
+    expect(answer).toMatchObject({ status: 503, body: { code: 'unavailable' } })
+    expect(await countRecords(branches)).toBe(1)
+    expect(await storage(branches)).toEqual({ kinds: ['heap'], rows: 1, hidden: 0 })
   })
 
   it('is refused if it has a value twice', async () => {

@@ -66,6 +66,7 @@ export {
 export { publishRows } from './merging/publish-stage.js'
 export type { RowResolution, RowTake } from './merging/settle.js'
 export {
+  areRowsLost,
   createStage,
   dropLostStages,
   dropStage,

@@ -55,7 +55,13 @@ async function publish(
   await withPin(database, access, async (pin) => {
     // The session may be outdated by now, which is better known before the rows are compared.
     await runReads(database, guard, [])
-    const stream = { codec, stage: rows.name, before: pin.rows, pinId: pin.id }
+    const stream = {
+      codec,
+      stage: rows.name,
+      before: pin.rows,
+      pinId: pin.id,
+      requireAll: (present: number) => rows.requireAll(present),
+    }
     const owner = { branchId: pin.id, databaseId: access.databaseId }
     const overlay = await runTransaction(
       database,

@@ -10,6 +10,7 @@ import {
 import { absorbOverlays } from '../../rows/branches.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
+  areRowsLost,
   type ComparedTable,
   countCandidates,
   dropStage,
@@ -168,7 +169,10 @@ async function stageOverlays(
   for (const table of tables) {
     const overlay = await runTransaction(
       database,
-      (transaction) => stageOverlay(transaction, table, owner),
+      async (transaction) => {
+        await requireStaged(transaction, table)
+        return stageOverlay(transaction, table, owner)
+      },
       WRITABLE_SNAPSHOT,
     )
     overlays.set(table.staged.codec.table.id, overlay)
@@ -191,6 +195,13 @@ function listOverlaid(tables: readonly StagedTable[], writtenMax: number): Stage
 
 /** Thrown when staged rows cannot be written, because the target has changed. */
 class StaleStageError extends Error {}
+
+/** Throws if the rows of a table were staged before a crash of PostgreSQL. */
+async function requireStaged(transaction: Transaction, table: StagedTable): Promise<void> {
+  if (await areRowsLost(transaction, table)) {
+    throw new StaleStageError('the staged rows were lost in a crash')
+  }
+}
 
 /** Writes the staged rows to the target, which is locked, and records the merge. */
 async function publish(
@@ -291,6 +302,7 @@ async function restage(
 ): Promise<(RestagedTable & { name: string })[]> {
   const current: (RestagedTable & { name: string })[] = []
   for (const table of tables) {
+    await requireStaged(transaction, table)
     const { codec } = table.staged
     const now = { rows: ours.rows, table: tableOf(ours, codec.table) }
     const restaged = await restageTable(transaction, table, now)

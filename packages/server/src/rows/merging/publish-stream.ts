@@ -28,6 +28,8 @@ export interface ComparedStream {
   readonly codec: TableCodec
   readonly stage: Sql
   readonly before: BranchRows
+  /** Throws if the stage has not as many rows as the stream. */
+  requireAll(present: number): void
 }
 
 /** Thrown if the branch has changed in a way that the comparison does not allow for. */
@@ -54,6 +56,9 @@ export async function stageStream(
   // The time depends on the length of the stream, and nobody waits for it.
   await transaction.query(sql`set local statement_timeout = 0`)
   await transaction.query(sql`analyze ${stage}`)
+  const [counted] = await transaction.query<{ count: number }>(sql`
+    select count(*)::integer as count from ${stage}`)
+  stream.requireAll(counted?.count ?? 0)
   const heap = ownHeap(layoutOf(before), codec.table.id)
   if (heap === undefined) throw new StreamOutdatedError('the pinned state must have the heap')
   const parts = new StatementParts(layoutOf(before), codec, heap)
@@ -82,9 +87,12 @@ export async function publishStream(
   stream: ComparedStream & { readonly overlay: StagedOverlay; readonly pinId: string },
   guard: Guard,
 ): Promise<void> {
-  const { codec, before, overlay, pinId } = stream
+  const { codec, stage, before, overlay, pinId } = stream
   const { branchId } = guard.rows
   await requireGuard(transaction, guard)
+  // The stage was complete when the overlay was written. A crash since then has emptied it.
+  const staged = await transaction.query(sql`select from ${stage} limit 1`)
+  if (staged.length === 0) stream.requireAll(0)
   if (!(await isPinOf(transaction, { pinId, branchId }))) {
     throw new StreamOutdatedError('the branch was reset')
   }
@@ -100,12 +108,12 @@ export async function publishStream(
       limit 1`)
     if (written.length > 0) throw new StreamOutdatedError('a row was written')
   }
-  const staged = asMerge(stream)
-  const rows = { staged, ours, oursBefore: before, since: undefined }
+  const merged = asMerge(stream)
+  const rows = { staged: merged, ours, oursBefore: before, since: undefined }
   if (!(await amendOverlay(transaction, overlay, rows))) {
     throw new StreamOutdatedError('a unique value was taken')
   }
-  if (!(await publishOverlays(transaction, [{ overlay, staged }], branchId))) {
+  if (!(await publishOverlays(transaction, [{ overlay, staged: merged }], branchId))) {
     throw new StreamOutdatedError('the overlay was dropped')
   }
 }

@@ -377,6 +377,15 @@ export async function stageNothing(
   return staged
 }
 
+/** Returns whether staged rows are gone: PostgreSQL empties unlogged tables after a crash, and the merge goes on. */
+export async function areRowsLost(
+  transaction: Queryable,
+  { staged, tally }: { staged: StagedRows; tally: MergeTally },
+): Promise<boolean> {
+  if (tally.changed === 0) return false
+  return (await transaction.query(sql`select from ${staged.name} limit 1`)).length === 0
+}
+
 /** Divides the numbers of staged rows into ranges. */
 export function* chunksOf(
   { first, last }: Pick<StagedRows, 'first' | 'last'>,

@@ -10,7 +10,7 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
  * columns have the names and types of those of the heap.
  */
 
-/** Not logged: a stream that a crash interrupts is gone anyway. */
+/** Not logged: a stream that a crash interrupts is refused, see `StagedRows`. */
 export function createStageStatement({ codec }: StatementParts, stage: Sql): Sql {
   const columns = codec.physical.map(
     ({ physicalName, sqlType }) => sql`${ident(physicalName)} ${raw(sqlType)}`,
@@ -20,6 +20,10 @@ export function createStageStatement({ codec }: StatementParts, stage: Sql): Sql
       line bigint not null,
       id text collate "C" not null${furtherColumns(columns)}
     ) with (autovacuum_enabled = false)`
+}
+
+export function countStageStatement(stage: Sql): Statement {
+  return compileStatement(sql`select count(*) from ${stage}`)
 }
 
 export function copyToStageStatement({ names }: StatementParts, stage: Sql): Statement {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { AppError } from '@offshoot/contract/errors'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
@@ -9,6 +10,7 @@ import { qualified } from '../layout/layout.js'
 import { brokenConnection } from '../running/connection.js'
 import { type Guard, ownerOf } from '../running/guard.js'
 import { runReads } from '../running/reads.js'
+import { confirmed } from '../running/staleness.js'
 import type { WriteTransaction } from '../running/transactions.js'
 import { TakenError } from './refusals.js'
 import type { RowInput, TableWriter } from './table-writer.js'
@@ -104,6 +106,8 @@ export class StagedRows {
   /** Inserts all rows. Fails if an id or a unique value is taken. */
   async insert(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
     const stage = writer.stage(stageName(this.#stage))
+    const [counted] = await transaction.run([{ statement: stage.count, values: [] }])
+    this.requireAll(Number(counted?.[0]?.[0]))
     if (writer.takesCopies) {
       await transaction.run([{ statement: stage.insert, values: [], isUnnamed: true }])
       return
@@ -125,6 +129,20 @@ export class StagedRows {
       const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
       if (found?.[0] !== undefined) throw new TakenError(0, writer.columnId(column))
     }
+  }
+
+  /**
+   * Refuses a stage that has not all of the rows. PostgreSQL empties unlogged tables after a crash, and the service,
+   * which goes on, would add the rest of the stream.
+   */
+  requireAll(present: number): void {
+    if (present === this.#count) return
+    throw confirmed(
+      new AppError(
+        'unavailable',
+        'the database was restarted during the import; nothing was inserted',
+      ),
+    )
   }
 
   /** Finds the first line whose id or unique value is taken. Returns undefined if none is taken any more. */

@@ -21,6 +21,7 @@ import {
 import { replaceAnyStatement, replaceStatement } from './replace-statements.js'
 import {
   copyToStageStatement,
+  countStageStatement,
   createStageStatement,
   inheritedStageStatement,
   insertStagePartStatement,
@@ -67,6 +68,7 @@ export interface UniqueCheck {
 interface StageStatements {
   readonly create: Sql
   readonly copy: Statement
+  readonly count: Statement
   readonly insert: Statement
   readonly insertPart: Statement
   /** Calls to run before the insert of a part. undefined: none. */
@@ -176,6 +178,7 @@ export class TableWriter {
     return {
       create: createStageStatement(parts, name),
       copy: copyToStageStatement(parts, name),
+      count: countStageStatement(name),
       insert: insertStageStatement(parts, name),
       insertPart: insertStagePartStatement(parts, name),
       beforePart: (values) => this.#absorb?.forSource(stagedPart(name), values),
