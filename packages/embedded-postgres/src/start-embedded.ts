@@ -72,6 +72,12 @@ export async function startFromPackage(
   }
 }
 
+/**
+ * If a transaction that created an unlogged table was rolled back right before a crash, its file may still exist, and
+ * recovery fails because it creates the file. The next start removes the file first.
+ */
+const LEFTOVER_FILE = /could not create file "base\/[^"]+": File exists/
+
 async function prepareAndStart(
   binaryPackage: BinaryPackage,
   options: EmbeddedOptions,
@@ -116,14 +122,12 @@ async function prepareAndStart(
     }
     const { postgres } = binaries
     const logFile = join(dataFolder, 'postgres.log')
-    const server = await startServer({
-      postgres,
-      cluster,
-      identity,
-      settings,
-      logFile,
-      log,
-      onWaiting,
+    const start = () =>
+      startServer({ postgres, cluster, identity, settings, logFile, log, onWaiting })
+    const server = await start().catch((error: unknown) => {
+      if (!LEFTOVER_FILE.test(errorMessage(error))) throw error
+      log('PostgreSQL met a file of an unlogged table that a crash left behind: starting it again')
+      return start()
     })
     const port = Number(settings.port)
     const connection = { host: socketFolder, port, user: superuser, password, database }

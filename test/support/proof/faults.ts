@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { until } from '../process.js'
 import type { Random } from '../seeded-random.js'
 import type { ProofService } from './service.js'
 
@@ -47,8 +48,10 @@ export const START_KILLED: Fault = {
 }
 
 export const POSTGRES_KILLED: Fault = postgresFault('PostgreSQL is killed', async (service) => {
-  const [postmaster = 0] = await service.postgres()
+  const pids = await service.postgres()
+  const [postmaster = 0] = pids
   kill(postmaster, 'SIGKILL')
+  await untilEnded(service, pids)
 })
 
 /**
@@ -59,9 +62,22 @@ export const BACKEND_KILLED: Fault = postgresFault(
   'a process of PostgreSQL is killed',
   async (service, random) => {
     const [, ...others] = await service.postgres()
-    if (others.length > 0) kill(random.pick(others), 'SIGKILL')
+    if (others.length === 0) return
+    kill(random.pick(others), 'SIGKILL')
+    await untilEnded(service, others)
   },
 )
+
+/**
+ * Waits until processes of PostgreSQL have ended. On a busy machine, some of them could still answer after the crash,
+ * and the service would seem to be ready again.
+ */
+async function untilEnded(service: ProofService, pids: readonly number[]): Promise<void> {
+  await until(async () => {
+    const running = await service.postgres()
+    return !running.some((pid) => pids.includes(pid))
+  })
+}
 
 export const IMMEDIATE_RESTART: Fault = postgresFault('PostgreSQL is aborted', async (service) => {
   const [postmaster = 0] = await service.postgres()
