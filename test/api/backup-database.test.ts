@@ -57,7 +57,7 @@ beforeAll(async () => {
   await still.put('main', 'types', 'all', { ...TYPE_VALUES, ...files })
   await still.fork('typed')
   await still.patch('typed', 'types', 'all', { bool: true })
-  // What the background has to do must not differ between the two sides.
+  // Pending background work would make the two databases differ.
   await runBackground(service)
   archive = await backUp(service, 'still')
 })

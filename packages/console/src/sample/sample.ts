@@ -88,7 +88,7 @@ export async function createSample(
   await dev.table('customers').update('c2', { city: 'Arlington', tags: ['wholesale'] })
   await dev.table('orders').delete('o3')
   await prices.table('products').update('p2', { price: 41 })
-  // The same rows change on main, so that merging dev has conflicts to settle.
+  // Main changes rows that dev has changed, so that merging dev has conflicts to settle.
   await main.table('products').update('p1', { price: 5.2 })
   await main.table('products').update('p4', { price: 69 })
   await main.table('customers').update('c2', { city: 'Washington' })

@@ -3,7 +3,7 @@ import { Dialog } from './dialog.js'
 import { notify } from './toasts.js'
 
 export interface Secret {
-  /** What it is, if there are several. */
+  /** Names the secret, if several are shown. */
   readonly label?: string
   readonly text: string
 }

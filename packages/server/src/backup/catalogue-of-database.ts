@@ -11,7 +11,7 @@ import { type Sql, sql } from '../postgres/sql.js'
 export const REPLACED_IDS = ['branches', 'heaps', 'schemas'] as const
 export type ReplacedId = (typeof REPLACED_IDS)[number]
 
-/** What a restored row is made with. */
+/** Values that replace those of the archive in each restored row. */
 export interface Restored {
   readonly databaseId: Sql
   readonly workspaceId: Sql

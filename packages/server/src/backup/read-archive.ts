@@ -31,7 +31,7 @@ export interface Target {
   onProgress(progress: Progress): void
 }
 
-/** What was read so far. The manifest at the end of the archive must say the same. */
+/** The contents of the archive that were read so far. They must match the manifest at its end. */
 interface Contents {
   readonly headerHash: string
   readonly tables: Manifest['tables']

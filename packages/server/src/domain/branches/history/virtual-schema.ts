@@ -10,7 +10,7 @@ import { listRemovals, type Removal } from '../../schemas/data-loss.js'
 import { mergeSchemas, sameTable } from '../../schemas/merge-schemas.js'
 import type { MergeBase, State } from './history.js'
 
-/** What a virtual schema is computed from. */
+/** Gives access to the states that a virtual schema is computed from. */
 export interface SchemaStates {
   schemaIn(state: State): StoredSchema
   /** Returns whether records were inserted or updated in a table, or in a column, since the origin. */
