@@ -35,6 +35,8 @@ describe('numbers of a JSON text', () => {
     for (const before of [-4, -3, -2, -1, 0, 1]) {
       const padding = 'x'.repeat(SLICE_BYTES - '{"text":"","n":'.length + before)
       expect(() => check(`{"text":"${padding}","n":1e400}`)).toThrow('field [n]')
+      const digits = `1${'0'.repeat(309)}`
+      expect(() => check(`{"text":"${padding}","n":${digits}}`)).toThrow('field [n]')
     }
   })
 })
