@@ -12,7 +12,7 @@ import {
   withoutRows,
 } from './layout/layout.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
-import { changedIds, mayDiffer } from './merging/changed-ids.js'
+import { changedIds, mayDiffer, repeatedIds } from './merging/changed-ids.js'
 import {
   findMissingValues,
   findRuleBreakers,
@@ -22,6 +22,7 @@ import {
 } from './merging/check-stage.js'
 import type { RowTexts } from './merging/compare-rows.js'
 import { countChanges, hasChangedRow, hasWrittenRow } from './merging/count-changed.js'
+import { type ForwardTable, forwardRows, isContested } from './merging/forward.js'
 import { amendOverlay, buildOverlay, type StagedOverlay } from './merging/publish-overlay.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './merging/settle.js'
 import {
@@ -245,6 +246,35 @@ export async function stageTable(
   }
 }
 
+/** A table of a merge whose rows may be written without staging them. */
+export interface UnstagedTable {
+  readonly codec: TableCodec
+  readonly base: TableState
+  readonly theirs: TableState
+  readonly ours: TableState
+}
+
+/**
+ * Merges the rows of tables that have the same columns in all three states. Returns undefined, and has no effect, if
+ * the target may have changed one of the rows: they then have to be staged.
+ */
+export async function forwardTables(
+  transaction: Transaction,
+  tables: readonly UnstagedTable[],
+  into: string,
+): Promise<{ readonly codec: TableCodec; readonly tally: MergeTally }[] | undefined> {
+  const changed = tables.flatMap(({ codec, base, theirs, ours }): ForwardTable[] => {
+    const [before, after] = [rowsOfTable(base), rowsOfTable(theirs)]
+    if (!mayDiffer(before, after, codec.table.id)) return []
+    return [{ codec, base: before, theirs: after, ours: rowsOfTable(ours) }]
+  })
+  for (const table of changed) {
+    if (await isContested(transaction, table)) return undefined
+  }
+  const tallies = await forwardRows(transaction, changed, into)
+  return changed.map(({ codec }, index) => ({ codec, tally: tallies[index] as MergeTally }))
+}
+
 /** Stages a table that theirs has not changed, so that rows of the target can be decided. */
 export async function stageUnchanged(
   transaction: Transaction,
@@ -363,45 +393,52 @@ export interface ComparedTable {
 /** Tables whose rows are counted by one statement. */
 const COUNTED_TABLES = 50
 
-/**
- * Counts the rows of tables that may have changed since the base, by table id. Once there are more than `limit` in
- * all, further rows and tables may be left out.
- */
-export async function countCandidates(
+/** Returns whether more rows of tables than `limit` may have changed since the base. Reads few more rows than that. */
+export async function hasManyCandidates(
   transaction: Queryable,
   tables: readonly ComparedTable[],
   limit: number,
-): Promise<ReadonlyMap<number, number>> {
-  const counts = new Map<number, number>()
-  const queries = tables.flatMap(({ base, state }) => {
-    const { id } = state.table
-    const [after, states] = [rowsOfTable(state), base.states.map(rowsOfTable)]
-    const changed = states.filter((before) => mayDiffer(before, after, id))
-    if (changed.length === 0) return []
-    const ids = changed.map((before) => sql`(${changedIds(before, after, id)} limit ${limit + 1})`)
-    return sql`
-      select ${id}::double precision as "tableId", count(*)::integer as count
-      from (${join(ids, ' union ')}) c`
+): Promise<boolean> {
+  // A row that was changed is in the heap and in the past, so its id is found twice.
+  const read = 2 * limit + 1
+  const queries = tables.flatMap((table) => {
+    const ids = statesThatDiffer(table).map((states) => repeatedIds(...states))
+    return ids.map((repeated) => sql`(${repeated} limit ${read})`)
   })
   let total = 0
   for (let start = 0; start < queries.length && total <= limit; start += COUNTED_TABLES) {
     const some = queries.slice(start, start + COUNTED_TABLES)
-    const rows = await transaction.query<{ tableId: number; count: number }>(
-      join(some, ' union all '),
+    const counts = some.map(
+      (ids) => sql`
+      select count(*)::integer as found, count(distinct id)::integer as count from (${ids}) c`,
     )
-    for (const { tableId, count } of rows) {
-      counts.set(tableId, count)
-      total += count
-    }
+    const rows = await transaction.query<{ found: number; count: number }>(
+      join(counts, ' union all '),
+    )
+    for (const { found, count } of rows) total += found === read ? limit + 1 : count
   }
-  return counts
+  return total > limit
+}
+
+/** Lists the pairs of a state of the base and the later state between which rows of the table may differ. */
+function statesThatDiffer({
+  base,
+  state,
+}: ComparedTable): [before: BranchRows, after: BranchRows, tableId: number][] {
+  const { id } = state.table
+  const after = rowsOfTable(state)
+  return base.states.flatMap((before) => {
+    const rows = rowsOfTable(before)
+    return mayDiffer(rows, after, id) ? [[rows, after, id]] : []
+  })
 }
 
 /** Returns whether a row of a table has changed since the base. */
-export function hasChanges(
+export async function hasChanges(
   transaction: Queryable,
-  { codec, base, state }: { codec: TableCodec; base: TableBase; state: TableState },
+  { codec, base, state }: ComparedTable & { codec: TableCodec },
 ): Promise<boolean> {
+  if (statesThatDiffer({ base, state }).length === 0) return false
   return hasChangedRow(transaction, {
     codec,
     columns: new Set(codec.physical.keys()),

@@ -14,9 +14,16 @@ import { dataLossError } from '../schemas/data-loss.js'
 import { withBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
 import { insertMerge } from './merge-base.js'
-import { compareMerge } from './merge-compare.js'
-import { measureMerge, mergePinned } from './merge-pinned.js'
-import { type MergeOptions, planMerge } from './merge-plan.js'
+import { compareMerge, type MergeEffect } from './merge-compare.js'
+import { forwardMerge } from './merge-forward.js'
+import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
+import {
+  findSides,
+  type MergeOptions,
+  type MergePlan,
+  type MergeSides,
+  planMerge,
+} from './merge-plan.js'
 import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
 
 /**
@@ -70,7 +77,8 @@ function compareInSnapshot(
   return runTransaction(
     database,
     async (transaction) => {
-      const plan = await planMerge(transaction, options, { locks: false })
+      const sides = await findSides(transaction, options, { locks: false })
+      const plan = await planMerge(transaction, options, sides)
       const comparison = await compareMerge(transaction, plan)
       return {
         result: toResult(plan, comparison, { isMerged: false }),
@@ -82,34 +90,57 @@ function compareInSnapshot(
 }
 
 async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
-  const { isLarge, isNewForSure } = await measureMerge(database, options)
-  if (isLarge) {
-    if (!isNewForSure) {
-      const compared = await compareInSnapshot(database, options)
-      if (compared.isNothingNew) return compared.result
-    }
-    for (let attempt = 0; attempt < PINNED_ATTEMPTS; attempt++) {
-      const merged = await mergePinned(database, options)
-      if (merged === undefined) continue
-      // The merge is done. If this fails, the background continues.
-      await absorbOverlays(database, options.into.branchId).catch(() => undefined)
-      return merged
-    }
+  const small = await runLocked(database, options, async (transaction, sides) =>
+    (await isLarge(transaction, options, sides))
+      ? undefined
+      : mergeLocked(transaction, options, sides),
+  )
+  if (small !== undefined) return small
+  if (!(await isNewForSure(database, options))) {
+    const compared = await compareInSnapshot(database, options)
+    if (compared.isNothingNew) return compared.result
   }
-  return withBranches(database, [options.from, options.into], (transaction) =>
-    mergeLocked(transaction, options),
+  for (let attempt = 0; attempt < PINNED_ATTEMPTS; attempt++) {
+    const merged = await mergePinned(database, options)
+    if (merged === undefined) continue
+    // The merge is done. If this fails, the background continues.
+    await absorbOverlays(database, options.into.branchId).catch(() => undefined)
+    return merged
+  }
+  return runLocked(database, options, (transaction, sides) =>
+    mergeLocked(transaction, options, sides),
+  )
+}
+
+function runLocked<Result>(
+  database: Database,
+  options: MergeOptions,
+  body: (transaction: Transaction, sides: MergeSides) => Promise<Result>,
+): Promise<Result> {
+  return withBranches(database, [options.from, options.into], async (transaction) =>
+    body(transaction, await findSides(transaction, options, { locks: true })),
   )
 }
 
 /** Merges locked branches: plans the merge, compares and applies, then records it. */
-async function mergeLocked(transaction: Transaction, options: MergeOptions): Promise<MergeResult> {
-  const plan = await planMerge(transaction, options, { locks: true })
+async function mergeLocked(
+  transaction: Transaction,
+  options: MergeOptions,
+  sides: MergeSides,
+): Promise<MergeResult> {
+  const plan = await planMerge(transaction, options, sides)
   const { from, into, dataLoss, leftOut } = plan
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
+  const effect =
+    (await forwardMerge(transaction, plan)) ?? (await compareAndApply(transaction, plan))
+  if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
+  await insertMerge(transaction, { from, into, leftOut })
+  return toResult(plan, effect, { isMerged: true })
+}
+
+async function compareAndApply(transaction: Transaction, plan: MergePlan): Promise<MergeEffect> {
   const comparison = await compareMerge(transaction, plan)
   requireNoConflicts(plan, comparison)
-  if (hasNothingNew(plan, comparison)) return toResult(plan, comparison, { isMerged: false })
-  await applyMerge(transaction, plan, comparison)
-  await insertMerge(transaction, { from, into, leftOut })
-  return toResult(plan, comparison, { isMerged: true })
+  if (!hasNothingNew(plan, comparison)) await applyMerge(transaction, plan, comparison)
+  return comparison
 }

@@ -4,6 +4,7 @@ import {
   createStage,
   findClashes,
   findMissing,
+  type MergeTally,
   type Stage,
   type StagedTable,
   stageTable,
@@ -16,10 +17,15 @@ import type { MergePlan } from './merge-plan.js'
 import type { RecordResolution } from './resolutions.js'
 import { TableResolutions } from './resolve-rows.js'
 
-/** The staged effect of a merge, and the conflicts that prevent it. */
-export interface MergeComparison {
-  readonly tables: readonly (StagedTable & { readonly name: string })[]
+/** The effect of a merge, and the conflicts that prevent it. */
+export interface MergeEffect {
+  readonly tables: readonly { readonly name: string; readonly tally: MergeTally }[]
   readonly conflicts: Pick<ConflictList, 'listed' | 'count' | 'tables' | 'cursor'>
+}
+
+/** The staged effect of a merge. */
+export interface MergeComparison extends MergeEffect {
+  readonly tables: readonly (StagedTable & { readonly name: string })[]
 }
 
 /**

@@ -12,9 +12,9 @@ import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
   areRowsLost,
   type ComparedTable,
-  countCandidates,
   dropStage,
   hasChanges,
+  hasManyCandidates,
   isOverlaid,
   isPinOf,
   publishOverlays,
@@ -41,7 +41,14 @@ import {
   tableOf,
 } from './merge-base.js'
 import { compareMerge, type MergeComparison } from './merge-compare.js'
-import { type MergeOptions, type MergePlan, type Pins, planMerge, rulesOf } from './merge-plan.js'
+import {
+  findSides,
+  type MergeOptions,
+  type MergePlan,
+  type MergeSides,
+  type Pins,
+  planMerge,
+} from './merge-plan.js'
 import { requireNoConflicts, toResult } from './merge-result.js'
 import { deleteLostPins, deletePins } from './pins.js'
 
@@ -59,41 +66,41 @@ import { deleteLostPins, deletePins } from './pins.js'
  */
 const WRITTEN_SHARE = 0.5
 
-/**
- * Returns whether a merge has many rows to compare, and whether it has something new for the target for sure.
- * Pinning the states of a merge that brings nothing would leave a trace in the history.
- */
-export function measureMerge(
-  database: Database,
+/** Returns whether more rows have to be compared than a merge may do with locked branches. */
+export function isLarge(
+  transaction: Transaction,
   options: MergeOptions,
-): Promise<{ isLarge: boolean; isNewForSure: boolean }> {
-  const { from, into } = options
-  const rowsMax = options.limits.mergeLockedRowsMax
+  sides: MergeSides,
+): Promise<boolean> {
+  return hasManyCandidates(transaction, listMerged(sides), options.limits.mergeLockedRowsMax)
+}
+
+/** Lists the tables whose rows are merged. */
+function listMerged({ theirs, bases, ruleOf }: MergeSides): ComparedTable[] {
+  return theirs.schema.tables
+    .filter(({ id }) => ruleOf(id).mode === 'merge')
+    .map((table) => ({
+      base: tableBase(baseOfTable(bases, table.id), table),
+      state: { rows: theirs.rows, table },
+    }))
+}
+
+/**
+ * Returns whether a merge has something new for the target for sure. Pinning the states of a merge that brings
+ * nothing would leave a trace in the history.
+ */
+export function isNewForSure(database: Database, options: MergeOptions): Promise<boolean> {
   return runTransaction(
     database,
     async (transaction) => {
-      const theirs = await getState(transaction, from)
-      const ours = await getState(transaction, into)
-      const bases = await findBases(transaction, { from, into }, { locks: false })
-      const ruleOf = rulesOf(options, { theirs, ours })
-      const tables = theirs.schema.tables
-        .filter(({ id }) => ruleOf(id).mode === 'merge')
-        .map((table) => ({
-          base: tableBase(baseOfTable(bases, table.id), table),
-          state: { rows: theirs.rows, table },
-        }))
-      const counts = await countCandidates(transaction, tables, rowsMax)
-      const countOf = ({ state }: ComparedTable) => counts.get(state.table.id) ?? 0
-      const total = tables.reduce((sum, table) => sum + countOf(table), 0)
-      const [compared] = [...tables].sort((left, right) => countOf(right) - countOf(left))
-      if (compared !== undefined && total > rowsMax) {
+      const sides = await findSides(transaction, options, { locks: false })
+      if (!sides.bases.general.isUpToDate) return true
+      for (const compared of listMerged(sides)) {
         const { table } = compared.state
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })
-        const isNewForSure =
-          !bases.general.isUpToDate || (await hasChanges(transaction, { ...compared, codec }))
-        return { isLarge: true, isNewForSure }
+        if (await hasChanges(transaction, { ...compared, codec })) return true
       }
-      return { isLarge: false, isNewForSure: false }
+      return false
     },
     SNAPSHOT,
   )
@@ -148,7 +155,8 @@ function comparePins(
   return runTransaction(
     database,
     async (transaction) => {
-      const plan = await planMerge(transaction, options, { locks: false, pins })
+      const sides = await findSides(transaction, options, { locks: false, pins })
+      const plan = await planMerge(transaction, options, sides)
       if (plan.dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(plan.dataLoss)
       return { plan, comparison: await compareMerge(transaction, plan, stage) }
     },
@@ -258,8 +266,7 @@ async function requireUnwritten(
       state: { rows: ours.rows, table: before },
     })
   }
-  const counts = await countCandidates(transaction, checked, 0)
-  if ([...counts.values()].some((count) => count > 0)) {
+  if (await hasManyCandidates(transaction, checked, 0)) {
     throw new StaleStageError('a table was written')
   }
 }

@@ -64,20 +64,35 @@ export interface Pins {
   readonly ours: string
 }
 
-/** Finds the states to compare and merges the schemas, in a snapshot or with locked branches. */
-export async function planMerge(
+/** The states that a merge compares, and how it treats tables. */
+export interface MergeSides extends Sides {
+  readonly bases: Bases
+  ruleOf(tableId: number): TableRule
+}
+
+/** Finds the states to compare, in a snapshot or with locked branches. */
+export async function findSides(
   transaction: Transaction,
   options: MergeOptions,
   { locks, pins }: { locks: boolean; pins?: Pins },
-): Promise<MergePlan> {
-  const { from, into, limits } = options
+): Promise<MergeSides> {
+  const { from, into } = options
   const stateOf = (access: BranchAccess, pinId: string | undefined) =>
     pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
   const theirs = await stateOf(from, pins?.theirs)
   const ours = await stateOf(into, pins?.ours)
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(transaction, { from, into }, { locks })
-  const ruleOf = rulesOf(options, { theirs, ours })
+  return { theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
+}
+
+/** Merges the schemas. */
+export async function planMerge(
+  transaction: Transaction,
+  options: MergeOptions,
+  { theirs, ours, bases, ruleOf }: MergeSides,
+): Promise<MergePlan> {
+  const { limits } = options
   const base = baseSchema(bases)
   const { changedRecords, deletedFrom } = await countContested(transaction, {
     ours,
@@ -129,7 +144,7 @@ function listTables({ theirs, ours }: Sides): number[] {
   return [...new Set([...theirs.schema.tables, ...ours.schema.tables].map(({ id }) => id))]
 }
 
-export function requireKnownTables(
+function requireKnownTables(
   tables: MergeOptions['tables'],
   schemas: readonly StoredSchema[],
 ): void {
@@ -145,10 +160,7 @@ export function requireKnownTables(
 }
 
 /** Returns the rules by table id. A request can use the table name of either side. */
-export function rulesOf(
-  options: MergeOptions,
-  { theirs, ours }: Sides,
-): (tableId: number) => TableRule {
+function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: number) => TableRule {
   const rules = new Map(Object.entries(options.tables))
   const takes = new Resolutions(options.resolutions).ofTables
   const byId = new Map<number, TableRule>()

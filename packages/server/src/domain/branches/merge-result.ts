@@ -2,7 +2,7 @@ import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
-import type { MergeComparison } from './merge-compare.js'
+import type { MergeEffect } from './merge-compare.js'
 import type { MergePlan } from './merge-plan.js'
 
 /**
@@ -10,7 +10,7 @@ import type { MergePlan } from './merge-plan.js'
  * because both sides made them or the strategy rejected them, count as new: the merge must be recorded
  * so that the base of the next merge contains them.
  */
-export function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boolean {
+export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
   const { theirs, ours, bases, schema, changedRecords, deletedFrom } = plan
   const leftOut = new Set(plan.leftOut)
   // A table whose schema alone is merged has no history with this merge, so only the effect counts.
@@ -33,13 +33,13 @@ export function hasNothingNew(plan: MergePlan, comparison: MergeComparison): boo
       ({ id }) => compared.has(id) || (changedRecords.has(id) && !deletedFrom.has(id)),
     ) &&
     [...changedRecords.values()].every((count) => count === 0) &&
-    comparison.tables.every(({ tally }) => tally.changed === 0)
+    effect.tables.every(({ tally }) => tally.changed === 0)
   )
 }
 
 export function toResult(
   plan: MergePlan,
-  comparison: MergeComparison,
+  effect: MergeEffect,
   { isMerged }: { isMerged: boolean },
 ): MergeResult {
   return {
@@ -48,17 +48,17 @@ export function toResult(
     into: plan.into.branchName,
     schema: { operations: plan.operations },
     dataLoss: [...plan.dataLoss],
-    tables: comparison.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
+    tables: effect.tables.map(({ name, tally: { inserted, updated, deleted } }) => ({
       name,
       inserted,
       updated,
       deleted,
     })),
-    ...conflictFields(comparison),
+    ...conflictFields(effect),
   }
 }
 
-function conflictFields({ conflicts }: MergeComparison) {
+function conflictFields({ conflicts }: MergeEffect) {
   const { listed, count, tables, cursor } = conflicts
   return {
     conflicts: [...listed],
@@ -68,13 +68,13 @@ function conflictFields({ conflicts }: MergeComparison) {
   }
 }
 
-export function requireNoConflicts({ from, into }: MergePlan, comparison: MergeComparison): void {
-  const { count } = comparison.conflicts
+export function requireNoConflicts({ from, into }: MergePlan, effect: MergeEffect): void {
+  const { count } = effect.conflicts
   if (count === 0) return
   const conflicts = count === 1 ? '1 conflict' : `${count} conflicts`
   throw new AppError(
     'merge_conflict',
     `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${conflicts}; nothing was merged`,
-    { details: conflictFields(comparison) },
+    { details: conflictFields(effect) },
   )
 }

@@ -23,6 +23,11 @@ export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number):
 
 /** Returns a query for the ids of rows that may differ between two states. Some may turn out to be equal. */
 export function changedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
+  return sql`select id from (${repeatedIds(left, right, tableId)}) sources group by id`
+}
+
+/** Like `changedIds`, but an id may be repeated. PostgreSQL can stop reading, or search for single ids. */
+export function repeatedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
   const [ours, theirs] = withoutCommonEnd(left, right, tableId)
   const candidates: Sql[] = []
   const seen = new Set<string>()
@@ -36,8 +41,9 @@ export function changedIds(left: BranchRows, right: BranchRows, tableId: number)
         : [sql`select id from ${heapName(source)}`]),
     )
   }
-  if (candidates.length === 0) return sql`select null::text as id where false`
-  return sql`select id from (${join(candidates, ' union all ')}) sources group by id`
+  return candidates.length === 0
+    ? sql`select null::text as id where false`
+    : join(candidates, ' union all ')
 }
 
 /** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows. */

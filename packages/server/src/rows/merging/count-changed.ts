@@ -13,7 +13,7 @@ export interface ChangeCounts {
   readonly deleted: number
 }
 
-interface Compared {
+export interface Compared {
   readonly codec: TableCodec
   /** Indexes of the physical columns to compare. */
   readonly columns: ReadonlySet<number>
@@ -51,7 +51,7 @@ export async function hasChangedRow(
     const { inserted, updated, deleted } = await countChanges(transaction, options)
     return inserted + updated + deleted > 0
   }
-  const { joins, isInserted, isUpdated, isDeleted } = comparison({ ...options, before: only })
+  const { joins, isInserted, isUpdated, isDeleted } = joinChanges({ ...options, before: only })
   const [row] = await transaction.query<{ isChanged: boolean }>(sql`
     select exists (
       select ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
@@ -63,7 +63,7 @@ async function countInOneStatement(
   transaction: Pick<Transaction, 'query'>,
   options: Compared & { before: BranchRows },
 ): Promise<ChangeCounts> {
-  const { joins, isInserted, isUpdated, isDeleted } = comparison(options)
+  const { joins, isInserted, isUpdated, isDeleted } = joinChanges(options)
   const [counts] = await transaction.query<ChangeCounts>(sql`
     select
       (count(*) filter (where ${isInserted}))::integer as inserted,
@@ -74,8 +74,8 @@ async function countInOneStatement(
 }
 
 /** Returns the rows `b` before and `a` after that may differ, and conditions for how they do. */
-function comparison(
-  options: Compared & { before: BranchRows },
+export function joinChanges(
+  options: Omit<Compared, 'base'> & { before: BranchRows },
 ): Record<'joins' | 'isInserted' | 'isUpdated' | 'isDeleted', Sql> {
   const { codec, columns, before, after, inserted = 'all' } = options
   const names = codec.physical.flatMap(({ physicalName }, index) =>

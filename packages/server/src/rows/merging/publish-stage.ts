@@ -1,7 +1,8 @@
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { Statement } from '../../postgres/statement.js'
+import type { Statement, TextRows } from '../../postgres/statement.js'
+import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { requestFolds } from '../layout/folds.js'
 import { createHeaps } from '../layout/heap-ddl.js'
@@ -40,8 +41,7 @@ async function publishTable(
   options: { staged: StagedRows; tally: MergeTally; target: MergeTarget },
 ): Promise<void> {
   const { staged, tally, target } = options
-  const run = (statement: Statement) =>
-    runPipeline(transaction.client, [{ statement, values: [], isUnnamed: true }])
+  const run = (statement: Statement) => runOnce(transaction, statement)
   const partsOf = (rows: Sql) => new StagedParts(target, staged.codec, rows)
   const chunks = [...chunksOf(staged, CHUNK_ROWS)]
   const inChunk = ({ first, last }: { first: number; last: number }) =>
@@ -52,9 +52,9 @@ async function publishTable(
     await run(deleteStatement(partsOf(empty), sql`array(${gone})`))
   }
   if (tally.inserted + tally.updated === 0) return
-  // A merge may move a unique value from one row to another. The old value must be gone first.
-  for (const column of tally.updated === 0 ? [] : staged.codec.uniqueColumns) {
-    await run(clearStatement(partsOf(selectHolders(staged, target.heap, column)), [column]))
+  if (tally.updated > 0) {
+    const rows = sql`select * from ${staged.name} where decision in ${WRITES}`
+    await clearMoved(transaction, target, { codec: staged.codec, rows })
   }
   for (const chunk of chunks) {
     const rows = sql`select * from ${staged.name} where ${inChunk(chunk)} and decision in ${WRITES}`
@@ -62,20 +62,37 @@ async function publishTable(
   }
 }
 
+/** Runs a statement that names tables of one merge. It is not kept prepared. */
+export async function runOnce(transaction: Transaction, statement: Statement): Promise<TextRows> {
+  const [rows] = await runPipeline(transaction.client, [{ statement, values: [], isUnnamed: true }])
+  return rows ?? []
+}
+
+/** A merge may move a unique value from one row to another. Removes the old value, before `rows` are written. */
+export async function clearMoved(
+  transaction: Transaction,
+  { layout, heap }: MergeTarget,
+  { codec, rows }: { codec: TableCodec; rows: Sql },
+): Promise<void> {
+  for (const column of codec.uniqueColumns) {
+    const holders = selectHolders(rows, heap, codec.physical[column])
+    const parts = new StagedParts({ layout, heap }, codec, holders)
+    await runOnce(transaction, clearStatement(parts, [column]))
+  }
+}
+
 /**
  * Selects the own rows of the target that hold a unique value which another row is going to have. All of them
- * are written later. A row that is not staged keeps its value, and the unique index refuses the other one.
+ * are written later. A row that is not written keeps its value, and the unique index refuses the other one.
  */
-function selectHolders({ codec, name }: StagedRows, heap: Heap, index: number): Sql {
-  const column = codec.physical[index]
+function selectHolders(rows: Sql, heap: Heap, column: PhysicalColumn | undefined): Sql {
   if (column === undefined) throw new Error('a unique column must belong to the table')
   const value = ident(column.physicalName)
   return sql`
     select distinct h.id, 0 as n
-    from ${name} s
+    from (${rows}) s
     join ${heapName(heap)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
-    where s.decision in ${WRITES}
-      and exists (select from ${name} o where o.id = h.id and o.decision = 'update')`
+    where exists (select from (${rows}) o where o.id = h.id)`
 }
 
 /** Fragments of statements whose rows are staged, not given as parameters. */
@@ -98,7 +115,7 @@ class StagedParts extends StatementParts {
   }
 }
 
-interface MergeTarget {
+export interface MergeTarget {
   readonly layout: Layout
   readonly heap: Heap
 }
