@@ -100,6 +100,29 @@ describe.skipIf(!hasChromium)('the data grid', () => {
     )
   })
 
+  it('asks for the first rows while its own code is loading, and only once', async () => {
+    const { page, context } = await tested.open('/console/nothing', {})
+    let load = () => {}
+    const held = new Promise<void>((resolve) => {
+      load = resolve
+    })
+    await context.route('**/console/assets/start-*.js', async (route) => {
+      await held
+      await route.continue()
+    })
+    const asked: string[] = []
+    page.on('request', (request) => {
+      if (!request.url().includes('/assets/')) asked.push(`${request.url()} ${request.postData()}`)
+    })
+    const firstRows = page.waitForRequest((request) => request.url().endsWith('/many/query'))
+    await page.goto(address('many'), { waitUntil: 'commit' })
+    await firstRows
+    load()
+    await page.getByRole('gridcell', { name: 'label', exact: false }).first().waitFor()
+    await expect.poll(() => asked.filter((one) => one.includes('/query')).length).toBe(2)
+    expect(asked).toHaveLength(new Set(asked).size)
+  })
+
   it('shows all types, and edits are saved as one transaction', async () => {
     const { page, expectClean } = await open('products')
     const grid = page.getByRole('grid', { name: 'Rows of products' })

@@ -1,12 +1,5 @@
 import type { AnySchema } from '@offshoot/client'
-import {
-  type Account,
-  type Branch,
-  type Client,
-  createAccount,
-  createClient,
-} from '@offshoot/client'
-import { createContext, useContext } from 'react'
+import { type Account, type Client, createAccount, createClient } from '@offshoot/client'
 import { sessionFetch } from './http.js'
 
 const OPTIONS = {
@@ -38,23 +31,4 @@ export function clientOf(place: Place): Client<AnySchema> {
   const client = createClient({ ...OPTIONS, ...place })
   clients.set(name, client)
   return client
-}
-
-export const PlaceContext = createContext<Place | null>(null)
-
-/** Returns the workspace, database and branch of the page. */
-export function usePlace(): Place {
-  const place = useContext(PlaceContext)
-  if (place === null) throw new Error('usePlace is called on a page without a database')
-  return place
-}
-
-/** Returns the client of the database and branch of the page. */
-export function useClient(): Client<AnySchema> {
-  return clientOf(usePlace())
-}
-
-/** Returns the branch of the page. */
-export function useBranch(): Branch<AnySchema> {
-  return useClient().branch()
 }

@@ -1,32 +1,11 @@
-import type { KeyScope } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { createContext, useContext } from 'react'
+import { answers, type Session } from './answers.js'
 import { send } from './http.js'
-
-/** The signed-in user, and what the session may do. */
-export interface Session {
-  readonly user: { readonly id: string; readonly email: string; readonly fullname: string }
-  readonly administrator: boolean
-  /** The name of the key that opened the session; null for a sign-in link. */
-  readonly key: string | null
-  readonly scope: KeyScope
-  readonly expiresAt: string | null
-  readonly regions: readonly { readonly id: string; readonly name: string }[]
-  readonly version: string
-}
-
-export const SESSION_KEY = ['session'] as const
 
 /** Reads the session; null if nobody is signed in. */
 export function useSessionQuery() {
-  return useQuery({
-    queryKey: SESSION_KEY,
-    queryFn: async () => {
-      const answer = await send('GET', '/console/session')
-      return ((await answer.json()) as { session: Session | null }).session
-    },
-    staleTime: 60_000,
-  })
+  return useQuery(answers.session())
 }
 
 export async function signIn(credentials: { key: string } | { token: string }): Promise<void> {

@@ -1,5 +1,3 @@
-import { useBrowserLocation } from 'wouter/use-browser-location'
-
 export interface AddressPlace {
   readonly workspace: string | undefined
   readonly database: string | undefined
@@ -22,12 +20,6 @@ export function parseAddress(path: string): AddressPlace {
     table: decode(table),
     page,
   }
-}
-
-/** The place that the address of the window names. It need not exist. */
-export function usePlaceOfAddress(): AddressPlace {
-  const [path] = useBrowserLocation()
-  return parseAddress(path)
 }
 
 function decode(part: string | undefined): string | undefined {

@@ -1,88 +1,21 @@
-import { OffshootError } from '@offshoot/client'
-import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
-import { lazy, type ReactNode, Suspense, useEffect } from 'react'
+import { QueryClientProvider } from '@tanstack/react-query'
+import { useEffect } from 'react'
 import { Redirect, Route, Router, Switch } from 'wouter'
 import { useBrowserLocation } from 'wouter/use-browser-location'
-import { SESSION_KEY, SessionContext, useSessionQuery } from '../api/session.js'
-import { Loading } from '../ui/feedback.js'
+import { SessionContext, useSessionQuery } from '../api/session.js'
 import { Toasts } from '../ui/toasts.js'
-import { ConnectionBanner, noteAnswer } from './connection.js'
+import { ConnectionBanner } from './connection.js'
 import { FaultBoundary } from './fault-boundary.js'
 import { NotFound } from './not-found.js'
+import { PageLoading, PageView } from './page-view.js'
+import { pages } from './pages.js'
+import { queries } from './query-client.js'
 import { BranchScope, DatabaseScope, WorkspaceScope } from './scopes.js'
 import { Shell } from './shell.js'
 import { SignIn } from './sign-in.js'
 
-const loaders: (() => Promise<unknown>)[] = []
 /** Loads the code of the other pages after the first one, so that they open also while the service is away. */
 const PRELOAD_MS = 1500
-
-/**
- * Pages are loaded when they are opened. The one that the first address names by its end is loaded beside the
- * session and what it shows, and not after them.
- */
-const page = (
-  load: () => Promise<Record<string, () => ReactNode>>,
-  name: string,
-  ending?: RegExp,
-) => {
-  loaders.push(load)
-  if (ending?.test(location.pathname)) load().catch(() => undefined)
-  return lazy(async () => {
-    const Page = (await load())[name]
-    if (Page === undefined) throw new Error(`there is no page ${name}`)
-    return { default: Page }
-  })
-}
-
-const Home = page(() => import('../pages/home/home.js'), 'Home')
-const Databases = page(() => import('../pages/databases/databases.js'), 'Databases')
-const DatabaseSettings = page(
-  () => import('../pages/databases/database-settings.js'),
-  'DatabaseSettings',
-)
-const Members = page(() => import('../pages/members/members.js'), 'Members')
-const WorkspaceSettings = page(
-  () => import('../pages/workspaces/workspace-settings.js'),
-  'WorkspaceSettings',
-)
-const Join = page(() => import('../pages/join/join.js'), 'Join')
-const Keys = page(() => import('../pages/keys/keys.js'), 'Keys')
-const MetricsPage = page(() => import('../pages/metrics/metrics.js'), 'MetricsPage')
-const Branches = page(() => import('../pages/branches/branches.js'), 'Branches', /\/branches$/)
-const Git = page(() => import('../pages/git/git.js'), 'Git')
-const Tables = page(() => import('../pages/data/tables.js'), 'Tables')
-const TableData = page(() => import('../pages/data/table-data.js'), 'TableData', /\/tables\/[^/]+$/)
-const SchemaPage = page(() => import('../pages/schema/schema.js'), 'SchemaPage', /\/schema$/)
-const SqlPage = page(() => import('../pages/sql/sql.js'), 'SqlPage', /\/sql$/)
-const DiffPage = page(() => import('../pages/diff/diff.js'), 'DiffPage', /\/diff$/)
-const MergePage = page(() => import('../pages/merge/merge.js'), 'MergePage', /\/merge$/)
-const FilesPage = page(() => import('../pages/files/files.js'), 'FilesPage')
-
-/** A refused session ends the page; the sign-in page keeps the address. */
-const watchAnswers = (error: unknown) => {
-  noteAnswer(error)
-  if (error instanceof OffshootError && error.code === 'invalid_api_key') {
-    void queries.resetQueries({ queryKey: SESSION_KEY })
-  }
-}
-
-const queries = new QueryClient({
-  queryCache: new QueryCache({
-    onError: (error, query) => {
-      if (query.queryKey[0] === SESSION_KEY[0]) noteAnswer(error)
-      else watchAnswers(error)
-    },
-    onSuccess: () => noteAnswer(null),
-  }),
-  mutationCache: new MutationCache({ onError: watchAnswers }),
-  defaultOptions: {
-    // The client repeats what is safe to repeat. The service can be reached without the internet, so requests
-    // do not wait until the browser thinks that it is online.
-    queries: { retry: false, refetchOnWindowFocus: true, networkMode: 'always' },
-    mutations: { retry: false, networkMode: 'always' },
-  },
-})
 
 export function App() {
   return (
@@ -103,7 +36,7 @@ function SignedIn() {
   useEffect(() => {
     if (!isSignedIn) return
     const timer = setTimeout(() => {
-      for (const load of loaders) load().catch(() => undefined)
+      for (const page of Object.values(pages)) page.load().catch(() => undefined)
     }, PRELOAD_MS)
     return () => clearTimeout(timer)
   }, [isSignedIn])
@@ -112,9 +45,7 @@ function SignedIn() {
       <SessionContext value={session.data}>
         <Shell>
           <FaultBoundary address={address}>
-            <Suspense fallback={<PageLoading />}>
-              <Pages />
-            </Suspense>
+            <Pages />
           </FaultBoundary>
         </Shell>
       </SessionContext>
@@ -124,47 +55,73 @@ function SignedIn() {
   return <SignIn error={session.error} />
 }
 
-function PageLoading() {
-  return (
-    <div className="page">
-      <Loading lines={6} />
-    </div>
-  )
-}
-
 /** All pages. Each has an address of its own; `paths.ts` makes the links. */
 function Pages() {
   return (
     <Switch>
-      <Route path="/" component={Home} />
-      <Route path="/keys" component={Keys} />
-      <Route path="/metrics" component={MetricsPage} />
-      <Route path="/join/:workspace" component={Join} />
+      <Route path="/">
+        <PageView page={pages.home} />
+      </Route>
+      <Route path="/keys">
+        <PageView page={pages.keys} />
+      </Route>
+      <Route path="/metrics">
+        <PageView page={pages.metrics} />
+      </Route>
+      <Route path="/join/:workspace">
+        <PageView page={pages.join} />
+      </Route>
       <Route path="/w/:workspace" nest>
         <WorkspaceScope>
           <Switch>
-            <Route path="/" component={Databases} />
-            <Route path="/members" component={Members} />
-            <Route path="/settings" component={WorkspaceSettings} />
+            <Route path="/">
+              <PageView page={pages.databases} />
+            </Route>
+            <Route path="/members">
+              <PageView page={pages.members} />
+            </Route>
+            <Route path="/settings">
+              <PageView page={pages.workspaceSettings} />
+            </Route>
             <Route path="/db/:database" nest>
               <DatabaseScope>
                 <Switch>
                   <Route path="/">
                     <Redirect to="/branches" replace />
                   </Route>
-                  <Route path="/branches" component={Branches} />
-                  <Route path="/git" component={Git} />
-                  <Route path="/settings" component={DatabaseSettings} />
+                  <Route path="/branches">
+                    <PageView page={pages.branches} />
+                  </Route>
+                  <Route path="/git">
+                    <PageView page={pages.git} />
+                  </Route>
+                  <Route path="/settings">
+                    <PageView page={pages.databaseSettings} />
+                  </Route>
                   <Route path="/b/:branch" nest>
                     <BranchScope>
                       <Switch>
-                        <Route path="/" component={Tables} />
-                        <Route path="/tables/:table" component={TableData} />
-                        <Route path="/schema" component={SchemaPage} />
-                        <Route path="/sql" component={SqlPage} />
-                        <Route path="/diff" component={DiffPage} />
-                        <Route path="/merge" component={MergePage} />
-                        <Route path="/files" component={FilesPage} />
+                        <Route path="/">
+                          <PageView page={pages.tables} />
+                        </Route>
+                        <Route path="/tables/:table">
+                          <PageView page={pages.tableData} />
+                        </Route>
+                        <Route path="/schema">
+                          <PageView page={pages.schema} />
+                        </Route>
+                        <Route path="/sql">
+                          <PageView page={pages.sql} />
+                        </Route>
+                        <Route path="/diff">
+                          <PageView page={pages.diff} />
+                        </Route>
+                        <Route path="/merge">
+                          <PageView page={pages.merge} />
+                        </Route>
+                        <Route path="/files">
+                          <PageView page={pages.files} />
+                        </Route>
                         <Route component={NotFound} />
                       </Switch>
                     </BranchScope>

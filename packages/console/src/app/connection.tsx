@@ -1,31 +1,12 @@
-import { OffshootError } from '@offshoot/client'
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
+import { isServiceAway, noteAnswer, watchService } from './reachable.js'
 
-let isAway = false
-const listeners = new Set<() => void>()
 const POLL_MS = 1500
-
-/** Codes of answers while the service is away, or about to be. */
-const AWAY: ReadonlySet<string> = new Set(['unreachable', 'starting', 'draining', 'unavailable'])
-
-/** Learns from an answer, or from an error, whether the service can be reached. */
-export function noteAnswer(error: unknown): void {
-  const next = error instanceof OffshootError && AWAY.has(error.code)
-  if (next === isAway) return
-  isAway = next
-  for (const listener of listeners) listener()
-}
 
 /** Says that the service does not answer, asks until it does, and then reads everything again. */
 export function ConnectionBanner() {
-  const away = useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener)
-      return () => listeners.delete(listener)
-    },
-    () => isAway,
-  )
+  const away = useSyncExternalStore(watchService, isServiceAway)
   const queries = useQueryClient()
   useEffect(() => {
     if (!away) return

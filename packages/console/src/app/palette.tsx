@@ -2,9 +2,9 @@ import { Dialog as Radix } from 'radix-ui'
 import { useMemo } from 'react'
 import { useBranchDetails, useBranches, useDatabases, useWorkspaces } from '../api/queries.js'
 import { type Choice, ChoiceList } from '../ui/choice-list.js'
-import { usePlaceOfAddress } from './address.js'
 import { goTo } from './navigate.js'
 import { paths } from './paths.js'
+import { usePlaceOfAddress } from './use-address.js'
 
 interface Command extends Choice {
   readonly path: string

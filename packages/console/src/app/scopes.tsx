@@ -1,10 +1,11 @@
 import { type ReactNode, useEffect, useMemo, useState } from 'react'
 import { Link, useParams } from 'wouter'
-import { PlaceContext } from '../api/clients.js'
+import { PlaceContext } from '../api/place.js'
 import { useBranches, useDatabases, useWorkspaces } from '../api/queries.js'
-import { Empty, ErrorNote, Loading } from '../ui/feedback.js'
+import { Empty, ErrorNote } from '../ui/feedback.js'
 import { Page } from '../ui/page.js'
-import { usePlaceOfAddress } from './address.js'
+import { PageLoading } from './page-view.js'
+import { usePlaceOfAddress } from './use-address.js'
 
 /*
  * A scope renders its pages when what the address names exists: a workspace, a database, or a branch.
@@ -13,7 +14,7 @@ import { usePlaceOfAddress } from './address.js'
 export function WorkspaceScope({ children }: { children: ReactNode }) {
   const { workspace = '' } = useParams()
   const workspaces = useWorkspaces()
-  if (workspaces.isPending) return <Waiting />
+  if (workspaces.isPending) return <PageLoading />
   if (workspaces.isError) return <Failed error={workspaces.error} onRetry={workspaces.refetch} />
   if (!workspaces.data.some(({ id }) => id === workspace)) {
     return <Missing key={workspace} what="workspace" name={workspace} list={workspaces} />
@@ -32,7 +33,7 @@ export function DatabaseScope({ children }: { children: ReactNode }) {
         : { workspace, database, region, branch: 'main' },
     [workspace, database, region],
   )
-  if (databases.isPending) return <Waiting />
+  if (databases.isPending) return <PageLoading />
   if (databases.isError) return <Failed error={databases.error} onRetry={databases.refetch} />
   if (place === null)
     return <Missing key={database} what="database" name={database} list={databases} />
@@ -53,20 +54,12 @@ export function BranchScope({ children }: { children: ReactNode }) {
     [workspace, database, region, branch],
   )
   const branches = useBranches(place ?? undefined)
-  if (branches.isPending) return <Waiting />
+  if (branches.isPending) return <PageLoading />
   if (branches.isError) return <Failed error={branches.error} onRetry={branches.refetch} />
   if (place === null || !branches.data.some(({ name }) => name === branch)) {
     return <Missing key={branch} what="branch" name={branch ?? ''} list={branches} />
   }
   return <PlaceContext value={place}>{children}</PlaceContext>
-}
-
-function Waiting() {
-  return (
-    <div className="page">
-      <Loading lines={6} />
-    </div>
-  )
 }
 
 function Failed({ error, onRetry }: { error: unknown; onRetry: () => unknown }) {
@@ -92,7 +85,7 @@ function Missing({
   useEffect(() => {
     void refetch().finally(() => setLooking(false))
   }, [refetch])
-  if (isLooking) return <Waiting />
+  if (isLooking) return <PageLoading />
   return (
     <Page title={`No such ${what}`}>
       <Empty

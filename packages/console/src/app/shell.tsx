@@ -7,7 +7,6 @@ import { Icon } from '../ui/icon.js'
 import { Menu } from '../ui/menu.js'
 import { Switcher } from '../ui/switcher.js'
 import { notifyError } from '../ui/toasts.js'
-import { usePlaceOfAddress } from './address.js'
 import { Logo } from './logo.js'
 import { goTo, href } from './navigate.js'
 import { Palette } from './palette.js'
@@ -15,6 +14,7 @@ import { paths } from './paths.js'
 import { Shortcuts, useShortcuts } from './shortcuts.js'
 import { Sidebar } from './sidebar.js'
 import { readTheme, setTheme, type Theme } from './theme.js'
+import { usePlaceOfAddress } from './use-address.js'
 
 /** The frame of all pages: top bar, sidebar, command palette. */
 export function Shell({ children }: { children: ReactNode }) {

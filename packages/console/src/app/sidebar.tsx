@@ -3,9 +3,9 @@ import { Link } from 'wouter'
 import { useBranchDetails, useBranches, useDatabases } from '../api/queries.js'
 import { ErrorNote } from '../ui/feedback.js'
 import { Icon, type IconName } from '../ui/icon.js'
-import { usePlaceOfAddress } from './address.js'
 import { href } from './navigate.js'
 import { paths } from './paths.js'
+import { usePlaceOfAddress } from './use-address.js'
 
 /** Above this number of tables, the list gets a filter. */
 const FILTER_TABLES_MIN = 8

@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
-import { SESSION_KEY, signIn } from '../api/session.js'
+import { SESSION_KEY } from '../api/answers.js'
+import { signIn } from '../api/session.js'
 import { Button } from '../ui/button.js'
 import { ErrorNote } from '../ui/feedback.js'
 import { TextField } from '../ui/field.js'

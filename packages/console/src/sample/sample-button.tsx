@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { keys, useDatabases } from '../api/queries.js'
+import { keys } from '../api/answers.js'
+import { useDatabases } from '../api/queries.js'
 import { useSession } from '../api/session.js'
 import { goTo } from '../app/navigate.js'
 import { paths } from '../app/paths.js'

@@ -1,7 +1,7 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
 import { useMutation } from '@tanstack/react-query'
 import { useCallback, useEffect, useMemo, useState } from 'react'
-import { useBranch, usePlace } from '../../api/clients.js'
+import { useBranch, usePlace } from '../../api/place.js'
 import { useRights } from '../../api/session.js'
 import { paths } from '../../app/paths.js'
 import { Button, IconButton } from '../../ui/button.js'
@@ -20,9 +20,9 @@ import { CellEditor } from './editors.js'
 import { ExportDialog } from './export-dialog.js'
 import { FilterBar } from './filter-bar.js'
 import { ImportDialog } from './import-dialog.js'
-import { inOrder, usePreferences } from './preferences.js'
+import { inOrder } from './preferences.js'
 import { QueryCode } from './query-code.js'
-import { SEARCH_ROWS_MAX } from './row-pages.js'
+import { namesToRead, SEARCH_ROWS_MAX } from './row-pages.js'
 import {
   countOf,
   type Draft,
@@ -32,9 +32,11 @@ import {
   stageCell,
   stageDelete,
 } from './staging.js'
+import { usePreferences } from './use-preferences.js'
 import { useRows } from './use-rows.js'
 import { useSave } from './use-save.js'
 import { useStaging } from './use-staging.js'
+import { useView } from './use-view.js'
 import {
   columnValue,
   defaultWidth,
@@ -46,7 +48,7 @@ import {
   type Row,
   shortText,
 } from './values.js'
-import { type SortTerm, useView } from './view.js'
+import type { SortTerm } from './view.js'
 
 type Target = { readonly draft: Draft } | { readonly row: Row }
 
@@ -578,18 +580,6 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
 }
 
 const MONO: ReadonlySet<string> = new Set(['json', 'object', 'vector', 'datetime', 'link'])
-
-/** Columns that are hidden are not read, since they may be large. */
-function namesToRead(
-  table: TableDefinition,
-  hidden: readonly string[],
-): readonly string[] | undefined {
-  const read = table.columns.filter(({ name }) => !hidden.includes(name))
-  if (read.length === table.columns.length) return undefined
-  if (read.length === 0) return ['id']
-  // The name of a link alone would read the linked record as a whole.
-  return read.map(({ name, type }) => (type === 'link' ? `${name}.id` : name))
-}
 
 function cellContent(column: ColumnDefinition, value: unknown): React.ReactNode {
   if (column.type === 'bool') {

@@ -1,6 +1,6 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
 import { useRef, useState } from 'react'
-import { useBranch, usePlace } from '../../api/clients.js'
+import { useBranch, usePlace } from '../../api/place.js'
 import { Button } from '../../ui/button.js'
 import { Dialog } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'

@@ -1,6 +1,5 @@
 import type { FileInfo } from '@offshoot/client'
 import { useEffect, useState } from 'react'
-import { useBranch } from '../../api/clients.js'
 import {
   type FileCell,
   fileHandle,
@@ -9,8 +8,9 @@ import {
   readFiles,
   uploadFile,
 } from '../../api/files.js'
+import { useBranch } from '../../api/place.js'
 import { useRights } from '../../api/session.js'
-import { usePlaceOfAddress } from '../../app/address.js'
+import { usePlaceOfAddress } from '../../app/use-address.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { ErrorNote } from '../../ui/feedback.js'
 import { saveBlob } from '../../ui/save-blob.js'

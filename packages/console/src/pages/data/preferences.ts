@@ -1,5 +1,3 @@
-import { useCallback, useState } from 'react'
-
 /** How a table is shown on this device. It is no data, so it may stay in the browser. */
 export interface Preferences {
   readonly order: readonly string[]
@@ -10,29 +8,18 @@ export interface Preferences {
 const METADATA_HIDDEN = ['service.version', 'service.createdAt', 'service.updatedAt']
 const DEFAULT: Preferences = { order: [], hidden: METADATA_HIDDEN, widths: {} }
 
-export function usePreferences(
-  name: string,
-): readonly [Preferences, (change: Partial<Preferences>) => void] {
-  const key = `offshoot.table.${name}`
-  const [preferences, setPreferences] = useState(() => read(key))
-  const change = useCallback(
-    (next: Partial<Preferences>) =>
-      setPreferences((present) => {
-        const all = { ...present, ...next }
-        localStorage.setItem(key, JSON.stringify(all))
-        return all
-      }),
-    [key],
-  )
-  return [preferences, change]
-}
+const keyOf = (name: string) => `offshoot.table.${name}`
 
-function read(key: string): Preferences {
+export function readPreferences(name: string): Preferences {
   try {
-    return { ...DEFAULT, ...(JSON.parse(localStorage.getItem(key) ?? '{}') as object) }
+    return { ...DEFAULT, ...(JSON.parse(localStorage.getItem(keyOf(name)) ?? '{}') as object) }
   } catch {
     return DEFAULT
   }
+}
+
+export function writePreferences(name: string, preferences: Preferences): void {
+  localStorage.setItem(keyOf(name), JSON.stringify(preferences))
 }
 
 /** Puts columns into the preferred order. Columns without a place come last. */

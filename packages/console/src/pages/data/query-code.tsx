@@ -1,5 +1,5 @@
 import type { TableDefinition } from '@offshoot/client'
-import { usePlace } from '../../api/clients.js'
+import { usePlace } from '../../api/place.js'
 import { clientSample, curlSample } from '../../api/samples.js'
 import { CodeButton } from '../../ui/code-samples.js'
 import { SEARCH_OPTIONS } from './row-pages.js'

@@ -1,4 +1,4 @@
-import { type AnySchema, type Branch, OffshootError } from '@offshoot/client'
+import { type AnySchema, type Branch, OffshootError, type TableDefinition } from '@offshoot/client'
 import type { ReadPage } from '../../ui/grid/page-store.js'
 import type { Row } from './values.js'
 import { sortOf, type View } from './view.js'
@@ -6,6 +6,8 @@ import { sortOf, type View } from './view.js'
 /** The service finds at most the first 1000 records of a full-text search. */
 export const SEARCH_ROWS_MAX = 1000
 export const SEARCH_PAGE_SIZE = 200
+/** Enough for the first screen. */
+export const FIRST_PAGE_SIZE = 60
 /** How the console searches: the last word may be incomplete. */
 export const SEARCH_OPTIONS = { prefix: 'phrase' } as const
 
@@ -53,6 +55,18 @@ export function pageReader(
       .page(after)
     return { ...page, records: page.records as unknown as readonly Row[] }
   }
+}
+
+/** Columns that are hidden are not read, since they may be large. */
+export function namesToRead(
+  table: TableDefinition,
+  hidden: readonly string[],
+): readonly string[] | undefined {
+  const read = table.columns.filter(({ name }) => !hidden.includes(name))
+  if (read.length === table.columns.length) return undefined
+  if (read.length === 0) return ['id']
+  // The name of a link alone would read the linked record as a whole.
+  return read.map(({ name, type }) => (type === 'link' ? `${name}.id` : name))
 }
 
 /** Whether the service refused a page because it has too many bytes. */

@@ -1,11 +1,11 @@
-import type { TableDefinition } from '@offshoot/client'
-import { usePlace } from '../../api/clients.js'
+import { usePlace } from '../../api/place.js'
 import { useBranchDetails } from '../../api/queries.js'
-import { usePlaceOfAddress } from '../../app/address.js'
+import { usePlaceOfAddress } from '../../app/use-address.js'
 import { Empty, ErrorNote, Loading } from '../../ui/feedback.js'
 import { Page } from '../../ui/page.js'
 import './data.css'
 import { DataGrid } from './data-grid.js'
+import { tableKey } from './first-rows.js'
 
 /** The rows of the table that the address names. */
 export function TableData() {
@@ -36,9 +36,6 @@ export function TableData() {
       </Page>
     )
   }
-  return <DataGrid key={nameOf(place, table)} name={nameOf(place, table)} table={table} />
-}
-
-function nameOf(place: ReturnType<typeof usePlace>, table: TableDefinition): string {
-  return [place.workspace, place.database, place.branch, table.name].join('/')
+  const key = tableKey(place, table.name)
+  return <DataGrid key={key} name={key} table={table} />
 }

@@ -1,5 +1,5 @@
 import { Link } from 'wouter'
-import { usePlace } from '../../api/clients.js'
+import { usePlace } from '../../api/place.js'
 import { useBranchDetails } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
 import { href } from '../../app/navigate.js'

@@ -1,14 +1,13 @@
 import { OffshootError } from '@offshoot/client'
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useMemo, useSyncExternalStore } from 'react'
-import { useBranch } from '../../api/clients.js'
+import { useBranch, usePlace } from '../../api/place.js'
 import { PageStore } from '../../ui/grid/page-store.js'
-import { isTooLarge, pageReader, SEARCH_PAGE_SIZE } from './row-pages.js'
+import { takeFirstRows } from './first-rows.js'
+import { FIRST_PAGE_SIZE, isTooLarge, pageReader, SEARCH_PAGE_SIZE } from './row-pages.js'
 import type { Row } from './values.js'
 import type { View } from './view.js'
 
-/** Enough for the first screen. */
-const FIRST_PAGE_SIZE = 60
 const PAGE_SIZE = 200
 const PAGES_MAX = 15
 const RETRY_MS = 1500
@@ -21,17 +20,26 @@ export function useRows(
   view: View,
   columns: readonly string[] | undefined,
 ): PageStore<Row> {
+  const place = usePlace()
   const branch = useBranch()
   const queries = useQueryClient()
   const chosen = columns?.join('\n')
   const store = useMemo(() => {
-    const read = pageReader(branch, table, { view, columns: chosen?.split('\n') })
+    const names = chosen?.split('\n')
+    const read = pageReader(branch, table, { view, columns: names })
+    const first = takeFirstRows(place, table, view, names)
+    let coming = first instanceof Promise ? first : undefined
+    const readNext = (after: string | undefined, size: number) => {
+      const page = coming ?? read(after, size)
+      coming = undefined
+      return page
+    }
     return new PageStore<Row>(
       // Reads pass through the cache of queries, which watches whether the service answers.
       (after, size) =>
         queries.fetchQuery({
           queryKey: ['rows', ++requests],
-          queryFn: () => read(after, size),
+          queryFn: () => readNext(after, size),
           gcTime: 0,
         }),
       {
@@ -39,9 +47,10 @@ export function useRows(
         size: PAGE_SIZE,
         pagesMax: PAGES_MAX,
         isTooLarge,
+        first: first instanceof Promise ? undefined : first,
       },
     )
-  }, [branch, queries, table, view, chosen])
+  }, [place, branch, queries, table, view, chosen])
   useSyncExternalStore(store.subscribe, () => store.version)
   const { error } = store
   useEffect(() => {

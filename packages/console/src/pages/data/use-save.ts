@@ -1,7 +1,7 @@
 import { OffshootError, type TableDefinition } from '@offshoot/client'
 import { useMutation } from '@tanstack/react-query'
 import { useState } from 'react'
-import { useBranch } from '../../api/clients.js'
+import { useBranch } from '../../api/place.js'
 import { notify } from '../../ui/toasts.js'
 import { countOf, operationsOf, type Staged } from './staging.js'
 import type { Row } from './values.js'

@@ -1,7 +1,4 @@
 import type { AnySchema, Filter } from '@offshoot/client'
-import { useCallback, useMemo } from 'react'
-import { useSearch } from 'wouter'
-import { goTo } from '../../app/navigate.js'
 
 export type Direction = 'asc' | 'desc'
 
@@ -17,20 +14,6 @@ export interface View {
   readonly filter: AnyFilter | undefined
   readonly sort: readonly SortTerm[]
   readonly search: string
-}
-
-/** The view of the page at `path`, and a function that changes it. */
-export function useView(path: string): readonly [View, (change: Partial<View>) => void] {
-  const text = useSearch()
-  const view = useMemo(() => parseView(text), [text])
-  const change = useCallback(
-    (next: Partial<View>) => {
-      const search = formatView({ ...view, ...next })
-      goTo(search === '' ? path : `${path}?${search}`)
-    },
-    [view, path],
-  )
-  return [view, change]
 }
 
 export function parseView(text: string): View {

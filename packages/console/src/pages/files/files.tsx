@@ -2,7 +2,7 @@ import type { ColumnDefinition, FileInfo } from '@offshoot/client'
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Link, useSearch } from 'wouter'
-import { useBranch, usePlace } from '../../api/clients.js'
+import { keys } from '../../api/answers.js'
 import {
   type FileCell,
   fileHandle,
@@ -11,7 +11,8 @@ import {
   readFiles,
   uploadFile,
 } from '../../api/files.js'
-import { keys, useSchema } from '../../api/queries.js'
+import { useBranch, usePlace } from '../../api/place.js'
+import { useSchema } from '../../api/queries.js'
 import { useRights } from '../../api/session.js'
 import { goTo, href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'

@@ -1,6 +1,6 @@
 import type { TableDefinition } from '@offshoot/client'
 import { Link } from 'wouter'
-import { usePlace } from '../../api/clients.js'
+import { usePlace } from '../../api/place.js'
 import { href } from '../../app/navigate.js'
 import { paths } from '../../app/paths.js'
 import { BOX_WIDTH, type Box, COLUMNS_SHOWN, HEAD, LINE, layOut } from './layout.js'

@@ -32,6 +32,22 @@ async function scrollTo(store: PageStore<number>, row: number): Promise<void> {
 }
 
 describe('PageStore', () => {
+  it('starts with a first page that is known already, and goes on after it', async () => {
+    const source = { count: 200, reads: 0 }
+    const read = numbers(source)
+    const store = new PageStore(read, { ...OPTIONS, first: await read(undefined, 5) })
+    expect(store.get(4)).toBe(4)
+    expect(source.reads).toBe(1)
+    store.view(0, 3)
+    await settled()
+    expect(store.get(5)).toBe(5)
+    expect(source.reads).toBe(2)
+    store.refresh()
+    await settled()
+    expect(store.get(0)).toBe(0)
+    expect(source.reads).toBeGreaterThan(2)
+  })
+
   it('reads pages as they are scrolled to, and drops those far away', async () => {
     const source = { count: 200, reads: 0 }
     const store = new PageStore(numbers(source), OPTIONS)

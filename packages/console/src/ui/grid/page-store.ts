@@ -19,13 +19,15 @@ interface StoredPage<Row> {
   isStale: boolean
 }
 
-export interface PageStoreOptions {
+export interface PageStoreOptions<Row> {
   readonly firstSize: number
   readonly size: number
   /** Pages with records in memory. Those farthest from the view are dropped. */
   readonly pagesMax: number
   /** Returns whether the source refused the page because it has too many bytes. */
   readonly isTooLarge: (error: unknown) => boolean
+  /** The first page, if it is known already. */
+  readonly first?: SourcePage<Row> | undefined
 }
 
 /**
@@ -35,7 +37,7 @@ export interface PageStoreOptions {
  */
 export class PageStore<Row> {
   readonly #read: ReadPage<Row>
-  readonly #options: PageStoreOptions
+  readonly #options: PageStoreOptions<Row>
   #pages: StoredPage<Row>[] = []
   #isComplete = false
   #error: unknown = null
@@ -46,10 +48,11 @@ export class PageStore<Row> {
   #size: number
   readonly #listeners = new Set<() => void>()
 
-  constructor(read: ReadPage<Row>, options: PageStoreOptions) {
+  constructor(read: ReadPage<Row>, options: PageStoreOptions<Row>) {
     this.#read = read
     this.#options = options
     this.#size = options.size
+    if (options.first !== undefined) this.#store(0, options.first)
   }
 
   /** Changes with every change of the rows. */
@@ -185,10 +188,15 @@ export class PageStore<Row> {
       this.#error = error
       return
     }
-    const { records, cursor, hasMore } = answer
+    this.#store(index, answer)
+  }
+
+  #store(index: number, { records, cursor, hasMore }: SourcePage<Row>): void {
+    const known = this.#pages[index]
+    const before = this.#pages[index - 1]
     const start = before === undefined ? 0 : before.start + before.length
     const page: StoredPage<Row> = {
-      after,
+      after: known === undefined ? before?.cursor : known.after,
       start,
       length: records.length,
       cursor,
