@@ -138,6 +138,33 @@ describe('two branches that merged each other at the same time', () => {
       },
     ])
   })
+
+  it('are in conflict where they kept a deleted record differently', async () => {
+    const branches = await open()
+    await branches.fork('deleting')
+    await branches.fork('changing')
+    await branches.remove('deleting', 'items', 'a')
+    await branches.patch('changing', 'items', 'a', { price: 2 })
+    for (const [into, strategy] of [
+      ['main', 'ours'],
+      ['staging', 'theirs'],
+    ]) {
+      await branches.merge('deleting', { into })
+      await branches.merge('changing', { into, strategy })
+    }
+    await branches.put('main', 'items', 'a', { name: 'A', price: 3 })
+    await branches.fork('main-then', 'main')
+    await branches.fork('staging-then', 'staging')
+    // Each takes the record of the other.
+    await branches.merge('main-then', { into: 'staging', strategy: 'theirs' })
+    await branches.merge('staging-then', { into: 'main', strategy: 'theirs' })
+    await branches.patch('main', 'items', 'a', { price: 4 })
+    const { status, body } = await branches.pulling('staging')
+    expect([status, body.conflictCount]).toEqual([409, 1])
+    expect(body.conflicts).toMatchObject([
+      { id: 'a', kind: 'bothUpdated', columns: { price: { ours: 3, theirs: 4 } } },
+    ])
+  })
 })
 
 describe('conflicts over several bases', () => {

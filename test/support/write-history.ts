@@ -211,7 +211,10 @@ export class WriteHistory {
       if (cell === EVENTS) continue
       const value = contentOf(tables, cell)
       if (value === undefined) continue
-      if (latest(writes).some((each) => each.value !== value)) write(into, cell, value)
+      if (latest(writes).every((each) => each.value === value)) continue
+      write(into, cell, value)
+      // A record that one side has deleted is kept as a whole, so its values count as written, too.
+      if (value === YES) writeValues(into, cell)
     }
   }
 
@@ -240,6 +243,17 @@ function idsIn(tables: Tables): number[] {
 function write(branch: HistoryBranch, cell: string, value: Value): void {
   const onTopOf = branch.writes.get(cell) ?? new Set<Write>()
   branch.writes.set(cell, new Set([...onTopOf, { value, onTopOf }]))
+}
+
+/** Writes the values that a record has. Does nothing if the cell is not that of a record. */
+function writeValues(branch: HistoryBranch, cell: string): void {
+  const [tableId, id] = cell.split('/')
+  const table = branch.tables.get(Number(tableId))
+  const row = id === undefined ? undefined : table?.rows.get(id)
+  if (table === undefined || id === undefined || row === undefined) return
+  for (const column of table.columns) {
+    write(branch, valueCell(table.id, id, column.id), valueIn(row, column.id))
+  }
 }
 
 /** Returns the writes that no other write was made on top of. */
