@@ -310,6 +310,39 @@ describe('a branch whose merged rows are not yet in its heap', () => {
     await twins.compare()
   })
 
+  it.each(['main', 'work'])('gets the changes of its fork: %s', async (branch) => {
+    const overlaid = await open()
+    const plain = await open()
+    await mergeInterrupted(overlaid, branch)
+    await plain.merge('dev', { into: branch })
+    const twins = new Twins(overlaid, plain, branch, new Random(SEED))
+    await twins.call('PUT', '', { from: branch }, 'fork')
+    // The first records of both kinds are in the overlay, the last ones only in the heap.
+    const operations = [
+      update(0, { code: null }),
+      update(1, { code: 'c1' }),
+      update(0, { code: 'c2', price: 7 }),
+      update(100, { price: -100 }),
+      { update: { table: 'items', id: newId(3), fields: { price: -3 } } },
+      ...[oldId(31), oldId(101), newId(1)].map((id) => ({ delete: { table: 'items', id } })),
+      // Takes the values of a deleted record, and replaces one that the large merge has deleted.
+      { insert: { table: 'items', record: { id: 'x', code: 'c61', place: 10 } } },
+      { insert: { table: 'items', record: { id: oldId(61), price: 61 } } },
+    ]
+    await twins.call('POST', '/transaction', { operations }, 'fork')
+    expect(await countOverlays(overlaid)).toBe(1)
+    await twins.call('POST', '/merge', { into: branch }, 'fork')
+    expect(await countOverlays(overlaid)).toBe(0)
+    await twins.compare()
+    expect(await overlaid.read(branch, 'items', [oldId(0), oldId(31), oldId(61), 'x'])).toEqual({
+      [oldId(0)]: { code: 'c2', price: 7 },
+      [oldId(61)]: { price: 61 },
+      x: { code: 'c61', place: 10 },
+    })
+    await runBackground(service)
+    await twins.compare()
+  })
+
   it('is edited, merged and reset', async () => {
     const overlaid = await open()
     await mergeInterrupted(overlaid, 'main')
