@@ -1,6 +1,7 @@
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
-import type { Header, TableDefinition } from './archive.js'
+import { listSpareTables } from '../rows/branches.js'
+import { type Header, type TableDefinition, tableName } from './archive.js'
 
 /**
  * Matches the schemas of an instance that a backup contains: the catalogue, and the rows of databases. Earlier versions
@@ -20,7 +21,7 @@ const isPassing = (schema: Sql, table: Sql): Sql =>
 /**
  * Lists the tables of schemas as PostgreSQL describes them, so that this code need not know the structure of
  * heaps in any version. Tables that foreign keys refer to come first. The gates of earlier
- * versions are left out, because they hold no rows.
+ * versions and spare heaps are left out, because they hold no rows.
  */
 export async function listTables(
   transaction: Queryable,
@@ -74,7 +75,8 @@ export async function listTables(
       and not (n.nspname = 'offshoot' and t.relname ~ '^(gate_[0-9]+|catalogue_migrations)$')
       and not ${isPassing(sql`n.nspname`, sql`t.relname`)}
     order by n.nspname <> 'offshoot', n.nspname, t.oid`)
-  return inOrderOfReferences(tables).map(
+  const spares = new Set((await listSpareTables(transaction)).map(tableName))
+  return inOrderOfReferences(tables.filter((table) => !spares.has(tableName(table)))).map(
     ({ oid: _oid, references: _references, ...definition }) => definition,
   )
 }

@@ -19,6 +19,7 @@ import { overlays } from './migrations/016-overlays.js'
 import { bounds } from './migrations/017-bounds.js'
 import { answers } from './migrations/018-answers.js'
 import { moveToSchemas, schemas } from './migrations/019-schemas.js'
+import { spares } from './migrations/020-spares.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -58,6 +59,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 17, name: 'bounds', statements: bounds },
   { number: 18, name: 'answers', statements: answers },
   { number: 19, name: 'schemas', statements: schemas, prepare: moveToSchemas },
+  { number: 20, name: 'spares', statements: spares },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

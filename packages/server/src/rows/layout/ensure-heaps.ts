@@ -5,6 +5,7 @@ import { runAlone } from '../running/alone.js'
 import { foldTooDeep, requestFolds } from './folds.js'
 import { createHeaps } from './heap-ddl.js'
 import type { Layout } from './layout.js'
+import { refillSpares, takeSpares } from './spare-heaps.js'
 import type { StoredTable } from './stored-schema.js'
 
 /** Heaps that one transaction creates. Writers of the branch wait for it, and it locks each new table. */
@@ -48,7 +49,8 @@ async function ensureSome(
     const missing = tables.filter(({ id }) => !present.has(id))
     if (missing.length === 0) return
     const { epoch } = branch
-    await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
+    const spares = await takeSpares(transaction, { databaseId, tables: missing })
+    await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing, spares })
     await requestFolds(transaction, layout, missing)
     await transaction.query(
       prepared(sql`
@@ -57,5 +59,6 @@ async function ensureSome(
       where id = ${branchId}`),
     )
   }
-  await runAlone(database, [branchId], create, { owner })
+  await runAlone(database, [branchId], create, { owner, createsGates: true })
+  refillSpares(database, { databaseId, tables })
 }

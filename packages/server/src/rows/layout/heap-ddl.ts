@@ -33,19 +33,40 @@ const STATEMENTS_AT_ONCE = 500
 
 interface NewHeap extends HeapAddress {
   readonly table: StoredTable
-  readonly shapes: readonly ColumnShape[]
 }
 
-/** Creates the heaps and pasts of tables on a branch, in few round trips. Requires the exclusive gate. */
+/**
+ * Creates the heaps and pasts of tables on a branch, in few round trips. Requires the exclusive gate. Tables with a
+ * spare heap take that one; `spares` has their ids by the id of the table.
+ */
 export async function createHeaps(
   transaction: Queryable,
-  options: { databaseId: string; branchId: string; epoch: number; tables: readonly StoredTable[] },
+  options: {
+    databaseId: string
+    branchId: string
+    epoch: number
+    tables: readonly StoredTable[]
+    spares?: ReadonlyMap<number, string>
+  },
 ): Promise<void> {
-  const heaps = await insertHeaps(transaction, options)
+  const { spares = new Map<number, string>() } = options
+  const heaps = await insertHeaps(transaction, { ...options, spares })
+  await createTables(
+    transaction,
+    heaps.filter(({ table }) => !spares.has(table.id)),
+  )
+}
+
+/** Creates the tables of heaps. */
+export async function createTables(
+  transaction: Queryable,
+  heaps: readonly NewHeap[],
+): Promise<void> {
   const statements: Sql[] = []
   for (const heap of heaps) {
-    statements.push(...tableStatements(heap))
-    for (const { column } of heap.shapes) {
+    const shapes = physicalShapes(heap.table.columns)
+    statements.push(...tableStatements(heap, shapes))
+    for (const { column } of shapes) {
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
   }
@@ -58,36 +79,45 @@ export async function createHeaps(
 
 async function insertHeaps(
   transaction: Queryable,
-  options: { databaseId: string; branchId: string; epoch: number; tables: readonly StoredTable[] },
+  options: {
+    databaseId: string
+    branchId: string
+    epoch: number
+    tables: readonly StoredTable[]
+    spares: ReadonlyMap<number, string>
+  },
 ): Promise<NewHeap[]> {
-  const { databaseId, branchId, epoch } = options
-  const tables = new Map(
-    options.tables.map((table) => [table.id, { table, shapes: physicalShapes(table.columns) }]),
-  )
-  const given = [...tables].map(([tableId, { shapes }]) => ({
-    tableId,
-    columnIds: shapes.map((shape) => shape.id),
-    fileColumnIds: fileColumnIds(shapes),
-  }))
+  const { databaseId, branchId, epoch, spares } = options
+  const tables = new Map(options.tables.map((table) => [table.id, table]))
+  const given = [...tables].map(([tableId, { columns }]) => {
+    const shapes = physicalShapes(columns)
+    return {
+      tableId,
+      heapId: spares.get(tableId),
+      columnIds: shapes.map((shape) => shape.id),
+      fileColumnIds: fileColumnIds(shapes),
+    }
+  })
   const idsIn = (name: string) => sql`
     array(select jsonb_array_elements_text(t -> ${name}::text)::bigint)`
   const rows = await transaction.query<{ heapId: string; tableId: string }>(
     prepared(sql`
     insert into offshoot.heaps
-      (database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
-    select ${databaseId}::bigint, ${branchId}, (t ->> 'tableId')::bigint, ${idsIn('columnIds')},
+      (id, database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
+    overriding system value
+    select coalesce((t ->> 'heapId')::bigint, nextval(pg_get_serial_sequence('offshoot.heaps', 'id'))),
+      ${databaseId}::bigint, ${branchId}, (t ->> 'tableId')::bigint, ${idsIn('columnIds')},
       ${idsIn('fileColumnIds')}, ${epoch}::integer
     from jsonb_array_elements(${JSON.stringify(given)}::jsonb) t
     returning id as "heapId", table_id as "tableId"`),
   )
   return rows.flatMap(({ heapId, tableId }) => {
-    const found = tables.get(Number(tableId))
-    return found === undefined ? [] : [{ databaseId, heapId, ...found }]
+    const table = tables.get(Number(tableId))
+    return table === undefined ? [] : [{ databaseId, heapId, table }]
   })
 }
 
-function tableStatements(heap: NewHeap): Sql[] {
-  const { shapes } = heap
+function tableStatements(heap: HeapAddress, shapes: readonly ColumnShape[]): Sql[] {
   const definitions = shapes.map(
     (shape) => sql`, ${ident(shape.physicalName)} ${raw(shape.sqlType)}`,
   )

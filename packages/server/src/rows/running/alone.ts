@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
-import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
+import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
   runTransaction,
   type Transaction,
@@ -18,6 +18,11 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
+export interface AloneOptions extends Pick<TransactionOptions, 'owner'> {
+  /** Gates are probably missing, and are created in the transaction. Otherwise this takes three more round trips. */
+  readonly createsGates?: boolean
+}
+
 /**
  * Runs a transaction with the exclusive gates of branches: no writer and no other such transaction of these
  * branches runs meanwhile. Each statement sees everything that was committed before the gates were entered.
@@ -27,7 +32,7 @@ export async function runAlone<Result>(
   database: Database,
   branchIds: readonly string[],
   body: (transaction: Transaction) => Promise<Result>,
-  options: Pick<TransactionOptions, 'owner'> = {},
+  options: AloneOptions = {},
 ): Promise<Result> {
   // A common order prevents deadlocks.
   const gates = [...new Set(branchIds)].sort()
@@ -45,10 +50,10 @@ export async function runAlone<Result>(
 /** Returns undefined if a lock was not granted in time. */
 async function attempt<Result>(
   database: Database,
-  options: Pick<TransactionOptions, 'owner'> & { gates: readonly string[]; waitMs: number },
+  options: AloneOptions & { gates: readonly string[]; waitMs: number },
   body: (transaction: Transaction) => Promise<Result>,
 ): Promise<{ result: Result } | undefined> {
-  const { gates, waitMs, owner } = options
+  const { gates, waitMs, owner, createsGates = false } = options
   const queues = queuesOf(database)
   const entered: string[] = []
   try {
@@ -56,16 +61,18 @@ async function attempt<Result>(
       if (!(await queues.enter(gate, 'alone', waitMs))) return undefined
       entered.push(gate)
     }
-    const run = () =>
+    const run = (creates: boolean) =>
       runTransaction(database, body, {
         isolation: 'read committed',
-        opening: enterAloneCalls(gates, waitMs),
+        opening: enterAloneCalls(gates, { waitMs, creates }),
         owner,
       })
-    const result = await run().catch(async (error: unknown) => {
-      if (!isUndefinedTable(error)) throw error
+    const result = await run(createsGates).catch(async (error: unknown) => {
+      // Another request may have created a gate at the same time.
+      const canBeEntered = isUndefinedTable(error) || (createsGates && isAlreadyCreated(error))
+      if (!canBeEntered) throw error
       if (!(await createMissingGates(database, gates))) throw gone()
-      return run()
+      return run(false)
     })
     return { result }
   } catch (error) {

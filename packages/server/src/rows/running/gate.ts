@@ -39,11 +39,18 @@ export function enterGateCall(branchId: string): Call {
 /** A backup waits for the transactions that run alone, and these for a backup that lists tables. */
 const ENTER_INSTANCE = toCall(sql`lock table offshoot_work.instance in row exclusive mode`)
 
-/** Enters the gates of branches alone. Fails if one of them does not open within the given time. */
-export function enterAloneCalls(branchIds: readonly string[], waitMs: number): Call[] {
+/**
+ * Enters the gates of branches alone. Fails if one of them does not open within the given time. With `creates`, gates
+ * that are missing are created.
+ */
+export function enterAloneCalls(
+  branchIds: readonly string[],
+  { waitMs, creates }: { waitMs: number; creates: boolean },
+): Call[] {
   return [
     toCall(sql`set local lock_timeout = ${raw(String(waitMs))}`),
     ENTER_INSTANCE,
+    ...(creates ? branchIds.map((id) => toCall(createGateSql(id))) : []),
     ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
   ]
 }
@@ -67,8 +74,11 @@ export async function enterInstance(transaction: Queryable): Promise<void> {
 
 /** Creates the gate of a branch that has just been inserted. */
 export async function createGate(transaction: Queryable, branchId: string): Promise<void> {
-  await transaction.query(sql`create table if not exists ${gateOf(branchId)} ()`)
+  await transaction.query(createGateSql(branchId))
 }
+
+const createGateSql = (branchId: string): Sql =>
+  sql`create table if not exists ${gateOf(branchId)} ()`
 
 /**
  * The commit that creates a gate does not wait for the disk. A gate that is lost in a crash is created again, and a

@@ -1,0 +1,192 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { eachApart } from '../../common/each-apart.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runTransaction } from '../../postgres/run-transaction.js'
+import { raw, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
+import { runAlone } from '../running/alone.js'
+import { SCHEMA_PREFIX } from './database-schema.js'
+import { createTables } from './heap-ddl.js'
+import { type HeapAddress, heapName, pastName } from './layout.js'
+import { mayRemoveStorage } from './storage-hold.js'
+import { listAllColumns, type StoredTable } from './stored-schema.js'
+
+/*
+ * To create the tables of a heap takes longer than all the rest of the first write of a fork. So each database keeps a
+ * few empty heaps for the tables that forks have written to lately. A first write takes one of them, and another
+ * one is created after the request.
+ */
+
+/** Spare heaps for each definition of a table. */
+const SPARES_OF_TABLE = 2
+/** Spare heaps of one database. */
+export const SPARES_MAX = 32
+/** Spare heaps are created after this time, so that the request which has taken one is over. */
+const REFILL_AFTER_MS = 50
+/** Spare heaps that nobody has taken are dropped after this time. */
+const AGE_MAX_S = 600
+/** Spare heaps that one step drops. */
+const STEP_SPARES = 20
+/** A step waits for this long for others that use a table. */
+const DROP_WAIT_MS = 2000
+
+interface SpareTables {
+  readonly databaseId: string
+  readonly tables: readonly StoredTable[]
+}
+
+/**
+ * Identifies the columns and indexes of a table. undefined: there are no spare heaps for it. Whether vectors are
+ * indexed also depends on the extensions of PostgreSQL.
+ */
+function definitionOf(table: StoredTable): string | undefined {
+  if (listAllColumns(table.columns).some(({ type }) => type === 'vector')) return undefined
+  const { id, columns, searchIndex } = table
+  return createHash('sha256')
+    .update(JSON.stringify({ id, columns, searchIndex }))
+    .digest('base64url')
+}
+
+/** Takes spare heaps for a branch. Returns their ids by the id of the table, for those tables that have one. */
+export async function takeSpares(
+  transaction: Queryable,
+  { databaseId, tables }: SpareTables,
+): Promise<ReadonlyMap<number, string>> {
+  const wanted = new Map(tables.map((table) => [definitionOf(table), table.id]))
+  wanted.delete(undefined)
+  if (wanted.size === 0) return new Map()
+  const taken = await transaction.query<{ heapId: string; definition: string }>(
+    prepared(sql`
+    delete from offshoot_work.spares
+    where heap_id in (
+      select s.heap_id
+      from unnest(${[...wanted.keys()]}::text[]) w (definition)
+      cross join lateral (
+        select heap_id
+        from offshoot_work.spares s
+        where s.database_id = ${databaseId} and s.definition = w.definition
+        order by heap_id
+        limit 1
+        for update skip locked
+      ) s
+    )
+    returning heap_id as "heapId", definition`),
+  )
+  return new Map(
+    taken.flatMap(({ heapId, definition }) => {
+      const tableId = wanted.get(definition)
+      return tableId === undefined ? [] : [[tableId, heapId]]
+    }),
+  )
+}
+
+/** Definitions of which this process is about to create spare heaps. */
+const waiting = new WeakMap<Database, Map<string, { databaseId: string; table: StoredTable }>>()
+
+/** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
+export function refillSpares(database: Database, { databaseId, tables }: SpareTables): void {
+  const known = waiting.get(database)
+  const queue = known ?? new Map<string, { databaseId: string; table: StoredTable }>()
+  for (const table of tables) {
+    const definition = definitionOf(table)
+    if (definition !== undefined && queue.size < SPARES_MAX) {
+      queue.set(`${databaseId} ${definition}`, { databaseId, table })
+    }
+  }
+  if (known !== undefined || queue.size === 0) return
+  waiting.set(database, queue)
+  void createWaiting(database, queue).finally(() => waiting.delete(database))
+}
+
+/** One at a time, so that requests find connections. */
+async function createWaiting(
+  database: Database,
+  queue: Map<string, { databaseId: string; table: StoredTable }>,
+): Promise<void> {
+  await delay(REFILL_AFTER_MS, undefined, { ref: false })
+  for (const [key, { databaseId, table }] of queue) {
+    queue.delete(key)
+    try {
+      while (await createSpare(database, databaseId, table));
+    } catch {
+      // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
+    }
+  }
+}
+
+/** Returns whether it has created a spare heap. */
+function createSpare(database: Database, databaseId: string, table: StoredTable): Promise<boolean> {
+  const definition = definitionOf(table)
+  return runAlone(database, [], async (transaction) => {
+    const [next] = await transaction.query<{ heapId: string }>(sql`
+      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
+      from offshoot.databases d
+      where d.id = ${databaseId}
+        and ${SPARES_OF_TABLE} > (
+          select count(*) from offshoot_work.spares s
+          where s.database_id = d.id and s.definition = ${definition}
+        )
+        and ${SPARES_MAX} > (
+          select count(*) from offshoot_work.spares s where s.database_id = d.id
+        )`)
+    if (next === undefined) return false
+    // A crash loses both the tables and their entry.
+    await transaction.query(sql`set local synchronous_commit = off`)
+    await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
+    await transaction.query(sql`
+      insert into offshoot_work.spares (heap_id, database_id, definition)
+      values (${next.heapId}, ${databaseId}, ${definition})`)
+    return true
+  })
+}
+
+/** Drops spare heaps that nobody has taken, and those of deleted databases. Returns whether there may be more. */
+export async function collectSpares(database: Database): Promise<boolean> {
+  const old = await database.query<HeapAddress>(sql`
+    select heap_id as "heapId", database_id as "databaseId"
+    from offshoot_work.spares s
+    where created_at < now() - make_interval(secs => ${AGE_MAX_S})
+      or not exists (select from offshoot.databases d where d.id = s.database_id)
+    order by random()
+    limit ${STEP_SPARES}`)
+  let dropped = 0
+  await eachApart(old, async (heap) => {
+    if (await dropSpare(database, heap)) dropped++
+  })
+  return dropped > 0 && old.length === STEP_SPARES
+}
+
+/** Returns whether it has dropped the spare heap: another process may have done so, or a branch has taken it. */
+function dropSpare(database: Database, heap: HeapAddress): Promise<boolean> {
+  return runTransaction(
+    database,
+    async (transaction) => {
+      if (!(await mayRemoveStorage(transaction))) return false
+      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      const [spare] = await transaction.query(sql`
+        delete from offshoot_work.spares
+        where heap_id in (
+          select heap_id from offshoot_work.spares where heap_id = ${heap.heapId}
+          for update skip locked
+        )
+        returning heap_id`)
+      if (spare === undefined) return false
+      await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
+      return true
+    },
+    { isolation: 'read committed' },
+  )
+}
+
+/** Lists the tables of spare heaps, which a backup leaves out. The catalogue may be of a version without them. */
+export async function listSpareTables(
+  database: Queryable,
+): Promise<{ readonly schema: string; readonly name: string }[]> {
+  const [known] = await database.query(sql`
+    select from pg_tables where schemaname = 'offshoot_work' and tablename = 'spares'`)
+  if (known === undefined) return []
+  return database.query(sql`
+    select ${SCHEMA_PREFIX} || s.database_id as schema, kind || s.heap_id as name
+    from offshoot_work.spares s, unnest(array['heap_', 'past_']) kind`)
+}
