@@ -13,7 +13,7 @@ let service: TestService
 let number = 0
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ spareHeapsMax: SPARES_MAX })
 })
 afterAll(() => service.close())
 

@@ -128,6 +128,9 @@ async function listHeaps(dataDir: string): Promise<Map<string, number>> {
       select n.nspname, count(t.oid)::integer as count
       from pg_namespace n
       left join pg_class t on t.relnamespace = n.oid and t.relname like 'heap_%' and t.relkind = 'r'
+        and substring(t.relname from '[0-9]+$')::bigint not in (
+          select heap_id from offshoot_work.spares
+        )
       where n.nspname like 'offshoot_db_%'
       group by n.nspname`)
     return new Map(rows.map(({ nspname, count }) => [nspname, count]))

@@ -88,7 +88,9 @@ async function findLeaks(): Promise<string[]> {
     select c.relname as name
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname ~ '^offshoot_db_' and c.relkind = 'r' and c.relname ~ '^(heap|past)_'
-      and substring(c.relname from '\\d+$')::bigint not in (select id from offshoot.heaps)
+      and substring(c.relname from '\\d+$')::bigint not in (
+        select id from offshoot.heaps union all select heap_id from offshoot_work.spares
+      )
     union all
     select c.relname
     from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -16,6 +16,7 @@ import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import type {} from '../../packages/server/src/http/plugins/admission.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
+import { limitSpares } from '../../packages/server/src/rows/branches.js'
 import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
 import { createTestDatabase } from './database.js'
 
@@ -85,6 +86,8 @@ export async function createTestService(
     tracing?: StatementTracing
     workspaceBytesMax?: number
     consoleFolder?: string
+    /** Spare heaps of each database. They are created after requests, so tests that count tables need none. */
+    spareHeapsMax?: number
   } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
@@ -101,6 +104,7 @@ export async function createTestService(
     tracing: options.tracing,
   })
   database.connect({ url })
+  limitSpares(database, options.spareHeapsMax ?? 0)
   await migrate(database)
   const { newKey, workspaceId } = await prepareFirstStart(database, { apiKey: null })
   const key = newKey ?? ''

@@ -48,12 +48,13 @@ export {
   type ForkPoint,
   type ForkSource,
   forkValues,
+  insertFork,
   STORAGE_COLUMNS,
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
 export { absorbNext, absorbOverlays } from './layout/overlays.js'
 export { VERSION_BASE_MAX } from './layout/record-version.js'
-export { collectSpares, listSpareTables } from './layout/spare-heaps.js'
+export { collectSpares, limitSpares, listSpareTables } from './layout/spare-heaps.js'
 export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
 export { runAlone } from './running/alone.js'
 export { collectGates, createGate, enterInstance } from './running/gate.js'

@@ -2,7 +2,7 @@ import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contrac
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { closeEpoch, createGate, runAlone } from '../../rows/branches.js'
+import { createGate, runAlone } from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
@@ -17,6 +17,7 @@ import {
   type BranchLife,
   findExpiredBranch,
   insertBranch,
+  insertForkOf,
   updateBranchExpiries,
 } from './queries.js'
 
@@ -50,8 +51,6 @@ export async function insertFirstBranch(
     schemaId,
     lastMigrationId: migrationId,
     metadata,
-    startedFrom: null,
-    inherits: null,
   })
   await createGate(transaction, branchId)
 }
@@ -96,14 +95,21 @@ export async function planFork(
   if (!scopeReachesBranch(scope, name)) {
     throw cannotCreate(name)
   }
-  const rule = await findBranchRule(database, { databaseId, name })
+  const { from } = wishes
+  const [rule, named] = await Promise.all([
+    findBranchRule(database, { databaseId, name }),
+    from === undefined ? undefined : findLiveBranch(database, { databaseId, name: from }),
+  ])
   return {
     databaseId,
     name,
     metadata: wishes.metadata ?? {},
     life: planLife(withRule(wishes, rule)),
     data: wishes.data ?? rule?.data ?? dataDefault,
-    source: await findSource(database, access, { from: wishes.from, rule }),
+    source:
+      from === undefined
+        ? await findDefaultSource(database, access, rule)
+        : requireSource(named, { from, scope }),
   }
 }
 
@@ -127,52 +133,48 @@ export async function forkBranch(
   transaction: Queryable,
   fork: PlannedFork,
 ): Promise<string | undefined> {
-  const { databaseId, name, source, metadata, data, life } = fork
-  const forked = await closeEpoch(transaction, source.id)
-  if (forked === undefined) throw unknownSource(source.name)
-  if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
-  const branch = {
-    id: newBranchId(),
-    databaseId,
-    name,
-    schemaId: forked.schemaId,
-    lastMigrationId: forked.lastMigrationId,
-    metadata,
-    startedFrom: {
-      branchName: forked.name,
-      dbBranchID: forked.id,
-      migrationID: forked.lastMigrationId,
-    },
-    inherits: data ? forked : null,
-    life,
+  const { source, ...branch } = fork
+  const insert = async () => {
+    const id = newBranchId()
+    const isForked = await insertForkOf(transaction, source.id, { ...branch, id })
+    if (isForked === undefined) throw unknownSource(source.name)
+    return isForked ? id : undefined
   }
-  if (await insertBranch(transaction, branch)) return branch.id
+  if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
+  const branchId = await insert()
+  if (branchId !== undefined) return branchId
   // An expired branch that has not been deleted yet must not keep its name in use.
-  const expired = await findExpiredBranch(transaction, { databaseId, name })
-  if (expired !== undefined) await deleteBranchUnchecked(transaction, expired)
-  return (await insertBranch(transaction, branch)) ? branch.id : undefined
+  const expired = await findExpiredBranch(transaction, fork)
+  if (expired === undefined) return undefined
+  await deleteBranchUnchecked(transaction, expired)
+  return insert()
 }
 
-/** Finds the source of a fork: the requested branch, that of the rule, or the default branch. */
-async function findSource(
+function requireSource(
+  source: LiveBranch | undefined,
+  { from, scope }: { from: string; scope: DatabaseAccess['principal']['scope'] },
+): LiveBranch {
+  if (source === undefined || !scopeReachesBranch(scope, source.name)) throw unknownSource(from)
+  return source
+}
+
+/** Finds the source of a fork whose request does not name one: that of the rule, or the default branch. */
+async function findDefaultSource(
   database: Queryable,
-  access: DatabaseAccess,
-  options: { from: string | undefined; rule: BranchRule | undefined },
+  { databaseId, databaseName, defaultBranchId, principal }: DatabaseAccess,
+  rule: BranchRule | undefined,
 ): Promise<LiveBranch> {
-  const { databaseId, databaseName, defaultBranchId, principal } = access
-  const from = options.from ?? options.rule?.from
   const source = await findLiveBranch(database, {
     databaseId,
-    ...(from === undefined ? { id: defaultBranchId } : { name: from }),
+    ...(rule?.from === undefined ? { id: defaultBranchId } : { name: rule.from }),
   })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
-  if (options.from !== undefined) throw unknownSource(options.from)
   // The caller did not name the source, so its name is shown only if the key may see it.
-  const shown = options.rule && showRule(principal.scope, options.rule)
+  const shown = rule && showRule(principal.scope, rule)
   if (shown?.from !== undefined) {
     throw unknownSource(shown.from, `branch rule [${shown.pattern}]: `)
   }
-  throw source === undefined && options.rule?.from === undefined
+  throw source === undefined && rule?.from === undefined
     ? new AppError('database_not_found', `database [${databaseName}] not found`)
     : new AppError(
         'key_scope',

@@ -2,7 +2,7 @@ import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { FORK_COLUMNS, type ForkPoint, forkValues } from '../../rows/branches.js'
+import { insertFork } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { isExpired, isLive } from '../access/is-live.js'
 
@@ -94,6 +94,7 @@ export async function findBranchId(
   return row?.id
 }
 
+/** Inserts a branch without a source. */
 export async function insertBranch(
   database: Queryable,
   branch: {
@@ -103,34 +104,50 @@ export async function insertBranch(
     schemaId: string
     lastMigrationId: string
     metadata: BranchMetadata
-    startedFrom: StartedFrom | null
-    /** The state whose rows the branch inherits. */
-    inherits: ForkPoint | null
-    life?: BranchLife
   },
-): Promise<boolean> {
-  const startedFrom = branch.startedFrom === null ? null : JSON.stringify(branch.startedFrom)
-  const rows = await database.query(
-    prepared(sql`
-    insert into offshoot.branches
-      (id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-        ${FORK_COLUMNS}, fork_schema_id, expires_at, ttl_seconds, protected)
-    values (${branch.id}, ${branch.databaseId}, ${branch.name}, ${branch.schemaId},
-      ${branch.lastMigrationId}, ${JSON.stringify(branch.metadata)}::jsonb,
-      ${startedFrom}::jsonb, ${forkValues(branch.inherits)},
-      ${branch.startedFrom === null ? null : branch.schemaId},
-      ${expiryOf(branch.life)}, ${branch.life?.ttlSeconds ?? null}, ${branch.life?.protected ?? false})
-    on conflict (database_id, name) where deleted_at is null do nothing
-    returning id`),
-  )
-  return rows.length > 0
+): Promise<void> {
+  const { id, databaseId, name, schemaId, lastMigrationId, metadata } = branch
+  await database.query(sql`
+    insert into offshoot.branches (id, database_id, name, schema_id, last_migration_id, metadata)
+    values (${id}, ${databaseId}, ${name}, ${schemaId}, ${lastMigrationId},
+      ${JSON.stringify(metadata)}::jsonb)`)
+}
+
+/**
+ * Forks a branch. Requires its exclusive gate. Returns undefined if the source does not exist, and false if the name
+ * is in use.
+ */
+export function insertForkOf(
+  transaction: Queryable,
+  sourceId: string,
+  fork: {
+    id: string
+    databaseId: string
+    name: string
+    metadata: BranchMetadata
+    /** Whether the fork has the rows of its source. */
+    data: boolean
+    life: BranchLife
+  },
+): Promise<boolean | undefined> {
+  const { id, databaseId, name, metadata, data, life } = fork
+  return insertFork(transaction, {
+    sourceId,
+    inherits: data,
+    columns: sql`id, database_id, name, schema_id, last_migration_id, metadata, started_from,
+      fork_schema_id, expires_at, ttl_seconds, protected`,
+    values: sql`${id}, ${databaseId}::bigint, ${name}, source.schema_id, source.last_migration_id,
+      ${JSON.stringify(metadata)}::jsonb,
+      jsonb_build_object('branchName', source.name, 'dbBranchID', source.id,
+        'migrationID', source.last_migration_id),
+      source.schema_id, ${expiryOf(life)}, ${life.ttlSeconds}::integer, ${life.protected}::boolean`,
+  })
 }
 
 /** The time of expiry. A ttl counts from now, by the clock of PostgreSQL, which also checks it. */
-function expiryOf(life: BranchLife | undefined): Sql {
+function expiryOf({ ttlSeconds, expiresAt }: BranchLife): Sql {
   return sql`coalesce(
-    now() + make_interval(secs => ${life?.ttlSeconds ?? null}::integer),
-    ${life?.expiresAt ?? null}::timestamptz)`
+    now() + make_interval(secs => ${ttlSeconds}::integer), ${expiresAt}::timestamptz)`
 }
 
 /** Finds expiry and protection of a branch, and locks its row until the transaction ends. */

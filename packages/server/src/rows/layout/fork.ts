@@ -21,20 +21,53 @@ export interface ForkSource extends ForkPoint {
  * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
  * epoch behind the gate.
  */
+const closeEpochSql = (branchId: string): Sql => sql`
+    update offshoot.branches
+    set epoch = epoch + 1,
+      stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
+    where id = ${branchId} and deleted_at is null
+    returning id, name, schema_id, last_migration_id, version_base, epoch - 1 as epoch`
+
+/** Closes the epoch of a branch. Returns undefined if it does not exist. */
 export async function closeEpoch(
   transaction: Queryable,
   branchId: string,
 ): Promise<ForkSource | undefined> {
   const [source] = await transaction.query<ForkSource>(
     prepared(sql`
-    update offshoot.branches
-    set epoch = epoch + 1,
-      stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
-    where id = ${branchId} and deleted_at is null
-    returning id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId",
-      epoch - 1 as epoch`),
+    with source as (${closeEpochSql(branchId)})
+    select id, name, schema_id as "schemaId", last_migration_id as "lastMigrationId", epoch
+    from source`),
   )
   return source
+}
+
+/**
+ * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
+ * fork; values can read the row `source`. Without `inherits`, the fork has no rows. Returns undefined if the source
+ * does not exist, and false if the name of the fork is in use.
+ */
+export async function insertFork(
+  transaction: Queryable,
+  fork: { sourceId: string; inherits: boolean; columns: Sql; values: Sql },
+): Promise<boolean | undefined> {
+  const { sourceId, inherits, columns, values } = fork
+  const [row] = await transaction.query<{ sources: number; forks: number }>(
+    prepared(sql`
+    with source as (${closeEpochSql(sourceId)}),
+    inserted as (
+      insert into offshoot.branches (${columns}, ${FORK_COLUMNS})
+      select ${values}, case when i.inherits then source.id end,
+        case when i.inherits then source.epoch end,
+        case when i.inherits then source.version_base else 0 end
+      from source, (select ${inherits}::boolean as inherits) i
+      on conflict (database_id, name) where deleted_at is null do nothing
+      returning id
+    )
+    select (select count(*) from source)::integer as sources,
+      (select count(*) from inserted)::integer as forks`),
+  )
+  return row?.sources === 1 ? row.forks === 1 : undefined
 }
 
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */

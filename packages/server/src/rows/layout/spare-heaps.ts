@@ -81,6 +81,15 @@ export async function takeSpares(
   )
 }
 
+const limits = new WeakMap<Database, number>()
+
+/** Limits the spare heaps that this process creates in each database of users. 0: it creates none. */
+export function limitSpares(database: Database, max: number): void {
+  limits.set(database, max)
+}
+
+const limitOf = (database: Database): number => limits.get(database) ?? SPARES_MAX
+
 /** Definitions of which this process is about to create spare heaps. */
 const waiting = new WeakMap<Database, Map<string, { databaseId: string; table: StoredTable }>>()
 
@@ -90,7 +99,7 @@ export function refillSpares(database: Database, { databaseId, tables }: SpareTa
   const queue = known ?? new Map<string, { databaseId: string; table: StoredTable }>()
   for (const table of tables) {
     const definition = definitionOf(table)
-    if (definition !== undefined && queue.size < SPARES_MAX) {
+    if (definition !== undefined && queue.size < limitOf(database)) {
       queue.set(`${databaseId} ${definition}`, { databaseId, table })
     }
   }
@@ -127,7 +136,7 @@ function createSpare(database: Database, databaseId: string, table: StoredTable)
           select count(*) from offshoot_work.spares s
           where s.database_id = d.id and s.definition = ${definition}
         )
-        and ${SPARES_MAX} > (
+        and ${limitOf(database)} > (
           select count(*) from offshoot_work.spares s where s.database_id = d.id
         )`)
     if (next === undefined) return false
