@@ -180,6 +180,11 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     await page.getByRole('button', { name: 'New key' }).click()
     await page.getByLabel('Name', { exact: true }).fill('ci')
     await page.getByLabel('Access').selectOption('read')
+    const scope = { workspaces: [tested.service.workspaceId] }
+    await page.getByRole('checkbox', { name: tested.service.workspaceId }).check()
+    await page.getByLabel('Requests per second').fill('50')
+    await page.getByLabel('Requests at once').fill('5')
+    await shared.expectClean()
     await page.getByRole('button', { name: 'Create key' }).click()
     const secret = await page
       .getByRole('dialog')
@@ -189,6 +194,13 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     await shared.expectClean()
     await page.getByRole('button', { name: 'I have stored it' }).click()
     await page.getByRole('cell', { name: 'read only' }).waitFor()
+    const { body } = await tested.service.call('GET', '/user/keys')
+    expect(body.keys.find(({ name }: { name: string }) => name === 'ci').scope).toEqual({
+      ...scope,
+      access: 'read',
+      requestsPerSecond: 50,
+      requestsAtOnce: 5,
+    })
     expect(await page.getByText(secret ?? '').count()).toBe(0)
   })
 

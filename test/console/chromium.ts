@@ -26,7 +26,7 @@ if (!hasChromium) {
 const FOLDER = fileURLToPath(new URL('../../packages/console/dist', import.meta.url))
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 /** Only ends tests that hang: the machine may be busy. */
-const PATIENCE_MS = 60_000
+export const PATIENCE_MS = 60_000
 
 /** A service that listens on a port of its own, and a browser. */
 export interface TestConsole {

@@ -2,14 +2,12 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase } from '../support/people.js'
 import { branchCall, createTables, expectOk } from '../support/tables.js'
-import { hasChromium, testConsole } from './chromium.js'
+import { hasChromium, PATIENCE_MS, testConsole } from './chromium.js'
 
 const SCRIPT = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 /** Right-to-left text with an override that would turn the rest of a line around, and joined emoji. */
 const STRANGE = '\u202eعربى עברית 👩‍👩‍👧‍👦🏳️‍🌈'
 const LONG = 'n'.repeat(255)
-/** Only ends tests that hang. */
-const PATIENCE_MS = 60_000
 
 /** Names elements that are wider than the window, if the page or its content can be scrolled sideways. */
 const STICKS_OUT = `

@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, createKey } from '../support/people.js'
-import { hasChromium, testConsole } from './chromium.js'
+import { hasChromium, PATIENCE_MS, testConsole } from './chromium.js'
+
+const HOSTILE = '<img src=x onerror="window.hacked=1"> \u202eعربى 👩‍👩‍👧'
 
 describe.skipIf(!hasChromium)('the console', () => {
   const tested = testConsole()
@@ -11,7 +13,13 @@ describe.skipIf(!hasChromium)('the console', () => {
     await page.getByLabel('API key').fill('off_wrong')
     await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByRole('alert').getByText('Invalid API key').waitFor()
-    expect(faults.splice(0)).toHaveLength(1)
+    // A text that no header can have.
+    await page.getByLabel('API key').fill(HOSTILE)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await expect.poll(() => faults.length, { timeout: PATIENCE_MS }).toBe(2)
+    await page.getByRole('alert').getByText('letters, digits and underscores').waitFor()
+    expect(await page.evaluate("'hacked' in window")).toBe(false)
+    expect(faults.splice(0)).toEqual(Array(2).fill(expect.stringContaining('401')))
     await expectClean()
     await page.getByLabel('API key').fill(tested.service.key)
     await page.getByRole('button', { name: 'Sign in' }).click()

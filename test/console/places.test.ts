@@ -4,12 +4,14 @@ import { makeDataFolder } from '../support/data-folder.js'
 import { addMember, createUser, createWorkspace } from '../support/people.js'
 import { endAll, startOffshoot } from '../support/process.js'
 import { type BranchCall, createTables, expectOk } from '../support/tables.js'
-import { hasChromium, openPage, testConsole } from './chromium.js'
+import { hasChromium, openPage, PATIENCE_MS, testConsole } from './chromium.js'
 
 const PIXEL = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==',
   'base64',
 )
+
+const HOSTILE = '<img src=x onerror="window.hacked=1"> \u202eعربى 👩‍👩‍👧'
 
 describe.skipIf(!hasChromium)('files, members and settings', () => {
   const tested = testConsole()
@@ -42,6 +44,11 @@ describe.skipIf(!hasChromium)('files, members and settings', () => {
     await upload('chair', 'File', picture)
     await page.getByRole('alert').getByText('There is no record chair in products').waitFor()
     expect(faults.splice(0)).toHaveLength(1)
+    await upload(HOSTILE, 'File', picture)
+    await expect.poll(() => faults.length, { timeout: PATIENCE_MS }).toBe(1)
+    await page.getByRole('alert').waitFor()
+    expect(await page.evaluate("'hacked' in window")).toBe(false)
+    expect(faults.splice(0)).toEqual([expect.stringMatching(/status of 40[04]/)])
     await expectClean()
     await upload('lamp', 'File', picture)
     await page.getByText('The file is stored').waitFor()
@@ -230,13 +237,18 @@ describe.skipIf(!hasChromium)('the console of a process', () => {
       await typed.fill('wrong')
       await page.getByRole('button', { name: 'Show metrics' }).click()
       await page.getByText('The service refused this token.').waitFor()
+      await typed.fill(HOSTILE)
+      await page.getByRole('button', { name: 'Show metrics' }).click()
+      await expect.poll(() => faults.length, { timeout: PATIENCE_MS }).toBe(3)
+      await page.getByText('The service refused this token.').waitFor()
+      expect(await page.evaluate("'hacked' in window")).toBe(false)
       await typed.fill(token)
       await page.getByRole('button', { name: 'Show metrics' }).click()
       await page.getByRole('img', { name: 'Requests' }).waitFor()
       expect(await page.evaluate('JSON.stringify([localStorage, sessionStorage])')).not.toContain(
         token,
       )
-      expect(faults.splice(0)).toEqual(Array(2).fill(expect.stringContaining('401')))
+      expect(faults.splice(0)).toEqual(Array(3).fill(expect.stringContaining('401')))
 
       await visit(`/console/w/${workspaceId}/db/sample/b/main/tables/customers`)
       await page.getByRole('gridcell', { name: 'Ada Lovelace' }).first().click()

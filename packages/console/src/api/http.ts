@@ -14,6 +14,14 @@ export const sessionFetch: typeof fetch = (input, init = {}) => {
   return fetch(input, { ...init, headers, credentials: 'same-origin' })
 }
 
+/**
+ * The value of an `Authorization` header for what a user has typed. Headers have no other characters than these,
+ * and neither has any key, so the service refuses the text, as it does with other wrong keys.
+ */
+export function bearer(typed: string): string {
+  return `Bearer ${typed.replace(/[^\x21-\x7e]/g, '?')}`
+}
+
 /** Sends a request to a route of the console itself, or to one that the client does not know. */
 export async function send(
   method: 'GET' | 'POST' | 'DELETE',

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { createContext, useContext } from 'react'
 import { answers, type Session } from './answers.js'
-import { send } from './http.js'
+import { bearer, send } from './http.js'
 
 /** Reads the session; null if nobody is signed in. */
 export function useSessionQuery() {
@@ -10,7 +10,7 @@ export function useSessionQuery() {
 
 export async function signIn(credentials: { key: string } | { token: string }): Promise<void> {
   if ('key' in credentials) {
-    await send('POST', '/console/session', { authorization: `Bearer ${credentials.key}` })
+    await send('POST', '/console/session', { authorization: bearer(credentials.key) })
   } else {
     await send('POST', '/console/session/token', { 'x-offshoot-sign-in': credentials.token })
   }

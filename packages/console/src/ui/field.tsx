@@ -41,6 +41,11 @@ export function DaysField(field: Omit<TextInput, 'type' | 'min' | 'step'>) {
   return <TextField type="number" min="0" step="any" {...field} />
 }
 
+/** A field for a number of things, at least one. */
+export function CountField(field: Omit<TextInput, 'type' | 'min' | 'step'>) {
+  return <TextField type="number" min="1" step="1" {...field} />
+}
+
 /** Suggestions that browsers list without delay. */
 const SUGGESTIONS_MAX = 200
 

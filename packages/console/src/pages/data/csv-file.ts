@@ -10,29 +10,67 @@ export interface CsvSample {
   readonly rows: readonly (readonly string[])[]
 }
 
-/** Reads the header and the first rows of a file. */
-export function readSample(file: File): Promise<CsvSample> {
-  return new Promise((resolve, reject) => {
-    Papa.parse<string[]>(file, {
-      preview: SAMPLE_ROWS + 1,
-      skipEmptyLines: 'greedy',
-      complete: ({ data }) => {
-        const [header = [], ...rows] = data
-        resolve({ header: header.map((name) => name.trim()), rows })
-      },
-      error: reject,
-    })
-  })
+/** Bytes of a file that are parsed at a time. */
+const PART_BYTES = 1024 * 1024
+
+/**
+ * Returns the file in the form that the parser takes, with parts that end between two characters. The parser
+ * decodes each part by itself, so a character of several bytes on a boundary would be lost.
+ */
+async function inParts(file: File): Promise<File> {
+  const ends = new Map<number, number>()
+  for (let end = PART_BYTES; end < file.size; end += PART_BYTES) {
+    ends.set(end, end + (await restOfCharacter(file, end)))
+  }
+  const endOf = (position: number) => ends.get(position) ?? position
+  const parts: Pick<File, 'size' | 'slice'> = {
+    size: file.size,
+    slice: (start = 0, end = file.size) => file.slice(endOf(start), endOf(end)),
+  }
+  return parts as File
 }
 
-/** Reads the rows of a file one after the other, without its header. A part is in memory at a time. */
-export async function* readRows(file: File): AsyncGenerator<readonly string[], void> {
+/** Counts the bytes after a position that belong to the character before it. UTF-8 has at most three. */
+async function restOfCharacter(file: File, position: number): Promise<number> {
+  const bytes = new Uint8Array(await file.slice(position, position + 3).arrayBuffer())
+  const first = bytes.findIndex((byte) => (byte & 0b1100_0000) !== 0b1000_0000)
+  return first < 0 ? bytes.length : first
+}
+
+/** Reads the header and the first rows of a file. */
+export async function readSample(file: File): Promise<CsvSample> {
+  const lines: (readonly string[])[] = []
+  for await (const { cells } of readLines(file)) {
+    if (lines.push(cells) > SAMPLE_ROWS) break
+  }
+  const [header = [], ...rows] = lines
+  return { header: header.map((name) => name.trim()), rows }
+}
+
+/** Reads the rows of a file one after the other, without its header. */
+export async function* readRows(file: File): AsyncGenerator<FileRow, void> {
+  let isHeader = true
+  for await (const row of readLines(file)) {
+    if (!isHeader) yield row
+    isHeader = false
+  }
+}
+
+export interface FileRow {
+  readonly cells: readonly string[]
+  /** The part of the file up to the end of the row, from 0 to 1. */
+  readonly share: number
+}
+
+/** Reads a file line by line; a line in quotes may have several. A part of the file is in memory at a time. */
+async function* readLines(file: File): AsyncGenerator<FileRow, void> {
   const waiting: string[][][] = []
   let wake = () => {}
   let isDone = false
   let failure: unknown
   let parser: Papa.Parser | undefined
-  Papa.parse<string[]>(file, {
+  Papa.parse<string[]>(await inParts(file), {
+    chunkSize: PART_BYTES,
     skipEmptyLines: 'greedy',
     chunk: ({ data }, running) => {
       parser = running
@@ -49,21 +87,28 @@ export async function* readRows(file: File): AsyncGenerator<readonly string[], v
       wake()
     },
   })
-  let isHeader = true
-  for (;;) {
-    const chunk = waiting.shift()
-    if (chunk !== undefined) {
-      yield* isHeader ? chunk.slice(1) : chunk
-      isHeader = false
-      parser?.resume()
-      continue
+  try {
+    for (let part = 0; ; ) {
+      const lines = waiting.shift()
+      if (lines !== undefined) {
+        const start = Math.min(1, (part * PART_BYTES) / file.size)
+        const end = Math.min(1, ((part + 1) * PART_BYTES) / file.size)
+        for (const [index, cells] of lines.entries()) {
+          yield { cells, share: start + ((end - start) * (index + 1)) / lines.length }
+        }
+        part++
+        parser?.resume()
+        continue
+      }
+      if (failure !== undefined) throw failure
+      if (isDone) return
+      await new Promise<void>((resolve) => {
+        wake = resolve
+        if (waiting.length > 0 || isDone || failure !== undefined) resolve()
+      })
     }
-    if (failure !== undefined) throw failure
-    if (isDone) return
-    await new Promise<void>((resolve) => {
-      wake = resolve
-      if (waiting.length > 0 || isDone || failure !== undefined) resolve()
-    })
+  } finally {
+    parser?.abort()
   }
 }
 

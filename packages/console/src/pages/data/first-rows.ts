@@ -7,7 +7,7 @@ import type { Row } from './values.js'
 import { parseView, type View } from './view.js'
 
 /** Rows that were asked for longer ago are read again. */
-const AGE_MS_MAX = 30_000
+const AGE_MS_MAX = 60_000
 
 interface FirstRows {
   readonly question: string

@@ -22,6 +22,8 @@ import { ID_COLUMN } from './values.js'
 /** Faults that are listed. */
 const FAULTS_SHOWN = 100
 const SAMPLE_SHOWN = 20
+/** Rows of a request. The progress is shown after each of them. */
+const BATCH_ROWS = 2000
 
 /** Where the cells of a column of the file go. */
 type Mapping = { readonly to: string } | { readonly create: ColumnDefinition } | undefined
@@ -39,6 +41,8 @@ interface Fault {
 }
 
 interface Progress {
+  /** The part of the file that is imported, from 0 to 1. */
+  readonly share: number
   readonly inserted: number
   readonly failed: number
   readonly isDone: boolean
@@ -92,10 +96,11 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
     abort.current = controller
     setError(null)
     setFaults([])
-    setProgress({ inserted: 0, failed: 0, isDone: false })
+    setProgress({ share: 0, inserted: 0, failed: 0, isDone: false })
     const wrong: Fault[] = []
     let failed = 0
     let inserted = 0
+    let readShare = 0
     const note = (fault: Fault) => {
       failed++
       if (wrong.length < FAULTS_SHOWN) wrong.push(fault)
@@ -104,8 +109,9 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
     const rows: number[] = []
     async function* records(chosen: File) {
       let row = 1
-      for await (const cells of readRows(chosen)) {
+      for await (const { cells, share } of readRows(chosen)) {
         row++
+        readShare = share
         const { record, faults: found } = recordOf(cells, targets)
         if (found.length > 0) note({ row, message: found.join('; ') })
         else {
@@ -125,15 +131,23 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
       const result = await branch.table(table.name).insertMany(records(file), {
         mode: 'partial',
         signal: controller.signal,
+        batchSize: BATCH_ROWS,
         onProgress: (now) => {
           inserted = now.inserted
-          setProgress({ inserted, failed: failed + now.failed, isDone: false })
+          // Rows that were read are sent and answered later.
+          const share = (readShare * (now.inserted + now.failed)) / rows.length
+          setProgress({ share, inserted, failed: failed + now.failed, isDone: false })
         },
       })
       for (const { index, message } of result.errors) {
         if (wrong.length < FAULTS_SHOWN) wrong.push({ row: rows[index] ?? 0, message })
       }
-      setProgress({ inserted: result.inserted, failed: failed + result.failed, isDone: true })
+      setProgress({
+        share: 1,
+        inserted: result.inserted,
+        failed: failed + result.failed,
+        isDone: true,
+      })
     } catch (caught) {
       if (!controller.signal.aborted) setError(caught)
       for (const { index, message } of caught instanceof OffshootError
@@ -141,7 +155,7 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
         : []) {
         wrong.push({ row: rows[index] ?? 0, message })
       }
-      setProgress({ inserted, failed, isDone: true })
+      setProgress({ share: 1, inserted, failed, isDone: true })
     }
     setFaults(wrong.toSorted((left, right) => left.row - right.row))
     await queries.invalidateQueries({ queryKey: keys.branch(place) })
@@ -184,6 +198,12 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
       )}
       {isTwice && <p className="editor-wrong">Two columns of the file go to the same column.</p>}
       <ErrorNote error={error} />
+      {isRunning && (
+        <div className="row">
+          <progress className="grow" aria-label="Part of the file" value={progress.share} />
+          <span>{Math.floor(progress.share * 100)} %</span>
+        </div>
+      )}
       {progress !== undefined && (
         <p role="status">
           {progress.inserted.toLocaleString()} rows imported

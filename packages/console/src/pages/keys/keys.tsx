@@ -2,11 +2,12 @@ import type { KeyScope } from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { account } from '../../api/clients.js'
+import { useWorkspaces } from '../../api/queries.js'
 import { useRights, useSession } from '../../api/session.js'
 import { Button, IconButton } from '../../ui/button.js'
 import { ConfirmByName, FormDialog } from '../../ui/dialog.js'
 import { ErrorNote, Loading, Tag } from '../../ui/feedback.js'
-import { Field, TextField } from '../../ui/field.js'
+import { Checkbox, CountField, Field, TextField } from '../../ui/field.js'
 import { Page } from '../../ui/page.js'
 import { SecretsOnce } from '../../ui/secret.js'
 import { TableHead } from '../../ui/table-head.js'
@@ -147,15 +148,22 @@ function CreateKey({
 }) {
   const [name, setName] = useState('')
   const [access, setAccess] = useState<'write' | 'read'>('write')
+  const workspaces = useWorkspaces().data ?? []
+  const [chosen, setChosen] = useState<readonly string[]>([])
   const [databases, setDatabases] = useState('')
   const [branches, setBranches] = useState('')
+  const [perSecond, setPerSecond] = useState('')
+  const [atOnce, setAtOnce] = useState('')
   const [days, setDays] = useState('')
   const list = (text: string) => text.split(/[\s,]+/).filter((part) => part !== '')
   const submit = async () => {
     const scope: KeyScope = {
       ...(access === 'read' ? { access } : {}),
+      ...(chosen.length === 0 ? {} : { workspaces: [...chosen] }),
       ...(list(databases).length === 0 ? {} : { databases: list(databases) }),
       ...(list(branches).length === 0 ? {} : { branches: list(branches) }),
+      ...(perSecond === '' ? {} : { requestsPerSecond: Number(perSecond) }),
+      ...(atOnce === '' ? {} : { requestsAtOnce: Number(atOnce) }),
     }
     const { key } = await account.createKey(name, {
       ...(Object.keys(scope).length === 0 ? {} : { scope }),
@@ -183,6 +191,21 @@ function CreateKey({
           <option value="read">read only</option>
         </select>
       </Field>
+      <fieldset className="choices">
+        <legend>Workspaces</legend>
+        {workspaces.map(({ id, name: workspace }) => (
+          <Checkbox
+            key={id}
+            label={workspace}
+            hint={` ${id}`}
+            checked={chosen.includes(id)}
+            onChange={(isChosen) =>
+              setChosen(isChosen ? [...chosen, id] : chosen.filter((one) => one !== id))
+            }
+          />
+        ))}
+        <small className="faint">None chosen: all workspaces, also later ones.</small>
+      </fieldset>
       <TextField
         label="Databases"
         hint="Names, separated by commas. Empty: all databases."
@@ -194,6 +217,18 @@ function CreateKey({
         hint="Names or patterns such as preview-*. Empty: all branches."
         value={branches}
         onChange={setBranches}
+      />
+      <CountField
+        label="Requests per second"
+        hint="Empty: the limit of the service."
+        value={perSecond}
+        onChange={setPerSecond}
+      />
+      <CountField
+        label="Requests at once"
+        hint="Empty: the limit of the service."
+        value={atOnce}
+        onChange={setAtOnce}
       />
       <TextField
         label="Expires after days"

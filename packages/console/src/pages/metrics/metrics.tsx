@@ -1,7 +1,7 @@
 import { OffshootError } from '@offshoot/client'
 import { useQuery } from '@tanstack/react-query'
 import { type FormEvent, lazy, Suspense, useEffect, useState } from 'react'
-import { send } from '../../api/http.js'
+import { bearer, send } from '../../api/http.js'
 import { useSession } from '../../api/session.js'
 import { Button } from '../../ui/button.js'
 import { formatBytes } from '../../ui/bytes.js'
@@ -35,7 +35,7 @@ export function MetricsPage() {
     // The number stands for the token, so that no key of the cache contains it.
     queryKey: ['metrics', access.attempt],
     queryFn: async () => {
-      const headers = access.token === '' ? undefined : { authorization: `Bearer ${access.token}` }
+      const headers = access.token === '' ? undefined : { authorization: bearer(access.token) }
       const text = await (await send('GET', '/metrics', headers)).text()
       return readingOf(parseMetrics(text), Date.now() / 1000)
     },
