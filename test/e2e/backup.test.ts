@@ -301,7 +301,7 @@ describe('offshoot backup and offshoot restore, of a database', () => {
 
   it('leave nothing behind when they are killed', async () => {
     await until(async () => (await listHeaps(source)).size === 1)
-    expect(await run(source, 'backup', '--database', 'shop', '-o', 'kill.tar')).toMatchObject({
+    expect(await run(source, 'backup', '--db', 'shop', '-o', 'kill.tar')).toMatchObject({
       code: 0,
     })
     const archive = await readFile(path.join(folder, 'kill.tar'))

@@ -210,7 +210,7 @@ describe('the command line', () => {
   })
 
   it('forks, shows the difference, and merges', async () => {
-    const { run, json } = await createPeople()
+    const { name, run, json } = await createPeople()
     expect(await json('branch', 'create', 'dev', '--from', 'main')).toEqual({
       branch: 'dev',
       from: 'main',
@@ -233,6 +233,11 @@ describe('the command line', () => {
     const listed: { name: string; ownedRows?: number }[] = await json('branch', 'ls')
     expect(listed.map(({ name }) => name).sort()).toEqual(['dev', 'main'])
     expect(listed.every(({ ownedRows }) => ownedRows !== undefined)).toBe(true)
+    // The flag has two names, and wins over the environment.
+    for (const flag of ['--db', '--database']) {
+      const env = { OFFSHOOT_DATABASE: 'other' }
+      expect((await run(['branch', 'ls', flag, name], { env })).code).toBe(0)
+    }
     const tree = await run(['branch', 'ls'])
     expect(tree.stdout).toMatch(/^main +\S+ ?\S* +\d+\n└ dev +\S+ ?\S* +\d+\n$/)
   })

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { runBackup } from '@offshoot/server/backup'
-import { refuse, requireDatabase, show } from './usage.js'
+import { DATABASE_OPTIONS, refuse, selectedDatabase, show } from './usage.js'
 
 const USAGE = `Usage: offshoot backup [--database NAME] [--output FILE]
 
@@ -14,31 +14,31 @@ the same environment as the service.
   -o, --output FILE    The file to write; - is standard output. It is compressed, unless its name
                        ends in .tar. Default: backups/offshoot-{time}.tar.gz in the data folder,
                        or backups/{database}-{time}.tar.gz
-  --database NAME      Write this database only
+  --database, --db NAME
+                       Write this database only
   --workspace ID       The workspace of the database, if several have one of this name
 `
 
 /** `offshoot backup`: writes the instance, or one database, to one file. */
 export async function backup(args: readonly string[]): Promise<number> {
-  let options: { output?: string; database?: string; workspace?: string; help?: boolean }
+  let options: { output?: string; workspace?: string; help?: boolean }
+  let database: string | undefined
   try {
     options = parseArgs({
       args: [...args],
       options: {
+        ...DATABASE_OPTIONS,
         output: { type: 'string', short: 'o' },
-        database: { type: 'string' },
-        workspace: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
     }).values
-    requireDatabase(options)
+    database = selectedDatabase({ ...options })
   } catch (error) {
     return refuse('backup', error, USAGE)
   }
   if (options.help) return show(USAGE)
-  const { database, workspace } = options
   return runBackup({
     output: options.output || undefined,
-    only: database === undefined ? undefined : { name: database, workspaceId: workspace },
+    only: database === undefined ? undefined : { name: database, workspaceId: options.workspace },
   })
 }

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { runRestore, runRestoreDatabase } from '@offshoot/server/backup'
-import { refuse, requireDatabase, show } from './usage.js'
+import { DATABASE_OPTIONS, refuse, selectedDatabase, show } from './usage.js'
 
 const USAGE = `Usage: offshoot restore FILE
        offshoot restore --database NAME [--as OTHER] FILE
@@ -14,7 +14,8 @@ The settings select the instance, as for offshoot start: OFFSHOOT_DATA_DIR or OF
 Without --database, its service must not be running. The whole backup is verified. If it is damaged, the
 instance is left as it was.
 
-  --database NAME      The name of the database in the backup
+  --database, --db NAME
+                       The name of the database in the backup
   --as OTHER           The name that the database gets. Default: the same
   --workspace ID       The workspace that the database gets into. Default: the one that it was in, or
                        the only one of the instance
@@ -23,21 +24,21 @@ instance is left as it was.
 /** `offshoot restore`: fills an empty instance from a backup, or adds a database to an instance. */
 export async function restore(args: readonly string[]): Promise<number> {
   let files: readonly string[]
-  let options: { database?: string; as?: string; workspace?: string; help?: boolean }
+  let options: { as?: string; workspace?: string; help?: boolean }
+  let database: string | undefined
   try {
     const parsed = parseArgs({
       args: [...args],
       options: {
-        database: { type: 'string' },
+        ...DATABASE_OPTIONS,
         as: { type: 'string' },
-        workspace: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
       allowPositionals: true,
     })
     options = parsed.values
     if (options.help) return show(USAGE)
-    requireDatabase(options)
+    database = selectedDatabase({ ...options })
     files = parsed.positionals
   } catch (error) {
     return refuse('restore', error, USAGE)
@@ -46,7 +47,7 @@ export async function restore(args: readonly string[]): Promise<number> {
   if (input === undefined || others.length > 0) {
     return refuse('restore', new Error('expected one FILE'), USAGE)
   }
-  const { database, as, workspace } = options
+  const { as, workspace } = options
   if (database === undefined) return runRestore({ input })
   return runRestoreDatabase({ input, name: database, as, workspaceId: workspace })
 }

@@ -13,12 +13,21 @@ export function refuse(command: string, error: unknown, usage: string): number {
   return 2
 }
 
-/** Refuses options that need `--database` without it. */
-export function requireDatabase(
+/** The options of `parseArgs` that select a database. As in all other commands, it has two names. */
+export const DATABASE_OPTIONS = {
+  database: { type: 'string' },
+  db: { type: 'string' },
+  workspace: { type: 'string' },
+} as const
+
+/** Returns the database that the options select. Refuses options that need one without it. */
+export function selectedDatabase(
   options: Readonly<Record<string, string | boolean | undefined>>,
-): void {
-  if (options.database === '') throw new Error("option '--database' needs a name")
-  if (options.database !== undefined) return
-  const other = ['as', 'workspace'].find((name) => options[name] !== undefined)
+): string | undefined {
+  const name = options.database ?? options.db
+  if (name === '') throw new Error("option '--database' needs a name")
+  if (typeof name === 'string') return name
+  const other = ['as', 'workspace'].find((option) => options[option] !== undefined)
   if (other !== undefined) throw new Error(`option '--${other}' needs '--database'`)
+  return undefined
 }

@@ -35,7 +35,7 @@ export function withServer(command: Command): Command {
 export function withDatabase(command: Command): Command {
   return withServer(command)
     .option('--workspace <id>', 'workspace of the database (OFFSHOOT_WORKSPACE)')
-    .option('--db <name>', 'database (OFFSHOOT_DATABASE)')
+    .option('--database, --db <name>', 'database (OFFSHOOT_DATABASE)')
 }
 
 /** Adds the flags that select a branch. */
