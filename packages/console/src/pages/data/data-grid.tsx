@@ -509,7 +509,7 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
           </p>
         )}
         {(count > 0 || canRedo) && (
-          <section className="save-bar" aria-label="Changes that are not saved">
+          <section className="unsaved" aria-label="Changes that are not saved">
             <strong className="grow" aria-live="polite">
               {count === 0
                 ? 'No changes'

@@ -191,7 +191,7 @@ function CreateKey({
           <option value="read">read only</option>
         </select>
       </Field>
-      <fieldset className="choices">
+      <fieldset className="check-list">
         <legend>Workspaces</legend>
         {workspaces.map(({ id, name: workspace }) => (
           <Checkbox

@@ -137,7 +137,7 @@ export function SchemaPage() {
         </div>
       )}
       {isChanged && (
-        <section className="pending" aria-label="Edits that are not applied">
+        <section className="unsaved pending" aria-label="Edits that are not applied">
           <strong className="grow">
             {operations.length} {operations.length === 1 ? 'edit' : 'edits'}, not applied
           </strong>
