@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { expectOk } from '../support/tables.js'
 
 /*
  * A merge writes rows that the target has not changed without staging them. The statements of the service show whether
@@ -201,6 +202,19 @@ describe.each(TARGETS)('a merge into %s', (into) => {
     expect([status, body.conflicts[0]?.id]).toEqual([409, 'f'])
   })
 
+  it('stages the changes of a table to which the target has added a column', async () => {
+    const branches = await open(into)
+    const column = { name: 'size', type: 'int', notNull: true, defaultValue: '5' } as const
+    await branches.edit(into, { addColumn: { table: 'items', column } })
+    await branches.patch('dev', 'items', 'a', { price: 10 })
+    await branches.put('dev', 'items', 'f', { name: 'dev' })
+    expect(await merge(branches, into)).toMatchObject({ isStaged: true })
+    expect(await read(branches, into)).toMatchObject({
+      a: { name: 'a', price: 10, size: 5 },
+      f: { name: 'dev', size: 5 },
+    })
+  })
+
   it('stages all tables if one of them has to be', async () => {
     const branches = await open(into)
     await branches.patch(into, 'items', 'a', { price: 20 })
@@ -359,10 +373,13 @@ describe('a merge of as many rows as are not staged', () => {
     for (const into of ['main', 'heir']) {
       const dev = `dev-${into}`
       await branches.fork(dev, into)
-      const operations = upTo(part).map((index) => ({
-        update: { table: 'users', id: idOf(index), fields: { place: index } },
-      }))
-      await branches.call(dev, 'POST', '/transaction', { operations })
+      // Each of the first records takes the code of the next one.
+      for (const codeOf of [() => null, (index: number) => `c${(index + 1) % part}`]) {
+        const operations = upTo(part).map((index) => ({
+          update: { table: 'users', id: idOf(index), fields: { code: codeOf(index) } },
+        }))
+        expectOk(await branches.call(dev, 'POST', '/transaction', { operations }))
+      }
       await branches.call(dev, 'POST', '/transaction', {
         operations: upTo(part).map((index) => ({
           delete: { table: 'users', id: idOf(part + index) },

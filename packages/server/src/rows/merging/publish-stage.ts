@@ -88,11 +88,18 @@ export async function clearMoved(
 function selectHolders(rows: Sql, heap: Heap, column: PhysicalColumn | undefined): Sql {
   if (column === undefined) throw new Error('a unique column must belong to the table')
   const value = ident(column.physicalName)
+  // `rows` may be a comparison of states, of which PostgreSQL expects few rows. It runs once, and `intersect` is never
+  // a nested loop over all pairs of them.
   return sql`
-    select distinct h.id, 0 as n
-    from (${rows}) s
-    join ${heapName(heap)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
-    where exists (select from (${rows}) o where o.id = h.id)`
+    with written as materialized (select s.id, s.${value} from (${rows}) s)
+    select held.id, 0 as n
+    from (
+      select h.id
+      from written s
+      join ${heapName(heap)} h on h.${value} = s.${value} and h.id <> s.id and not h.deleted
+      intersect
+      select id from written
+    ) held`
 }
 
 /** Fragments of statements whose rows are staged, not given as parameters. */
