@@ -176,17 +176,19 @@ export class WriteHistory {
   }
 
   /**
-   * Returns whether a merge needs no record: no other branch contains a write that is new for the target,
-   * and together the new writes change nothing. Later merges have the same outcome with and without it.
+   * Returns whether a merge needs no record: the new writes change nothing together, and every later merge
+   * starts from the same base with and without them.
    */
   isWithoutTrace(from: HistoryBranch, into: HistoryBranch): boolean {
     const missing = new Map(missingWrites(into, from))
     missing.delete(EVENTS)
-    const isShared = [...this.branches.values()].some(
-      (other) => other !== from && [...missing].some(([cell, each]) => isIn(other, cell, each)),
-    )
-    if (isShared) return false
+    const recorded = { ...into, writes: new Map(into.writes) }
+    for (const [cell, writes] of missing) {
+      recorded.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
+    }
+    const others = [...this.branches.values()].filter((other) => other !== from)
     return [...missing.keys()].every((cell) => {
+      if (others.some((other) => hasOtherBase(cell, other, { into, recorded }))) return false
       const value = contentOf(from.tables, cell)
       const base = baseOf(cell, from, into)
       // The service compares contents, so a value that was changed and changed back may be decided for it.
@@ -276,17 +278,39 @@ function missingWrites(
   return missing
 }
 
-function isIn(branch: HistoryBranch, cell: string, writes: ReadonlySet<Write>): boolean {
-  const own = branch.writes.get(cell)
-  return own !== undefined && [...writes].some((each) => own.has(each))
-}
-
 function baseOf(cell: string, left: HistoryBranch, right: HistoryBranch): BaseValue {
   const theirs = left.writes.get(cell)
   const common = [...(right.writes.get(cell) ?? [])].filter((each) => theirs?.has(each))
   const values = new Set(latest(new Set(common)).map((each) => each.value))
   if (values.size > 1) return UNDECIDED
   return [...values][0] ?? null
+}
+
+/** Returns whether merges of two branches have another base for a cell after a merge into one of them is recorded. */
+function hasOtherBase(
+  cell: string,
+  other: HistoryBranch,
+  { into, recorded }: { into: HistoryBranch; recorded: HistoryBranch },
+): boolean {
+  const basesOf = (each: string) => [baseOf(each, other, into), baseOf(each, other, recorded)]
+  // Without the record, column or table that it belongs to, the cell does not count.
+  if (ownersOf(cell).some((owner) => basesOf(owner).every((base) => base === null))) return false
+  const [without, afterwards] = basesOf(cell)
+  return without !== afterwards
+}
+
+/** Lists the cells that say whether what a cell belongs to exists. */
+function ownersOf(cell: string): string[] {
+  const [item = '', rowId, valueColumn] = cell.split('/')
+  const [tableId, columnId, name] = item.split('.')
+  const table = Number(tableId)
+  if (rowId !== undefined) {
+    if (valueColumn === undefined) return [tableCell(table)]
+    return [tableCell(table), rowCell(table, rowId), columnCell(table, Number(valueColumn))]
+  }
+  if (columnId === undefined) return []
+  if (name === undefined) return [tableCell(table)]
+  return [tableCell(table), columnCell(table, Number(columnId))]
 }
 
 /** Returns the content of a cell. Undefined if what it belongs to does not exist. */
