@@ -4,7 +4,8 @@
  * it contains. The base of a merge is what the writes that both sides contain leave behind.
  *
  * A cell is anything that can be written: a value, the existence of a record, of a column or of a table,
- * and the name of a column. A write of a value also says that its record, column and table exist.
+ * and the name of a column. A write of a value also says that its record, column and table exist. A deletion of a
+ * record also removes its values, those of removed columns included.
  */
 
 export type Value = string | null
@@ -154,6 +155,7 @@ export class WriteHistory {
 
   delete(branch: HistoryBranch, table: HistoryTable, id: string): void {
     write(branch, rowCell(table.id, id), null)
+    clearValues(branch, rowCell(table.id, id))
     const rows = new Map(table.rows)
     rows.delete(id)
     this.#setTable(branch, { ...table, rows })
@@ -215,8 +217,9 @@ export class WriteHistory {
       if (value === undefined) continue
       if (latest(writes).every((each) => each.value === value)) continue
       write(into, cell, value)
-      // A record that one side has deleted is kept as a whole, so its values count as written, too.
+      // A record that one side has deleted is kept or deleted as a whole, so its values count as written, too.
       if (value === YES) writeValues(into, cell)
+      if (value === null) clearValues(into, cell)
     }
   }
 
@@ -256,6 +259,13 @@ function writeValues(branch: HistoryBranch, cell: string): void {
   for (const column of table.columns) {
     write(branch, valueCell(table.id, id, column.id), valueIn(row, column.id))
   }
+}
+
+/** Removes the values that a record has ever had. Does nothing if the cell is not that of a record. */
+function clearValues(branch: HistoryBranch, cell: string): void {
+  if (cell.split('/').length !== 2) return
+  const values = [...branch.writes.keys()].filter((each) => each.startsWith(`${cell}/`))
+  for (const each of values) write(branch, each, null)
 }
 
 /** Returns the writes that no other write was made on top of. */
