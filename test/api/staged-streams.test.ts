@@ -88,12 +88,18 @@ async function stages(): Promise<string[]> {
 
 /** Empties the stage of a stream when it has rows, as PostgreSQL does with unlogged tables after a crash. */
 async function emptyStage(): Promise<void> {
-  const { rows } = await service.database.pool.query(
-    `select oid::regclass::text as name, relpersistence as kind
-    from pg_class where relkind = 'r' and relname like 'stream\\_%'`,
-  )
-  expect(rows).toMatchObject([{ kind: 'u' }])
-  const [{ name }] = rows
+  let tables: { name: string; kind: string }[] = []
+  // A stage has an entry before it has a table.
+  await until(async () => {
+    const { rows } = await service.database.pool.query(
+      `select oid::regclass::text as name, relpersistence as kind
+      from pg_class where relkind = 'r' and relname like 'stream\\_%'`,
+    )
+    tables = rows
+    return tables.length > 0
+  })
+  expect(tables).toMatchObject([{ kind: 'u' }])
+  const name = tables[0]?.name
   const hasRows = async () => {
     const found = await service.database.pool.query(`select from ${name} limit 1`)
     return found.rows.length > 0
