@@ -8,34 +8,70 @@ export interface TestDatabase {
   close(): Promise<void>
 }
 
-/** A fresh, empty PostgreSQL database of the caller's own. */
+/** A fresh, empty PostgreSQL database of the caller's own. On a cluster, it is one on each node. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const name = `test_${randomBytes(8).toString('hex')}`
-  await administer(`create database ${name}`)
-  const url = databaseUrl(name)
+  const workers = await listWorkers()
+  const servers = [inject('postgresUrl'), ...workers.map(urlOf)]
+  await Promise.all(servers.map((server) => query(server, `create database ${name}`)))
+  const url = databaseUrl(inject('postgresUrl'), name)
+  if (workers.length > 0) {
+    await Promise.all(
+      servers.map((server) => query(databaseUrl(server, name), 'create extension citus')),
+    )
+    const { hostname, port } = new URL(url)
+    await query(url, `select citus_set_coordinator_host('${hostname}', ${port})`)
+    for (const worker of workers) {
+      await query(url, `select citus_add_node('${worker.host}', ${worker.port})`)
+    }
+  }
   const pool = new pg.Pool({ connectionString: url })
   return {
     pool,
     url,
     async close() {
       await pool.end()
-      await administer(`drop database ${name} with (force)`)
+      for (const server of servers) await query(server, `drop database ${name} with (force)`)
     },
   }
 }
 
-async function administer(statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: inject('postgresUrl') })
+interface Worker {
+  readonly host: string
+  readonly port: number
+}
+
+/** Lists the workers, if the server that the tests run on is the coordinator of a Citus cluster. */
+export async function listWorkers(): Promise<Worker[]> {
+  const url = inject('postgresUrl')
+  const [found] = await query(url, `select to_regclass('pg_dist_node') is not null as "isCluster"`)
+  if (found?.isCluster !== true) return []
+  const rows = await query(
+    url,
+    `select nodename as host, nodeport as port from pg_dist_node where groupid > 0 order by nodeport`,
+  )
+  return rows as unknown as Worker[]
+}
+
+/** Workers have the user and the password of the coordinator. */
+function urlOf({ host, port }: Worker): string {
+  const url = new URL(inject('postgresUrl'))
+  url.host = `${host}:${port}`
+  return url.href
+}
+
+async function query(url: string, statement: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    await client.query(statement)
+    return (await client.query(statement)).rows
   } finally {
     await client.end()
   }
 }
 
-function databaseUrl(name: string): string {
-  const url = new URL(inject('postgresUrl'))
+function databaseUrl(server: string, name: string): string {
+  const url = new URL(server)
   url.pathname = `/${name}`
   return url.href
 }
