@@ -55,6 +55,9 @@ beforeAll(async () => {
   const files = { file: fileOf(Buffer.from('one')), files: [fileOf(Buffer.from('two'))] }
   await still.put('main', 'types', 'other', {})
   await still.put('main', 'types', 'all', { ...TYPE_VALUES, ...files })
+  await still.put('main', 'types', 'gone', {})
+  await still.patch('main', 'types', 'gone', { bool: true })
+  await still.remove('main', 'types', 'gone')
   await still.fork('typed')
   await still.patch('typed', 'types', 'all', { bool: true })
   // Pending background work would make the two databases differ.
@@ -169,6 +172,11 @@ describe('a database, restored under another name into its own instance', () => 
     for (const branches of [still, copy]) {
       await branches.patch('main', 'people', 'p20', { name: 'of both' })
     }
+
+    // A record that is created again continues the versions of the deleted one.
+    await copy.put('main', 'types', 'gone', {})
+    expect(await copy.record('main', 'types', 'gone')).toMatchObject({ service: { version: 2 } })
+    await still.put('main', 'types', 'gone', {})
 
     // Merges find the same bases in the history of both.
     for (const branches of [still, copy]) await workOn(branches)

@@ -47,6 +47,25 @@ describe('a fork', () => {
     expect(await stateOf('stamps')).toEqual({ stamp: forked.stamp, epoch: before.epoch + 3 })
   })
 
+  it('does not see what another process writes that has not heard of it', async () => {
+    const branches = await TestBranches.create(first, 'moments', TABLES)
+    const others = branches.through(second)
+    await branches.put('main', 't', 'a', { n: 1 })
+    await branches.fork('early')
+    await others.patch('main', 't', 'a', { n: 2 })
+    await branches.fork('late')
+    await others.patch('main', 't', 'a', { n: 3 })
+    await branches.delete('late')
+    await others.put('main', 't', 'a', { n: 4 })
+    await branches.fork('last')
+    await insertTogether(others, 40)
+    await others.remove('main', 't', 'a')
+    expect(await branches.record('early', 't', 'a')).toMatchObject({ n: 1 })
+    expect(await branches.record('last', 't', 'a')).toMatchObject({ n: 4 })
+    const { body } = await branches.call('last', 'POST', '/tables/t/query')
+    expect(body.records).toHaveLength(1)
+  })
+
   it('does not see what a session of before the fork writes after it', async () => {
     const branches = await TestBranches.create(first, 'sessions', TABLES)
     const writes = [

@@ -102,6 +102,31 @@ const WRITES: readonly (readonly [name: string, write: (id: string) => Promise<A
   ],
 ]
 
+describe('records with new ids that share a commit, with the synchronous standby gone,', () => {
+  it('are all answered as unknown when somebody ends the wait, and not inserted again', async () => {
+    await setStandby('gone')
+    const write = (name: string) => branches.call('main', 'POST', '/tables/users/data', { name })
+    for (let attempt = 0; ; attempt++) {
+      const names = Array.from({ length: 8 }, (_, index) => `shared-${attempt}-${index}`)
+      let isAnswered = false
+      const all = Promise.all(names.map(write)).finally(() => {
+        isAnswered = true
+      })
+      while (!isAnswered) {
+        for (const pid of await waitingBackends()) {
+          await admin.query('select pg_cancel_backend($1)', [pid])
+        }
+        await delay(20)
+      }
+      const answers = await all
+      // Some may have been committed before the setting was in effect.
+      if (answers.some(({ status }) => status === 201)) continue
+      expect(answers.map(({ body }) => body.code)).toEqual(names.map(() => 'commit_unknown'))
+      return
+    }
+  })
+})
+
 describe.each(WRITES)('%s, with the synchronous standby gone,', (name, write) => {
   const id = name.replaceAll(' ', '-')
 

@@ -988,6 +988,7 @@ describe('rights', () => {
       // A statement with the physical name of a table, as if it had not been translated.
       `select 1 from ${await findHeap(others.schema)} limit 1`,
       `select 1 from ${schema}.idempotency_keys`,
+      `select 1 from ${schema}.deleted_records`,
       "select pg_read_file('/etc/passwd')",
       'select * from pg_authid',
       `create table ${schema}.x (a int)`,

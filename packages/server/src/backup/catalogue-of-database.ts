@@ -131,8 +131,6 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       column_ids: copied,
       epoch: copied,
       file_column_ids: copied,
-      given_floor: copied,
-      generated_floor: copied,
       kind: copied,
       next_branch_id: ofBranch,
     },
@@ -171,11 +169,6 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
     name: 'private_contents',
     where: isOfDatabase,
     columns: { database_id: ofDatabase, sha256: copied, created_at: copied },
-  },
-  {
-    name: 'deleted_records',
-    where: isOfHeaps,
-    columns: { heap_id: ofHeap, id: copied, version: copied, deleted_at: copied },
   },
   {
     name: 'index_work',

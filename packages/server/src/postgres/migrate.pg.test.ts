@@ -4,6 +4,7 @@ import { prepareFirstStart } from '../domain/first-start.js'
 import { Database } from './database.js'
 import { createCatalogue, MigrateError, migrate } from './migrate.js'
 import { moveToSchemas } from './migrations/019-schemas.js'
+import { moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -156,6 +157,59 @@ describe('the migration to a schema for each database', () => {
     expect(rows).toEqual([{ count: TABLES, indexes: TABLES, pasts: TABLES, isEmpty: true }])
     const moved = await fresh.pool.query('select id from offshoot_db_1000.heap_1')
     expect(moved.rows).toEqual([{ id: '1' }])
+    await fresh.close()
+  })
+})
+
+describe('the migration of deleted records', () => {
+  it('moves versions and floors to the schemas of databases, in steps', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    const earlier = (await applied(current)).slice(0, 20)
+    await createCatalogue(database, earlier)
+    const count = 120
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.workspaces (id, name, slug) values ('w', 'w', 'w');
+      insert into offshoot.databases (workspace_id, name, region)
+      select 'w', 'd' || n, 'local' from generate_series(1, ${count}) n;
+      insert into offshoot.heaps (database_id, branch_id, table_id, column_ids, given_floor, generated_floor)
+      select n, 'b' || n, 1, '{}', case when n = 1 then 32 else 0 end, case when n <= 2 then 16 else 0 end
+      from generate_series(1, ${count}) n;
+      -- Heap 1000 was dropped.
+      insert into offshoot.deleted_records (heap_id, id, version)
+      select n, 'gone', n from generate_series(1, ${count}) n union all select 1000, 'lost', 1`)
+    const reader = `offshoot_test_${Date.now()}`
+    await fresh.pool.query(`create role ${reader}`)
+    for (let n = 1; n <= count; n++) await fresh.pool.query(`create schema offshoot_db_${n}`)
+    await fresh.pool.query(
+      `alter default privileges in schema offshoot_db_1 grant select on tables to ${reader}`,
+    )
+    expect(await runTransaction(database, moveDeletedRecords)).toBe(true)
+    // Processes of an earlier version cannot add entries any more.
+    await expect(fresh.pool.query('table offshoot.deleted_records')).rejects.toThrow(
+      'does not exist',
+    )
+    expect(await applied(database)).toEqual(earlier)
+    await Promise.all([migrate(database), migrate(connect(fresh.url))])
+    const entries = async (n: number) =>
+      (
+        await fresh.pool.query(`
+          select heap_id::integer as heap, id, version::integer, deleted_at is null as "isFloor"
+          from offshoot_db_${n}.deleted_records order by id`)
+      ).rows
+    const gone = (n: number) => ({ heap: n, id: 'gone', version: n, isFloor: false })
+    const generated = (n: number) => ({ heap: n, id: 'all generated', version: 15, isFloor: true })
+    const given = { heap: 1, id: 'all given', version: 31, isFloor: true }
+    expect(await entries(1)).toEqual([generated(1), given, gone(1)])
+    expect(await entries(2)).toEqual([generated(2), gone(2)])
+    expect(await entries(count)).toEqual([gone(count)])
+    const { rows } = await fresh.pool.query(`
+      select has_table_privilege('${reader}', 'offshoot_db_1.deleted_records', 'select') as reads`)
+    expect(rows).toEqual([{ reads: false }])
+    await fresh.pool.query(`drop owned by ${reader}; drop role ${reader}`)
     await fresh.close()
   })
 })

@@ -20,6 +20,7 @@ import { bounds } from './migrations/017-bounds.js'
 import { answers } from './migrations/018-answers.js'
 import { moveToSchemas, schemas } from './migrations/019-schemas.js'
 import { spares } from './migrations/020-spares.js'
+import { deletedRecords, moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -60,6 +61,12 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 18, name: 'answers', statements: answers },
   { number: 19, name: 'schemas', statements: schemas, prepare: moveToSchemas },
   { number: 20, name: 'spares', statements: spares },
+  {
+    number: 21,
+    name: 'deleted records',
+    statements: deletedRecords,
+    prepare: moveDeletedRecords,
+  },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -141,14 +141,18 @@ async function createRole(transaction: Transaction, schema: string): Promise<str
 const NAMED_MAX = 100
 
 /** Matches the tables of a schema that are not for the reader: they have no rows of tables. */
-const isHidden = (name: Sql): Sql => sql`${name} = 'idempotency_keys'`
+const isHidden = (name: Sql): Sql => sql`${name} in ('idempotency_keys', 'deleted_records')`
 
 async function grant(
   transaction: Transaction,
   options: { role: string; schema: string },
 ): Promise<void> {
   const [role, schema] = [ident(options.role), ident(options.schema)]
-  const [rights] = await transaction.query<{ future: boolean; lacking: string[] }>(sql`
+  const [rights] = await transaction.query<{
+    future: boolean
+    lacking: string[]
+    hidden: string[]
+  }>(sql`
     select
       exists (
         select from pg_default_acl a, aclexplode(a.defaclacl) p
@@ -160,20 +164,28 @@ async function grant(
         select tablename::text from pg_tables
         where schemaname = ${options.schema} and not ${isHidden(sql`tablename`)}
           and not has_table_privilege(${options.role}, format('%I.%I', schemaname, tablename), 'select')
-      ) as lacking`)
+      ) as lacking,
+      array(
+        select tablename::text from pg_tables
+        where schemaname = ${options.schema} and ${isHidden(sql`tablename`)}
+      ) as hidden`)
   if (!rights?.future) {
     await transaction.query(sql`grant usage on schema ${schema} to ${role}`)
     await transaction.query(sql`
       alter default privileges in schema ${schema} grant select on tables to ${role}`)
   }
-  const tables = rights?.lacking.map((name) => sql`${schema}.${ident(name)}`) ?? []
+  const named = (names: readonly string[] = []) =>
+    names.map((name) => sql`${schema}.${ident(name)}`)
+  const tables = named(rights?.lacking)
   if (tables.length === 0) return
   if (tables.length <= NAMED_MAX) {
     await transaction.query(sql`grant select on ${join(tables, ', ')} to ${role}`)
     return
   }
   await transaction.query(sql`grant select on all tables in schema ${schema} to ${role}`)
-  await transaction.query(sql`revoke select on ${schema}.idempotency_keys from ${role}`)
+  const hidden = named(rights?.hidden)
+  if (hidden.length === 0) return
+  await transaction.query(sql`revoke select on ${join(hidden, ', ')} from ${role}`)
 }
 
 /** The role may not be dropped, or a copy of the instance on the same server uses it. */

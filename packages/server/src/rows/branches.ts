@@ -35,6 +35,7 @@ export { dropSkipped } from './layout/collect-folds.js'
 export {
   collectSchema,
   createDatabaseSchema,
+  DELETED,
   dropAbandonedSchema,
   isDatabaseSchema,
   lockDatabaseSchema,

@@ -43,9 +43,9 @@ export {
   selectPlan,
 } from './reading/select-plan.js'
 export { estimateTexts } from './reading/text-statistics.js'
-export { type Guard, guardValues } from './running/guard.js'
+export type { Guard } from './running/guard.js'
 export { runReads, runSnapshot } from './running/reads.js'
-export { runGuardedRead } from './running/shared-calls.js'
+export { runSharedRead } from './running/shared-calls.js'
 export { confirmed, isConfirmed, StaleError } from './running/staleness.js'
 export { type OpenTransaction, runSerialReads } from './running/transactions.js'
 

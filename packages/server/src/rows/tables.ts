@@ -14,7 +14,7 @@ import {
   refuseColumns,
   type TableLookup,
 } from './reading/read-plan.js'
-import { compileGuardedRead, compileReadMany, compileReadOne } from './reading/select-plan.js'
+import { compileReadMany, compileReadOne } from './reading/select-plan.js'
 import { type Guard, ownerOf } from './running/guard.js'
 import { StaleError } from './running/staleness.js'
 import { TableWriter } from './writing/table-writer.js'
@@ -69,8 +69,6 @@ export interface CompiledRead {
   readonly hasContents: boolean
   /** Takes an id. */
   readonly one: Statement
-  /** Takes an id and the values of the guard. */
-  readonly guarded: Statement
   /** Takes an array of ids. */
   readonly many: Statement
 }
@@ -149,21 +147,16 @@ function createTable(lookup: TableLookup, codec: TableCodec): BranchTable {
 /** Compiles statements on first use, because a query needs only the plan. */
 function compileRead(lookup: TableLookup, plan: ReadPlan): CompiledRead {
   let one: Statement | undefined
-  let guarded: Statement | undefined
   let many: Statement | undefined
   const values = countTexts(plan) + linkedTables(plan).length
   const levels = layoutOf(lookup.rows).levels.length
   return {
     plan,
-    length: 3 * VALUE_LENGTH * values * (2 * levels),
+    length: 2 * VALUE_LENGTH * values * (2 * levels),
     hasContents: readsContents(plan),
     get one() {
       one ??= compileReadOne(lookup, plan)
       return one
-    },
-    get guarded() {
-      guarded ??= compileGuardedRead(lookup, plan)
-      return guarded
     },
     get many() {
       many ??= compileReadMany(lookup, plan)

@@ -10,7 +10,7 @@ export {
   StreamOutdatedError,
   stageStream,
 } from './merging/publish-stream.js'
-export { runGuardedInsert, runGuardedWrite } from './running/shared-calls.js'
+export { runSharedInsert } from './running/shared-calls.js'
 export {
   openTransaction,
   runSteps,

@@ -5,18 +5,16 @@ import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
 import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/columns.js'
 import {
   confirmed,
-  guardValues,
   type OpenTransaction,
   recordVersion,
-  runGuardedRead,
   runReads,
+  runSharedRead,
   writeMetadata,
   writeRecord,
 } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import {
-  runGuardedInsert,
-  runGuardedWrite,
+  runSharedInsert,
   runSteps,
   runWrites,
   type TableWriter,
@@ -68,11 +66,7 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
   const table = session.table(tableName)
   const read = planColumns(table, context.columns ?? ALL_COLUMNS)
   requireId(table, id)
-  const { guard } = session
-  const call = { statement: read.guarded, values: [id, ...guardValues(guard)] }
-  const row =
-    (await runGuardedRead(database, guard, call)) ??
-    (await runReads(database, guard, [{ statement: read.one, values: [id] }]))[0]?.[0]
+  const row = await runSharedRead(database, session.guard, { statement: read.one, values: [id] })
   if (row === undefined) throw confirmed(recordNotFound(tableName, id))
   await loadContents(context, read, [row])
   return writeRecord(read.plan, row, session.metadata)
@@ -110,8 +104,7 @@ async function insertRecord(
   const row = { id, isNewId: given === undefined, values }
   const { written, answer } = await write(context, table, {
     isNew: given === undefined && writer.uniqueColumns.length === 0,
-    call: writer.insertOne(row, session.guard),
-    isGuarded: true,
+    call: writer.insertOne(row),
     id,
     checks: writer.checkRows([row]),
     idempotent,
@@ -135,8 +128,7 @@ export async function replaceRecord(
   const writer = await prepareWrite(context, table, files)
   const row = { id, ifVersion, values }
   const { written, answer } = await write(context, table, {
-    call: createOnly ? writer.insertOne(row, session.guard) : writer.replaceOne(row, session.guard),
-    isGuarded: true,
+    call: createOnly ? writer.insertOne(row) : writer.replaceOne(row),
     id,
     checks: writer.checkRows([row]),
   })
@@ -168,8 +160,7 @@ export async function updateRecord(
     const writer = await prepareWrite(context, table, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, answer } = await write(context, table, {
-      call: writer.updateOne({ id, ifVersion, update }, session.guard),
-      isGuarded: true,
+      call: writer.updateOne({ id, ifVersion, update }),
       id,
       checks: writer.checkUpdates([{ id, update }]),
     })
@@ -199,11 +190,9 @@ export async function upsertRecord(
     const writer = await prepareWrite(context, table, files)
     const ifVersion = options.ifVersion ?? present?.version
     const { written, alternative, answer } = await write(context, table, {
-      call: writer.updateOne({ id, ifVersion, update }, session.guard),
+      call: writer.updateOne({ id, ifVersion, update }),
       // If the update has found the record, its id is taken and the insert has no effect.
-      otherwise: isFaults(whole)
-        ? undefined
-        : writer.insertOne({ id, values: whole }, session.guard),
+      otherwise: isFaults(whole) ? undefined : writer.insertOne({ id, values: whole }),
       id,
       checks: writer.checkUpdates([{ id, update }]),
     })
@@ -261,8 +250,6 @@ async function write(
   table: BranchTable,
   options: {
     call: Call
-    /** The call includes the guard. */
-    isGuarded?: boolean
     /** The call inserts a row that cannot conflict with another one. */
     isNew?: boolean
     otherwise?: Call | undefined
@@ -280,13 +267,10 @@ async function write(
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
   try {
     const isPlain = checks.length === 0 && idempotent.key === undefined
-    if (options.isGuarded && calls.length === 1 && isPlain) {
-      const run = options.isNew ? runGuardedInsert : runGuardedWrite
-      const row = await run(database, session.guard, options.call)
-      if (row !== undefined) {
-        const answer = await writeAnswer(context, read, row)
-        return { written: row, alternative: undefined, answer }
-      }
+    if (options.isNew && calls.length === 1 && isPlain) {
+      const written = await runSharedInsert(database, session.guard, options.call)
+      const answer = await writeAnswer(context, read, written)
+      return { written, alternative: undefined, answer }
     }
     const describe = async (rows: readonly TextRows[]): Promise<Written> => {
       const written = rows[0]?.[0]

@@ -81,7 +81,7 @@ function prepareUpdates(
   const reads = readCalls(operations)
   const isSingle = operations.length === 1 && first !== undefined
   const write = isSingle
-    ? writer.updateOne(first, session.guard)
+    ? writer.updateOne(first)
     : writer.update(
         operations.map(({ id, ifVersion, update }) => ({ id, ifVersion, values: update.values })),
         first?.update.columns ?? [],

@@ -1,4 +1,4 @@
-import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { heapColumns } from '../reading/arms.js'
 import {
   type Heap,
@@ -64,11 +64,11 @@ export function absorbSql(target: Overlaid, rows: WrittenRows): Sql[] {
   return target.uniqueColumnIds.length === 0 ? [move] : [retireSql(target, rows), move]
 }
 
-function moveSql({ branchId, heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
+function moveSql({ heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
   const [own, epoch] = [heapName(heap), raw(String(overlay.epoch))]
   const names = [...overlay.columnIds].map((id) => ident(`c${id}`))
   const listed = (alias: Sql) => join([empty, ...names.map((name) => sql`, ${alias}${name}`)], '')
-  const { raise, remember } = rememberVersions(heap.heapId)
+  const { raise, remember } = rememberVersions(heap)
   const removing = sql`,
     gone as (select id, version from s where deleted),
     raised as (${raise}),
@@ -82,7 +82,7 @@ function moveSql({ branchId, heap, overlay, isPlain }: Overlaid, rows: WrittenRo
       where o.id in (${matching(overlay, rows)})
       returning *
     ),
-    kept as (${keepSql({ branchId, heap, overlay }, sql`${own} h join s on s.id = h.id`)})${isPlain ? removing : empty}
+    kept as (${keepSql({ heap, overlay }, sql`${own} h join s on s.id = h.id`)})${isPlain ? removing : empty}
     insert into ${own} (id, version, created_at, updated_at, epoch, deleted${listed(empty)})
     select s.id, s.version, s.created_at, s.updated_at, ${epoch}, s.deleted${listed(sql`s.`)}
     from s${isPlain ? sql` where not s.deleted` : empty}
@@ -91,7 +91,7 @@ function moveSql({ branchId, heap, overlay, isPlain }: Overlaid, rows: WrittenRo
 
 /** Retires the stale rows of the heap that have a value which a moved row has or a writer is going to write. */
 function retireSql(target: Overlaid, rows: WrittenRows): Sql {
-  const { branchId, heap, overlay, uniqueColumnIds } = target
+  const { heap, overlay, uniqueColumnIds } = target
   const [own, other] = [heapName(heap), heapName(overlay)]
   const holders = uniqueColumnIds.flatMap((id) => {
     const name = ident(`c${id}`)
@@ -115,7 +115,7 @@ function retireSql(target: Overlaid, rows: WrittenRows): Sql {
       where h.id in (${join(holders, ' union all ')})
         and exists (select from ${other} o where o.id = h.id)
     ),
-    kept as (${keepSql({ branchId, heap, overlay }, sql`stale h`)})
+    kept as (${keepSql({ heap, overlay }, sql`stale h`)})
     update ${own} h
     set deleted = true, epoch = ${raw(String(overlay.epoch))}
     where h.id in (select id from stale)`
@@ -131,18 +131,11 @@ function matching(overlay: Overlay, { ids, values = new Map() }: WrittenRows): S
 }
 
 /** Copies rows `h` of the heap to the past, if a fork from before the merge can see them. */
-function keepSql(
-  { branchId, heap, overlay }: Pick<Overlaid, 'branchId' | 'heap' | 'overlay'>,
-  source: Sql,
-): Sql {
+function keepSql({ heap, overlay }: Pick<Overlaid, 'heap' | 'overlay'>, source: Sql): Sql {
   const epoch = raw(String(overlay.epoch))
   return sql`
       insert into ${pastName(heap)} (${heapColumns(heap)}, until)
       select ${heapColumns(heap, sql`h`)}, ${epoch}
       from ${source}
-      where h.epoch < ${epoch} and exists (
-        select from offshoot.branches f
-        where f.parent_id = ${literal(branchId)}
-          and f.fork_epoch >= h.epoch and f.fork_epoch < ${epoch}
-      )`
+      where h.epoch < ${epoch} and h.epoch <= ${raw(String(overlay.latestFork))}`
 }

@@ -1,12 +1,14 @@
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
+import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
+import { listDeleting } from './database-schema.js'
 import { dropHeap } from './heap-ddl.js'
 import { type HeapAddress, pastName } from './layout.js'
-import { floorAbove } from './record-version.js'
+import { forgetVersions } from './record-version.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
 /*
@@ -160,37 +162,35 @@ const EPOCH_MAX = 2 ** 31 - 1
 /** The time for which the version of a deleted record is remembered by its id. */
 const DELETED_SECONDS = 24 * 60 * 60
 
-/**
- * Forgets some records that were deleted long ago, and raises the floors of their heaps above their versions.
- * Both happen in one statement, so that every snapshot has one or the other. Returns whether there may be more.
- */
+/** Databases that one step looks at. */
+const STEP_DATABASES = 100
+
+/** The database that the collector of this process has looked at last. */
+const lastForgotten = new WeakMap<Database, string>()
+
+/** Forgets some records that were deleted long ago. Returns whether there may be more. */
 export async function collectDeletedRecords(
-  database: Queryable,
+  database: Database,
   { ageSeconds = DELETED_SECONDS }: { ageSeconds?: number } = {},
 ): Promise<boolean> {
-  const [row] = await database.query<{ count: number }>(sql`
-    with old as (
-      delete from offshoot.deleted_records
-      where (heap_id, id) in (
-        select heap_id, id
-        from offshoot.deleted_records
-        where deleted_at <= now() - make_interval(secs => ${ageSeconds})
-        order by deleted_at
-        limit ${STEP_ROWS}
-        for update skip locked
-      )
-      returning heap_id, version
-    ),
-    raised as (
-      update offshoot.heaps h
-      set given_floor = o.floor
-      from (select heap_id, ${floorAbove(sql`max(version)`)} as floor from old group by heap_id) o
-      where h.id = o.heap_id and h.given_floor < o.floor
-    )
-    select count(*)::integer as count from old`)
-  const count = row?.count ?? 0
+  const afterId = lastForgotten.get(database) ?? '0'
+  const ids = await listDeleting(database, { afterId, databasesMax: STEP_DATABASES })
+  let count = 0
+  await eachApart(ids, async (databaseId) => {
+    const statement = forgetVersions(databaseId, { ageSeconds, recordsMax: STEP_ROWS })
+    const [row] = await database.query<{ count: number }>(statement).catch((error: unknown) => {
+      // The database was deleted.
+      if (isUndefinedTable(error)) return []
+      throw error
+    })
+    count += row?.count ?? 0
+  })
   collected.add('deleted-record', count)
-  return count > 0
+  if (count > 0) return true
+  lastForgotten.set(database, ids.at(-1) ?? '0')
+  if (ids.length === STEP_DATABASES) return true
+  lastForgotten.delete(database)
+  return false
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { ident, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { schemaOf } from './database-schema.js'
 
@@ -33,6 +33,8 @@ export interface Fold extends Heap {
 export interface Overlay extends Heap {
   /** The epoch of the branch in which the merge was published. The rows belong to it. */
   readonly epoch: number
+  /** The epoch of the latest fork from before the merge. 0: there is none. */
+  readonly latestFork: number
 }
 
 /** A branch that rows are read from, and as of which epoch. */
@@ -60,14 +62,21 @@ export interface BranchRows {
   readonly versionBase: number
 }
 
+/** What a writer of a branch must know of its forks. */
+export interface Moment {
+  /** Rows are written with this epoch. */
+  readonly epoch: number
+  /** The epoch of the latest fork that exists. It sees the rows up to this epoch. 0: there is none. */
+  readonly latestFork: number
+}
+
 /**
  * The levels that rows of a branch are read from: its own level first, then inherited levels, nearest first.
- * Inherited levels never change while the branch exists. The own level changes only together with the stamp.
+ * Inherited levels never change while the branch exists. The own level changes only together with the stamp. The
+ * moment is that of reading the layout; a fork changes it without changing the stamp.
  */
-export interface Layout extends BranchRows {
+export interface Layout extends BranchRows, Moment {
   readonly stamp: string
-  /** The epoch when the layout was read. A fork changes it without changing the stamp. */
-  readonly epoch: number
   /**
    * The branch was forked, so forks may see its rows, and changes must keep the old version in the past. It
    * stays true when the forks are deleted: otherwise clients that create and delete forks would change the
@@ -90,6 +99,7 @@ interface LevelRow {
   readonly schemaId: string
   readonly versionBase: string
   readonly epoch: number
+  readonly latestFork: number
   readonly asOf: number | null
   readonly hasForks: boolean
   readonly heaps: HeapRow[] | null
@@ -102,7 +112,14 @@ interface HeapRow {
   readonly kind: 'heap' | 'overlay' | 'fold' | 'gone'
   readonly epoch: number
   readonly nextBranchId: string | null
+  /** Only of overlays. */
+  readonly latestFork: number | null
 }
+
+/** Returns the epoch of the latest fork of a branch that meets the conditions, or 0. */
+export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coalesce((
+        select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId} ${conditions}
+      ), 0)`
 
 /** With `hidden`, also finds branches that are deleted or were never visible. */
 export async function findLayout(
@@ -124,10 +141,13 @@ export async function findLayout(
     select c.depth, b.id as "branchId", b.database_id as "databaseId", b.stamp,
       b.schema_id as "schemaId", b.version_base as "versionBase", b.epoch, c.as_of as "asOf",
       b.epoch > 1 as "hasForks",
+      case when c.depth = 0 then ${latestForkOf(sql`b.id`)} else 0 end as "latestFork",
       (
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
-          'epoch', h.epoch, 'nextBranchId', h.next_branch_id))
+          'epoch', h.epoch, 'nextBranchId', h.next_branch_id,
+          'latestFork', case when h.kind = 'overlay'
+            then ${latestForkOf(sql`b.id`, sql`and f.fork_epoch < h.epoch`)} end))
         from offshoot.heaps h
         where h.branch_id = b.id
           and h.kind <> 'staged'
@@ -140,7 +160,7 @@ export async function findLayout(
   )
   const [own] = rows
   if (own === undefined) return undefined
-  const { databaseId, stamp, schemaId, epoch, hasForks } = own
+  const { databaseId, stamp, schemaId, epoch, latestFork, hasForks } = own
   return {
     branchId,
     databaseId,
@@ -148,6 +168,7 @@ export async function findLayout(
     schemaId,
     versionBase: Number(own.versionBase),
     epoch,
+    latestFork,
     hasForks,
     levels: rows.map(toLevel),
   }
@@ -157,10 +178,12 @@ function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
   const heaps = new Map<number, Heap>()
   const overlays = new Map<number, Overlay>()
   const folds = new Map<number, Fold>()
-  for (const { id, tableId, columnIds, kind, epoch, nextBranchId } of rows ?? []) {
+  for (const row of rows ?? []) {
+    const { id, tableId, columnIds, kind, epoch, nextBranchId } = row
     const heap = { databaseId, heapId: String(id), columnIds: new Set(columnIds) }
     if (kind === 'fold') folds.set(tableId, { ...heap, nextBranchId: nextBranchId ?? undefined })
-    else if (kind === 'overlay') overlays.set(tableId, { ...heap, epoch })
+    else if (kind === 'overlay')
+      overlays.set(tableId, { ...heap, epoch, latestFork: row.latestFork ?? 0 })
     else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
   }
   return { branchId, asOf: asOf ?? undefined, heaps, overlays, folds }

@@ -1,5 +1,6 @@
 import { literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import type { BranchRows } from './layout.js'
+import { deletedName } from './database-schema.js'
+import type { BranchRows, HeapAddress } from './layout.js'
 
 /*
  * A version identifies the content of a record on a branch: no version of an id is ever used for two
@@ -7,9 +8,9 @@ import type { BranchRows } from './layout.js'
  * deleted one starts above all versions that the id had:
  *
  * - On a branch that inherits rows, a deleted record has a tombstone, and the new record continues from there.
- * - Elsewhere, `offshoot.deleted_records` has the version for a day. Then the collector deletes the entry and
- *   raises a floor, at which all records of the table start whose ids are given by requests. So a deleted
- *   record does not take any space for ever.
+ * - Elsewhere, `deleted_records` in the schema of the database has the version for a day. Then the collector
+ *   deletes the entry and raises a floor, at which all records of the table start whose ids are given by
+ *   requests. So a deleted record does not take any space for ever.
  * - Generated ids are never given twice by the service, but a request can name one. They have a floor of their
  *   own, which is raised by the delete. It is a multiple of a step, so that few deletes write it.
  *
@@ -45,43 +46,84 @@ export function recordVersionOf({ versionBase }: BranchRows, row: Sql): Sql {
   return sql`(${row}.version + ${literal(String(versionBase))}::bigint)`
 }
 
-const heapIs = (heapId: string): Sql => sql`h.id = ${literal(heapId)}::bigint`
+/**
+ * Entries for all ids of a heap that were deleted long ago, or that the service has generated. No record has such an
+ * id. The collector leaves them.
+ */
+const [ALL_GIVEN, ALL_GENERATED] = ['all given', 'all generated'].map(literal) as [Sql, Sql]
 
-/** Returns the first version of a row whose id may have been used before. */
-export function firstVersion(heapId: string, id: Sql): Sql {
-  return sql`(
-      select case when ${isGenerated(id)} then h.generated_floor else greatest(h.given_floor, (
-          select d.version + 1::bigint
-          from offshoot.deleted_records d
-          where d.heap_id = h.id and d.id = ${id}
-        )) end
-      from offshoot.heaps h
-      where ${heapIs(heapId)}
-    )::integer`
+const ofHeap = ({ heapId }: HeapAddress): Sql => sql`${literal(heapId)}::bigint`
+
+/** Selects the first version of a row whose id may have been used before, as `version`. */
+export function selectFirstVersion(heap: HeapAddress, id: Sql): Sql {
+  return sql`
+      select coalesce(max(d.version) + 1, 0)::integer as version
+      from ${deletedName(heap.databaseId)} d
+      where d.heap_id = ${ofHeap(heap)}
+        and d.id in (${id}, case when ${isGenerated(id)} then ${ALL_GENERATED} else ${ALL_GIVEN} end)`
 }
 
 /** Returns statements that remember the versions of deleted rows, which the relation `gone` has. */
-export function rememberVersions(heapId: string): { raise: Sql; remember: Sql } {
-  const id = sql`g.id`
+export function rememberVersions(heap: HeapAddress): { raise: Sql; remember: Sql } {
+  const [deleted, heapId, id] = [deletedName(heap.databaseId), ofHeap(heap), sql`g.id`]
   return {
+    // A row that is not raised must not be locked, because all who delete generated ids would wait for each other.
     raise: sql`
-      update offshoot.heaps h
-      set generated_floor = g.floor
+      insert into ${deleted} (heap_id, id, version, deleted_at)
+      select ${heapId}, ${ALL_GENERATED}, g.version, null
       from (
-        select ${floorAbove(sql`max(g.version)`)} as floor
+        select ${floorAbove(sql`max(g.version)`)} - 1 as version
         from gone g
         where ${isGenerated(id)}
       ) g
-      where ${heapIs(heapId)} and h.generated_floor < g.floor`,
+      where g.version > coalesce((
+          select d.version
+          from ${deleted} d
+          where d.heap_id = ${heapId} and d.id = ${ALL_GENERATED}
+        ), -1)
+      on conflict (heap_id, id) do update set version = excluded.version`,
     remember: sql`
-      insert into offshoot.deleted_records as d (heap_id, id, version)
-      select ${literal(heapId)}::bigint, g.id, g.version
+      insert into ${deleted} as d (heap_id, id, version)
+      select ${heapId}, g.id, g.version
       from gone g
       where not ${isGenerated(id)}
       order by g.id
       on conflict (heap_id, id) do update
       set version = excluded.version, deleted_at = excluded.deleted_at`,
   }
+}
+
+/**
+ * Forgets some records of a database that were deleted long ago, and raises the floors of their heaps above their
+ * versions. Both happen in one statement, so that every snapshot has one or the other. Returns their number.
+ */
+export function forgetVersions(
+  databaseId: string,
+  { ageSeconds, recordsMax }: { ageSeconds: number; recordsMax: number },
+): Sql {
+  const deleted = deletedName(databaseId)
+  return sql`
+    with old as (
+      delete from ${deleted}
+      where (heap_id, id) in (
+        select heap_id, id
+        from ${deleted}
+        where deleted_at <= now() - make_interval(secs => ${ageSeconds})
+        order by deleted_at
+        limit ${recordsMax}
+        for update skip locked
+      )
+      returning heap_id, version
+    ),
+    raised as (
+      insert into ${deleted} as d (heap_id, id, version, deleted_at)
+      select heap_id, ${ALL_GIVEN}, ${floorAbove(sql`max(version)`)} - 1, null
+      from old
+      group by heap_id
+      order by heap_id
+      on conflict (heap_id, id) do update set version = greatest(d.version, excluded.version)
+    )
+    select count(*)::integer as count from old`
 }
 
 /** The first versions of rows in a heap without remembered deletions. */
@@ -91,12 +133,15 @@ export interface FirstVersions {
 }
 
 /** Reads the floors of a heap, and whether it has remembered deletions. */
-export function selectFloors(heapId: string): Sql {
+export function selectFloors(heap: HeapAddress): Sql {
+  const [deleted, heapId] = [deletedName(heap.databaseId), ofHeap(heap)]
+  const floor = (id: Sql) =>
+    sql`coalesce(max(d.version) filter (where d.id = ${id}) + 1, 0)::integer`
   return sql`
-    select h.generated_floor::integer, h.given_floor::integer,
-      exists (select from offshoot.deleted_records d where d.heap_id = h.id)
-    from offshoot.heaps h
-    where ${heapIs(heapId)}`
+    select ${floor(ALL_GENERATED)} as generated_floor, ${floor(ALL_GIVEN)} as given_floor,
+      exists (select from ${deleted} e where e.heap_id = ${heapId} and e.deleted_at is not null)
+    from ${deleted} d
+    where d.heap_id = ${heapId} and d.id in (${ALL_GENERATED}, ${ALL_GIVEN})`
 }
 
 /** Returns the first version of a row in a heap without remembered deletions. */

@@ -26,6 +26,7 @@ const layout = (...levels: Level[]): Layout => ({
   stamp: '1',
   schemaId: '1',
   epoch: 1,
+  latestFork: 0,
   hasForks: false,
   versionBase: 0,
   levels,

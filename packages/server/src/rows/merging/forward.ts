@@ -117,7 +117,7 @@ async function forwardTable(
 ): Promise<MergeTally> {
   const heap = ownHeap(layout, codec.table.id)
   if (heap === undefined) throw new Error('the target must have a heap')
-  const parts = new StatementParts(layout, codec, heap)
+  const parts = new StatementParts(layout, codec, heap, { isLocked: true })
   let [deleted, inserted, updated] = [0, 0, 0]
   if (deletes) {
     deleted = (await runOnce(transaction, deleteStatement(parts, sql`array(${gone})`))).length
@@ -138,9 +138,9 @@ function writeStatement(parts: StatementParts, rows: Sql): Statement {
     with u as (${rows})${parts.keep(sql`select id from u`)},
     written as (
       insert into ${parts.own} ${parts.rowColumns}
-      select u.id, coalesce(u.version + 1, ${parts.firstVersion(sql`u.id`)}),
+      select u.id, coalesce(u.version + 1, f.version),
         coalesce(u.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
-      from u
+      from u ${parts.joinFirstVersion(sql`u.id`)}
       on conflict (id) do update set ${parts.overwriteAny}
     )
     select count(*) filter (where version is null), count(version) from u`)

@@ -2,6 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
+import { deletedName } from '../layout/database-schema.js'
 import { createFoldIndexes, dropHeap, fileColumnIds } from '../layout/heap-ddl.js'
 import {
   type BranchRows,
@@ -11,7 +12,7 @@ import {
   layoutOf,
   ownHeap,
 } from '../layout/layout.js'
-import { firstVersion, selectFloors } from '../layout/record-version.js'
+import { selectFirstVersion, selectFloors } from '../layout/record-version.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { openTarget } from './publish-stage.js'
@@ -75,7 +76,7 @@ function selectOutcome({ staged: { codec, name }, ours }: OverlaidRows, conditio
   // A tombstone has the last version of the deleted record.
   const tombstone = heap && sql`left join ${heapName(heap)} t on t.id = s.id and t.deleted`
   const first = heap
-    ? sql`greatest(${firstVersion(heap.heapId, sql`s.id`)}, t.version + 1)`
+    ? sql`greatest((${selectFirstVersion(heap, sql`s.id`)}), t.version + 1)`
     : sql`0`
   return sql`
     select case s.decision when 'insert' then ${first} when 'update' then r.version + 1 else r.version end
@@ -92,7 +93,7 @@ async function readFloors(transaction: Queryable, { staged, ours }: OverlaidRows
   const heap = ownHeap(layoutOf(ours), staged.codec.table.id)
   if (heap === undefined) return ''
   const [row] = await transaction.query<Record<string, unknown>>(sql`
-    select f.generated_floor, f.given_floor from (${selectFloors(heap.heapId)}) f`)
+    select f.generated_floor, f.given_floor from (${selectFloors(heap)}) f`)
   return JSON.stringify(row)
 }
 
@@ -141,7 +142,7 @@ async function raiseVersions(
   if ((await readFloors(transaction, rows)) !== overlay.floors) {
     await transaction.query(sql`
       update ${heapName(overlay)} o
-      set version = greatest(o.version, ${firstVersion(heap.heapId, sql`o.id`)})
+      set version = greatest(o.version, (${selectFirstVersion(heap, sql`o.id`)}))
       from ${name} s
       where s.id = o.id and s.decision = 'insert'`)
     return
@@ -149,7 +150,7 @@ async function raiseVersions(
   await transaction.query(sql`
     update ${heapName(overlay)} o
     set version = greatest(o.version, d.version + 1)
-    from offshoot.deleted_records d
+    from ${deletedName(heap.databaseId)} d
     where d.heap_id = ${heap.heapId} and d.id = o.id and not o.deleted
       and d.deleted_at > now() - make_interval(mins => ${DELETED_MINUTES})`)
 }

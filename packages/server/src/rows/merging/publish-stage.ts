@@ -107,7 +107,7 @@ class StagedParts extends StatementParts {
   readonly #rows: Sql
 
   constructor({ layout, heap }: MergeTarget, codec: TableCodec, rows: Sql) {
-    super(layout, codec, heap)
+    super(layout, codec, heap, { isLocked: true })
     this.#rows = rows
   }
 

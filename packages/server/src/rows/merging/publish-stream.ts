@@ -61,7 +61,7 @@ export async function stageStream(
   stream.requireAll(counted?.count ?? 0)
   const heap = ownHeap(layoutOf(before), codec.table.id)
   if (heap === undefined) throw new StreamOutdatedError('the pinned state must have the heap')
-  const parts = new StatementParts(layoutOf(before), codec, heap)
+  const parts = new StatementParts(layoutOf(before), codec, heap, { isLocked: true })
   const checks = [
     { columnId: undefined, statement: takenIdStatement(parts, stage) },
     ...codec.uniqueColumns.map((column) => ({

@@ -19,6 +19,7 @@ function chain(depth: number): Layout {
     stamp: '1',
     schemaId: '1',
     epoch: 1,
+    latestFork: 0,
     hasForks: false,
     versionBase: 0,
     levels: Array.from({ length: depth + 1 }, (_, level) => ({

@@ -3,7 +3,6 @@ import { compileStatement, type Statement, slot } from '../../postgres/statement
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { layoutOf } from '../layout/layout.js'
-import { guardRelation } from '../running/guard.js'
 import { joinVisible } from './arms.js'
 import {
   countOwn,
@@ -42,12 +41,6 @@ export function joinRecord(
 /** Reads the record of one id (slot 0). */
 export function compileReadOne(lookup: TableLookup, plan: ReadPlan): Statement {
   return compileStatement(readFrom(lookup, plan, sql`(select ${slot(0)}::text as id) k`))
-}
-
-/** Reads the record of one id (slot 0) while the guard holds (its values follow the id). */
-export function compileGuardedRead(lookup: TableLookup, plan: ReadPlan): Statement {
-  const source = sql`${guardRelation(1)} cross join (select ${slot(0)}::text as id) k`
-  return compileStatement(readFrom(lookup, plan, source))
 }
 
 /** Reads the records of many ids (slot 0, an array); ids without a record give no row. */

@@ -1,5 +1,7 @@
 import { sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
+import type { Moment } from '../layout/layout.js'
+import { momentValues } from './guard.js'
 
 const withoutValues = (statement: Statement): Call => ({ statement, values: [] })
 
@@ -12,14 +14,33 @@ export const BEGIN_SNAPSHOT = withoutValues(
 )
 export const NO_TIMEOUT = withoutValues(compileStatement(sql`set local statement_timeout = 0`))
 
-/**
- * A COPY of rows, which need the epoch of the branch. It is known behind the gate, so the transaction makes
- * the lines.
- */
+/** A COPY of rows, which have the epoch of the branch. */
 export interface CopyCall extends Call {
-  linesIn(epoch: string): string
+  linesIn(epoch: number): string
 }
 
-export function isCopyCall(call: Call): call is CopyCall {
+/** A call whose first values are those of the moment. They are null until the transaction knows it. */
+export interface MomentCall extends Call {
+  readonly takesMoment: true
+}
+
+/** The number of values of a moment. */
+export const MOMENT_VALUES = 2
+
+/** Completes calls with the moment of the branch. */
+export function atMoment(calls: readonly Call[], moment: Moment): readonly Call[] {
+  if (!calls.some((call) => isMomentCall(call) || isCopyCall(call))) return calls
+  return calls.map((call) => {
+    if (isCopyCall(call)) return { ...call, input: call.linesIn(moment.epoch) }
+    if (!isMomentCall(call)) return call
+    return { ...call, values: [...momentValues(moment), ...call.values.slice(MOMENT_VALUES)] }
+  })
+}
+
+function isCopyCall(call: Call): call is CopyCall {
   return 'linesIn' in call
+}
+
+function isMomentCall(call: Call): call is MomentCall {
+  return 'takesMoment' in call
 }

@@ -1,12 +1,14 @@
+import { codeOf } from '../../postgres/failures.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
   compileStatement,
   type Parameter,
+  type Statement,
   slot,
   type TextRows,
 } from '../../postgres/statement.js'
-import { type BranchRows, layoutOf } from '../layout/layout.js'
+import { type BranchRows, latestForkOf, layoutOf, type Moment } from '../layout/layout.js'
 
 /**
  * The stamps that a request relies on. PostgreSQL compares them with the current stamps in the transaction of
@@ -24,41 +26,79 @@ export function ownerOf({ rows, keyId }: Guard): string {
   return keyId ?? rows.branchId
 }
 
-/**
- * A relation with one row if branch and key still have their stamps, and no row otherwise. The row has the
- * epoch for newly written rows. The values of the guard start at the given slot.
- */
-export function guardRelation(first: number): Sql {
-  return sql`(
-    select b.epoch
-    from offshoot.branches b, offshoot.api_keys k
-    where b.id = ${slot(first)}::text and b.stamp = ${slot(first + 1)}::bigint
-      and k.id = ${slot(first + 2)}::bigint and k.stamp = ${slot(first + 3)}::bigint
-  ) guard`
-}
+/** The branch and the key, if they still have their stamps. */
+const CURRENT = sql`
+  from offshoot.branches b, offshoot.api_keys k
+  where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint
+    and k.id = ${slot(2)}::bigint and k.stamp = ${slot(3)}::bigint`
 
-export function guardValues({ rows, keyId, keyStamp }: Guard): Parameter[] {
-  const layout = layoutOf(rows)
-  return [layout.branchId, layout.stamp, keyId ?? null, keyStamp ?? null]
-}
-
-/** Fails with a division by zero if the guard does not hold, which ends the batch. Also returns the epoch. */
-const CHECK = compileStatement(sql`
-  select 1 / count(*)::integer, max(epoch) from ${guardRelation(0)}`)
-const CHECK_BRANCH = compileStatement(sql`
-  select 1 / count(*)::integer, max(b.epoch)
+/** Like `CURRENT`, for a request without a key. */
+const CURRENT_BRANCH = sql`
   from offshoot.branches b
-  where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint`)
+  where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint`
+
+/** Fails with a division by zero if the guard does not hold, which ends the batch. */
+const check = (current: Sql): Statement =>
+  compileStatement(sql`select 1 / count(*)::integer ${current}`)
 export const GUARD_FAILED = '22012'
 
+/**
+ * Also returns the moment of the branch, and fails with the square root of a negative number if it is not the given
+ * one. Without a given moment, any will do.
+ */
+const checkMoment = (current: Sql): Statement => {
+  const [epoch, latestFork] = [slot(4), slot(5)].map((value) => sql`${value}::integer`)
+  const isOther = sql`m.epoch <> ${epoch} or m.latest_fork <> ${latestFork}`
+  return compileStatement(sql`
+    select 1 / count(*)::integer, max(m.epoch), max(m.latest_fork),
+      sqrt(min(case when ${isOther} then -1 else 0 end))
+    from (select b.epoch, ${latestForkOf(sql`b.id`)} as latest_fork ${current}) m`)
+}
+const MOMENT_PASSED = '2201F'
+
+const BY_KEY = { check: check(CURRENT), checkMoment: checkMoment(CURRENT) }
+const BY_LINK = { check: check(CURRENT_BRANCH), checkMoment: checkMoment(CURRENT_BRANCH) }
+
+/** Checks the stamps, in a statement of its own: the statements on rows do not read the catalogue. */
 export function guardCall(guard: Guard): Call {
-  const statement = guard.keyId === undefined ? CHECK_BRANCH : CHECK
-  return { statement, values: guardValues(guard) }
+  return { statement: statementsOf(guard).check, values: guardValues(guard) }
 }
 
-/** Returns the epoch for newly written rows from the answer to the guard. */
-export function epochOf(rows: TextRows | undefined): string {
-  const epoch = rows?.[0]?.[1]
-  if (typeof epoch !== 'string') throw new Error('a guard that holds must return the epoch')
-  return epoch
+/**
+ * Checks the stamps for a writer, and that its moment is the present one. Without a moment, returns the present one,
+ * which stays the same until the transaction ends, because writers are behind the gate.
+ */
+export function writerGuardCall(guard: Guard, moment: Moment | undefined): Call {
+  // The stamp of a branch changes with its first fork.
+  if (!layoutOf(guard.rows).hasForks) return guardCall(guard)
+  const values = moment === undefined ? [null, null] : momentValues(moment)
+  return {
+    statement: statementsOf(guard).checkMoment,
+    values: [...guardValues(guard), ...values],
+  }
+}
+
+function statementsOf({ keyId }: Guard): typeof BY_KEY {
+  return keyId === undefined ? BY_LINK : BY_KEY
+}
+
+function guardValues({ rows, keyId, keyStamp }: Guard): Parameter[] {
+  const { branchId, stamp } = layoutOf(rows)
+  return [branchId, stamp, keyId ?? null, keyStamp ?? null]
+}
+
+export function momentValues({ epoch, latestFork }: Moment): Parameter[] {
+  return [String(epoch), String(latestFork)]
+}
+
+/** Returns the moment from the answer to the guard of a writer. */
+export function momentFrom(rows: TextRows | undefined): Moment {
+  const [, epoch, latestFork] = rows?.[0] ?? []
+  if (typeof epoch !== 'string') throw new Error('a guard that holds must return the moment')
+  return { epoch: Number(epoch), latestFork: Number(latestFork) }
+}
+
+/** Returns whether a branch was forked, or a fork of it deleted, since its moment was read. */
+export function isMomentPassed(error: unknown): boolean {
+  return codeOf(error) === MOMENT_PASSED
 }

@@ -1,24 +1,19 @@
+import { AppError } from '@offshoot/contract/errors'
 import { AnswerReader } from '../../postgres/bounds.js'
-import { COMMIT_CALLS } from '../../postgres/commit.js'
 import type { Database } from '../../postgres/database.js'
-import { isRetryable, toAppError } from '../../postgres/failures.js'
+import { toAppError } from '../../postgres/failures.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
-import { BEGIN } from './calls.js'
-import { brokenConnection, retryConflicts, withConnection } from './connection.js'
-import { enterGateCall } from './gate.js'
+import { brokenConnection } from './connection.js'
 import { ApartError, Gathering } from './gathering.js'
-import { type Guard, ownerOf } from './guard.js'
-import { throughGate } from './shared-gate.js'
+import { type Guard, guardCall, ownerOf } from './guard.js'
 import { toStaleError } from './staleness.js'
-import { runCommitting } from './transactions.js'
+import { runWrites } from './transactions.js'
 
 /*
- * Calls for one row with the guard in the statement. An empty result means either that there is no such row
- * or that the guard does not hold. To find out, the caller repeats the call with the guard as a separate
- * statement.
+ * Calls for one row. Those that arrive together share a round trip, and the guard that each of them needs.
  */
 
-interface GuardedCall {
+interface SharedCall {
   readonly guard: Guard
   readonly call: Call
 }
@@ -26,14 +21,14 @@ interface GuardedCall {
 /** Larger batches would leave PostgreSQL idle while they are prepared, and this process idle afterwards. */
 const GATHERED_MAX = 8
 
-const gatheredReads = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
-const gatheredInserts = new WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>()
+const gatheredReads = new WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>()
+const gatheredInserts = new WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>()
 
 /**
  * Runs a read of one row by its id. Reads of one branch and key that arrive together share a round trip; others
  * never wait for each other. Each sees what was committed when it started.
  */
-export function runGuardedRead(
+export function runSharedRead(
   database: Database,
   guard: Guard,
   call: Call,
@@ -42,25 +37,16 @@ export function runGuardedRead(
   return traced(database, 'read', reads.add(sharedBy(guard), { guard, call }))
 }
 
-/** Runs a write of one row, in a transaction of its own. */
-export function runGuardedWrite(
-  database: Database,
-  guard: Guard,
-  call: Call,
-): Promise<TextRow | undefined> {
-  return writeTogether(database, [{ guard, call }]).then(([row]) => row)
-}
-
 /**
  * Inserts a row with a generated id into a table without unique columns. Such an insert can neither wait for
  * nor conflict with another row, so inserts that arrive together share a transaction.
  */
-export function runGuardedInsert(
+export function runSharedInsert(
   database: Database,
   guard: Guard,
   call: Call,
 ): Promise<TextRow | undefined> {
-  const inserts = gathered(gatheredInserts, database, writeTogether)
+  const inserts = gathered(gatheredInserts, database, insertTogether)
   return traced(database, 'insert', inserts.add(sharedBy(guard), { guard, call }))
 }
 
@@ -87,14 +73,14 @@ function traced<Result>(
 
 type RunTogether = (
   database: Database,
-  items: readonly GuardedCall[],
+  items: readonly SharedCall[],
 ) => Promise<readonly (TextRow | undefined)[]>
 
 function gathered(
-  known: WeakMap<Database, Gathering<GuardedCall, TextRow | undefined>>,
+  known: WeakMap<Database, Gathering<SharedCall, TextRow | undefined>>,
   database: Database,
   run: RunTogether,
-): Gathering<GuardedCall, TextRow | undefined> {
+): Gathering<SharedCall, TextRow | undefined> {
   let gathering = known.get(database)
   if (gathering === undefined) {
     gathering = new Gathering(GATHERED_MAX, (items) => run(database, items))
@@ -105,14 +91,16 @@ function gathered(
 
 async function readTogether(
   database: Database,
-  items: readonly GuardedCall[],
+  items: readonly SharedCall[],
 ): Promise<(TextRow | undefined)[]> {
   const [first] = items
   const client = await database.acquire({ owner: first && ownerOf(first.guard) })
   let broken: Error | undefined
   try {
-    const rows = await new AnswerReader(database, client).run(items.map(({ call }) => call))
-    return firstRows(rows)
+    // The guard comes last: if it holds after the reads, the session was valid when they ran.
+    const calls = [...items.map(({ call }) => call), ...guardsOf(items).map(guardCall)]
+    const rows = await new AnswerReader(database, client).run(calls)
+    return firstRows(rows.slice(0, items.length))
   } catch (error) {
     broken = brokenConnection(error)
     throw toAppError(apartIfMany(error, items))
@@ -121,26 +109,26 @@ async function readTogether(
   }
 }
 
-function writeTogether(
+function insertTogether(
   database: Database,
-  items: readonly GuardedCall[],
+  items: readonly SharedCall[],
 ): Promise<(TextRow | undefined)[]> {
-  const [first] = items
-  if (first === undefined) return Promise.resolve([])
-  const { branchId } = first.guard.rows
-  const attempt = async () => {
-    const client = await database.acquire({ owner: ownerOf(first.guard) })
-    return withConnection(client, async () => {
-      const rows = await runCommitting(client, [
-        BEGIN,
-        enterGateCall(branchId),
-        ...items.map(({ call }) => call),
-        ...COMMIT_CALLS,
-      ]).catch((error) => Promise.reject(apartIfMany(error, items)))
-      return firstRows(rows.slice(2, -COMMIT_CALLS.length))
-    })
-  }
-  return retryConflicts(() => throughGate(database, branchId, attempt))
+  const [guard, ...others] = guardsOf(items)
+  if (guard === undefined) return Promise.resolve([])
+  // Sessions of one branch and key differ while one of them is outdated.
+  if (others.length > 0) return Promise.reject(new ApartError())
+  return runWrites(
+    database,
+    guard,
+    items.map(({ call }) => call),
+  ).then(firstRows, (error: unknown) => {
+    throw apartIfMany(error, items)
+  })
+}
+
+/** Lists the guards of calls, each once. */
+function guardsOf(items: readonly SharedCall[]): readonly Guard[] {
+  return [...new Set(items.map(({ guard }) => guard))]
 }
 
 function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {
@@ -148,11 +136,10 @@ function firstRows(rows: readonly TextRows[]): (TextRow | undefined)[] {
 }
 
 /**
- * If PostgreSQL rejects one of several calls, the batch rolls back and each call is retried alone. After a
- * broken connection the outcome is unknown, so nothing is retried.
+ * If PostgreSQL rejects one of several calls, or the guard of one does not hold, the batch rolls back and each call is
+ * retried alone. After a broken connection the outcome is unknown, so nothing is retried.
  */
-function apartIfMany(error: unknown, items: readonly GuardedCall[]): unknown {
-  if (isRetryable(error)) return error
-  if (items.length === 1) return toStaleError(error)
+function apartIfMany(error: unknown, items: readonly SharedCall[]): unknown {
+  if (items.length === 1 || error instanceof AppError) return toStaleError(error)
   return brokenConnection(error) === undefined ? new ApartError('', { cause: error }) : error
 }

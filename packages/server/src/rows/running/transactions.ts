@@ -5,10 +5,12 @@ import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { BEGIN, BEGIN_READS, isCopyCall, NO_TIMEOUT } from './calls.js'
+import type { Moment } from '../layout/layout.js'
+import { atMoment, BEGIN, BEGIN_READS, NO_TIMEOUT } from './calls.js'
 import { retryConflicts, withConnection } from './connection.js'
 import { enterGateCall } from './gate.js'
-import { epochOf, type Guard, guardCall, ownerOf } from './guard.js'
+import { type Guard, guardCall, momentFrom, ownerOf, writerGuardCall } from './guard.js'
+import { recallMoment, rememberMoment, withMoment } from './moments.js'
 import { throughGate } from './shared-gate.js'
 import { confirmed } from './staleness.js'
 
@@ -21,16 +23,41 @@ export function runWrites(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  const { branchId } = guard.rows
-  const transaction = {
-    opening: [BEGIN, enterGateCall(branchId), guardCall(guard)],
-    calls,
-    closing: COMMIT_CALLS,
-    run: runCommitting,
+  const attempt = (isKnown: boolean) => writeWhole(database, { guard, calls, isKnown })
+  return retryConflicts(() => throughGate(database, guard.rows.branchId, () => withMoment(attempt)))
+}
+
+async function writeWhole(
+  database: Database,
+  { guard, calls, isKnown }: { guard: Guard; calls: readonly Call[]; isKnown: boolean },
+): Promise<TextRows[]> {
+  const client = await database.acquire({ owner: ownerOf(guard) })
+  return withConnection(client, async () => {
+    const { opening, moment } = await openWrites(database, guard, { client, isKnown })
+    const closed = [...opening, ...atMoment(calls, moment), ...COMMIT_CALLS]
+    const rows = await runCommitting(client, closed)
+    return rows.slice(opening.length, -COMMIT_CALLS.length)
+  })
+}
+
+/**
+ * Returns the calls that open a transaction behind the gate, and the moment that they check. If the moment is not
+ * known, runs them instead, to read it.
+ */
+export async function openWrites(
+  database: Database,
+  guard: Guard,
+  { client, isKnown }: { client: pg.PoolClient; isKnown: boolean },
+): Promise<{ opening: readonly Call[]; moment: Moment }> {
+  const entering = [BEGIN, enterGateCall(guard.rows.branchId)]
+  if (isKnown) {
+    const moment = recallMoment(database, guard)
+    return { opening: [...entering, writerGuardCall(guard, moment)], moment }
   }
-  return retryConflicts(() =>
-    throughGate(database, branchId, () => runWhole(database, guard, transaction)),
-  )
+  const rows = await runPipeline(client, [...entering, writerGuardCall(guard, undefined)])
+  const moment = momentFrom(rows[entering.length])
+  rememberMoment(database, guard, moment)
+  return { opening: [], moment }
 }
 
 /**
@@ -43,32 +70,13 @@ export function runSerialReads(
   guard: Guard,
   calls: readonly Call[],
 ): Promise<TextRows[]> {
-  const transaction: WholeTransaction = {
-    opening: [BEGIN_READS, guardCall(guard)],
-    calls,
-    closing: [COMMIT],
-    run: (client, all) => new AnswerReader(database, client).run(all),
-  }
-  return retryConflicts(() => runWhole(database, guard, transaction))
-}
-
-interface WholeTransaction {
-  readonly opening: readonly Call[]
-  readonly calls: readonly Call[]
-  readonly closing: readonly Call[]
-  run(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]>
-}
-
-/** Runs a transaction in one round trip. Returns the rows of `calls`. */
-async function runWhole(
-  database: Database,
-  guard: Guard,
-  { opening, calls, closing, run }: WholeTransaction,
-): Promise<TextRows[]> {
-  const client = await database.acquire({ owner: ownerOf(guard) })
-  return withConnection(client, async () => {
-    const rows = await run(client, [...opening, ...calls, ...closing])
-    return rows.slice(opening.length, -closing.length)
+  return retryConflicts(async () => {
+    const client = await database.acquire({ owner: ownerOf(guard) })
+    return withConnection(client, async () => {
+      const all = [BEGIN_READS, guardCall(guard), ...calls, COMMIT]
+      const rows = await new AnswerReader(database, client).run(all)
+      return rows.slice(2, -1)
+    })
   })
 }
 
@@ -102,8 +110,8 @@ export interface OpenTransaction {
 
 /** An open transaction that writes rows behind the gate. */
 export interface WriteTransaction extends OpenTransaction {
-  /** The epoch of rows that are written by COPY. Statements read it themselves. */
-  readonly epoch: string
+  /** The epoch of rows that are written by COPY. */
+  readonly epoch: number
 }
 
 /** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */
@@ -134,7 +142,8 @@ export function runSteps<Result>(
   } = {},
 ): Promise<Result> {
   let endsAt: number | undefined
-  const attemptInside = async () => {
+  let hasBegun = false
+  const attemptInside = async (isKnown: boolean) => {
     const client = await connectFor({ database, guard, ...options })
     // The time limit covers all attempts together.
     endsAt ??= performance.now() + (options.bounds?.timeoutMs ?? 0)
@@ -143,7 +152,10 @@ export function runSteps<Result>(
       timeoutMs: Math.max(1, Math.round(endsAt - performance.now())),
     }
     const run = async (unbind: Unbound): Promise<Result> => {
-      const { transaction, rows } = await beginWrites(database, guard, { client, ...options })
+      hasBegun = false
+      const beginning = { ...options, client, isKnown }
+      const { transaction, rows } = await beginWrites(database, guard, beginning)
+      hasBegun = true
       const result = await body(transaction, rows).catch((error) => {
         throw confirmed(error)
       })
@@ -154,31 +166,31 @@ export function runSteps<Result>(
     const canLose = options.connections !== undefined
     return withConnection(client, () => runBounded({ database, client, bounds, canLose }, run))
   }
-  const attempt = () => throughGate(database, guard.rows.branchId, attemptInside)
+  const attempt = () =>
+    throughGate(database, guard.rows.branchId, () => withMoment(attemptInside, () => hasBegun))
   return options.isOnce
     ? attempt().catch((error) => Promise.reject(toAppError(error)))
     : retryConflicts(attempt)
 }
 
-/** Begins a transaction behind the gate. Runs the first calls in the same round trip, if they are complete. */
+/** Begins a transaction behind the gate, and runs the first calls, in one round trip if the moment is known. */
 async function beginWrites(
   database: Database,
   guard: Guard,
-  options: { client: pg.PoolClient; first?: readonly Call[]; isLong?: boolean },
+  options: { client: pg.PoolClient; isKnown: boolean; first?: readonly Call[]; isLong?: boolean },
 ): Promise<{ transaction: WriteTransaction; rows: TextRows[] }> {
   const { client, first = [] } = options
-  const entering = [BEGIN, enterGateCall(guard.rows.branchId)]
-  const opening = [...entering, guardCall(guard), ...(options.isLong ? [NO_TIMEOUT] : [])]
+  const { opening: entering, moment } = await openWrites(database, guard, options)
+  const opening = [...entering, ...(options.isLong ? [NO_TIMEOUT] : [])]
   const opened = openTransaction(database, client, options)
-  const canRun = !first.some(isCopyCall)
-  const rows = await opened.run(canRun ? [...opening, ...first] : opening)
-  const epoch = epochOf(rows[entering.length])
-  const run = (calls: readonly Call[]) =>
-    opened.run(
-      calls.map((call) => (isCopyCall(call) ? { ...call, input: call.linesIn(epoch) } : call)),
-    )
+  const calls = [...opening, ...atMoment(first, moment)]
+  const rows = calls.length === 0 ? [] : await opened.run(calls)
   return {
-    transaction: { client, epoch, run },
-    rows: canRun ? rows.slice(opening.length) : await run(first),
+    transaction: {
+      client,
+      epoch: moment.epoch,
+      run: (further) => opened.run(atMoment(further, moment)),
+    },
+    rows: rows.slice(opening.length),
   }
 }

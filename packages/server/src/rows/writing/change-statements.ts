@@ -2,7 +2,6 @@ import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { Arithmetic } from '../columns/record-encoder.js'
 import { joinForCopy, joinVisible } from '../reading/arms.js'
-import { guardRelation } from '../running/guard.js'
 import {
   FIRST_COLUMN,
   furtherColumns,
@@ -17,8 +16,8 @@ import {
 interface Change {
   /** Common table expression `u` with the ids of the rows. */
   readonly given: Sql
-  /** The epoch of changed rows, in terms of the input `u`. */
-  readonly epoch: Sql
+  /** The id of the row, if it is a single one whose values do not depend on `u`. */
+  readonly id?: Sql
   /** The new value of each changed column, in terms of the row `r` and the input `u`. */
   readonly values: ReadonlyMap<number, Sql>
   /** Returns the condition for rows that are changed. Other rows are neither changed nor returned. */
@@ -30,7 +29,6 @@ interface Change {
 export function updateStatement(parts: StatementParts, columns: readonly number[]): Statement {
   return changeRows(parts, {
     given: parts.given(columns),
-    epoch: parts.epoch,
     values: new Map(columns.map((index) => [index, parts.givenValue(index)])),
     returned: 'id',
     accepted: (alias) => sql`(u.if_version is null or ${alias}.version = u.if_version)`,
@@ -38,9 +36,8 @@ export function updateStatement(parts: StatementParts, columns: readonly number[
 }
 
 /**
- * Changes one row, also by arithmetic, if the guard holds. The parameters are not arrays: PostgreSQL would
- * prefer custom plans for arrays of unknown length, and plan every call again. Returns no row if the result
- * of arithmetic cannot be stored.
+ * Changes one row, also by arithmetic. The parameters are not arrays: PostgreSQL would prefer custom plans for
+ * arrays of unknown length, and plan every call again. Returns no row if the result of arithmetic cannot be stored.
  */
 export function updateOneStatement(
   parts: StatementParts,
@@ -48,7 +45,6 @@ export function updateOneStatement(
   arithmetic: readonly Arithmetic[],
 ): Statement {
   const operandsAt = FIRST_COLUMN + columns.length
-  const guardAt = operandsAt + arithmetic.length
   const resultOf = (alias: Sql, { column, operator }: Arithmetic, position: number) =>
     arithmeticValue(
       sql`${alias}.${parts.name(column)}`,
@@ -74,9 +70,8 @@ export function updateOneStatement(
       ' and ',
     )
   const change: Change = {
-    given: sql`
-      u as (select ${IDS}::text as id, guard.epoch from ${guardRelation(guardAt)})`,
-    epoch: sql`u.epoch`,
+    given: sql`u as (select ${IDS}::text as id)`,
+    id: sql`${IDS}::text`,
     values,
     accepted,
     returned: 'metadata',
@@ -93,7 +88,6 @@ export function clearStatement(parts: StatementParts, columns: readonly number[]
   })
   return changeRows(parts, {
     given: parts.given([]),
-    epoch: parts.epoch,
     values: new Map(values),
     accepted: () => sql`true`,
     returned: 'id',
@@ -105,19 +99,27 @@ function changeRows(
   parts: StatementParts,
   change: Change & { readonly keepsVersion?: boolean },
 ): Statement {
-  const { layout, codec, own } = parts
-  const { given, epoch, values, returned, keepsVersion = false } = change
+  const { layout, codec, own, epoch } = parts
+  const { given, values, returned, keepsVersion = false } = change
   const version = keepsVersion ? sql`r.version` : sql`r.version + 1`
   const updatedAt = keepsVersion ? sql`r.updated_at` : sql`now()`
   const accepted = change.accepted(sql`r`)
   if (parts.isPlain) {
     const changes = [...values].map(([index, value]) => sql`, ${parts.name(index)} = ${value}`)
-    const before = sql`u join ${own} o on o.id = u.id where ${change.accepted(sql`o`)}`
-    return compileStatement(sql`
-      with ${given}${parts.keepFrom(before, epoch)}
+    const update = sql`
       update ${own} r
       set version = ${version}, updated_at = ${updatedAt},
-        epoch = ${epoch}${join([empty, ...changes], '')}
+        epoch = ${epoch}${join([empty, ...changes], '')}`
+    if (change.id !== undefined && !layout.hasForks) {
+      return compileStatement(sql`
+        ${update}
+        where r.id = ${change.id} and ${accepted}
+        returning ${returning(returned, sql`r.`)}`)
+    }
+    const before = sql`u join ${own} o on o.id = u.id where ${change.accepted(sql`o`)}`
+    return compileStatement(sql`
+      with ${given}${parts.keepFrom(before)}
+      ${update}
       from u
       where r.id = u.id and ${accepted}
       returning ${returning(returned, sql`r.`)}`)
@@ -143,9 +145,9 @@ function changeRows(
  */
 function upsertOwnRow(
   parts: StatementParts,
-  { given, epoch, values, returned, accepted }: Change,
+  { given, values, returned, accepted }: Change,
 ): Statement {
-  const { layout, codec, own } = parts
+  const { layout, codec, own, epoch } = parts
   const row = parts.all.map((index) => values.get(index) ?? sql`r.${parts.name(index)}`)
   const changes = [...values.keys()].map((index) => {
     const name = parts.name(index)

@@ -1,7 +1,6 @@
 import { empty, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { joinVisible } from '../reading/arms.js'
-import { guardRelation } from '../running/guard.js'
 import {
   FIRST_COLUMN,
   furtherColumns,
@@ -14,12 +13,15 @@ import {
 /** Selects the given rows as new rows, in the order of `rowColumns`. By default, ids may have been used before. */
 export function selectNewRows(
   parts: StatementParts,
-  options = { version: parts.firstVersion(sql`u.id`) },
+  { isNewId = false }: { isNewId?: boolean } = {},
 ): Sql {
   const values = parts.all.map((index) => parts.givenValue(index))
+  const [version, joined] = isNewId
+    ? [sql`0`, empty]
+    : [sql`f.version`, parts.joinFirstVersion(sql`u.id`)]
   return sql`
-      select u.id, ${options.version}, now(), now(), ${parts.epoch}, false${furtherColumns(values)}
-      from u`
+      select u.id, ${version}, now(), now(), ${parts.epoch}, false${furtherColumns(values)}
+      from u ${joined}`
 }
 
 /** Inserts rows, which `given` defines as `u`. Returns no row for an id that is taken. */
@@ -52,7 +54,7 @@ export function insertStatement(
 export function insertNewStatement(parts: StatementParts): Statement {
   return compileStatement(sql`
     with ${parts.given(parts.all)}
-    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts, { version: sql`0` })}`)
+    insert into ${parts.own} ${parts.rowColumns} ${selectNewRows(parts, { isNewId: true })}`)
 }
 
 /** COPY of id, version, epoch and all columns. A taken id makes the statement fail. */
@@ -65,21 +67,26 @@ export function floorsStatement({ selectFloors }: StatementParts): Statement {
   return compileStatement(selectFloors)
 }
 
-/** Inserts one row, without array parameters, if the guard holds. Returns the metadata. */
+/** Inserts one row, without array parameters. Returns the metadata. */
 export function insertOneStatement(
   parts: StatementParts,
   options: { isNewId: boolean },
 ): Statement {
-  const { own, rowColumns } = parts
+  const { own, rowColumns, epoch } = parts
   const { physical } = parts.codec
-  const version = options.isNewId ? sql`0` : parts.firstVersion(sql`${IDS}::text`)
   const values = physical.map(
     (column, index) => sql`, ${slot(FIRST_COLUMN + index)}::${raw(column.sqlType)}`,
   )
+  const row = (version: Sql) =>
+    sql`${IDS}::text, ${version}, now(), now(), ${epoch}, false${join([empty, ...values], '')}`
+  const source = options.isNewId
+    ? sql`values (${row(sql`0`)})`
+    : sql`
+      select ${row(sql`f.version`)}
+      from (select) one ${parts.joinFirstVersion(sql`${IDS}::text`)}`
   return compileStatement(sql`
     insert into ${own} ${rowColumns}
-    select ${IDS}::text, ${version}, now(), now(), guard.epoch, false${join([empty, ...values], '')}
-    from ${guardRelation(FIRST_COLUMN + physical.length)}
+    ${source}
     on conflict (id) do nothing
     returning ${returning('metadata')}`)
 }

@@ -105,7 +105,7 @@ class LateSink implements RowSink {
 class CopySink implements RowSink {
   readonly #copy: RowCopy
   readonly #writer: TableWriter
-  readonly #epoch: string
+  readonly #epoch: number
   readonly #floors: FirstVersions
 
   constructor(writer: TableWriter, { client, epoch }: WriteTransaction, floors: FirstVersions) {

@@ -2,6 +2,7 @@ import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
+import { MOMENT_VALUES } from '../running/calls.js'
 import { insertStatement, selectNewRows } from './insert-statements.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
 
@@ -38,16 +39,19 @@ export function insertStageStatement(parts: StatementParts, stage: Sql): Stateme
 }
 
 /**
- * Inserts the rows of some lines (slots 0 and 1) of a stage into a branch that inherits rows. Returns the ids,
+ * Inserts the rows of some lines of a stage into a branch that inherits rows. Returns the ids,
  * without those that are taken.
  */
 export function insertStagePartStatement(parts: StatementParts, stage: Sql): Statement {
   return insertStatement(parts, 'id', stagedRows(parts, stagedPart(stage)))
 }
 
-/** The rows of some lines (slots 0 and 1) of a stage, as `s`. */
+/** The first and the last line of a part follow the moment. */
+const [FIRST_LINE, LAST_LINE] = [slot(MOMENT_VALUES), slot(MOMENT_VALUES + 1)]
+
+/** The rows of some lines of a stage, as `s`. */
 export function stagedPart(stage: Sql): Sql {
-  return sql`${stage} s where s.line between ${slot(0)}::bigint and ${slot(1)}::bigint`
+  return sql`${stage} s where s.line between ${FIRST_LINE}::bigint and ${LAST_LINE}::bigint`
 }
 
 function stagedRows({ names }: StatementParts, source: Sql): Sql {

@@ -109,15 +109,13 @@ export class StagedRows {
     const [counted] = await transaction.run([{ statement: stage.count, values: [] }])
     this.requireAll(Number(counted?.[0]?.[0]))
     if (writer.takesCopies) {
-      await transaction.run([{ statement: stage.insert, values: [], isUnnamed: true }])
+      await transaction.run([stage.insert])
       return
     }
     let inserted = 0
     for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
-      const values = [String(line), String(line + PART_LINES - 1)]
-      const before = stage.beforePart(values)
       const [ids] = await transaction
-        .run([{ statement: stage.insertPart, values, ...(before && { before }) }])
+        .run([stage.insertPart(line, line + PART_LINES - 1)])
         .catch((error: unknown) => {
           throw codeOf(error) === CARDINALITY_VIOLATION ? new TakenError(0, undefined) : error
         })

@@ -1,11 +1,11 @@
-import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
-import { slot } from '../../postgres/statement.js'
+import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { type Slot, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
-import { firstVersion, rememberVersions, selectFloors } from '../layout/record-version.js'
+import { rememberVersions, selectFirstVersion, selectFloors } from '../layout/record-version.js'
 import { heapColumns } from '../reading/arms.js'
-import { guardRelation } from '../running/guard.js'
+import { MOMENT_VALUES } from '../running/calls.js'
 
 /*
  * Fragments that the write statements of a table share. Every statement runs behind the gate, in a
@@ -13,11 +13,14 @@ import { guardRelation } from '../running/guard.js'
  * only `table-writer.ts` knows the order of the values.
  */
 
-/** The first values of every statement. */
-export const IDS = slot(0)
-export const IF_VERSIONS = slot(1)
+/** The moment of the branch. */
+const EPOCH = slot(0)
+const LATEST_FORK = slot(1)
+/** The first values of every statement follow those of the moment. */
+export const IDS = slot(MOMENT_VALUES)
+export const IF_VERSIONS = slot(MOMENT_VALUES + 1)
 /** Values of columns start here. */
-export const FIRST_COLUMN = 2
+export const FIRST_COLUMN = MOMENT_VALUES + 2
 
 /**
  * Columns returned for each written row. `id` is cheaper: formatting times takes longer than writing the row.
@@ -46,11 +49,9 @@ export class StatementParts {
   readonly codec: TableCodec
   /** The table that the branch writes to. */
   readonly own: Sql
-  /**
-   * The epoch of the branch. Statements read it behind the gate, because a fork changes it without changing
-   * the stamp.
-   */
+  /** The epoch of the branch. It is a value, because a fork changes it without changing the stamp. */
   readonly epoch: Sql
+  readonly #latestFork: Sql
   /** The branch inherits no rows of the table, so the heap has no tombstones. */
   readonly isPlain: boolean
   /** Names of the physical columns, by index. */
@@ -65,13 +66,18 @@ export class StatementParts {
   readonly overwriteAny: Sql
   readonly #heap: Heap
 
-  constructor(layout: Layout, codec: TableCodec, heap: Heap) {
+  /** With `isLocked`, the branch cannot be forked while the statements run, so the moment is that of the layout. */
+  constructor(layout: Layout, codec: TableCodec, heap: Heap, options: { isLocked: boolean }) {
     this.layout = layout
     this.codec = codec
     this.#heap = heap
     this.own = heapName(heap)
-    this.epoch = sql`(
-      select b.epoch from offshoot.branches b where b.id = ${literal(layout.branchId)})`
+    // A branch that was never forked is in the epoch of its layout: the first fork changes the stamp.
+    const isFixed = options.isLocked || !layout.hasForks
+    const valueAt = (fixed: number, given: Slot) =>
+      isFixed ? raw(String(fixed)) : sql`${given}::integer`
+    this.epoch = valueAt(layout.epoch, EPOCH)
+    this.#latestFork = valueAt(layout.latestFork, LATEST_FORK)
     this.isPlain = !inheritsRows(layout, codec.table.id)
     this.names = codec.physical.map((column) => ident(column.physicalName))
     this.all = codec.physical.map((_, index) => index)
@@ -117,8 +123,8 @@ export class StatementParts {
   }
 
   /**
-   * `u`: one given row with all columns, if the guard holds, and no row otherwise. Its values are no arrays:
-   * for arrays of unknown length, PostgreSQL would prefer custom plans, and plan every call again.
+   * `u`: one given row with all columns. Its values are no arrays: for arrays of unknown length, PostgreSQL would
+   * prefer custom plans, and plan every call again.
    */
   givenOne(): Sql {
     const columns = this.all.map(
@@ -129,7 +135,6 @@ export class StatementParts {
       u as (
         select ${IDS}::text as id, ${IF_VERSIONS}::bigint as if_version${furtherColumns(columns)},
           1 as ordinal
-        from ${guardRelation(FIRST_COLUMN + this.all.length)}
       )`
   }
 
@@ -157,47 +162,43 @@ export class StatementParts {
   }
 
   /** Like `keep`, for the rows `o` of a from-clause with its conditions. */
-  keepFrom(source: Sql, epoch = this.epoch): Sql {
+  keepFrom(source: Sql): Sql {
     if (!this.layout.hasForks) return empty
-    const seen = sql`${source} and ${this.#isSeen(sql`o`, epoch)}`
-    return sql`, kept as (${this.#keepInsert(seen, { alias: sql`o`, epoch })})`
+    return sql`, kept as (${this.#keepInsert(sql`${source} and ${this.#isSeen(sql`o`)}`, sql`o`)})`
   }
 
   /** Copies deleted rows, which `gone` returns, to the past, if a fork can see them. */
   keepGone(): Sql {
-    const { epoch } = this
-    return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`, epoch)}`, { epoch })
+    return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`)}`)
   }
 
-  /** The first version of a row whose id may have been used before. New ids start at 0. */
-  firstVersion(id: Sql): Sql {
-    return firstVersion(this.#heap.heapId, id)
+  /**
+   * Joins `f.version`, the first version of a row whose id may have been used before. New ids start at 0. It is a join,
+   * because Citus refuses subqueries in the values of an insert.
+   */
+  joinFirstVersion(id: Sql): Sql {
+    return sql`cross join lateral (${selectFirstVersion(this.#heap, id)}) f`
   }
 
   get selectFloors(): Sql {
-    return selectFloors(this.#heap.heapId)
+    return selectFloors(this.#heap)
   }
 
   /** Common table expressions that remember the versions of deleted rows, which `gone` returns. */
   rememberGone(): Sql {
-    const { raise, remember } = rememberVersions(this.#heap.heapId)
+    const { raise, remember } = rememberVersions(this.#heap)
     return sql`raised as (${raise}), remembered as (${remember})`
   }
 
-  #keepInsert(source: Sql, { alias, epoch }: { alias?: Sql; epoch: Sql }): Sql {
+  #keepInsert(source: Sql, alias?: Sql): Sql {
     return sql`
       insert into ${pastName(this.#heap)} (${heapColumns(this.#heap)}, until)
-      select ${heapColumns(this.#heap, alias)}, ${epoch}
+      select ${heapColumns(this.#heap, alias)}, ${this.epoch}
       from ${source}`
   }
 
   /** Returns the condition that a fork can see the version of a row that is about to change. */
-  #isSeen(alias: Sql, epoch: Sql): Sql {
-    return sql`${alias}.epoch < ${epoch}
-        and exists (
-          select from offshoot.branches f
-          where f.parent_id = ${literal(this.layout.branchId)}
-            and f.fork_epoch >= ${alias}.epoch
-        )`
+  #isSeen(alias: Sql): Sql {
+    return sql`${alias}.epoch < ${this.epoch} and ${alias}.epoch <= ${this.#latestFork}`
   }
 }

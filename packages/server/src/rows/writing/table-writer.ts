@@ -1,13 +1,12 @@
 import { LruMap } from '../../common/lru-map.js'
 import { type Sql, sql } from '../../postgres/sql.js'
-import { type Call, type Parameter, type Statement, slot } from '../../postgres/statement.js'
+import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
 import { type FirstVersions, firstVersionOf } from '../layout/record-version.js'
-import type { CopyCall } from '../running/calls.js'
-import { type Guard, guardValues } from '../running/guard.js'
+import { type CopyCall, MOMENT_VALUES, type MomentCall } from '../running/calls.js'
 import { AbsorbCalls } from './absorb-calls.js'
 import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
@@ -30,7 +29,7 @@ import {
   takenIdStatement,
   takenValueStatement,
 } from './stage-statements.js'
-import { type Returned, StatementParts } from './statement-parts.js'
+import { IDS, type Returned, StatementParts } from './statement-parts.js'
 import {
   inheritedTwinStatement,
   inheritedValuesStatement,
@@ -69,10 +68,8 @@ interface StageStatements {
   readonly create: Sql
   readonly copy: Statement
   readonly count: Statement
-  readonly insert: Statement
-  readonly insertPart: Statement
-  /** Calls to run before the insert of a part. undefined: none. */
-  beforePart(values: Call['values']): readonly Call[] | undefined
+  readonly insert: Call
+  insertPart(firstLine: number, lastLine: number): Call
   readonly findTakenId: Statement
   findTakenValue(column: number): Statement
   findInherited(column: number): Statement
@@ -108,7 +105,7 @@ export class TableWriter {
   constructor(layout: Layout, codec: TableCodec, heap: Heap) {
     this.uniqueColumns = codec.uniqueColumns
     this.#codec = codec
-    this.#parts = new StatementParts(layout, codec, heap)
+    this.#parts = new StatementParts(layout, codec, heap, { isLocked: false })
     this.#versionBase = layout.versionBase
     this.#absorb = AbsorbCalls.find(layout, codec)
   }
@@ -133,7 +130,7 @@ export class TableWriter {
       insertStatement(this.#parts, returned),
     )
     const values = this.#arrays(rows, this.#codec.physical.length)
-    return { statement, values, ...this.#beforeRows(rows) }
+    return this.#call(statement, values, this.#beforeRows(rows))
   }
 
   /** Inserts rows with generated ids. The returned rows have no meaning. */
@@ -141,7 +138,7 @@ export class TableWriter {
     const before = this.#beforeRows(rows)
     if (rows.length < COPIED_ROWS_MIN) {
       const statement = this.#statement('insert new', () => insertNewStatement(this.#parts))
-      return { statement, values: this.#arrays(rows, this.#codec.physical.length), ...before }
+      return this.#call(statement, this.#arrays(rows, this.#codec.physical.length), before)
     }
     return {
       ...before,
@@ -162,7 +159,7 @@ export class TableWriter {
   }
 
   /** Returns rows as lines for the COPY statement. */
-  copyLines(rows: readonly RowInput[], epoch: string, floors: FirstVersions): string {
+  copyLines(rows: readonly RowInput[], epoch: number, floors: FirstVersions): string {
     let lines = ''
     for (const { id, isNewId, values } of rows) {
       const version = isNewId ? 0 : firstVersionOf(id, floors)
@@ -175,13 +172,20 @@ export class TableWriter {
   /** Returns the statements for a stage, see `StagedRows`. */
   stage(name: Sql): StageStatements {
     const parts = this.#parts
+    const insertPart = insertStagePartStatement(parts, name)
     return {
       create: createStageStatement(parts, name),
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
-      insert: insertStageStatement(parts, name),
-      insertPart: insertStagePartStatement(parts, name),
-      beforePart: (values) => this.#absorb?.forSource(stagedPart(name), values),
+      insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },
+      insertPart: (firstLine, lastLine) => {
+        const values = [firstLine, lastLine].map(String)
+        return this.#call(
+          insertPart,
+          values,
+          this.#before((absorb) => absorb.forSource(stagedPart(name), [...NO_MOMENT, ...values])),
+        )
+      },
       findTakenId: takenIdStatement(parts, name),
       findTakenValue: (column) => takenValueStatement(parts, name, column),
       findInherited: (column) => inheritedStageStatement(parts, name, column),
@@ -193,23 +197,20 @@ export class TableWriter {
     return this.#parts.column(column).id
   }
 
-  /** Inserts one row if the guard holds. Returns the metadata, and no row if the id is taken. */
-  insertOne(row: RowInput, guard: Guard): Call {
+  /** Inserts one row. Returns the metadata, and no row if the id is taken. */
+  insertOne(row: RowInput): Call {
     const parts = this.#parts
     const { isNewId = false } = row
-    return {
-      statement: this.#statement(isNewId ? 'insert new one' : 'insert one', () =>
-        isNewId || parts.isPlain
-          ? insertOneStatement(parts, { isNewId })
-          : insertStatement(parts, 'metadata', parts.givenOne()),
-      ),
-      values: this.#valuesOfOne(row, guard),
-      ...this.#beforeRows([row]),
-    }
+    const statement = this.#statement(isNewId ? 'insert new one' : 'insert one', () =>
+      isNewId || parts.isPlain
+        ? insertOneStatement(parts, { isNewId })
+        : insertStatement(parts, 'metadata', parts.givenOne()),
+    )
+    return this.#call(statement, this.#valuesOfOne(row), this.#beforeRows([row]))
   }
 
-  /** Inserts or replaces one row if the guard holds. Returns the metadata, and whether the row existed. */
-  replaceOne(row: RowInput, guard: Guard): Call {
+  /** Inserts or replaces one row. Returns the metadata, and whether the row existed. */
+  replaceOne(row: RowInput): Call {
     const parts = this.#parts
     const statement =
       row.ifVersion === undefined
@@ -219,11 +220,11 @@ export class TableWriter {
         : this.#statement('replace one', () =>
             replaceStatement(parts, 'metadata', parts.givenOne()),
           )
-    return { statement, values: this.#valuesOfOne(row, guard), ...this.#beforeRows([row]) }
+    return this.#call(statement, this.#valuesOfOne(row), this.#beforeRows([row]))
   }
 
-  #valuesOfOne({ id, ifVersion, values }: RowInput, guard: Guard): Parameter[] {
-    return [id, this.#versionText(ifVersion), ...values, ...guardValues(guard)]
+  #valuesOfOne({ id, ifVersion, values }: RowInput): Parameter[] {
+    return [id, this.#versionText(ifVersion), ...values]
   }
 
   /** Inserts or replaces whole rows. Returns no row for one that does not have the expected version. */
@@ -233,7 +234,7 @@ export class TableWriter {
       ? this.#statement(`replace ${returned}`, () => replaceStatement(this.#parts, returned))
       : this.#statement(`replace any ${returned}`, () => replaceAnyStatement(this.#parts, returned))
     const values = this.#arrays(rows, this.#codec.physical.length)
-    return { statement, values, ...this.#beforeRows(rows) }
+    return this.#call(statement, values, this.#beforeRows(rows))
   }
 
   /** Deletes rows. Returns the ids of deleted rows. */
@@ -243,12 +244,12 @@ export class TableWriter {
     if (id !== undefined && ids.length === 1) {
       // An array of known length, so that PostgreSQL does not plan every call again.
       const statement = this.#statement('delete one', () =>
-        deleteStatement(this.#parts, sql`array[${slot(0)}::text]`),
+        deleteStatement(this.#parts, sql`array[${IDS}::text]`),
       )
-      return { statement, values: [id], ...before }
+      return this.#call(statement, [id], before)
     }
     const statement = this.#statement('delete', () => deleteStatement(this.#parts))
-    return { statement, values: [arrayLiteral(ids)], ...before }
+    return this.#call(statement, [arrayLiteral(ids)], before)
   }
 
   /** Changes the same columns of all rows, without arithmetic. Returns the ids. */
@@ -257,30 +258,26 @@ export class TableWriter {
       updateStatement(this.#parts, columns),
     )
     const values = this.#arrays(rows, columns.length)
-    return { statement, values, ...this.#beforeRows(rows, columns) }
+    return this.#call(statement, values, this.#beforeRows(rows, columns))
   }
 
-  /** Changes one row, also by arithmetic, if the guard holds. Returns the metadata. */
-  updateOne({ id, ifVersion, update }: UpdateInput, guard: Guard): Call {
+  /** Changes one row, also by arithmetic. Returns the metadata. */
+  updateOne({ id, ifVersion, update }: UpdateInput): Call {
     const { columns, values, arithmetic } = update
     const key = arithmetic.map(({ column, operator }) => `${column}${operator}`)
-    return {
-      statement: this.#statement(`update one ${columns.join()} ${key.join()}`, () =>
-        updateOneStatement(this.#parts, columns, arithmetic),
-      ),
-      values: [
-        id,
-        this.#versionText(ifVersion),
-        ...values,
-        ...arithmetic.map((term) => term.operand),
-        ...guardValues(guard),
-      ],
-      ...this.#before((absorb) =>
+    const statement = this.#statement(`update one ${columns.join()} ${key.join()}`, () =>
+      updateOneStatement(this.#parts, columns, arithmetic),
+    )
+    const operands = arithmetic.map((term) => term.operand)
+    return this.#call(
+      statement,
+      [id, this.#versionText(ifVersion), ...values, ...operands],
+      this.#before((absorb) =>
         arithmetic.some(({ column }) => this.uniqueColumns.includes(column))
           ? absorb.forAll()
           : absorb.forRows([id], (column) => [values[columns.indexOf(column)] ?? null]),
       ),
-    }
+    )
   }
 
   /** Sets columns of rows to null, without a new version. */
@@ -288,11 +285,21 @@ export class TableWriter {
     const statement = this.#statement(`clear ${columns.join()}`, () =>
       clearStatement(this.#parts, columns),
     )
-    return {
+    return this.#call(
       statement,
-      values: [arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
-      ...this.#before((absorb) => absorb.forRows(ids)),
-    }
+      [arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
+      this.#before((absorb) => absorb.forRows(ids)),
+    )
+  }
+
+  /** Returns a call of a statement that writes. The transaction adds the moment, unless the layout has it. */
+  #call(
+    statement: Statement,
+    values: readonly Parameter[],
+    before = NOTHING_BEFORE,
+  ): Call | MomentCall {
+    const call = { statement, values: [...NO_MOMENT, ...values], ...before }
+    return this.#parts.layout.hasForks ? { ...call, takesMoment: true } : call
   }
 
   /** Returns the calls to run before rows are written. Their values are those of `columns`, by default of all. */
@@ -391,4 +398,6 @@ export class TableWriter {
 
 const NOTHING_BEFORE: Pick<Call, 'before'> = {}
 const NO_CHECKS: UniqueCheck[] = []
+/** Places for the values of the moment. */
+const NO_MOMENT: readonly Parameter[] = new Array<null>(MOMENT_VALUES).fill(null)
 const NO_FLOORS: FirstVersions = { generatedFloor: 0, givenFloor: 0 }

@@ -1,0 +1,55 @@
+import { LruMap } from '../../common/lru-map.js'
+import type { Database } from '../../postgres/database.js'
+import { layoutOf, type Moment } from '../layout/layout.js'
+import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
+
+/*
+ * Writers need the epoch of their branch, and whether a fork can see a row that they change. Both are values of their
+ * statements, so that these do not read the catalogue. This process remembers the moment of each branch, and the guard
+ * compares it behind the gate. If the branch was forked meanwhile, the transaction is repeated, and reads the moment
+ * before it writes: a branch that is forked all the time makes writers take another round trip, but never refuses one.
+ */
+
+const BRANCHES_MAX = 10_000
+
+const remembered = new WeakMap<Database, LruMap<string, Moment>>()
+
+function momentsOf(database: Database): LruMap<string, Moment> {
+  let moments = remembered.get(database)
+  if (moments === undefined) {
+    moments = new LruMap(BRANCHES_MAX)
+    remembered.set(database, moments)
+  }
+  return moments
+}
+
+/** Returns the last known moment of a branch. */
+export function recallMoment(database: Database, { rows }: Guard): Moment {
+  const layout = layoutOf(rows)
+  return (layout.hasForks ? momentsOf(database).get(rows.branchId) : undefined) ?? layout
+}
+
+/** Remembers the moment that `momentFrom` has read. */
+export function rememberMoment(
+  database: Database,
+  { rows }: Guard,
+  moment: ReturnType<typeof momentFrom>,
+): void {
+  momentsOf(database).set(rows.branchId, moment)
+}
+
+/**
+ * Runs an attempt with the known moment, and if it has passed, one that reads the moment. `hasBegun` tells whether an
+ * error is one of later statements.
+ */
+export async function withMoment<Result>(
+  attempt: (isKnown: boolean) => Promise<Result>,
+  hasBegun = () => false,
+): Promise<Result> {
+  try {
+    return await attempt(true)
+  } catch (error) {
+    if (!isMomentPassed(error) || hasBegun()) throw error
+    return attempt(false)
+  }
+}
