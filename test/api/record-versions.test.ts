@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
-import { collectDeletedRecords, collectHeap, databaseSchema } from '../../packages/server/src/rows/branches.js'
+import {
+  collectDeletedRecords,
+  collectHeap,
+  databaseSchema,
+} from '../../packages/server/src/rows/branches.js'
 import { TestBranches } from '../support/branches.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
