@@ -66,6 +66,13 @@ describe('one side', () => {
     })
   })
 
+  test('that removed a table does not conflict with another order of its columns', () => {
+    const other = schema(table(1, 'users', column(3, 'age'), column(2, 'name')))
+    expect(merge({ base: BASE, ours: schema(), theirs: other }).conflicts).toEqual([])
+    const merged = merge({ base: BASE, ours: other, theirs: schema() })
+    expect(merged).toMatchObject({ schema: { tables: [] }, conflicts: [] })
+  })
+
   test('that removed a table removes it from the result', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: schema() })).toEqual({
       schema: { tables: [], removedIds: [1] },

@@ -361,10 +361,13 @@ function setOf(ids: readonly number[] | undefined): ReadonlySet<number> {
   return new Set(ids)
 }
 
-/** Returns whether two versions of a table are equal, apart from their indexes. */
+/**
+ * Returns whether two versions of a table are equal, apart from their indexes and the order of columns. The order
+ * depends on the order of merges that have added columns.
+ */
 export function sameTable(left: StoredTable, right: StoredTable): boolean {
   const [one, other] = [left, right].map((table) => {
-    const columns = table.columns.map(withoutIndexes)
+    const columns = sortById(table.columns).map(withoutIndexes)
     // A merged table may have its fields in another order than a stored one.
     return toCanonicalJson({ ...table, columns })
   })
@@ -372,5 +375,11 @@ export function sameTable(left: StoredTable, right: StoredTable): boolean {
 }
 
 function withoutIndexes({ index: _, columns, ...column }: StoredColumn): object {
-  return columns === undefined ? column : { ...column, columns: columns.map(withoutIndexes) }
+  return columns === undefined
+    ? column
+    : { ...column, columns: sortById(columns).map(withoutIndexes) }
+}
+
+function sortById(columns: readonly StoredColumn[]): StoredColumn[] {
+  return [...columns].sort((left, right) => left.id - right.id)
 }
