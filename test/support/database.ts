@@ -26,6 +26,8 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     }
   }
   const pool = new pg.Pool({ connectionString: url })
+  // A pool has ended before its connections are closed, and dropping the database may cut them.
+  pool.on('connect', (client) => client.on('error', () => undefined))
   return {
     pool,
     url,
