@@ -34,7 +34,10 @@ export const keys = {
   schema: (place: Omit<Place, 'region'>) => [...keys.branch(place), 'schema'] as const,
 }
 
-/** What the frame of all pages reads, and how long it may be used again. No React, so that it can be read early. */
+/**
+ * The requests of the frame around all pages, and how long their answers may be used again. Without React, so that the
+ * entry can send them before the app is loaded.
+ */
 export const answers = {
   /** The session; null if nobody is signed in. */
   session: () =>

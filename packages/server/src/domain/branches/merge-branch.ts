@@ -129,18 +129,24 @@ async function mergeLocked(
   sides: MergeSides,
 ): Promise<MergeResult> {
   const plan = await planMerge(transaction, options, sides)
-  const { from, into, dataLoss, leftOut } = plan
+  const { dataLoss } = plan
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
-  const effect =
-    (await forwardMerge(transaction, plan)) ?? (await compareAndApply(transaction, plan))
-  if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
-  await insertMerge(transaction, { from, into, leftOut })
-  return toResult(plan, effect, { isMerged: true })
-}
-
-async function compareAndApply(transaction: Transaction, plan: MergePlan): Promise<MergeEffect> {
+  const forwarded = await forwardMerge(transaction, plan)
+  if (forwarded !== undefined) return recordMerge(transaction, plan, forwarded)
   const comparison = await compareMerge(transaction, plan)
   requireNoConflicts(plan, comparison)
-  if (!hasNothingNew(plan, comparison)) await applyMerge(transaction, plan, comparison)
-  return comparison
+  return recordMerge(transaction, plan, comparison, () => applyMerge(transaction, plan, comparison))
+}
+
+/** Applies a merge that is not applied yet, and records it, unless it brings nothing new. */
+async function recordMerge(
+  transaction: Transaction,
+  plan: MergePlan,
+  effect: MergeEffect,
+  apply?: () => Promise<void>,
+): Promise<MergeResult> {
+  if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
+  await apply?.()
+  await insertMerge(transaction, plan)
+  return toResult(plan, effect, { isMerged: true })
 }

@@ -86,7 +86,7 @@ export async function findSides(
   return { theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 
-/** Merges the schemas. */
+/** Plans a merge: merges the schemas, and counts the values that removals would lose. */
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,

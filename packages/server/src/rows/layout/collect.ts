@@ -168,7 +168,7 @@ const STEP_DATABASES = 100
 /** The database that the collector of this process has looked at last. */
 const lastForgotten = new WeakMap<Database, string>()
 
-/** Forgets some records that were deleted long ago. Returns whether there may be more. */
+/** Forgets some records that were deleted long ago. Returns whether there may be more in the same databases. */
 export async function collectDeletedRecords(
   database: Database,
   { ageSeconds = DELETED_SECONDS }: { ageSeconds?: number } = {},
@@ -187,9 +187,10 @@ export async function collectDeletedRecords(
   })
   collected.add('deleted-record', count)
   if (count > 0) return true
-  lastForgotten.set(database, ids.at(-1) ?? '0')
-  if (ids.length === STEP_DATABASES) return true
-  lastForgotten.delete(database)
+  // The next round looks at further databases, so that a round does not take longer for more of them.
+  const lastId = ids.length === STEP_DATABASES ? ids.at(-1) : undefined
+  if (lastId === undefined) lastForgotten.delete(database)
+  else lastForgotten.set(database, lastId)
   return false
 }
 

@@ -62,7 +62,7 @@ export interface BranchRows {
   readonly versionBase: number
 }
 
-/** What a writer of a branch must know of its forks. */
+/** The epoch of a branch and that of its latest fork. Writers need both, to keep versions that a fork can see. */
 export interface Moment {
   /** Rows are written with this epoch. */
   readonly epoch: number

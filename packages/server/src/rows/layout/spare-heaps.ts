@@ -90,13 +90,15 @@ export function limitSpares(database: Database, max: number): void {
 
 const limitOf = (database: Database): number => limits.get(database) ?? SPARES_MAX
 
-/** Definitions of which this process is about to create spare heaps. */
-const waiting = new WeakMap<Database, Map<string, { databaseId: string; table: StoredTable }>>()
+/** Tables of which this process is about to create spare heaps, by database and definition. */
+type Queue = Map<string, { readonly databaseId: string; readonly table: StoredTable }>
+
+const waiting = new WeakMap<Database, Queue>()
 
 /** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
 export function refillSpares(database: Database, { databaseId, tables }: SpareTables): void {
   const known = waiting.get(database)
-  const queue = known ?? new Map<string, { databaseId: string; table: StoredTable }>()
+  const queue: Queue = known ?? new Map()
   for (const table of tables) {
     const definition = definitionOf(table)
     if (definition !== undefined && queue.size < limitOf(database)) {
@@ -109,10 +111,7 @@ export function refillSpares(database: Database, { databaseId, tables }: SpareTa
 }
 
 /** One at a time, so that requests find connections. */
-async function createWaiting(
-  database: Database,
-  queue: Map<string, { databaseId: string; table: StoredTable }>,
-): Promise<void> {
+async function createWaiting(database: Database, queue: Queue): Promise<void> {
   await delay(REFILL_AFTER_MS, undefined, { ref: false })
   for (const [key, { databaseId, table }] of queue) {
     queue.delete(key)
