@@ -83,7 +83,7 @@ export function testConsole(): TestConsole {
       shared = undefined
     }
     for (const { context } of leftover) await context.close()
-    expect(faults).toEqual([])
+    expect(faults.join('\n')).toBe('')
   })
   afterAll(async () => {
     await shared?.context.close()
@@ -171,7 +171,7 @@ export async function openPage(
     if (!['blob:', 'data:'].includes(protocol) && origin !== url) faults.push(request.url())
   })
   await page.goto(address)
-  const expectNoFaults = () => expect(faults).toEqual([])
+  const expectNoFaults = () => expect(faults.join('\n')).toBe('')
   return {
     page,
     context,
@@ -182,7 +182,9 @@ export async function openPage(
     },
     async expectClean() {
       expectNoFaults()
-      expect(await violations(page)).toEqual([])
+      await expect
+        .poll(async () => (await violations(page)).join('\n'), { timeout: PATIENCE_MS })
+        .toBe('')
     },
   }
 }

@@ -79,7 +79,6 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
         [`${branch}/merge`, SCRIPT],
         [`${branch}/files`, 'No column holds files'],
       ]
-      const sideways: string[] = []
       for (const [address, text] of pages) {
         await visit(address)
         // The page before it shows the same texts.
@@ -87,10 +86,13 @@ describe.skipIf(!hasChromium)('the console at its limits', () => {
           await page.getByRole('heading', { level: 1, name: 'Merge and pull' }).waitFor()
         }
         await page.getByRole('main').getByText(text).first().waitFor({ state: 'attached' })
-        sideways.push(...((await page.evaluate(STICKS_OUT)) as string[]))
+        await expect
+          .poll(async () => ((await page.evaluate(STICKS_OUT)) as string[]).join('\n'), {
+            timeout: PATIENCE_MS,
+          })
+          .toBe('')
         if (address.endsWith('/merge')) await expectClean()
       }
-      expect(sideways).toEqual([])
       // On a narrow screen, a button opens the navigation.
       await page.getByRole('button', { name: 'Navigation' }).click()
       await page.getByRole('navigation').getByRole('link', { name: 'SQL' }).click()

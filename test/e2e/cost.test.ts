@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { exchange, type Reply } from '../support/cost/exchange.js'
 import { expensiveRequest, type Target } from '../support/cost/expensive.js'
 import { MeasuredService, type Usage } from '../support/cost/measured-service.js'
+import { measureShortest, measureTurns, type Turns } from '../support/cost/turns.js'
 import { Document } from '../support/fuzz/document.js'
 import { Lane } from '../support/fuzz/lane.js'
 import { type FuzzRequest, toCurl } from '../support/fuzz/requests.js'
@@ -113,24 +114,13 @@ const send = (request: Pick<FuzzRequest, 'method' | 'url' | 'headers' | 'body'>)
 
 /** Returns the CPU time of the longest turn during trivial requests. */
 async function measureBaseline(): Promise<number> {
-  const { turnMs } = await measureTurn(async () => {
+  const { turns } = await measureTurns(service, async () => {
     for (let count = 0; count < 199; count++) {
       await remote.call('GET', count % 2 === 0 ? '/health' : '/user')
     }
     return send({ method: 'GET', url: '/health', headers: {}, body: undefined })
   })
-  return turnMs
-}
-
-/** Sends a request and measures the longest turn meanwhile. */
-async function measureTurn(
-  attempt: () => Promise<Reply>,
-): Promise<{ readonly reply: Reply; readonly turnMs: number }> {
-  const from = Date.now()
-  const reply = await attempt()
-  // The turn that sends the answer ends after the answer has arrived.
-  await service.nextTurn()
-  return { reply, turnMs: service.longestTurn(from, Date.now(), ({ cpuMs }) => cpuMs) }
+  return turns.turnMs
 }
 
 /** Returns whether an HTTP client can send the request. */
@@ -144,29 +134,28 @@ function isSendable({ method, url, headers }: FuzzRequest): boolean {
   )
 }
 
-/** How many times a request is sent until its turns are short. */
-const ATTEMPTS = 3
-
-/**
- * Sends a request and keeps its cost. The same work takes more CPU time while other programs use the caches and the
- * cores, so a request with a long turn is sent again, and its shortest attempt counts.
- */
+/** Sends a request and keeps its cost. */
 async function note(
   one: Pick<Sent, 'kind' | 'request' | 'lines'>,
   attempt: () => Promise<Reply>,
 ): Promise<Reply> {
   const before = await service.usage()
-  const first = await measureTurn(attempt)
-  const usage = await service.usage()
-  let { turnMs } = first
-  for (let count = 1; count < ATTEMPTS && isLong(turnMs); count++) {
-    turnMs = Math.min(turnMs, (await measureTurn(attempt)).turnMs)
-  }
-  sent.push({ ...one, reply: first.reply, turnMs, before, usage })
-  return first.reply
+  let usage: Usage | undefined
+  const { reply, turns } = await measureShortest(
+    service,
+    async () => {
+      const answer = await attempt()
+      // Of the first attempt.
+      usage ??= await service.usage()
+      return answer
+    },
+    isLong,
+  )
+  sent.push({ ...one, reply, turnMs: turns.turnMs, before, usage: usage ?? before })
+  return reply
 }
 
-const isLong = (turnMs: number) => turnMs > baselineMs + TURN_CPU_MS_MAX
+const isLong = ({ turnMs }: Pick<Turns, 'turnMs'>) => turnMs > baselineMs + TURN_CPU_MS_MAX
 
 const NEWLINE = 0x0a
 
@@ -229,13 +218,11 @@ describe(`the cost of ${REQUESTS} requests, from seed ${SEED}`, () => {
   )
 
   it(`of one turn of the event loop is at most ${TURN_CPU_MS_MAX} ms more than that of trivial requests`, () => {
-    const found = sent
-      .filter(({ turnMs }) => isLong(turnMs))
-      .map((one) => ({
-        kind: one.kind,
-        value: one.turnMs,
-        text: tell(one, `a turn of ${one.turnMs.toFixed(0)} ms of CPU time`),
-      }))
+    const found = sent.filter(isLong).map((one) => ({
+      kind: one.kind,
+      value: one.turnMs,
+      text: tell(one, `a turn of ${one.turnMs.toFixed(0)} ms of CPU time`),
+    }))
     expect(dearest(found).join('\n')).toBe('')
   })
 

@@ -26,8 +26,10 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     }
   }
   const pool = new pg.Pool({ connectionString: url })
-  // A pool has ended before its connections are closed, and dropping the database may cut them.
+  // A pool has ended before its connections are closed, and dropping the database may cut them. Then the pool has an
+  // error, too.
   pool.on('connect', (client) => client.on('error', () => undefined))
+  pool.on('error', () => undefined)
   return {
     pool,
     url,

@@ -67,6 +67,7 @@ const PATIENT: Partial<Limits> = {
   requestTimeoutMs: PATIENCE_MS,
   requestWaitMs: PATIENCE_MS,
   headersTimeoutMs: PATIENCE_MS,
+  healthTimeoutMs: PATIENCE_MS,
   stallTimeoutMs: PATIENCE_MS,
   queryTimeoutMs: PATIENCE_MS,
   // A quick machine sends more requests without a key than a client does.

@@ -103,6 +103,8 @@ export const LIMITS = {
   /** Bytes of the request line and all headers. */
   headersBytesMax: 16 * 1024,
   headersTimeoutMs: 10_000,
+  /** Time in which PostgreSQL must answer, or `/health` reports the service as unavailable. */
+  healthTimeoutMs: 5000,
   /** Time without progress after which the transfer of a body or an answer is aborted. */
   stallTimeoutMs: 10_000,
   /** Minimum transfer rate of a body or an answer, on average over `stallTimeoutMs`. */

@@ -60,7 +60,7 @@ const KEEP_ALIVE_MS = 72_000
 /** The maximum delay of a timer in Node. */
 const TIMER_MS_MAX = 2 ** 31 - 1
 
-/** The longest time without traffic on a connection: a request waits, runs, and is sent. */
+/** The longest time without traffic on a connection whose request is not being worked on. */
 function silenceMsMax({ requestWaitMs, requestTimeoutMs, stallTimeoutMs }: Limits): number {
   return Math.min(requestWaitMs + requestTimeoutMs + stallTimeoutMs, TIMER_MS_MAX)
 }

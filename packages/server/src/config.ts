@@ -392,6 +392,8 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   bufferedBytesMax: 'Bytes of request bodies and large answers that may be in memory.',
   headersBytesMax: 'Bytes of the request line and all headers.',
   headersTimeoutMs: 'Milliseconds in which the headers of a request must arrive.',
+  healthTimeoutMs:
+    'Milliseconds in which PostgreSQL must answer, or /health reports the service as unavailable.',
   stallTimeoutMs: 'Milliseconds without progress after which a body or an answer is aborted.',
   transferBytesPerSecondMin:
     'Minimum average transfer rate of a body or an answer, in bytes per second.',

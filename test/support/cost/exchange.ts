@@ -35,17 +35,24 @@ export function exchange(
       agent: isUnsent ? undefined : agent,
       headers: { ...request.headers, ...length },
     } as object)
+    let isAnswered = false
     const giveUp = () => {
       outgoing.destroy()
       resolve(NO_ANSWER)
     }
-    outgoing.on('error', () => resolve(NO_ANSWER))
+    outgoing.on('error', (error: NodeJS.ErrnoException) => {
+      // The service may close an idle connection at the moment in which it is used again.
+      if (outgoing.reusedSocket && error.code === 'ECONNRESET' && !isAnswered) {
+        resolve(exchange(address, agent, request))
+      } else resolve(NO_ANSWER)
+    })
     // The service may answer and close the connection before the body was sent. Then the socket fails
     // when the request has already ended and listens no more.
     outgoing.on('socket', (socket) => {
       if (socket.listenerCount('error', ignore) === 0) socket.on('error', ignore)
     })
     outgoing.on('response', (response) => {
+      isAnswered = true
       const parts: Buffer[] = []
       response.on('data', (part: Buffer) => parts.push(part))
       response.on('error', () => undefined)

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
-import { createServer, request as httpRequest } from 'node:http'
+import { createServer, request as httpRequest, type RequestListener } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { closeIdleConnections } from './idle-connections.js'
+import { closeIdleConnections, keepWorkingConnections } from './idle-connections.js'
 import { handleOneAtATime } from './one-at-a-time.js'
 
 const HEAD = 'GET / HTTP/1.1\r\nhost: localhost\r\n\r\n'
@@ -22,13 +22,13 @@ afterAll(() => server.close())
 
 describe('an idle connection', () => {
   it('is closed although its client sends line breaks', async () => {
-    const socket = connect(port, '127.0.0.1').on('error', () => undefined)
-    const closed = once(socket, 'close')
-    socket.resume().write(HEAD)
     let isOpen = true
-    void closed.then(() => {
+    // A line break that arrives after the end is answered by a reset.
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined)
+    socket.on('close', () => {
       isOpen = false
     })
+    socket.resume().write(HEAD)
     while (isOpen) {
       socket.write('\r\n')
       await delay(10)
@@ -37,13 +37,37 @@ describe('an idle connection', () => {
   })
 
   it('is not closed while it is used', async () => {
-    const socket = connect(port, '127.0.0.1')
-    for (let count = 0; count < 20; count++) {
+    let now = 0
+    let checks = 0
+    const used = createServer((_request, response) => response.end('hello'))
+    closeIdleConnections(used, {
+      idleMsMax: 100,
+      checkMs: 5,
+      answerOf: handleOneAtATime(used),
+      now: () => {
+        checks++
+        return now
+      },
+    })
+    used.listen(0, '127.0.0.1')
+    await once(used, 'listening')
+    const socket = connect((used.address() as AddressInfo).port, '127.0.0.1')
+    const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
+    // The answer has been seen once a whole check has passed.
+    const checked = async () => {
+      for (const from = checks; checks < from + 2; ) await delay(5)
+    }
+    for (let count = 0; count < 5; count++) {
       socket.write(HEAD)
       const [answer] = await once(socket, 'data')
       expect(String(answer)).toMatch(/^HTTP\/1.1 200 /)
+      await checked()
+      now += 80
+      await checked()
     }
-    socket.destroy()
+    now += 80
+    await closed
+    used.close()
   })
 
   it('is not the connection of an answer that takes long', async () => {
@@ -62,5 +86,43 @@ describe('an idle connection', () => {
     expect(Buffer.concat(parts).toString()).toBe('ab')
     slow.close()
     slow.closeAllConnections()
+  })
+})
+
+describe('a silent connection', () => {
+  const TIMEOUT_MS = 50
+
+  /** Connects to a server with a timeout, whose requests are handled so. */
+  async function connectTo(handle: RequestListener) {
+    const server = createServer(handle)
+    server.timeout = TIMEOUT_MS
+    keepWorkingConnections(server, handleOneAtATime(server))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
+    return { server, socket, closed }
+  }
+
+  it('is kept while the service works on its request', async () => {
+    const { server, socket } = await connectTo((_request, response) => {
+      setTimeout(() => response.end('hello'), 6 * TIMEOUT_MS)
+    })
+    socket.write(HEAD)
+    const [answer] = await once(socket, 'data')
+    expect(String(answer)).toMatch(/^HTTP\/1.1 200 /)
+    socket.destroy()
+    server.close()
+  })
+
+  it.each([
+    ['before a request', ''],
+    ['in the middle of headers', HEAD.slice(0, 10)],
+    ['after an answer has begun', HEAD],
+  ])('is closed %s', async (_when, text) => {
+    const { server, socket, closed } = await connectTo((_request, response) => response.write('a'))
+    socket.resume().write(text)
+    await closed
+    server.close()
   })
 })

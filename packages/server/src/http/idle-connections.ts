@@ -12,17 +12,19 @@ export function closeIdleConnections(
   options: {
     idleMsMax: number
     checkMs: number
+    /** Milliseconds of any clock that never goes back. */
+    now?: () => number
     answerOf(socket: Socket): ServerResponse | undefined
   },
 ): void {
-  const { idleMsMax, checkMs, answerOf } = options
+  const { idleMsMax, checkMs, answerOf, now: clock = () => performance.now() } = options
   const idle = new Map<Socket, { answer: ServerResponse; since: number } | undefined>()
   server.on('connection', (socket: Socket) => {
     idle.set(socket, undefined)
     socket.once('close', () => idle.delete(socket))
   })
   const check = () => {
-    const now = performance.now()
+    const now = clock()
     for (const [socket, known] of idle) {
       const answer = answerOf(socket)
       if (answer === undefined || !answer.writableFinished) idle.set(socket, undefined)
@@ -32,4 +34,18 @@ export function closeIdleConnections(
   }
   const timer = setInterval(check, checkMs).unref()
   server.once('close', () => clearInterval(timer))
+}
+
+/**
+ * Keeps silent connections open while the service works on their request, and closes all others after the timeout of
+ * the server. A large merge or a long stream sends nothing until it is done; whatever it runs has limits of its own.
+ */
+export function keepWorkingConnections(
+  server: Server,
+  answerOf: (socket: Socket) => ServerResponse | undefined,
+): void {
+  server.on('timeout', (socket: Socket) => {
+    if (answerOf(socket)?.headersSent === false) socket.setTimeout(server.timeout)
+    else socket.destroy()
+  })
 }

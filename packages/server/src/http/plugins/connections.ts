@@ -6,7 +6,7 @@ import fastifyPlugin from 'fastify-plugin'
 import { Quota } from '../admission/quota.js'
 import { addressGroup, plainAddress, TrustedProxies } from '../client-address.js'
 import { CountedMessage, refuseSmallChunks } from '../counted-message.js'
-import { closeIdleConnections } from '../idle-connections.js'
+import { closeIdleConnections, keepWorkingConnections } from '../idle-connections.js'
 import { handleOneAtATime } from '../one-at-a-time.js'
 import type { Services } from '../services.js'
 
@@ -62,6 +62,7 @@ export const connectionsPlugin = fastifyPlugin(
       checkMs: IDLE_CHECK_MS,
       answerOf,
     })
+    keepWorkingConnections(app.server, answerOf)
     refuseSmallChunks(app.server)
     // Other expectations are ignored. Node's own answer would leave the body to be read for ever.
     app.server.on('checkExpectation', (request, response) => {

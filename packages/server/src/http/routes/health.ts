@@ -5,9 +5,6 @@ import { refusals } from '../responses.js'
 import type { Services } from '../services.js'
 import { type MetricsAccess, mayRead } from './metrics.js'
 
-/** If PostgreSQL does not answer within this time, the service is reported as unavailable. */
-const PROBE_TIMEOUT_MS = 2_000
-
 const HealthSchema = Type.Object(
   {
     status: Type.Enum(['ready', 'starting', 'draining', 'unavailable']),
@@ -53,18 +50,19 @@ const HealthSchema = Type.Object(
 
 /** GET /health */
 export function healthRoutes(
-  { database, lifecycle }: Services,
+  { database, lifecycle, limits }: Services,
   access: MetricsAccess | null,
 ): FastifyPluginAsyncTypebox {
   // Requests at the same time share a probe, because there are few connections outside the pool.
   let probe: Promise<ServerState | undefined> | undefined
   const askServer = () => {
     // Not of the pool, because a full pool means load and not failure.
-    probe ??= answerOf(readServerState({ query: (state) => database.queryAside(state) })).finally(
-      () => {
-        probe = undefined
-      },
-    )
+    probe ??= answerIn(
+      limits.healthTimeoutMs,
+      readServerState({ query: (state) => database.queryAside(state) }),
+    ).finally(() => {
+      probe = undefined
+    })
     return probe
   }
   return async (app) => {
@@ -108,10 +106,13 @@ export function healthRoutes(
 }
 
 /** Resolves with undefined if there is no answer in time. */
-async function answerOf<Value>(probe: Promise<Value>): Promise<Value | undefined> {
+async function answerIn<Value>(
+  timeoutMs: number,
+  probe: Promise<Value>,
+): Promise<Value | undefined> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), PROBE_TIMEOUT_MS)
+    timer = setTimeout(() => resolve(undefined), timeoutMs)
   })
   const answered = probe.catch(() => undefined)
   const result = await Promise.race([answered, timeout])
