@@ -3,6 +3,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { endExpiredBranches } from '../../packages/server/src/background.js'
 import { deleteExpiredBranches } from '../../packages/server/src/domain/branches/expire-branches.js'
+import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { withinLifetime } from '../support/lifetime.js'
 import { createDatabase, createKey } from '../support/people.js'
@@ -403,6 +404,7 @@ describe('a branch that has expired', () => {
     await create('traceless')
     await expire('traceless')
     await deleteExpiredBranches(service.database)
+    while (await sweepBranch(service.database));
     const rows = await service.database.query(sql`
       select id from offshoot.branches where name = 'traceless'`)
     expect(rows).toEqual([])

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -341,6 +342,7 @@ describe('DELETE branch', () => {
     await service.call('PUT', inSwept('b'), { body: { from: 'a' } })
     await service.call('PUT', inSwept('c'), { body: { from: 'b' } })
     for (const branch of ['a', 'b', 'c']) await service.call('DELETE', inSwept(branch))
+    while (await sweepBranch(service.database));
     const rows = await service.database.query<{ name: string }>(sql`
       select b.name
       from offshoot.branches b

@@ -1,10 +1,11 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { insertMigration } from '../../packages/server/src/domain/schemas/queries.js'
 import { collectMigrations } from '../../packages/server/src/domain/schemas/unused-migrations.js'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
-import { ident, literal, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
+import { ident, literal, raw, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 
@@ -46,9 +47,9 @@ async function countRows(branches: TestBranches, table: string): Promise<number>
   return row?.count ?? 0
 }
 
-/** Runs `body` while deleting from a table of the catalogue fails for one database. */
+/** Runs `body` while deleting from a table of the catalogue, or updating it, fails for one database. */
 async function whileDeletesFail(
-  options: { table: string; condition: Sql },
+  options: { table: string; condition: Sql; event?: 'delete' | 'update' },
   body: () => Promise<void>,
 ): Promise<void> {
   const table = sql`offshoot.${ident(options.table)}`
@@ -56,7 +57,7 @@ async function whileDeletesFail(
     create function offshoot.test_failure() returns trigger language plpgsql
     as $$ begin raise exception 'broken on purpose'; end $$`)
   await service.database.query(sql`
-    create trigger test_failure before delete on ${table}
+    create trigger test_failure before ${raw(options.event ?? 'delete')} on ${table}
     for each row when (${options.condition}) execute function offshoot.test_failure()`)
   try {
     await body()
@@ -182,8 +183,8 @@ describe('a branch that cannot be deleted when it expires', () => {
         order by name`)
       return rows.map(({ name }) => name)
     }
-    const condition = sql`old.name = 'stuck'`
-    await whileDeletesFail({ table: 'branches', condition }, async () => {
+    const condition = sql`old.name = 'stuck' and new.deleted_at is not null`
+    await whileDeletesFail({ table: 'branches', condition, event: 'update' }, async () => {
       await expect(runBackground(service)).rejects.toThrow('broken on purpose')
       expect(await left()).toEqual(['main', 'stuck'])
       const [sweeps] = await service.database.query<{ count: number }>(sql`
@@ -252,6 +253,7 @@ describe('the migrations of deleted branches', () => {
       set last_migration_id = 'many2500'
       where database_id = ${databaseId} and name = 'dev'`)
     await branches.delete('dev')
+    while (await sweepBranch(service.database));
     for (const left of [1500, 500, 0]) {
       expect(await collectMigrations(service.database)).toBe(true)
       expect(await migrationsOf(branches)).toHaveLength(left)
@@ -277,6 +279,7 @@ describe('the migrations of deleted branches', () => {
         and operations @> '[{"addTable": {"table": "b"}}]'`)
     if (migration === undefined) throw new Error('a schema edit must add a migration')
     await branches.delete('dev')
+    while (await sweepBranch(service.database));
     let collecting: Promise<boolean> | undefined
     await runTransaction(
       service.database,

@@ -11,7 +11,7 @@ import { createTestService, type TestService } from '../support/service.js'
 
 let service: TestService
 let branches: TestBranches
-const metrics = new Metrics()
+const metrics = new Metrics({ renderShareMax: 1 })
 const ofProcess = processMetrics('1.2.3')
 
 beforeAll(async () => {

@@ -195,3 +195,28 @@ describe('an operator that is not known', () => {
     expect(answer.body.message).toBe('filter: operator [$everything] is not known')
   })
 })
+
+describe('an encoding of a body that is not supported', () => {
+  const path = () => `${service.workspace}/db/shop:main/tables/users/data`
+
+  it.each([
+    ['content-encoding', { 'content-encoding': 'gzip' }, '[gzip] is not supported'],
+    ['content-encoding', { 'content-encoding': 'identity, br' }, '[identity, br]'],
+    ['content-type', { 'content-type': 'application/json; charset=utf-16' }, '[utf-16]'],
+    ['content-type', { 'content-type': 'application/json;charset="latin1"' }, '[latin1]'],
+  ])('in the header %s is refused: %j', async (name, headers, fault) => {
+    const answer = await service.call('POST', path(), { body: '{"email":"a"}', headers })
+    expect(answer.status).toBe(415)
+    expect(answer.body.message).toContain(`header [${name}]: `)
+    expect(answer.body.message).toContain(fault)
+  })
+
+  it.each([
+    { 'content-encoding': 'identity' },
+    { 'content-type': 'application/json; charset=UTF-8' },
+    { 'content-type': 'application/json;charset="utf8"' },
+  ])('is not the usual one: %j', async (headers) => {
+    const answer = await service.call('POST', path(), { body: '{"email":"a"}', headers })
+    expect(answer.status).toBe(201)
+  })
+})

@@ -137,6 +137,20 @@ describe('the host of a request', () => {
   })
 })
 
+/** More headers than Node keeps by default. */
+const MANY_HEADERS = 'a:\r\n'.repeat(2100)
+
+describe('a header behind many others', () => {
+  it('is refused when it is the second host or the second key', async () => {
+    const host = await send('GET', '/health', `host: localhost\r\n${MANY_HEADERS}Host: example.com`)
+    expect(host.status).toBe(400)
+    const key = `${MANY_HEADERS}Authorization: Bearer off_other`
+    const answer = await send('GET', '/user', `host: localhost\r\n${key}`)
+    expect(answer.status).toBe(401)
+    expect(answer.body).toContain('header [authorization]: must be given once')
+  })
+})
+
 describe('the key of a request', () => {
   it('is refused when there are two, also if both are the same', async () => {
     for (const key of ['off_other', service.key]) {

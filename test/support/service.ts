@@ -18,6 +18,7 @@ import { Database, type StatementTracing } from '../../packages/server/src/postg
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
 import { limitSpares } from '../../packages/server/src/rows/branches.js'
 import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
+import { Metrics } from '../../packages/server/src/telemetry/metrics.js'
 import { createTestDatabase } from './database.js'
 
 export interface Answer {
@@ -135,7 +136,8 @@ export async function createTestService(
       keyLimits: options.keyLimits ?? {},
       consoleFolder: options.consoleFolder,
     },
-    { logLevel: 'silent', ...options.app },
+    // Metrics are always those of the moment, because tests request them in quick succession.
+    { logLevel: 'silent', metrics: new Metrics({ renderShareMax: 1 }), ...options.app },
   )
   return {
     app,

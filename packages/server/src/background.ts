@@ -67,11 +67,11 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   const steps = [
     () => measureUsage(database, quotas),
     () => compactDatabase(database),
-    () => collectMigrations(database),
     () => absorbNext(database),
     () => foldNext(database),
     () => collectPins(database),
     () => sweepBranch(database),
+    () => collectMigrations(database),
     () => collectHeap(database),
     () => collectSpares(database),
     () => collectSchema(database),

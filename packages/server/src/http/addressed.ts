@@ -1,4 +1,6 @@
+import { DATABASE_BRANCH_PATTERN } from '@offshoot/contract/names'
 import type { FastifyRequest } from 'fastify'
+import { type Place, toPlace } from '../domain/access/principal.js'
 import {
   type BranchAccess,
   type DatabaseAccess,
@@ -35,6 +37,24 @@ export function addressed(database: Database) {
       })
     },
   }
+}
+
+const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
+
+/** Returns the database and the branch in the path of a request, if they can be names. */
+export function namesOf(
+  request: FastifyRequest,
+): { databaseName: string; branchName: string } | undefined {
+  const { databaseBranch } = request.params as { databaseBranch?: string }
+  return databaseBranch !== undefined && DATABASE_BRANCH.test(databaseBranch)
+    ? splitDatabaseBranch(databaseBranch)
+    : undefined
+}
+
+/** Returns what the address of a request names, if it names a workspace, a database and a branch. */
+export function placeOf(request: FastifyRequest): Place | undefined {
+  const names = namesOf(request)
+  return names && toPlace(request.workspaceAddress?.workspaceId, names)
 }
 
 /** Splits `{database}:{branch}`. The schema of the path has checked that there is one colon. */

@@ -108,7 +108,12 @@ export function releaseWhenSettled(client: pg.PoolClient, error: UnknownOutcomeE
     client.release(error)
     return
   }
-  pending.then(
+  releaseAfter(client, pending)
+}
+
+/** Releases a connection when its last statement has ended; if that failed, the connection is closed. */
+export function releaseAfter(client: pg.PoolClient, ending: Promise<unknown>): void {
+  ending.then(
     () => client.release(),
     (failure: unknown) => client.release(failure instanceof Error ? failure : true),
   )

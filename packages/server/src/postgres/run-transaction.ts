@@ -1,12 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
-import { COMMIT_CALLS, releaseWhenSettled, settleCommit, UnknownOutcomeError } from './commit.js'
+import {
+  COMMIT_CALLS,
+  releaseAfter,
+  releaseWhenSettled,
+  settleCommit,
+  UnknownOutcomeError,
+} from './commit.js'
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
 import type { Sql } from './sql.js'
-import { type Call, toQuery } from './statement.js'
+import { type Call, type TextRows, toCall, toQuery } from './statement.js'
 
 export interface Transaction extends Queryable {
   /** The connection, for operations that need it, such as COPY. */
@@ -48,19 +54,58 @@ const BACKOFF_MAX_MS = 200
  * Runs `body` in a transaction, serializable by default. Conflicts with other transactions are
  * retried, so `body` may run more than once and must have no side effects outside of it.
  */
-export async function runTransaction<Result>(
+export function runTransaction<Result>(
   database: Database,
   body: (transaction: Transaction) => Promise<Result>,
   options: TransactionOptions = {},
 ): Promise<Result> {
-  for (let attempt = 1; ; attempt++) {
+  return retry(options, () =>
+    attempt(database, options, async (client) => {
+      await begin(client, options)
+      const result = await body(transactionOn(client))
+      // A COMMIT must not be cancelled, see `commit.ts`.
+      if (!options.readOnly) await settleCommit(client, runPipeline(client, COMMIT_CALLS))
+      // What a snapshot has read is final, so nobody waits for its COMMIT.
+      else if (options.isolation === 'repeatable read') {
+        return { result, ending: client.query('commit') }
+      } else await client.query('commit')
+      return { result }
+    }),
+  )
+}
+
+/**
+ * Runs one statement as a transaction, in a single round trip. Returns its rows as texts. The statement must not
+ * depend on a check of its result: it is committed.
+ */
+export function runStatement(
+  database: Database,
+  statement: Sql,
+  options: TransactionOptions = {},
+): Promise<TextRows> {
+  return retry(options, () =>
+    attempt(database, options, async (client) => {
+      const opening = openingOf(options)
+      const calls = [...opening, toCall(statement), ...COMMIT_CALLS]
+      const rows = await settleCommit(client, runPipeline(client, calls))
+      return { result: rows[opening.length] ?? [] }
+    }),
+  )
+}
+
+/** Repeats attempts that fail by a conflict with another transaction. */
+async function retry<Result>(
+  options: TransactionOptions,
+  attemptOnce: () => Promise<Result>,
+): Promise<Result> {
+  for (let count = 1; ; count++) {
     try {
-      return await attemptTransaction(database, body, options)
+      return await attemptOnce()
     } catch (error) {
       const canRetry = isRetryable(error) || options.retried?.has(codeOf(error) ?? '')
-      if (!canRetry || attempt === ATTEMPTS_MAX) throw toAppError(error)
+      if (!canRetry || count === ATTEMPTS_MAX) throw toAppError(error)
       retries.add()
-      await delay(backoffMs(attempt))
+      await delay(backoffMs(count))
     }
   }
 }
@@ -70,21 +115,25 @@ export function backoffMs(attempt: number): number {
   return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_BASE_MS * 2 ** attempt)
 }
 
-async function attemptTransaction<Result>(
+/**
+ * Runs a transaction once, which `work` begins and commits, and rolls it back if that fails. The connection is released
+ * when `ending` has ended.
+ */
+async function attempt<Result>(
   database: Database,
-  body: (transaction: Transaction) => Promise<Result>,
   options: TransactionOptions,
+  work: (
+    client: pg.PoolClient,
+  ) => Promise<{ readonly result: Result; readonly ending?: Promise<unknown> }>,
 ): Promise<Result> {
   const client = await database.acquire({ owner: options.owner })
   let broken: Error | undefined
   let unknown: UnknownOutcomeError | undefined
+  let ending: Promise<unknown> | undefined
   try {
-    await begin(client, options)
-    const result = await body(transactionOn(client))
-    // A COMMIT must not be cancelled, see `commit.ts`.
-    if (options.readOnly) await client.query('commit')
-    else await settleCommit(client, runPipeline(client, COMMIT_CALLS))
-    return result
+    const done = await work(client)
+    ending = done.ending
+    return done.result
   } catch (error) {
     if (error instanceof UnknownOutcomeError) {
       unknown = error
@@ -98,16 +147,25 @@ async function attemptTransaction<Result>(
     }
     throw error
   } finally {
-    if (unknown === undefined) client.release(broken)
-    else releaseWhenSettled(client, unknown)
+    if (unknown !== undefined) releaseWhenSettled(client, unknown)
+    else if (ending !== undefined) releaseAfter(client, ending)
+    else client.release(broken)
   }
 }
 
+function beginText({ isolation = 'serializable', readOnly }: TransactionOptions): string {
+  return `begin isolation level ${isolation}${readOnly ? ' read only' : ''}`
+}
+
+/** Returns the calls that begin a transaction. */
+function openingOf(options: TransactionOptions): Call[] {
+  const statement = { text: beginText(options), slots: [] }
+  return [{ statement, values: [] }, ...(options.opening ?? [])]
+}
+
 async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<void> {
-  const { isolation = 'serializable', readOnly, opening } = options
-  const text = `begin isolation level ${isolation}${readOnly ? ' read only' : ''}`
-  if (opening === undefined) await client.query(text)
-  else await runPipeline(client, [{ statement: { text, slots: [] }, values: [] }, ...opening])
+  if (options.opening === undefined) await client.query(beginText(options))
+  else await runPipeline(client, openingOf(options))
 }
 
 function transactionOn(client: pg.PoolClient): Transaction {

@@ -147,6 +147,22 @@ function toStatement(numbered: { text: string; values: readonly unknown[] }): St
 /** A value in PostgreSQL's text form. */
 export type Parameter = string | null
 
+/** Returns a call of a template whose values are texts, numbers, truth values, times or null. */
+export function toCall(template: Sql): Call {
+  const { text, values } = toQuery(template)
+  return {
+    statement: { text, slots: values.map((_, index) => index) },
+    values: values.map(toParameter),
+  }
+}
+
+function toParameter(value: unknown): Parameter {
+  if (value === null || typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (value instanceof Date) return value.toISOString()
+  throw new Error('a call takes texts, numbers, truth values, times and null')
+}
+
 /** One run of a statement. */
 export interface Call {
   readonly statement: Statement

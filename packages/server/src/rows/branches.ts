@@ -46,18 +46,20 @@ export { countFoldWork, foldNext } from './layout/folds.js'
 export {
   closeEpoch,
   FORK_COLUMNS,
+  type ForkOutcome,
   type ForkPoint,
   type ForkSource,
+  forkSql,
   forkValues,
-  insertFork,
   STORAGE_COLUMNS,
+  toForkOutcome,
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
 export { absorbNext, absorbOverlays } from './layout/overlays.js'
 export { VERSION_BASE_MAX } from './layout/record-version.js'
 export { collectSpares, limitSpares, listSpareTables } from './layout/spare-heaps.js'
 export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
-export { runAlone } from './running/alone.js'
+export { runAlone, runStatementAlone } from './running/alone.js'
 export { collectGates, createGate, enterInstance } from './running/gate.js'
 
 /** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */

@@ -1,10 +1,19 @@
 import { LruMap } from '../common/lru-map.js'
 import type { Database, Queryable } from '../postgres/database.js'
+import type { Sql } from '../postgres/sql.js'
 import type { Statement } from '../postgres/statement.js'
 import type { Fault } from './columns/fault.js'
 import type { TableCodec } from './columns/table-codec.js'
 import { ensureHeaps } from './layout/ensure-heaps.js'
-import { type BranchRows, findLayout, layoutOf, ownHeap } from './layout/layout.js'
+import {
+  type BranchRows,
+  findLayout,
+  type LevelRow,
+  layoutOf,
+  layoutSql,
+  ownHeap,
+  toLayout,
+} from './layout/layout.js'
 import {
   countTexts,
   linkedTables,
@@ -32,6 +41,8 @@ export {
 } from './layout/schema-changes.js'
 
 const READS_MAX = 20_000
+/** A level takes about as much memory as this number of columns. */
+const COLUMNS_OF_LEVEL = 10
 /** Estimated length of the statements of all compiled reads, in characters. */
 const READS_LENGTH_MAX = 64 * 1024 * 1024
 /** Estimated length of one value in a statement, for each table that rows come from. */
@@ -40,6 +51,13 @@ const VALUE_LENGTH = 100
 /** Finds the rows of a branch. Returns undefined if there is no such branch. */
 export function findRows(database: Queryable, branchId: string): Promise<BranchRows | undefined> {
   return findLayout(database, branchId)
+}
+
+/** A subquery that finds the rows of a branch together with other things. `toRows` takes its result. */
+export const rowsSql: (branchId: Sql) => Sql = layoutSql
+
+export function toRows(found: unknown): BranchRows | undefined {
+  return toLayout((found ?? []) as readonly LevelRow[])
 }
 
 /** Returns whether the branch was ever forked, so that its writers keep old versions. */
@@ -75,12 +93,16 @@ export interface CompiledRead {
 
 /** Returns the number of columns of all physical tables that rows of a branch come from. */
 export function countStoredColumns(rows: BranchRows): number {
-  const heaps = layoutOf(rows).levels.flatMap(({ heaps, overlays, folds }) => [
+  const { levels } = layoutOf(rows)
+  const heaps = levels.flatMap(({ heaps, overlays, folds }) => [
     ...heaps.values(),
     ...overlays.values(),
     ...folds.values(),
   ])
-  return heaps.reduce((count, { columnIds }) => count + 1 + columnIds.size, 1)
+  return heaps.reduce(
+    (count, { columnIds }) => count + 1 + columnIds.size,
+    levels.length * COLUMNS_OF_LEVEL,
+  )
 }
 
 /** The tables of a branch. Each is compiled on first use. */

@@ -161,16 +161,35 @@ export class Durations {
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
+/** The share of the time that rendering may take, however often metrics are requested. */
+const RENDER_SHARE_MAX = 0.05
+
 /** All metrics of one process. */
 export class Metrics {
   readonly #families: Family[] = []
+  readonly #renderShareMax: number
+  #text: Buffer | undefined
+  #isFreshUntil = 0
+
+  constructor({ renderShareMax = RENDER_SHARE_MAX } = {}) {
+    this.#renderShareMax = renderShareMax
+  }
 
   add(...families: readonly Family[]): void {
     this.#families.push(...families)
   }
 
-  render(): string {
-    return this.#families.map(renderFamily).join('')
+  /**
+   * Returns the text of all metrics. Anyone may be allowed to request it, and it takes some milliseconds to render, so
+   * requests in quick succession get the same text.
+   */
+  render(): Buffer {
+    const now = performance.now()
+    if (this.#text === undefined || now >= this.#isFreshUntil) {
+      this.#text = Buffer.from(this.#families.map(renderFamily).join(''))
+      this.#isFreshUntil = now + (performance.now() - now) / this.#renderShareMax
+    }
+    return this.#text
   }
 }
 

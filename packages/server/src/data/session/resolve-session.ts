@@ -1,7 +1,12 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { MetadataKey } from '@offshoot/contract/names'
 import { isLive } from '../../domain/access/is-live.js'
-import { authenticate } from '../../domain/access/principal.js'
+import {
+  authenticate,
+  authenticateAt,
+  type Principal,
+  toPlace,
+} from '../../domain/access/principal.js'
 import {
   type FoundBranch,
   resolveBranch,
@@ -11,7 +16,7 @@ import type { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
-import { findRows } from '../../rows/tables.js'
+import { type BranchRows, findRows, rowsSql, toRows } from '../../rows/tables.js'
 import type { SchemaCache } from './compiled-schema.js'
 import type { CursorSecret } from './cursor-secret.js'
 import { type BranchSession, createSession, type Session } from './session.js'
@@ -55,35 +60,75 @@ export interface SessionSources {
 }
 
 /** Authenticates a request and finds its branch. */
-export function resolveSession(
-  { database, schemas, links, cursorSecret: secret, quotas }: SessionSources,
+export async function resolveSession(
+  sources: SessionSources,
   address: SessionAddress,
 ): Promise<ResolvedSession> {
-  const { apiKey, isXataClient } = address
-  return runTransaction(
+  const { database, links, cursorSecret } = sources
+  await links.load(database)
+  const parts = { sources, address, cursorSecret: await cursorSecret.load(database) }
+  const resolved = await resolveByOneStatement(parts)
+  return resolved ?? runTransaction(database, (reads) => resolveStepwise(reads, parts), SNAPSHOT)
+}
+
+interface SessionParts {
+  readonly sources: SessionSources
+  readonly address: SessionAddress
+  readonly cursorSecret: Buffer
+}
+
+/**
+ * A statement sees one snapshot. Returns undefined if the address names no workspace, or if the schema was replaced
+ * and deleted before it could be read.
+ */
+async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSession | undefined> {
+  const { database } = parts.sources
+  const { apiKey, address, databaseName, branchName } = parts.address
+  const place = toPlace(address?.workspaceId, { databaseName, branchName })
+  if (place === undefined) return undefined
+  const { found, ...principal } = await authenticateAt(database, apiKey, place, rowsSql)
+  const branch = await resolveBranch(
     database,
-    async (transaction) => {
-      await links.load(transaction)
-      const cursorSecret = await secret.load(transaction)
-      const principal = await authenticate(transaction, apiKey)
-      const access = await resolveBranch(transaction, principal, { ...address, need: 'read' })
-      const rows = await findRows(transaction, access.branchId)
-      const schema =
-        rows && (await schemas.get(transaction, { schemaId: rows.schemaId, isXataClient }))
-      if (rows === undefined || schema === undefined) {
-        throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
-      }
-      const { keyId, keyStamp } = principal
-      const session = createSession({
-        guard: { rows, keyId, keyStamp },
-        schema,
-        metadata: { key: metadataKey(isXataClient), versionBase: rows.versionBase },
-        growth: quotas.growth(access.workspaceId, { showsUsage: false }),
-      })
-      return { session: { ...session, principal, access, cursorSecret }, branch: access }
-    },
-    SNAPSHOT,
+    { ...principal, found },
+    { ...parts.address, need: 'read' },
   )
+  return createResolved(database, { ...parts, principal, branch, rows: toRows(found.more) })
+}
+
+async function resolveStepwise(reads: Queryable, parts: SessionParts): Promise<ResolvedSession> {
+  const principal = await authenticate(reads, parts.address.apiKey)
+  const branch = await resolveBranch(reads, principal, { ...parts.address, need: 'read' })
+  const rows = await findRows(reads, branch.branchId)
+  const resolved = await createResolved(reads, { ...parts, principal, branch, rows })
+  if (resolved === undefined) {
+    throw new AppError('branch_not_found', `branch [${branch.branchName}] not found`)
+  }
+  return resolved
+}
+
+/** Returns undefined if there are no rows, or no schema. */
+async function createResolved(
+  reads: Queryable,
+  found: SessionParts & {
+    principal: Principal
+    branch: FoundBranch
+    rows: BranchRows | undefined
+  },
+): Promise<ResolvedSession | undefined> {
+  const { sources, address, cursorSecret, principal, rows } = found
+  const { isXataClient } = address
+  const schema =
+    rows && (await sources.schemas.get(reads, { schemaId: rows.schemaId, isXataClient }))
+  if (rows === undefined || schema === undefined) return undefined
+  const { keyId, keyStamp } = principal
+  const branch = { ...found.branch, principal }
+  const session = createSession({
+    guard: { rows, keyId, keyStamp },
+    schema,
+    metadata: { key: metadataKey(isXataClient), versionBase: rows.versionBase },
+    growth: sources.quotas.growth(branch.workspaceId, { showsUsage: false }),
+  })
+  return { session: { ...session, principal, access: branch, cursorSecret }, branch }
 }
 
 /** Finds the branch that a link to a file refers to. The link itself authorises access. */

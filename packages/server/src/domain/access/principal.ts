@@ -1,9 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { KeyScope } from '@offshoot/contract/users'
+import type { Role } from '@offshoot/contract/workspaces'
 import { hashSecret } from '../../common/secrets.js'
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
+import { isLive } from './is-live.js'
 
 /** The user who makes a request, and the rights of the API key. Only `authenticate` creates one. */
 export interface Principal {
@@ -18,31 +20,159 @@ export interface Principal {
   readonly keyStamp: string
   readonly expiresAt: Date | null
   readonly scope: KeyScope
+  /** What the address of the request names, if it was looked up together with the key. */
+  readonly found?: FoundPlace
 }
+
+/** The names in an address. */
+export interface Place {
+  readonly workspaceId: string
+  readonly databaseName: string
+  readonly branchName: string
+}
+
+const WORKSPACE_ID = /^[\w~-]{1,255}$/
+
+/** Returns the place that an address names, or undefined if it cannot name one. */
+export function toPlace(
+  workspaceId: string | undefined,
+  names: Omit<Place, 'workspaceId'>,
+): Place | undefined {
+  return workspaceId !== undefined && WORKSPACE_ID.test(workspaceId)
+    ? { workspaceId, ...names }
+    : undefined
+}
+
+/** A database and the role of the user in its workspace. Without a database, all its fields are null. */
+export interface DatabaseRow {
+  readonly workspaceId: string
+  readonly role: Role
+  readonly databaseId: string | null
+  readonly databaseName: string | null
+  readonly region: string | null
+  readonly defaultBranchId: string | null
+}
+
+/** A branch that can be used. */
+export interface FoundBranchRow {
+  readonly branchId: string
+  readonly isProtected: boolean
+  /** Time until the branch expires; null if it does not. */
+  readonly remainingMs: number | null
+  readonly ttlSeconds: number | null
+}
+
+/** The rows of a place. Whether the scope of the key includes them is not checked yet. */
+export interface FoundPlace {
+  readonly place: Place
+  /** When it was read, by `performance.now()`. */
+  readonly atMs: number
+  /** Undefined if the user is no member of the workspace. */
+  readonly database: DatabaseRow | undefined
+  readonly branch: FoundBranchRow | undefined
+  /** What the caller has asked for about the branch. */
+  readonly more: unknown
+}
+
+interface KeyRow {
+  readonly keyId: string
+  readonly keyStamp: string
+  readonly parentKeyId: string | null
+  readonly isSession: boolean
+  readonly expiresAt: Date | null
+  readonly userId: string
+  readonly administrator: boolean
+  readonly scope: KeyScope | null
+}
+
+const KEY_COLUMNS = sql`k.id as "keyId", k.stamp as "keyStamp", k.parent_id as "parentKeyId", k.session as "isSession",
+      k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope`
+
+const keySource = (key: string): { from: Sql; where: Sql } => ({
+  from: sql`offshoot.api_keys k join offshoot.users u on u.id = k.user_id`,
+  where: sql`k.hash = ${hashSecret(key)} and (k.expires_at is null or k.expires_at > now())`,
+})
 
 /**
  * Finds the user of an API key. Unknown, expired and deleted keys execute the same statement, so that
  * neither the response nor its timing distinguishes them.
  */
 export async function authenticate(database: Queryable, key: string): Promise<Principal> {
-  const [row] = await database.query<{
-    keyId: string
-    keyStamp: string
-    parentKeyId: string | null
-    isSession: boolean
-    expiresAt: Date | null
-    userId: string
-    administrator: boolean
-    scope: KeyScope | null
-  }>(
-    prepared(sql`
-    select k.id as "keyId", k.stamp as "keyStamp", k.parent_id as "parentKeyId", k.session as "isSession",
-      k.expires_at as "expiresAt", u.id as "userId", u.administrator, k.scope
-    from offshoot.api_keys k
-    join offshoot.users u on u.id = k.user_id
-    where k.hash = ${hashSecret(key)}
-      and (k.expires_at is null or k.expires_at > now())`),
+  const { from, where } = keySource(key)
+  const [row] = await database.query<KeyRow>(
+    prepared(sql`select ${KEY_COLUMNS} from ${from} where ${where}`),
   )
+  return toPrincipal(row, key)
+}
+
+/** The columns of a branch in a query for a place. */
+export const BRANCH_COLUMNS = sql`id as "branchId", protected as "isProtected", ttl_seconds as "ttlSeconds",
+          (extract(epoch from expires_at - now()) * 1000)::float8 as "remainingMs"`
+
+/** The columns of a database in a query for a place. */
+export const DATABASE_COLUMNS = sql`m.workspace_id as "workspaceId", m.role, d.id as "databaseId",
+          d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"`
+
+/**
+ * Finds the user of an API key and what the address of the request names, by one statement. `more` is a subquery
+ * about the branch, whose id it is given.
+ */
+export async function authenticateAt(
+  database: Queryable,
+  key: string,
+  place: Place,
+  more: (branchId: Sql) => Sql = () => empty,
+): Promise<Principal & { readonly found: FoundPlace }> {
+  const { from, where } = keySource(key)
+  const further = more(sql`at."branchId"`)
+  const [row] = await database.query<
+    KeyRow &
+      DatabaseRow & { [Name in keyof FoundBranchRow]: FoundBranchRow[Name] | null } & {
+        more?: unknown
+      }
+  >(
+    prepared(sql`
+    select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${further === empty ? empty : sql`, (${further}) as more`}
+    from ${from}
+    left join offshoot.members m on m.user_id = u.id and m.workspace_id = ${place.workspaceId}
+    left join offshoot.databases d
+      on d.workspace_id = m.workspace_id and d.name = ${place.databaseName}
+    left join lateral (
+      select ${BRANCH_COLUMNS}
+      from offshoot.branches
+      where database_id = d.id and name = ${place.branchName} and ${isLive}
+    ) at on true
+    where ${where}`),
+  )
+  const atMs = performance.now()
+  const principal = toPrincipal(row, key)
+  const { branchId, isProtected, remainingMs, ttlSeconds } = row as FoundBranchRow
+  const { workspaceId, role, databaseId, databaseName, region, defaultBranchId } =
+    row as DatabaseRow
+  const found = {
+    place,
+    atMs,
+    database:
+      role === null
+        ? undefined
+        : { workspaceId, role, databaseId, databaseName, region, defaultBranchId },
+    branch: branchId === null ? undefined : { branchId, isProtected, remainingMs, ttlSeconds },
+    more: row?.more,
+  }
+  return { ...principal, found }
+}
+
+function toPrincipal(row: KeyRow | undefined, key: string): Principal {
   if (row === undefined || key === '') throw new AppError('invalid_api_key', 'Invalid API key')
-  return { ...row, scope: row.scope ?? {} }
+  const { keyId, keyStamp, parentKeyId, isSession, expiresAt, userId, administrator, scope } = row
+  return {
+    keyId,
+    keyStamp,
+    parentKeyId,
+    isSession,
+    expiresAt,
+    userId,
+    administrator,
+    scope: scope ?? {},
+  }
 }

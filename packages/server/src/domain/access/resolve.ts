@@ -4,7 +4,15 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
-import type { Principal } from './principal.js'
+import {
+  BRANCH_COLUMNS,
+  DATABASE_COLUMNS,
+  type DatabaseRow,
+  type FoundBranchRow,
+  type FoundPlace,
+  type Place,
+  type Principal,
+} from './principal.js'
 import {
   type Need,
   requireAccess,
@@ -52,13 +60,6 @@ export interface FoundBranch extends BranchAccess {
   readonly expiry: BranchExpiry | undefined
 }
 
-interface FoundRow {
-  readonly branchId: string
-  readonly isProtected: boolean
-  readonly remainingMs: number | null
-  readonly ttlSeconds: number | null
-}
-
 /** The workspace and region in a data-plane address. */
 export interface WorkspaceAddress {
   readonly workspaceId: string
@@ -82,13 +83,15 @@ export async function resolveWorkspace(
   return { principal, workspaceId, role: row.role } as WorkspaceAccess
 }
 
-interface DatabaseRow {
-  readonly workspaceId: string
-  readonly role: Role
-  readonly databaseId: string | null
-  readonly databaseName: string | null
-  readonly region: string | null
-  readonly defaultBranchId: string | null
+/** Time for which the rows that were read together with the key are used. The body of a request may take longer. */
+const FRESH_MS = 1000
+
+/** Returns the rows of a place, if they were read together with the key. */
+function foundIn(principal: Principal, place: Partial<Place>): FoundPlace | undefined {
+  const { found } = principal
+  if (found === undefined || performance.now() - found.atMs > FRESH_MS) return undefined
+  const names = Object.entries(place) as [keyof Place, string][]
+  return names.every(([part, name]) => found.place[part] === name) ? found : undefined
 }
 
 export async function resolveDatabase(
@@ -102,17 +105,9 @@ export async function resolveDatabase(
   },
 ): Promise<DatabaseAccess> {
   const { workspaceId, region, databaseName, need } = options
-  const [row] = scopeReachesWorkspace(principal.scope, workspaceId)
-    ? await database.query<DatabaseRow>(
-        prepared(sql`
-        select m.workspace_id as "workspaceId", m.role, d.id as "databaseId",
-          d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"
-        from offshoot.members m
-        left join offshoot.databases d
-          on d.workspace_id = m.workspace_id and d.name = ${databaseName}
-        where m.workspace_id = ${workspaceId} and m.user_id = ${principal.userId}`),
-      )
-    : []
+  const row = scopeReachesWorkspace(principal.scope, workspaceId)
+    ? await findDatabase(database, principal, { workspaceId, databaseName })
+    : undefined
   if (row === undefined) throw workspaceNotFound(workspaceId)
   const isThere = row.databaseId !== null && (region === undefined || region === row.region)
   if (!isThere || !scopeReachesDatabase(principal.scope, databaseName)) {
@@ -120,6 +115,25 @@ export async function resolveDatabase(
   }
   requireAccess(principal.scope, need)
   return { principal, ...row } as unknown as DatabaseAccess
+}
+
+/** Returns undefined if the user is no member of the workspace. */
+async function findDatabase(
+  database: Queryable,
+  principal: Principal,
+  { workspaceId, databaseName }: Pick<Place, 'workspaceId' | 'databaseName'>,
+): Promise<DatabaseRow | undefined> {
+  const found = foundIn(principal, { workspaceId, databaseName })
+  if (found !== undefined) return found.database
+  const [row] = await database.query<DatabaseRow>(
+    prepared(sql`
+        select ${DATABASE_COLUMNS}
+        from offshoot.members m
+        left join offshoot.databases d
+          on d.workspace_id = m.workspace_id and d.name = ${databaseName}
+        where m.workspace_id = ${workspaceId} and m.user_id = ${principal.userId}`),
+  )
+  return row
 }
 
 /**
@@ -151,22 +165,36 @@ export async function resolveBranch(
 ): Promise<FoundBranch> {
   const { branchName } = options
   const access = await resolveAddressedDatabase(database, principal, options)
-  const [row] = scopeReachesBranch(principal.scope, branchName)
-    ? await database.query<FoundRow>(
-        prepared(sql`
-        select id as "branchId", protected as "isProtected", ttl_seconds as "ttlSeconds",
-          (extract(epoch from expires_at - now()) * 1000)::float8 as "remainingMs"
-        from offshoot.branches
-        where database_id = ${access.databaseId} and name = ${branchName} and ${isLive}`),
-      )
-    : []
+  const row = scopeReachesBranch(principal.scope, branchName)
+    ? await findBranchRow(database, access, branchName)
+    : undefined
   if (row === undefined) {
     throw new AppError('branch_not_found', `branch [${branchName}] not found`)
   }
   return { ...access, branchId: row.branchId, branchName, expiry: toExpiry(row) }
 }
 
-function toExpiry({ isProtected, remainingMs, ttlSeconds }: FoundRow): BranchExpiry | undefined {
+async function findBranchRow(
+  database: Queryable,
+  { principal, workspaceId, databaseName, databaseId }: DatabaseAccess,
+  branchName: string,
+): Promise<FoundBranchRow | undefined> {
+  const found = foundIn(principal, { workspaceId, databaseName, branchName })
+  if (found !== undefined) return found.branch
+  const [row] = await database.query<FoundBranchRow>(
+    prepared(sql`
+        select ${BRANCH_COLUMNS}
+        from offshoot.branches
+        where database_id = ${databaseId} and name = ${branchName} and ${isLive}`),
+  )
+  return row
+}
+
+function toExpiry({
+  isProtected,
+  remainingMs,
+  ttlSeconds,
+}: FoundBranchRow): BranchExpiry | undefined {
   if (remainingMs === null) return undefined
   return {
     // Protection suspends the expiry, but each use still postpones it.

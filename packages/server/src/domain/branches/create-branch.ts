@@ -2,7 +2,13 @@ import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contrac
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { createGate, runAlone } from '../../rows/branches.js'
+import {
+  createGate,
+  type ForkOutcome,
+  runAlone,
+  runStatementAlone,
+  toForkOutcome,
+} from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
@@ -17,7 +23,7 @@ import {
   type BranchLife,
   findExpiredBranch,
   insertBranch,
-  insertForkOf,
+  insertForkSql,
   updateBranchExpiries,
 } from './queries.js'
 
@@ -63,12 +69,14 @@ export async function createBranch(
 ): Promise<{ databaseName: string; branchName: string; status: 'completed' }> {
   const { name } = options
   const fork = await planFork(database, access, options)
-  await runAlone(database, [fork.source.id], async (transaction) => {
-    const branchId = await forkBranch(transaction, fork)
-    if (branchId === undefined) {
-      throw new AppError('already_exists', `branch [${name}] already exists`)
-    }
-  })
+  if (!(await forkAtOnce(database, fork))) {
+    await runAlone(database, [fork.source.id], async (transaction) => {
+      const branchId = await forkBranch(transaction, fork)
+      if (branchId === undefined) {
+        throw new AppError('already_exists', `branch [${name}] already exists`)
+      }
+    })
+  }
   forks.add()
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
@@ -128,6 +136,16 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
   }
 }
 
+/** Executes a planned fork in a single round trip. Returns false if it takes more than one statement, or fails. */
+async function forkAtOnce(
+  database: Database,
+  { source, ...branch }: PlannedFork,
+): Promise<boolean> {
+  if (source.isSliding) return false
+  const statement = insertForkSql(source.id, { ...branch, id: newBranchId() })
+  return toForkOutcome(await runStatementAlone(database, [source.id], statement)) === 'forked'
+}
+
 /** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */
 export async function forkBranch(
   transaction: Queryable,
@@ -136,9 +154,11 @@ export async function forkBranch(
   const { source, ...branch } = fork
   const insert = async () => {
     const id = newBranchId()
-    const isForked = await insertForkOf(transaction, source.id, { ...branch, id })
-    if (isForked === undefined) throw unknownSource(source.name)
-    return isForked ? id : undefined
+    const [row] = await transaction.query<{ outcome: ForkOutcome }>(
+      insertForkSql(source.id, { ...branch, id }),
+    )
+    if (row?.outcome === 'no source') throw unknownSource(source.name)
+    return row?.outcome === 'forked' ? id : undefined
   }
   if (source.isSliding) await updateBranchExpiries(transaction, [source.id])
   const branchId = await insert()

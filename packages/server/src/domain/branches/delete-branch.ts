@@ -1,17 +1,37 @@
-import type { Queryable } from '../../postgres/database.js'
-import { deleteGitBranchRows, updateBranchDeleted } from './queries.js'
-import { deleteHiddenBranch } from './unused-branches.js'
+import type { Database, Queryable } from '../../postgres/database.js'
+import { runStatement } from '../../postgres/run-transaction.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
+import { isLive } from '../access/is-live.js'
 
 /**
- * Deletes a branch and its entries in the git mapping, without checking permissions or protection.
- * Returns whether the branch existed.
+ * Hides a branch, deletes its entries in the git mapping, and leaves the rest to the collectors: rows that others
+ * inherit from it stay, the sweep deletes the branch and its rows once no other branch reads them, and compaction
+ * decides whether its history is still needed.
  */
+const hideSql = (branchId: string, conditions: Sql): Sql => sql`
+    with hidden as (
+      update offshoot.branches
+      set deleted_at = now(), stamp = nextval('offshoot.stamps')
+      where id = ${branchId} and deleted_at is null ${conditions}
+      returning id, database_id
+    ),
+    unmapped as (delete from offshoot.git_branches where branch_id in (select id from hidden)),
+    swept as (insert into offshoot.sweeps (branch_id) select id from hidden),
+    compacted as (insert into offshoot.compactions (database_id) select database_id from hidden)
+    select exists (select from hidden) as "isDeleted"`
+
+/** Deletes a branch in a transaction, without checking permissions or protection. */
 export async function deleteBranchUnchecked(
   transaction: Queryable,
-  { branchId, databaseId }: { branchId: string; databaseId: string },
-): Promise<boolean> {
-  await deleteGitBranchRows(transaction, branchId)
-  if (!(await updateBranchDeleted(transaction, branchId))) return false
-  await deleteHiddenBranch(transaction, { branchId, databaseId })
-  return true
+  { branchId }: { branchId: string },
+): Promise<void> {
+  await transaction.query(prepared(hideSql(branchId, empty)))
+}
+
+/** Deletes a branch, unless it is protected. Returns false if it is, or does not exist. */
+export async function deleteUnprotected(database: Database, branchId: string): Promise<boolean> {
+  const statement = hideSql(branchId, sql`and not protected and ${isLive}`)
+  const [row] = await runStatement(database, statement, { isolation: 'read committed' })
+  return row?.[0] === 't'
 }

@@ -6,7 +6,7 @@ import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
 import { changeLife, toPublicLife } from './branch-life.js'
-import { deleteBranchUnchecked } from './delete-branch.js'
+import { deleteUnprotected } from './delete-branch.js'
 import {
   type BranchRow,
   findBranch,
@@ -88,17 +88,13 @@ export async function deleteBranch(
       `branch [${access.branchName}]: is the default branch of the database and cannot be deleted`,
     )
   }
-  await runTransaction(database, async (transaction) => {
-    const life = await findBranchLife(transaction, access.branchId)
-    if (life?.protected) {
-      throw new AppError(
-        'protected_branch',
-        `branch [${access.branchName}]: is protected and cannot be deleted; remove the protection first`,
-      )
-    }
-    if (!(await deleteBranchUnchecked(transaction, access))) throw branchNotFound(access)
-  })
-  return { status: 'completed' }
+  if (await deleteUnprotected(database, access.branchId)) return { status: 'completed' }
+  // Throws if the branch does not exist.
+  await getBranch(database, access)
+  throw new AppError(
+    'protected_branch',
+    `branch [${access.branchName}]: is protected and cannot be deleted; remove the protection first`,
+  )
 }
 
 /** Changes expiry and protection of a branch. */

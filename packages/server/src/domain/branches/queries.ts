@@ -2,7 +2,7 @@ import type { BranchMetadata, StartedFrom } from '@offshoot/contract/branches'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { insertFork } from '../../rows/branches.js'
+import { forkSql } from '../../rows/branches.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { isExpired, isLive } from '../access/is-live.js'
 
@@ -113,12 +113,8 @@ export async function insertBranch(
       ${JSON.stringify(metadata)}::jsonb)`)
 }
 
-/**
- * Forks a branch. Requires its exclusive gate. Returns undefined if the source does not exist, and false if the name
- * is in use.
- */
-export function insertForkOf(
-  transaction: Queryable,
+/** Forks a branch. Requires its exclusive gate. */
+export function insertForkSql(
   sourceId: string,
   fork: {
     id: string
@@ -129,10 +125,12 @@ export function insertForkOf(
     data: boolean
     life: BranchLife
   },
-): Promise<boolean | undefined> {
+): Sql {
   const { id, databaseId, name, metadata, data, life } = fork
-  return insertFork(transaction, {
+  return forkSql({
     sourceId,
+    databaseId,
+    name,
     inherits: data,
     columns: sql`id, database_id, name, schema_id, last_migration_id, metadata, started_from,
       fork_schema_id, expires_at, ttl_seconds, protected`,
@@ -247,18 +245,6 @@ export async function updateBranchStamps(database: Queryable, databaseId: string
     where database_id = ${databaseId}`)
 }
 
-/** Hides a branch; rows that others inherit from it stay. Returns whether the branch existed. */
-export async function updateBranchDeleted(database: Queryable, branchId: string): Promise<boolean> {
-  const rows = await database.query(
-    prepared(sql`
-    update offshoot.branches
-    set deleted_at = now(), stamp = nextval('offshoot.stamps')
-    where id = ${branchId} and deleted_at is null
-    returning id`),
-  )
-  return rows.length > 0
-}
-
 export interface GitBranchRow {
   readonly gitBranch: string
   readonly branchName: string
@@ -325,10 +311,4 @@ export async function deleteGitBranchRow(
     where database_id = ${entry.databaseId} and git_branch = ${entry.gitBranch}
     returning git_branch`)
   return rows.length > 0
-}
-
-export async function deleteGitBranchRows(database: Queryable, branchId: string): Promise<void> {
-  await database.query(
-    prepared(sql`delete from offshoot.git_branches where branch_id = ${branchId}`),
-  )
 }

@@ -1,7 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { authenticate, type Principal } from '../../domain/access/principal.js'
+import { authenticate, authenticateAt, type Principal } from '../../domain/access/principal.js'
 import type { Database } from '../../postgres/database.js'
+import { placeOf } from '../addressed.js'
 import { apiKeyOf } from './admission.js'
 
 declare module 'fastify' {
@@ -16,8 +17,11 @@ export const authPlugin = fastifyPlugin(
   async (app: FastifyInstance, options: { database: Database }) => {
     app.decorateRequest('principal')
     app.addHook('onRequest', async (request, reply) => {
+      const place = placeOf(request)
       request.principal = await app.identify(request, reply, () =>
-        authenticate(options.database, apiKeyOf(request)),
+        place === undefined
+          ? authenticate(options.database, apiKeyOf(request))
+          : authenticateAt(options.database, apiKeyOf(request), place),
       )
     })
   },

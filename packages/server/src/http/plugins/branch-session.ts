@@ -1,10 +1,9 @@
-import { DATABASE_BRANCH_PATTERN } from '@offshoot/contract/names'
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { SessionRequest } from '../../data/session/sessions.js'
 import { authenticate } from '../../domain/access/principal.js'
 import type { Need } from '../../domain/access/scope.js'
-import { splitDatabaseBranch } from '../addressed.js'
+import { namesOf, splitDatabaseBranch } from '../addressed.js'
 import { originOf } from '../origin.js'
 import type { Services } from '../services.js'
 import { apiKeyOf } from './admission.js'
@@ -17,8 +16,6 @@ declare module 'fastify' {
     isUnconfirmed: boolean
   }
 }
-
-const DATABASE_BRANCH = new RegExp(DATABASE_BRANCH_PATTERN)
 
 /** Returns the values that identify the session of a request. */
 export function sessionRequest(request: FastifyRequest, need: Need): SessionRequest {
@@ -42,8 +39,7 @@ export function sessionRequest(request: FastifyRequest, need: Need): SessionRequ
 export const branchSessionPlugin = fastifyPlugin(
   async (app: FastifyInstance, { database, sessions }: Services) => {
     app.addHook('onRequest', async (request, reply) => {
-      const { databaseBranch } = request.params as { databaseBranch?: string }
-      if (databaseBranch === undefined || !DATABASE_BRANCH.test(databaseBranch)) {
+      if (namesOf(request) === undefined) {
         await app.identify(request, reply, () => authenticate(database, apiKeyOf(request)))
         return
       }

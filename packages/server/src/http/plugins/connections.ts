@@ -40,6 +40,8 @@ type ConnectionsOptions = Pick<Services, 'limits' | 'trustedProxies'>
 export const connectionsPlugin = fastifyPlugin(
   async (app: FastifyInstance, { limits, trustedProxies }: ConnectionsOptions) => {
     app.server.maxConnections = limits.connectionsMax
+    // Node would ignore further headers, so that a repeated one would not be noticed. Their size is limited.
+    app.server.maxHeadersCount = 0
     const open = new Quota()
     const trusted = new TrustedProxies(trustedProxies ?? [])
     app.server.on('connection', (socket) => {

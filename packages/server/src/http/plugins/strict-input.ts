@@ -12,14 +12,40 @@ interface RouteSchema {
 }
 
 /**
- * Refuses query parameters, bodies and idempotency keys that a route does not know. Otherwise they
- * would be ignored silently.
+ * Refuses query parameters, bodies and idempotency keys that a route does not know, and encodings of bodies.
+ * Otherwise they would be ignored silently.
  */
 export const strictInputPlugin = fastifyPlugin(async (app: FastifyInstance) => {
+  app.addHook('preParsing', (request, _reply, _payload, done) => {
+    done(faultOfEncoding(request))
+  })
   app.addHook('preValidation', (request, _reply, done) => {
     done(request.is404 ? undefined : (faultOfIdempotencyKey(request) ?? faultOf(request)))
   })
 })
+
+/** Media types whose content is text in UTF-8. Files have any type. */
+const TEXT_TYPES = /^application\/(?:json|x-ndjson)\b/i
+const CHARSET = /;\s*charset\s*=\s*"?([^\s";]+)/i
+const UTF8_CHARSET = /^(?:utf-?8|us-ascii)$/i
+
+function faultOfEncoding({ headers }: FastifyRequest): AppError | undefined {
+  const encoding = headers['content-encoding']
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    return new AppError(
+      'unsupported_media_type',
+      `header [content-encoding]: [${encoding.slice(0, 255)}] is not supported; send the body as it is`,
+    )
+  }
+  const type = headers['content-type']
+  if (type === undefined || !TEXT_TYPES.test(type)) return undefined
+  const charset = CHARSET.exec(type)?.[1]
+  if (charset === undefined || UTF8_CHARSET.test(charset)) return undefined
+  return new AppError(
+    'unsupported_media_type',
+    `header [content-type]: charset [${charset.slice(0, 255)}] is not supported; send UTF-8`,
+  )
+}
 
 function faultOf(request: FastifyRequest): AppError | undefined {
   const { body, query } = request

@@ -1,6 +1,6 @@
 import type { Queryable } from '../../postgres/database.js'
-import { type Sql, sql } from '../../postgres/sql.js'
-import { prepared } from '../../postgres/statement.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
+import { prepared, type TextRows } from '../../postgres/statement.js'
 
 /** A state of a branch that forks can start from. */
 export interface ForkPoint {
@@ -21,11 +21,11 @@ export interface ForkSource extends ForkPoint {
  * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
  * epoch behind the gate.
  */
-const closeEpochSql = (branchId: string): Sql => sql`
+const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
     update offshoot.branches
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
-    where id = ${branchId} and deleted_at is null
+    where id = ${branchId} and deleted_at is null ${conditions}
     returning id, name, schema_id, last_migration_id, version_base, epoch - 1 as epoch`
 
 /** Closes the epoch of a branch. Returns undefined if it does not exist. */
@@ -42,19 +42,28 @@ export async function closeEpoch(
   return source
 }
 
+export type ForkOutcome = 'forked' | 'name in use' | 'no source'
+
 /**
  * Closes the epoch of a branch, and inserts a fork of it by the same statement. `columns` and `values` describe the
- * fork; values can read the row `source`. Without `inherits`, the fork has no rows. Returns undefined if the source
- * does not exist, and false if the name of the fork is in use.
+ * fork; values can read the row `source`. Without `inherits`, the fork has no rows. `toForkOutcome` takes the result.
+ * If the name of the fork is in use, the epoch stays open, unless another request takes the name at the same time.
  */
-export async function insertFork(
-  transaction: Queryable,
-  fork: { sourceId: string; inherits: boolean; columns: Sql; values: Sql },
-): Promise<boolean | undefined> {
-  const { sourceId, inherits, columns, values } = fork
-  const [row] = await transaction.query<{ sources: number; forks: number }>(
-    prepared(sql`
-    with source as (${closeEpochSql(sourceId)}),
+export function forkSql(fork: {
+  sourceId: string
+  databaseId: string
+  name: string
+  inherits: boolean
+  columns: Sql
+  values: Sql
+}): Sql {
+  const { sourceId, databaseId, name, inherits, columns, values } = fork
+  return prepared(sql`
+    with taken as (
+      select from offshoot.branches
+      where database_id = ${databaseId}::bigint and name = ${name} and deleted_at is null
+    ),
+    source as (${closeEpochSql(sourceId, sql`and not exists (select from taken)`)}),
     inserted as (
       insert into offshoot.branches (${columns}, ${FORK_COLUMNS})
       select ${values}, case when i.inherits then source.id end,
@@ -64,10 +73,17 @@ export async function insertFork(
       on conflict (database_id, name) where deleted_at is null do nothing
       returning id
     )
-    select (select count(*) from source)::integer as sources,
-      (select count(*) from inserted)::integer as forks`),
-  )
-  return row?.sources === 1 ? row.forks === 1 : undefined
+    select case
+      when exists (select from inserted) then 'forked'
+      when exists (select from source) or exists (select from taken) then 'name in use'
+      else 'no source' end as outcome`)
+}
+
+/** Returns the outcome of `forkSql` from its rows as texts. */
+export function toForkOutcome(rows: TextRows): ForkOutcome {
+  const outcome = rows[0]?.[0]
+  if (outcome == null) throw new Error('a fork has an outcome')
+  return outcome as ForkOutcome
 }
 
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */

@@ -91,7 +91,7 @@ export function layoutOf(rows: BranchRows): Layout {
   return rows as Layout
 }
 
-interface LevelRow {
+export interface LevelRow {
   readonly depth: number
   readonly branchId: string
   readonly databaseId: string
@@ -121,26 +121,21 @@ export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coal
         select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId} ${conditions}
       ), 0)`
 
-/** With `hidden`, also finds branches that are deleted or were never visible. */
-export async function findLayout(
-  database: Queryable,
-  branchId: string,
-  options: { hidden?: boolean } = {},
-): Promise<Layout | undefined> {
-  const rows = await database.query<LevelRow>(
-    prepared(sql`
+/** Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. */
+function levelsSql(branchId: Sql, isHidden: Sql): Sql {
+  return sql`
     with recursive chain as (
       select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
       from offshoot.branches b
-      where b.id = ${branchId} and (b.deleted_at is null or ${options.hidden ?? false})
+      where b.id = ${branchId} and (b.deleted_at is null or ${isHidden})
       union all
       select c.depth + 1, p.id, p.parent_id, p.fork_epoch, c.fork_epoch
       from chain c
       join offshoot.branches p on p.id = c.parent_id
     )
-    select c.depth, b.id as "branchId", b.database_id as "databaseId", b.stamp,
-      b.schema_id as "schemaId", b.version_base as "versionBase", b.epoch, c.as_of as "asOf",
-      b.epoch > 1 as "hasForks",
+    select c.depth, b.id as "branchId", b.database_id::text as "databaseId",
+      b.stamp::text as stamp, b.schema_id::text as "schemaId",
+      b.version_base::text as "versionBase", b.epoch, c.as_of as "asOf", b.epoch > 1 as "hasForks",
       case when c.depth = 0 then ${latestForkOf(sql`b.id`)} else 0 end as "latestFork",
       (
         select json_agg(json_build_object(
@@ -156,11 +151,29 @@ export async function findLayout(
       ) as heaps
     from chain c
     join offshoot.branches b on b.id = c.id
-    order by c.depth`),
-  )
+    order by c.depth`
+}
+
+/** With `hidden`, also finds branches that are deleted or were never visible. */
+export async function findLayout(
+  database: Queryable,
+  branchId: string,
+  options: { hidden?: boolean } = {},
+): Promise<Layout | undefined> {
+  const isHidden = sql`${options.hidden ?? false}::boolean`
+  return toLayout(await database.query<LevelRow>(prepared(levelsSql(sql`${branchId}`, isHidden))))
+}
+
+/** A subquery for the layout of a branch that exists, as JSON for `toLayout`. */
+export function layoutSql(branchId: Sql): Sql {
+  return sql`select json_agg(l) from (${levelsSql(branchId, sql`false`)}) l`
+}
+
+/** Returns undefined if there are no levels, because the branch does not exist. */
+export function toLayout(rows: readonly LevelRow[]): Layout | undefined {
   const [own] = rows
   if (own === undefined) return undefined
-  const { databaseId, stamp, schemaId, epoch, latestFork, hasForks } = own
+  const { branchId, databaseId, stamp, schemaId, epoch, latestFork, hasForks } = own
   return {
     branchId,
     databaseId,
@@ -174,6 +187,9 @@ export async function findLayout(
   }
 }
 
+/** Most levels have neither overlays nor folds, and a branch can have thousands of levels. */
+const NONE: ReadonlyMap<number, never> = new Map<number, never>()
+
 function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
   const heaps = new Map<number, Heap>()
   const overlays = new Map<number, Overlay>()
@@ -186,7 +202,13 @@ function toLevel({ databaseId, branchId, asOf, heaps: rows }: LevelRow): Level {
       overlays.set(tableId, { ...heap, epoch, latestFork: row.latestFork ?? 0 })
     else heaps.set(tableId, kind === 'gone' ? { ...heap, isGone: true } : heap)
   }
-  return { branchId, asOf: asOf ?? undefined, heaps, overlays, folds }
+  return {
+    branchId,
+    asOf: asOf ?? undefined,
+    heaps: heaps.size > 0 ? heaps : NONE,
+    overlays: overlays.size > 0 ? overlays : NONE,
+    folds: folds.size > 0 ? folds : NONE,
+  }
 }
 
 /**

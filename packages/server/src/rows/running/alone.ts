@@ -3,10 +3,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
+  runStatement,
   runTransaction,
   type Transaction,
   type TransactionOptions,
 } from '../../postgres/run-transaction.js'
+import type { Sql } from '../../postgres/sql.js'
+import type { TextRows } from '../../postgres/statement.js'
 import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
 
 /**
@@ -28,17 +31,42 @@ export interface AloneOptions extends Pick<TransactionOptions, 'owner'> {
  * branches runs meanwhile. Each statement sees everything that was committed before the gates were entered.
  * `body` may run more than once, each time on a transaction without effects of the earlier attempts.
  */
-export async function runAlone<Result>(
+export function runAlone<Result>(
   database: Database,
   branchIds: readonly string[],
   body: (transaction: Transaction) => Promise<Result>,
   options: AloneOptions = {},
 ): Promise<Result> {
+  return enterAlone(database, branchIds, options, (opening) =>
+    runTransaction(database, body, opening),
+  )
+}
+
+/** Runs one statement as such a transaction, in a single round trip. Returns its rows as texts. */
+export function runStatementAlone(
+  database: Database,
+  branchIds: readonly string[],
+  statement: Sql,
+): Promise<TextRows> {
+  return enterAlone(database, branchIds, {}, (opening) =>
+    runStatement(database, statement, opening),
+  )
+}
+
+/** Runs a transaction that enters the gates when it begins, with the given options. */
+type RunEntering<Result> = (opening: TransactionOptions) => Promise<Result>
+
+async function enterAlone<Result>(
+  database: Database,
+  branchIds: readonly string[],
+  options: AloneOptions,
+  run: RunEntering<Result>,
+): Promise<Result> {
   // A common order prevents deadlocks.
   const gates = [...new Set(branchIds)].sort()
   const endsAt = performance.now() + TRY_MS
   for (let waitMs = WAIT_FIRST_MS; ; waitMs = Math.min(2 * waitMs, WAIT_MAX_MS)) {
-    const outcome = await attempt(database, { ...options, gates, waitMs }, body)
+    const outcome = await attempt(database, { ...options, gates, waitMs }, run)
     if (outcome !== undefined) return outcome.result
     // Writers that have waited pass meanwhile.
     const pauseMs = (waitMs * (1 + Math.random())) / 2
@@ -51,7 +79,7 @@ export async function runAlone<Result>(
 async function attempt<Result>(
   database: Database,
   options: AloneOptions & { gates: readonly string[]; waitMs: number },
-  body: (transaction: Transaction) => Promise<Result>,
+  run: RunEntering<Result>,
 ): Promise<{ result: Result } | undefined> {
   const { gates, waitMs, owner, createsGates = false } = options
   const queues = queuesOf(database)
@@ -61,18 +89,18 @@ async function attempt<Result>(
       if (!(await queues.enter(gate, 'alone', waitMs))) return undefined
       entered.push(gate)
     }
-    const run = (creates: boolean) =>
-      runTransaction(database, body, {
+    const enter = (creates: boolean) =>
+      run({
         isolation: 'read committed',
         opening: enterAloneCalls(gates, { waitMs, creates }),
         owner,
       })
-    const result = await run(createsGates).catch(async (error: unknown) => {
+    const result = await enter(createsGates).catch(async (error: unknown) => {
       // Another request may have created a gate at the same time.
       const canBeEntered = isUndefinedTable(error) || (createsGates && isAlreadyCreated(error))
       if (!canBeEntered) throw error
       if (!(await createMissingGates(database, gates))) throw gone()
-      return run(false)
+      return enter(false)
     })
     return { result }
   } catch (error) {
