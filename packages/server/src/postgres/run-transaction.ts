@@ -11,7 +11,7 @@ import {
 import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
-import type { Sql } from './sql.js'
+import { type Sql, sql } from './sql.js'
 import { type Call, type TextRows, toCall, toQuery } from './statement.js'
 
 export interface Transaction extends Queryable {
@@ -44,6 +44,15 @@ export const SNAPSHOT = {
 export const WRITABLE_SNAPSHOT = {
   ...SNAPSHOT,
   readOnly: false,
+} as const satisfies TransactionOptions
+
+/**
+ * Work that is found and done again if a crash undoes it. Its COMMIT does not wait for the disk, and does not make those
+ * wait that requests wait for.
+ */
+export const REPEATABLE_WORK = {
+  isolation: 'read committed',
+  opening: [toCall(sql`set local synchronous_commit = off`)],
 } as const satisfies TransactionOptions
 
 export const ATTEMPTS_MAX = 20

@@ -240,7 +240,10 @@ async function describeTable(
   const { codec, compared, size, room } = options
   const { base, columns } = compared
   const changes: string[] = []
-  const listed = { inserted: 0, updated: 0, deleted: 0 }
+  const counted = { inserted: 0, updated: 0, deleted: 0 }
+  // Changes before a cursor are not read, so they cannot be counted here.
+  const counts = options.after === undefined
+  let isWhole = false
   let cursor = options.after ?? ''
   let more = false
   const turn = new Turn()
@@ -256,31 +259,46 @@ async function describeTable(
     for (const row of rows) {
       if (turn.isOver) await turn.end()
       const sides = { before: base.rowOf(row.before), after: row.after }
+      if (changes.length === size) {
+        // A change beyond the page size means that there are more. The others of this read are only counted.
+        if (!differs(columns, sides)) continue
+        more = true
+        if (!counts) break
+        counted[kindOf(sides)]++
+        continue
+      }
       const change = describeChange(codec, columns, { id: row.id, ...sides })
       if (change === undefined) continue
-      // A change beyond the page size means that there are more.
-      more = changes.length === size
-      if (more) break
       changes.push(change)
-      listed[kindOf(sides)]++
+      counted[kindOf(sides)]++
       room.take(change)
       cursor = row.id
     }
+    isWhole = counts && next === undefined
     if (more || next === undefined) break
     cursor = next
   }
-  // A list of all changes can be counted here.
-  const isWhole = size > 0 && options.after === undefined && !more
-  const counts = isWhole ? listed : await countChanges(transaction, { codec, ...compared })
+  const { inserted, updated, deleted } = isWhole
+    ? counted
+    : await countChanges(transaction, { codec, ...compared })
   const name = JSON.stringify(codec.table.name)
   const end = changes.length === 0 ? '' : `"cursor":${JSON.stringify(cursor)},`
-  return `{"name":${name},"inserted":${counts.inserted},"updated":${counts.updated},"deleted":${counts.deleted},"changes":[${changes.join(',')}],${end}"more":${more}}`
+  return `{"name":${name},"inserted":${inserted},"updated":${updated},"deleted":${deleted},"changes":[${changes.join(',')}],${end}"more":${more}}`
 }
 
 /** Returns how a row that differs has changed. */
 function kindOf({ before, after }: { before: RowTexts; after: RowTexts }): keyof ChangeCounts {
   if (before === undefined) return 'inserted'
   return after === undefined ? 'deleted' : 'updated'
+}
+
+/** Returns whether a row differs in one of the compared columns. */
+function differs(
+  compared: ReadonlySet<number>,
+  { before, after }: { before: RowTexts; after: RowTexts },
+): boolean {
+  if (before === undefined || after === undefined) return before !== after
+  return changedColumns(before, after).some((index) => compared.has(index))
 }
 
 function describeChange(

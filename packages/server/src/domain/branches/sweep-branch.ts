@@ -1,5 +1,5 @@
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { errorText, postponement } from '../../postgres/work-queue.js'
 import {
@@ -62,7 +62,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
         return runStep(transaction, sweep, current)
       },
       // After waiting for a lock, each statement must see what was committed meanwhile.
-      { isolation: 'read committed' },
+      REPEATABLE_WORK,
     )
     if (step === undefined) return false
     collected.add('heap', step.heap)

@@ -1,5 +1,5 @@
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { errorText, postponement } from '../../postgres/work-queue.js'
 import { collected } from '../../telemetry/events.js'
@@ -43,7 +43,7 @@ export async function collectMigrations(database: Database): Promise<boolean> {
         return request && removeSome(transaction, request)
       },
       // After waiting for a lock, each statement must see what was committed meanwhile.
-      { isolation: 'read committed' },
+      REPEATABLE_WORK,
     )
     collected.add('migration', count ?? 0)
     return count !== undefined

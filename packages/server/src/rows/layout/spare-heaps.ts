@@ -23,7 +23,7 @@ const SPARES_OF_TABLE = 2
 /** Spare heaps of one database. */
 export const SPARES_MAX = 32
 /** Spare heaps are created after this time, so that the request which has taken one is over. */
-const REFILL_AFTER_MS = 50
+const REFILL_AFTER_MS = 250
 /** Spare heaps that nobody has taken are dropped after this time. */
 const AGE_MAX_S = 600
 /** Spare heaps that one step drops. */

@@ -1,7 +1,7 @@
 import { eachApart } from '../../common/each-apart.js'
 import { LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, prepared } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
@@ -80,15 +80,6 @@ export async function createGate(transaction: Queryable, branchId: string): Prom
 const createGateSql = (branchId: string): Sql =>
   sql`create table if not exists ${gateOf(branchId)} ()`
 
-/**
- * The commit that creates a gate does not wait for the disk. A gate that is lost in a crash is created again, and a
- * later commit of a write behind the gate waits for the gate, too.
- */
-const WITHOUT_WAITING = {
-  isolation: 'read committed',
-  opening: [toCall(sql`set local synchronous_commit = off`)],
-} as const
-
 /** Creates missing gates of branches. Returns false if a branch does not exist. */
 export async function createMissingGates(
   database: Database,
@@ -98,7 +89,9 @@ export async function createMissingGates(
   if (branches.length < branchIds.length) return false
   for (const { id } of branches.filter(({ hasGate }) => !hasGate)) {
     try {
-      await runTransaction(database, (transaction) => createGate(transaction, id), WITHOUT_WAITING)
+      // A gate that is lost in a crash is created again, and a later commit of a write behind the gate waits for the
+      // gate, too.
+      await runTransaction(database, (transaction) => createGate(transaction, id), REPEATABLE_WORK)
     } catch (error) {
       // Another request may have created it at the same time, which PostgreSQL reports in several ways.
       const [branch] = await listGates(database, [id])

@@ -1,7 +1,7 @@
 import { newBranchId } from '../../../common/ids.js'
 import { HISTORY_KEY } from '../../../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../../../postgres/database.js'
-import { runTransaction } from '../../../postgres/run-transaction.js'
+import { REPEATABLE_WORK, runTransaction } from '../../../postgres/run-transaction.js'
 import { sql } from '../../../postgres/sql.js'
 import { errorText, postponement } from '../../../postgres/work-queue.js'
 import { compactionFailures } from '../../../telemetry/events.js'
@@ -36,7 +36,7 @@ export async function compactDatabase(database: Database): Promise<boolean> {
         return true
       },
       // After waiting for a lock, each statement must see what was committed meanwhile.
-      { isolation: 'read committed' },
+      REPEATABLE_WORK,
     )
   } catch (error) {
     // The rollback keeps the request, and the next compaction reads the history again.
