@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
 
@@ -11,17 +11,26 @@ export interface LiveBranch {
   readonly isSliding: boolean
 }
 
+/** Identifies a branch of a database by its id or its name. */
+export interface BranchIdentity {
+  readonly databaseId: string
+  readonly id?: string
+  readonly name?: string
+}
+
 export async function findLiveBranch(
   database: Queryable,
-  branch: { databaseId: string; id?: string; name?: string },
+  branch: BranchIdentity,
 ): Promise<LiveBranch | undefined> {
-  const [row] = await database.query<LiveBranch>(
-    prepared(sql`
+  const [row] = await database.query<LiveBranch>(prepared(liveBranchSql(branch)))
+  return row
+}
+
+export function liveBranchSql({ databaseId, id, name }: BranchIdentity): Sql {
+  return sql`
     select id, name, ttl_seconds is not null as "isSliding"
     from offshoot.branches
-    where database_id = ${branch.databaseId}
-      and (id = ${branch.id ?? null} or name = ${branch.name ?? null})
-      and ${isLive}`),
-  )
-  return row
+    where database_id = ${databaseId}
+      and (id = ${id ?? null} or name = ${name ?? null})
+      and ${isLive}`
 }

@@ -3,8 +3,9 @@ import { AppError } from '@offshoot/contract/errors'
 import type { KeyScope } from '@offshoot/contract/users'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
+import { type BranchIdentity, type LiveBranch, liveBranchSql } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 
@@ -52,24 +53,47 @@ export async function writeBranchRules(
   )
 }
 
-/** Finds the rule for a new branch: the first one whose pattern matches its name. */
-export async function findBranchRule(
+/** Finds the rule for a new branch, and the branch that it may be forked from, by one statement. */
+export async function findRuleAndSource(
   database: Queryable,
   branch: { databaseId: string; name: string },
-): Promise<BranchRule | undefined> {
-  const rules = await listBranchRules(database, branch.databaseId)
-  return rules.find((rule) => matchesPattern(branch.name, rule.pattern))
+  source: Omit<BranchIdentity, 'databaseId'>,
+): Promise<{ rule: BranchRule | undefined; source: LiveBranch | undefined }> {
+  const { databaseId } = branch
+  const [row] = await database.query<LiveBranch & { rules: RuleRow[] | null }>(
+    prepared(sql`
+    select r.rules, s.*
+    from (
+      select json_agg(rules) as rules from (${rulesSql(databaseId)}) rules
+    ) r
+    left join lateral (${liveBranchSql({ databaseId, ...source })}) s on true`),
+  )
+  if (row === undefined) throw new Error('an aggregate has a row')
+  const { rules, id, name, isSliding } = row
+  return {
+    rule: (rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(branch.name, pattern)),
+    // Without a branch, its columns are null.
+    source: id === null ? undefined : { id, name, isSliding },
+  }
 }
 
-async function listBranchRules(database: Queryable, databaseId: string): Promise<BranchRule[]> {
-  const rows = await database.query<{ pattern: string; settings: Omit<BranchRule, 'pattern'> }>(
-    prepared(sql`
+interface RuleRow {
+  readonly pattern: string
+  readonly settings: Omit<BranchRule, 'pattern'>
+}
+
+const toRule = ({ pattern, settings }: RuleRow): BranchRule => ({ pattern, ...settings })
+
+/** The rules of a database. The first one whose pattern matches the name of a new branch is used. */
+const rulesSql = (databaseId: string): Sql => sql`
     select pattern, settings
     from offshoot.branch_rules
     where database_id = ${databaseId}
-    order by position`),
-  )
-  return rows.map(({ pattern, settings }) => ({ pattern, ...settings }))
+    order by position`
+
+async function listBranchRules(database: Queryable, databaseId: string): Promise<BranchRule[]> {
+  const rows = await database.query<RuleRow>(prepared(rulesSql(databaseId)))
+  return rows.map(toRule)
 }
 
 async function deleteBranchRules(database: Queryable, databaseId: string): Promise<void> {

@@ -17,7 +17,7 @@ import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
-import { findBranchRule, showRule } from './branch-rules.js'
+import { findRuleAndSource, showRule } from './branch-rules.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
 import {
   type BranchLife,
@@ -104,10 +104,8 @@ export async function planFork(
     throw cannotCreate(name)
   }
   const { from } = wishes
-  const [rule, named] = await Promise.all([
-    findBranchRule(database, { databaseId, name }),
-    from === undefined ? undefined : findLiveBranch(database, { databaseId, name: from }),
-  ])
+  const usual = from === undefined ? { id: access.defaultBranchId } : { name: from }
+  const { rule, source } = await findRuleAndSource(database, { databaseId, name }, usual)
   return {
     databaseId,
     name,
@@ -116,8 +114,8 @@ export async function planFork(
     data: wishes.data ?? rule?.data ?? dataDefault,
     source:
       from === undefined
-        ? await findDefaultSource(database, access, rule)
-        : requireSource(named, { from, scope }),
+        ? await findDefaultSource(database, access, { rule, source })
+        : requireSource(source, { from, scope }),
   }
 }
 
@@ -178,16 +176,16 @@ function requireSource(
   return source
 }
 
-/** Finds the source of a fork whose request does not name one: that of the rule, or the default branch. */
+/** Returns the source of a fork whose request does not name one: that of the rule, or the default branch. */
 async function findDefaultSource(
   database: Queryable,
-  { databaseId, databaseName, defaultBranchId, principal }: DatabaseAccess,
-  rule: BranchRule | undefined,
+  { databaseId, databaseName, principal }: DatabaseAccess,
+  { rule, source: usual }: { rule: BranchRule | undefined; source: LiveBranch | undefined },
 ): Promise<LiveBranch> {
-  const source = await findLiveBranch(database, {
-    databaseId,
-    ...(rule?.from === undefined ? { id: defaultBranchId } : { name: rule.from }),
-  })
+  const source =
+    rule?.from === undefined
+      ? usual
+      : await findLiveBranch(database, { databaseId, name: rule.from })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
   // The caller did not name the source, so its name is shown only if the key may see it.
   const shown = rule && showRule(principal.scope, rule)
