@@ -5,7 +5,7 @@ import { runAlone } from '../running/alone.js'
 import { foldTooDeep, requestFolds } from './folds.js'
 import { createHeaps } from './heap-ddl.js'
 import type { Layout } from './layout.js'
-import { refillSpares, takeSpares } from './spare-heaps.js'
+import { assignSpares, refillSpares } from './spare-heaps.js'
 import type { StoredTable } from './stored-schema.js'
 
 /** Heaps that one transaction creates. Writers of the branch wait for it, and it locks each new table. */
@@ -49,8 +49,7 @@ async function ensureSome(
     const missing = tables.filter(({ id }) => !present.has(id))
     if (missing.length === 0) return
     const { epoch } = branch
-    const spares = await takeSpares(transaction, { databaseId, tables: missing })
-    await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing, spares })
+    await createHeaps(transaction, { databaseId, branchId, epoch, tables: missing })
     await requestFolds(transaction, layout, missing)
     await transaction.query(
       prepared(sql`
@@ -59,6 +58,8 @@ async function ensureSome(
       where id = ${branchId}`),
     )
   }
-  await runAlone(database, [branchId], create, { owner, createsGates: true })
+  if (!(await assignSpares(database, layout, { tables, owner }))) {
+    await runAlone(database, [branchId], create, { owner, createsGates: true })
+  }
   refillSpares(database, { databaseId, tables })
 }

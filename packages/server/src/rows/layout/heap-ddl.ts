@@ -36,10 +36,7 @@ interface NewHeap extends HeapAddress {
   readonly table: StoredTable
 }
 
-/**
- * Creates the heaps and pasts of tables on a branch, in few round trips. Requires the exclusive gate. Tables with a
- * spare heap take that one; `spares` has their ids by the id of the table.
- */
+/** Creates the heaps and pasts of tables on a branch, in few round trips. Requires the exclusive gate. */
 export async function createHeaps(
   transaction: Queryable,
   options: {
@@ -47,15 +44,9 @@ export async function createHeaps(
     branchId: string
     epoch: number
     tables: readonly StoredTable[]
-    spares?: ReadonlyMap<number, string>
   },
 ): Promise<void> {
-  const { spares = new Map<number, string>() } = options
-  const heaps = await insertHeaps(transaction, { ...options, spares })
-  await createTables(
-    transaction,
-    heaps.filter(({ table }) => !spares.has(table.id)),
-  )
+  await createTables(transaction, await insertHeaps(transaction, options))
 }
 
 /** Creates the tables of heaps. */
@@ -78,6 +69,27 @@ export async function createTables(
   }
 }
 
+/** A description of the columns of a new heap, for statements that insert heaps. */
+export function describeHeap({ id, columns }: StoredTable): {
+  readonly tableId: number
+  readonly columnIds: readonly number[]
+  readonly fileColumnIds: readonly number[]
+} {
+  const shapes = physicalShapes(columns)
+  return {
+    tableId: id,
+    columnIds: shapes.map((shape) => shape.id),
+    fileColumnIds: fileColumnIds(shapes),
+  }
+}
+
+const idsIn = (name: string): Sql => sql`
+    array(select jsonb_array_elements_text(t -> ${name}::text)::bigint)`
+
+/** Values for `HEAP_COLUMNS` from a row `t` with the description of a heap. */
+export const HEAP_VALUES = sql`(t ->> 'tableId')::bigint, ${idsIn('columnIds')}, ${idsIn('fileColumnIds')}`
+export const HEAP_COLUMNS = sql`table_id, column_ids, file_column_ids`
+
 async function insertHeaps(
   transaction: Queryable,
   options: {
@@ -85,30 +97,15 @@ async function insertHeaps(
     branchId: string
     epoch: number
     tables: readonly StoredTable[]
-    spares: ReadonlyMap<number, string>
   },
 ): Promise<NewHeap[]> {
-  const { databaseId, branchId, epoch, spares } = options
+  const { databaseId, branchId, epoch } = options
   const tables = new Map(options.tables.map((table) => [table.id, table]))
-  const given = [...tables].map(([tableId, { columns }]) => {
-    const shapes = physicalShapes(columns)
-    return {
-      tableId,
-      heapId: spares.get(tableId),
-      columnIds: shapes.map((shape) => shape.id),
-      fileColumnIds: fileColumnIds(shapes),
-    }
-  })
-  const idsIn = (name: string) => sql`
-    array(select jsonb_array_elements_text(t -> ${name}::text)::bigint)`
+  const given = [...tables.values()].map(describeHeap)
   const rows = await transaction.query<{ heapId: string; tableId: string }>(
     prepared(sql`
-    insert into offshoot.heaps
-      (id, database_id, branch_id, table_id, column_ids, file_column_ids, epoch)
-    overriding system value
-    select coalesce((t ->> 'heapId')::bigint, nextval(pg_get_serial_sequence('offshoot.heaps', 'id'))),
-      ${databaseId}::bigint, ${branchId}, (t ->> 'tableId')::bigint, ${idsIn('columnIds')},
-      ${idsIn('fileColumnIds')}, ${epoch}::integer
+    insert into offshoot.heaps (database_id, branch_id, epoch, ${HEAP_COLUMNS})
+    select ${databaseId}::bigint, ${branchId}, ${epoch}::integer, ${HEAP_VALUES}
     from jsonb_array_elements(${JSON.stringify(given)}::jsonb) t
     returning id as "heapId", table_id as "tableId"`),
   )

@@ -4,11 +4,11 @@ import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { raw, sql } from '../../postgres/sql.js'
-import { prepared } from '../../postgres/statement.js'
-import { runAlone } from '../running/alone.js'
+import { runAlone, runStatementAlone } from '../running/alone.js'
 import { SCHEMA_PREFIX } from './database-schema.js'
-import { createTables } from './heap-ddl.js'
-import { type HeapAddress, heapName, pastName } from './layout.js'
+import { BACKGROUND, needsFold } from './fold-policy.js'
+import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
+import { type HeapAddress, heapName, type Layout, pastName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import { listAllColumns, type StoredTable } from './stored-schema.js'
 
@@ -48,37 +48,80 @@ function definitionOf(table: StoredTable): string | undefined {
     .digest('base64url')
 }
 
-/** Takes spare heaps for a branch. Returns their ids by the id of the table, for those tables that have one. */
-export async function takeSpares(
-  transaction: Queryable,
-  { databaseId, tables }: SpareTables,
-): Promise<ReadonlyMap<number, string>> {
-  const wanted = new Map(tables.map((table) => [definitionOf(table), table.id]))
-  wanted.delete(undefined)
-  if (wanted.size === 0) return new Map()
-  const taken = await transaction.query<{ heapId: string; definition: string }>(
-    prepared(sql`
-    delete from offshoot_work.spares
-    where heap_id in (
-      select s.heap_id
-      from unnest(${[...wanted.keys()]}::text[]) w (definition)
-      cross join lateral (
-        select heap_id
-        from offshoot_work.spares s
-        where s.database_id = ${databaseId} and s.definition = w.definition
-        order by heap_id
-        limit 1
-        for update skip locked
-      ) s
+/**
+ * Gives a branch spare heaps for tables that it is about to write to for the first time, in a single round trip.
+ * Returns whether all tables have got one. Does nothing if the schema of the branch has changed, or if another request
+ * has created one of the heaps.
+ */
+export async function assignSpares(
+  database: Database,
+  layout: Layout,
+  { tables, owner }: { tables: readonly StoredTable[]; owner: string },
+): Promise<boolean> {
+  const wanted = tables.flatMap((table) => {
+    const definition = definitionOf(table)
+    const isDeep = needsFold(layout, table.id, BACKGROUND)
+    return definition === undefined ? [] : [{ ...describeHeap(table), definition, isDeep }]
+  })
+  if (wanted.length === 0 || limitOf(database) === 0) return false
+  const { branchId, databaseId, schemaId } = layout
+  const statement = sql`
+    with wanted as (
+      select t, t ->> 'definition' as definition
+      from jsonb_array_elements(${JSON.stringify(wanted)}::jsonb) t
+    ),
+    branch as (
+      select b.id, b.epoch
+      from offshoot.branches b
+      where b.id = ${branchId} and b.schema_id = ${schemaId} and not exists (
+        select
+        from offshoot.heaps h
+        join wanted w on h.table_id = (w.t ->> 'tableId')::bigint
+        where h.branch_id = b.id and h.kind = 'heap'
+      )
+    ),
+    taken as (
+      delete from offshoot_work.spares
+      where heap_id in (
+        select s.heap_id
+        from branch
+        cross join wanted w
+        cross join lateral (
+          select heap_id
+          from offshoot_work.spares s
+          where s.database_id = ${databaseId} and s.definition = w.definition
+          order by heap_id
+          limit 1
+          for update skip locked
+        ) s
+      )
+      returning heap_id, definition
+    ),
+    inserted as (
+      insert into offshoot.heaps (id, database_id, branch_id, epoch, ${HEAP_COLUMNS})
+      overriding system value
+      select taken.heap_id, ${databaseId}::bigint, branch.id, branch.epoch, ${HEAP_VALUES}
+      from branch, taken
+      join wanted on wanted.definition = taken.definition
+      returning id
+    ),
+    folding as (
+      insert into offshoot.fold_work (branch_id, table_id)
+      select branch.id, (t ->> 'tableId')::bigint
+      from branch, taken
+      join wanted on wanted.definition = taken.definition
+      where (t -> 'isDeep')::boolean
+    ),
+    renewed as (
+      update offshoot.branches
+      set stamp = nextval('offshoot.stamps')
+      where id = ${branchId} and exists (select from inserted)
     )
-    returning heap_id as "heapId", definition`),
-  )
-  return new Map(
-    taken.flatMap(({ heapId, definition }) => {
-      const tableId = wanted.get(definition)
-      return tableId === undefined ? [] : [[tableId, heapId]]
-    }),
-  )
+    select count(*) from inserted`
+  // The commit of the write that follows waits for the disk, and so for this one, too.
+  const options = { owner, createsGates: true, isRepeatable: true }
+  const [row] = await runStatementAlone(database, [branchId], statement, options)
+  return row?.[0] === String(tables.length)
 }
 
 const limits = new WeakMap<Database, number>()
@@ -126,7 +169,7 @@ async function createWaiting(database: Database, queue: Queue): Promise<void> {
 /** Returns whether it has created a spare heap. */
 function createSpare(database: Database, databaseId: string, table: StoredTable): Promise<boolean> {
   const definition = definitionOf(table)
-  return runAlone(database, [], async (transaction) => {
+  const create = async (transaction: Queryable): Promise<boolean> => {
     const [next] = await transaction.query<{ heapId: string }>(sql`
       select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
       from offshoot.databases d
@@ -139,14 +182,14 @@ function createSpare(database: Database, databaseId: string, table: StoredTable)
           select count(*) from offshoot_work.spares s where s.database_id = d.id
         )`)
     if (next === undefined) return false
-    // A crash loses both the tables and their entry.
-    await transaction.query(sql`set local synchronous_commit = off`)
     await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
     await transaction.query(sql`
       insert into offshoot_work.spares (heap_id, database_id, definition)
       values (${next.heapId}, ${databaseId}, ${definition})`)
     return true
-  })
+  }
+  // A crash loses both the tables and their entry.
+  return runAlone(database, [], create, { isRepeatable: true })
 }
 
 /** Drops spare heaps that nobody has taken, and those of deleted databases. Returns whether there may be more. */

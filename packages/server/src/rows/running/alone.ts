@@ -3,6 +3,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
+  REPEATABLE_WORK,
   runStatement,
   runTransaction,
   type Transaction,
@@ -24,6 +25,8 @@ const TRY_MS = 30_000
 export interface AloneOptions extends Pick<TransactionOptions, 'owner'> {
   /** Gates are probably missing, and are created in the transaction. Otherwise this takes three more round trips. */
   readonly createsGates?: boolean
+  /** The work is done again if a crash undoes it, so the COMMIT does not wait for the disk. */
+  readonly isRepeatable?: boolean
 }
 
 /**
@@ -47,8 +50,9 @@ export function runStatementAlone(
   database: Database,
   branchIds: readonly string[],
   statement: Sql,
+  options: AloneOptions = {},
 ): Promise<TextRows> {
-  return enterAlone(database, branchIds, {}, (opening) =>
+  return enterAlone(database, branchIds, options, (opening) =>
     runStatement(database, statement, opening),
   )
 }
@@ -81,7 +85,7 @@ async function attempt<Result>(
   options: AloneOptions & { gates: readonly string[]; waitMs: number },
   run: RunEntering<Result>,
 ): Promise<{ result: Result } | undefined> {
-  const { gates, waitMs, owner, createsGates = false } = options
+  const { gates, waitMs, owner, createsGates = false, isRepeatable = false } = options
   const queues = queuesOf(database)
   const entered: string[] = []
   try {
@@ -92,7 +96,10 @@ async function attempt<Result>(
     const enter = (creates: boolean) =>
       run({
         isolation: 'read committed',
-        opening: enterAloneCalls(gates, { waitMs, creates }),
+        opening: [
+          ...(isRepeatable ? REPEATABLE_WORK.opening : []),
+          ...enterAloneCalls(gates, { waitMs, creates }),
+        ],
         owner,
       })
     const result = await enter(createsGates).catch(async (error: unknown) => {
