@@ -22,6 +22,8 @@ import { listAllColumns, type StoredTable } from './stored-schema.js'
 const SPARES_OF_TABLE = 2
 /** Spare heaps of one database. */
 export const SPARES_MAX = 32
+/** Tables that wait for spare heaps, of all databases. Further ones get some after their next first write. */
+const QUEUE_MAX = 1000
 /** Spare heaps are created after this time, so that the request which has taken one is over. */
 const REFILL_AFTER_MS = 250
 /** Spare heaps that nobody has taken are dropped after this time. */
@@ -140,11 +142,12 @@ const waiting = new WeakMap<Database, Queue>()
 
 /** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
 export function refillSpares(database: Database, { databaseId, tables }: SpareTables): void {
+  if (limitOf(database) === 0) return
   const known = waiting.get(database)
   const queue: Queue = known ?? new Map()
   for (const table of tables) {
     const definition = definitionOf(table)
-    if (definition !== undefined && queue.size < limitOf(database)) {
+    if (definition !== undefined && queue.size < QUEUE_MAX) {
       queue.set(`${databaseId} ${definition}`, { databaseId, table })
     }
   }
