@@ -45,12 +45,12 @@ export type { FoldPolicy } from './layout/fold-policy.js'
 export { countFoldWork, foldNext } from './layout/folds.js'
 export {
   closeEpoch,
+  closeEpochSql,
   FORK_COLUMNS,
   type ForkOutcome,
   type ForkPoint,
   type ForkSource,
   forkSql,
-  forkValues,
   STORAGE_COLUMNS,
   toForkOutcome,
 } from './layout/fork.js'

@@ -53,8 +53,11 @@ export function findRows(database: Queryable, branchId: string): Promise<BranchR
   return findLayout(database, branchId)
 }
 
-/** A subquery that finds the rows of a branch together with other things. `toRows` takes its result. */
-export const rowsSql: (branchId: Sql) => Sql = layoutSql
+/**
+ * A subquery that finds the rows of a branch together with other things. `toRows` takes its result. With `hidden`, the
+ * branch may be hidden.
+ */
+export const rowsSql: (branchId: Sql, options?: { hidden?: boolean }) => Sql = layoutSql
 
 export function toRows(found: unknown): BranchRows | undefined {
   return toLayout((found ?? []) as readonly LevelRow[])

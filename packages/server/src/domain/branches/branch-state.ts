@@ -4,8 +4,8 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
-import { findStartRows, startRows } from '../../rows/merge.js'
-import { type BranchRows, findRows } from '../../rows/tables.js'
+import { startRows } from '../../rows/merge.js'
+import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
@@ -35,13 +35,15 @@ export async function getState(
 }
 
 async function findState(database: Queryable, branchId: string): Promise<BranchState | undefined> {
-  const rows = await findRows(database, branchId)
-  if (rows === undefined) return undefined
-  const [row] = await database.query<{ document: StoredSchema }>(
+  const [row] = await database.query<{ found: unknown; schema: StoredSchema }>(
     prepared(sql`
-    select document from offshoot.schemas where id = ${rows.schemaId}`),
+    select (${rowsSql(sql`at.id`)}) as found, s.document as schema
+    from offshoot.branches at
+    join offshoot.schemas s on s.id = at.schema_id
+    where at.id = ${branchId}`),
   )
-  return row && { rows, schema: row.document }
+  const rows = toRows(row?.found)
+  return row && rows && { rows, schema: row.schema }
 }
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
@@ -58,14 +60,20 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
 
 /** Returns the state that a fork started with. The fork may be hidden. */
 export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
-  const rows = await findStartRows(database, branchId)
-  const origin = await findOrigin(database, branchId)
-  if (rows === undefined || origin === undefined) throw new Error('a fork must exist')
+  const [row] = await database.query<{ found: unknown; schema: StoredSchema | null }>(
+    prepared(sql`
+    select (${rowsSql(sql`at.id`, { hidden: true })}) as found, s.document as schema
+    from offshoot.branches at
+    left join offshoot.schemas s on s.id = at.fork_schema_id
+    where at.id = ${branchId}`),
+  )
+  const rows = toRows(row?.found)
+  if (row === undefined || rows === undefined) throw new Error('a fork must exist')
   // The first version of the catalogue did not store the schema at the fork.
-  if (origin.forkSchema === null) {
+  if (row.schema === null) {
     throw new AppError('no_source', 'the schema that the branch had when it was forked is unknown')
   }
-  return { rows, schema: origin.forkSchema }
+  return { rows: startRows(rows), schema: row.schema }
 }
 
 /**

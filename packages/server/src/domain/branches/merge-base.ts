@@ -4,7 +4,7 @@ import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { closeEpoch, FORK_COLUMNS, forkValues } from '../../rows/branches.js'
+import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
 import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { isWrittenSince, type TableBase } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -19,7 +19,7 @@ import {
   TooManyBasesError,
   tablesLeftOut,
 } from './history/history.js'
-import { findHistory, insertCompaction } from './history/queries.js'
+import { findHistory } from './history/queries.js'
 import { isUpToDate } from './history/up-to-date.js'
 import { type Row, virtualRow } from './history/virtual-row.js'
 import { virtualSchema } from './history/virtual-schema.js'
@@ -262,43 +262,65 @@ export async function insertMerge(
   transaction: Queryable,
   { from, into, leftOut }: Sides & { leftOut: readonly number[] },
 ): Promise<void> {
-  const pinId = await insertPin(transaction, from)
-  await insertMergeOfPin(transaction, { pinId, into, leftOut })
+  const rows = await transaction.query(
+    prepared(sql`
+    with ${pinSql(from, newBranchId())}, ${mergeSql({ into, leftOut })}
+    select from merged`),
+  )
+  if (rows.length === 0) throw new Error('a locked branch must exist')
 }
 
 /** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */
 export async function insertPin(transaction: Queryable, branch: Sides['from']): Promise<string> {
-  const source = await closeEpoch(transaction, branch.branchId)
-  if (source === undefined) throw new Error('a locked branch must exist')
-  const pinId = newBranchId()
-  await transaction.query(
-    prepared(sql`
-    insert into offshoot.branches
-      (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
-        fork_schema_id, deleted_at)
-    values (${pinId}, ${branch.databaseId}, ${source.name}, ${source.schemaId},
-      ${source.lastMigrationId}, ${forkValues(source)}, ${source.schemaId}, now())`),
+  const [pin] = await transaction.query<{ id: string }>(
+    prepared(sql`with ${pinSql(branch, newBranchId())} select id from pin`),
   )
-  return pinId
+  if (pin === undefined) throw new Error('a locked branch must exist')
+  return pin.id
 }
 
 /** Records that a pinned state has been merged. */
 export async function insertMergeOfPin(
   transaction: Queryable,
-  options: { pinId: string; into: Sides['into']; leftOut: readonly number[] },
+  { pinId, into, leftOut }: { pinId: string; into: Sides['into']; leftOut: readonly number[] },
 ): Promise<void> {
-  const { pinId, into, leftOut } = options
-  const [pin] = await transaction.query<{ databaseId: string }>(
+  const rows = await transaction.query(
     prepared(sql`
-    insert into offshoot.merges
-      (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
-    select b.id, b.epoch, p.parent_id, p.fork_epoch, p.id, ${leftOut}::bigint[]
-    from offshoot.branches b, offshoot.branches p
-    where b.id = ${into.branchId} and p.id = ${pinId}
-    returning (select database_id from offshoot.branches where id = ${pinId}) as "databaseId"`),
+    with pin as (
+      select id, database_id, parent_id, fork_epoch from offshoot.branches where id = ${pinId}
+    ),
+    ${mergeSql({ into, leftOut })}
+    select from merged`),
   )
-  if (pin === undefined) throw new Error('a pinned state must exist')
-  await insertCompaction(transaction, pin.databaseId)
+  if (rows.length === 0) throw new Error('a pinned state must exist')
+}
+
+/** Expressions of a `with` that pin the current state of a branch. `pin` has the row of the hidden fork. */
+function pinSql({ branchId, databaseId }: Sides['from'], pinId: string): Sql {
+  return sql`source as (${closeEpochSql(branchId)}),
+    pin as (
+      insert into offshoot.branches
+        (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
+          fork_schema_id, deleted_at)
+      select ${pinId}, ${databaseId}::bigint, source.name, source.schema_id,
+        source.last_migration_id, source.id, source.epoch, source.version_base,
+        source.schema_id, now()
+      from source
+      returning id, database_id, parent_id, fork_epoch
+    )`
+}
+
+/** Expressions of a `with` that record the merge of the state in `pin`, and request a compaction. */
+function mergeSql({ into, leftOut }: Pick<Sides, 'into'> & { leftOut: readonly number[] }): Sql {
+  return sql`merged as (
+      insert into offshoot.merges
+        (into_branch_id, into_epoch, from_branch_id, from_epoch, base_branch_id, left_out)
+      select b.id, b.epoch, pin.parent_id, pin.fork_epoch, pin.id, ${leftOut}::bigint[]
+      from offshoot.branches b, pin
+      where b.id = ${into.branchId}
+      returning into_branch_id
+    ),
+    requested as (insert into offshoot.compactions (database_id) select database_id from pin)`
 }
 
 /** Replaces a branch by another one in all recorded merges, as the source and as the target. */

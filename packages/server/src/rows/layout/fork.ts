@@ -21,7 +21,7 @@ export interface ForkSource extends ForkPoint {
  * changes the stamp, because the layout changes with it: writers then keep versions for forks. They read the
  * epoch behind the gate.
  */
-const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
+export const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
     update offshoot.branches
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
@@ -91,10 +91,3 @@ export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
 
 /** The columns of a branch that say where its inherited rows come from, and how it counts versions. */
 export const FORK_COLUMNS = sql`parent_id, fork_epoch, version_base`
-
-/** Values for `FORK_COLUMNS`; without a fork point, the branch inherits no rows. */
-export function forkValues(point: ForkPoint | null): Sql {
-  // Records of a new fork have the versions that they have on the branch.
-  return sql`${point?.id ?? null}, ${point?.epoch ?? null}::integer, coalesce(
-      (select version_base from offshoot.branches where id = ${point?.id ?? null}), 0)`
-}

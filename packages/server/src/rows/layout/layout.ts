@@ -164,9 +164,10 @@ export async function findLayout(
   return toLayout(await database.query<LevelRow>(prepared(levelsSql(sql`${branchId}`, isHidden))))
 }
 
-/** A subquery for the layout of a branch that exists, as JSON for `toLayout`. */
-export function layoutSql(branchId: Sql): Sql {
-  return sql`select json_agg(l) from (${levelsSql(branchId, sql`false`)}) l`
+/** A subquery for the layout of a branch, as JSON for `toLayout`. With `hidden`, the branch may be hidden. */
+export function layoutSql(branchId: Sql, options: { hidden?: boolean } = {}): Sql {
+  const isHidden = options.hidden ? sql`true` : sql`false`
+  return sql`select json_agg(l) from (${levelsSql(branchId, isHidden)}) l`
 }
 
 /** Returns undefined if there are no levels, because the branch does not exist. */
