@@ -20,7 +20,7 @@ import {
   type MissingValues,
   type UniqueClash,
 } from './merging/check-stage.js'
-import type { RowTexts } from './merging/compare-rows.js'
+import { NO_COLUMN, type RowTexts } from './merging/compare-rows.js'
 import { countChanges, hasChangedRow, hasWrittenRow } from './merging/count-changed.js'
 import { type ForwardTable, forwardRows, isContested } from './merging/forward.js'
 import { amendOverlay, buildOverlay, type StagedOverlay } from './merging/publish-overlay.js'
@@ -54,6 +54,7 @@ export {
   type ComparedRow,
   changedColumns,
   listCompared,
+  NO_COLUMN,
   type RowTexts,
   UNDECIDED,
 } from './merging/compare-rows.js'
@@ -191,7 +192,9 @@ export function isWrittenSince(
   })
 }
 
-function rowsOfBase({ states, rowOf }: TableBase, { table: { columns } }: TableCodec): RowBase {
+function rowsOfBase(base: TableBase, codec: TableCodec): RowBase {
+  const { states } = base
+  const { columns } = codec.table
   const rowsOf = ({ rows, table, removedIds }: BaseState) => {
     const removed = columns.filter(({ id }) => removedIds?.includes(id))
     return rowsOfTable({
@@ -199,7 +202,22 @@ function rowsOfBase({ states, rowOf }: TableBase, { table: { columns } }: TableC
       table: table && { ...table, columns: [...table.columns, ...removed] },
     })
   }
-  return { states: states.map(rowsOf), rowOf }
+  return { states: states.map(rowsOf), rowOf: rowOfMarked(base, codec) }
+}
+
+/** Returns a function that merges rows of the states of a base, in which columns that a state never had are marked. */
+function rowOfMarked({ states, rowOf }: TableBase, { physical }: TableCodec): RowBase['rowOf'] {
+  const missing = states.map(({ table, removedIds = [] }) => {
+    const known = new Set([
+      ...listAllColumns(table?.columns ?? []).map(({ id }) => id),
+      ...removedIds,
+    ])
+    return new Set(physical.flatMap(({ id }, index) => (known.has(id) ? [] : [index])))
+  })
+  if (states.length === 1 || missing.every(({ size }) => size === 0)) return rowOf
+  const mark = (row: RowTexts, state: number): RowTexts =>
+    row?.map((text, index) => (missing[state]?.has(index) ? NO_COLUMN : text))
+  return (rows) => rowOf(rows.map(mark))?.map((text) => (text === NO_COLUMN ? null : text))
 }
 
 /** Returns the decisions about single rows of a table, after looking at the staged rows. */

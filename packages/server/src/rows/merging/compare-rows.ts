@@ -17,6 +17,9 @@ export type RowTexts = TextRow | undefined
  */
 export const UNDECIDED = '\u0000'
 
+/** Placeholder for a value of a column that a state of a virtual base never had. It is not a value of the base. */
+export const NO_COLUMN = '\u0000 no column'
+
 /** A row that may differ, in each of the compared states. */
 export interface ComparedRow {
   readonly id: string

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Random } from '../../../../../../test/support/seeded-random.js'
-import { UNDECIDED } from '../../../rows/merge.js'
+import { NO_COLUMN, UNDECIDED } from '../../../rows/merge.js'
 import { compactHistory } from './compact-history.js'
 import {
   type Fork,
@@ -178,6 +178,14 @@ describe('the row of a virtual base', () => {
     expect(merged(['a', 'b'], ['c', 'b'], ['a', 'd'])).toEqual(['c', 'd'])
     expect(merged(['a'], undefined, ['a'])).toBeUndefined()
     expect(merged(undefined, ['a'], undefined)).toEqual(['a'])
+  })
+
+  test('has the values of the state that has the column, if the other one never had it', () => {
+    expect(merged(undefined, ['a', 'b'], ['a', NO_COLUMN])).toEqual(['a', 'b'])
+    expect(merged(undefined, [NO_COLUMN], ['b'])).toEqual(['b'])
+    expect(merged([NO_COLUMN], [NO_COLUMN], ['b'])).toEqual(['b'])
+    expect(merged([NO_COLUMN], [null], ['b'])).toEqual(['b'])
+    expect(merged([NO_COLUMN], undefined, [null])).toBeUndefined()
   })
 
   test('is undecided where the states disagree', () => {
