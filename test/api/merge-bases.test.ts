@@ -95,7 +95,8 @@ describe('work that was merged into two branches and undone on one of them', () 
 })
 
 describe('a record that two branches inserted, one of them with a column of its own', () => {
-  it('is no reason for a conflict when a third branch that has merged both removes the column', async () => {
+  /** The states of `main` and `staging` that `dev` has merged are both bases of `dev` and `staging`. */
+  async function insertedTwice(): Promise<TestBranches> {
     const branches = await open()
     await branches.fork('dev')
     await branches.edit('staging', {
@@ -105,8 +106,12 @@ describe('a record that two branches inserted, one of them with a column of its 
     await branches.put('main', 'items', 'b', {})
     await branches.merge('main', { into: 'dev' })
     await branches.merge('staging', { into: 'dev', strategy: 'ours' })
-    // Now both `main` and `staging` as merged into `dev` are bases.
     await branches.merge('main', { into: 'staging', strategy: 'ours' })
+    return branches
+  }
+
+  it('is no reason for a conflict when a third branch that has merged both removes the column', async () => {
+    const branches = await insertedTwice()
     await branches.edit('dev', { removeColumn: { table: 'items', column: 'label' } })
     const merged = await branches.merge('dev', { into: 'staging', allowDataLoss: true })
     expect(merged).toMatchObject({ conflictCount: 0 })
@@ -114,16 +119,7 @@ describe('a record that two branches inserted, one of them with a column of its 
   })
 
   it('is a conflict when the record was changed in that column meanwhile', async () => {
-    const branches = await open()
-    await branches.fork('dev')
-    await branches.edit('staging', {
-      addColumn: { table: 'items', column: { name: 'label', type: 'string' } },
-    })
-    await branches.put('staging', 'items', 'b', { label: 'new' })
-    await branches.put('main', 'items', 'b', {})
-    await branches.merge('main', { into: 'dev' })
-    await branches.merge('staging', { into: 'dev', strategy: 'ours' })
-    await branches.merge('main', { into: 'staging', strategy: 'ours' })
+    const branches = await insertedTwice()
     await branches.patch('staging', 'items', 'b', { label: 'newer' })
     await branches.edit('dev', { removeColumn: { table: 'items', column: 'label' } })
     const answer = await branches.merging('dev', { into: 'staging', allowDataLoss: true })
