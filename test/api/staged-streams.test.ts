@@ -426,6 +426,7 @@ describe('the collector', () => {
     // Pins are taken of branches that have been forked before.
     await branches.fork('dev')
     await branches.delete('dev')
+    await runBackground(service)
     const pinned = await pinMain(branches.database)
     await branches.patch('main', 't', 'a', { text: 'after' })
     const lost = await pinMain(branches.database)
