@@ -29,9 +29,12 @@ export async function deleteBranchUnchecked(
   await transaction.query(prepared(hideSql(branchId, empty)))
 }
 
-/** Deletes a branch, unless it is protected. Returns false if it is, or does not exist. */
+/**
+ * Deletes a branch, unless it is protected. Returns false if it is, or does not exist. Serializable, so that a git branch
+ * that is mapped to it at the same time does not point nowhere.
+ */
 export async function deleteUnprotected(database: Database, branchId: string): Promise<boolean> {
   const statement = hideSql(branchId, sql`and not protected and ${isLive}`)
-  const [row] = await runStatement(database, statement, { isolation: 'read committed' })
+  const [row] = await runStatement(database, statement)
   return row?.[0] === 't'
 }
