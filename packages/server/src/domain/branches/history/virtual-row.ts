@@ -20,13 +20,13 @@ export function virtualRow(base: MergeBase | undefined, rowIn: (state: State) =>
     if (value === other || other === NO_COLUMN) return value
     if (value === NO_COLUMN) return other
     if (origin === undefined) return UNDECIDED
-    const before = valueOf(origin[column])
+    const before = toValue(origin[column])
     if (before === value) return other
     return before === other ? value : UNDECIDED
   })
 }
 
-const valueOf = (text: string | null | undefined): string | null =>
+const toValue = (text: string | null | undefined): string | null =>
   text === NO_COLUMN ? null : (text ?? null)
 
 /**
@@ -37,6 +37,6 @@ function presence({ left, right, origin }: { left: Row; right: Row; origin: Row 
   const kept = left ?? right
   if (kept === undefined) return undefined
   if (origin === undefined) return kept
-  const isUnchanged = kept.every((value, column) => valueOf(value) === valueOf(origin[column]))
+  const isUnchanged = kept.every((value, column) => toValue(value) === toValue(origin[column]))
   return isUnchanged ? undefined : kept.map(() => UNDECIDED)
 }
