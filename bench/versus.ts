@@ -85,7 +85,8 @@ export async function benchVersus({ quick }: { quick: boolean }): Promise<Figure
     await service?.close()
     await dolt?.close()
     await pocketBase?.close()
-    await rm(folder, { recursive: true, force: true })
+    // A process that has just ended may have added files meanwhile.
+    await rm(folder, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 
@@ -264,6 +265,8 @@ async function pageFigures(
   const { sizes, dataDir, dolt, pocketBase } = context
   const connection = await findRunning(dataDir)
   const pool = new pg.Pool({ ...connection, max: CONNECTIONS })
+  // The server may stop before the last connection has closed.
+  pool.on('error', () => undefined)
   const text = `select id, ${columns.join(', ')} from ${table} where ${columns[5]} >= $1 order by ${columns[5]} limit 20`
   const others: { name: string; atLeast: number; page(since: string): Promise<unknown> }[] = [
     {
