@@ -260,3 +260,13 @@ describe('hostile hosts', () => {
     expect(answer).toMatchObject({ status: 200 })
   })
 })
+
+describe('a workspace in the path that cannot be one', () => {
+  it.each(['%00', 'a%00b', '%0A', '%F0%9F%98%80'])('is not found: %s', async (workspace) => {
+    for (const path of ['', '/tables/people/data/ada']) {
+      const answer = await service.call('GET', `/${workspace}.local/db/shop:main${path}`)
+      expect(answer.status).toBe(404)
+      expect(answer.body.code).toBe('workspace_not_found')
+    }
+  })
+})

@@ -51,7 +51,7 @@ export function namesOf(
     : undefined
 }
 
-/** Returns what the address of a request names, if it names a workspace, a database and a branch. */
+/** Returns the workspace, the database and the branch of a request, if its address names all three. */
 export function placeOf(request: FastifyRequest): Place | undefined {
   const names = namesOf(request)
   return names && toPlace(request.workspaceAddress?.workspaceId, names)

@@ -74,7 +74,7 @@ export function runTransaction<Result>(
       const result = await body(transactionOn(client))
       // A COMMIT must not be cancelled, see `commit.ts`.
       if (!options.readOnly) await settleCommit(client, runPipeline(client, COMMIT_CALLS))
-      // What a snapshot has read is final, so nobody waits for its COMMIT.
+      // A snapshot that only reads cannot fail at its COMMIT, so the caller does not wait for it.
       else if (options.isolation === 'repeatable read') {
         return { result, ending: client.query('commit') }
       } else await client.query('commit')

@@ -7,7 +7,9 @@ import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
 
-/** The user who makes a request, and the rights of the API key. Only `authenticate` creates one. */
+/**
+ * The user who makes a request, and the rights of the API key. Only `authenticate` and `authenticateAt` create one.
+ */
 export interface Principal {
   readonly userId: string
   readonly administrator: boolean
@@ -20,7 +22,7 @@ export interface Principal {
   readonly keyStamp: string
   readonly expiresAt: Date | null
   readonly scope: KeyScope
-  /** What the address of the request names, if it was looked up together with the key. */
+  /** The workspace, the database and the branch of the request, if they were looked up together with the key. */
   readonly found?: FoundPlace
 }
 
@@ -33,12 +35,15 @@ export interface Place {
 
 const WORKSPACE_ID = /^[\w~-]{1,255}$/
 
+/** Returns whether a text of an address can be the id of a workspace. PostgreSQL refuses some other texts. */
+export const isWorkspaceId = (text: string): boolean => WORKSPACE_ID.test(text)
+
 /** Returns the place that an address names, or undefined if it cannot name one. */
 export function toPlace(
   workspaceId: string | undefined,
   names: Omit<Place, 'workspaceId'>,
 ): Place | undefined {
-  return workspaceId !== undefined && WORKSPACE_ID.test(workspaceId)
+  return workspaceId !== undefined && isWorkspaceId(workspaceId)
     ? { workspaceId, ...names }
     : undefined
 }
@@ -70,7 +75,7 @@ export interface FoundPlace {
   /** Undefined if the user is no member of the workspace. */
   readonly database: DatabaseRow | undefined
   readonly branch: FoundBranchRow | undefined
-  /** What the caller has asked for about the branch. */
+  /** The result of the subquery that the caller has added. */
   readonly more: unknown
 }
 
@@ -114,17 +119,17 @@ export const DATABASE_COLUMNS = sql`m.workspace_id as "workspaceId", m.role, d.i
           d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"`
 
 /**
- * Finds the user of an API key and what the address of the request names, by one statement. `more` is a subquery
- * about the branch, whose id it is given.
+ * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `more`
+ * returns a subquery about the branch, whose id it is given.
  */
 export async function authenticateAt(
   database: Queryable,
   key: string,
   place: Place,
-  more: (branchId: Sql) => Sql = () => empty,
+  more?: (branchId: Sql) => Sql,
 ): Promise<Principal & { readonly found: FoundPlace }> {
   const { from, where } = keySource(key)
-  const further = more(sql`at."branchId"`)
+  const further = more === undefined ? empty : sql`, (${more(sql`at."branchId"`)}) as more`
   const [row] = await database.query<
     KeyRow &
       DatabaseRow & { [Name in keyof FoundBranchRow]: FoundBranchRow[Name] | null } & {
@@ -132,7 +137,7 @@ export async function authenticateAt(
       }
   >(
     prepared(sql`
-    select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${further === empty ? empty : sql`, (${further}) as more`}
+    select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${further}
     from ${from}
     left join offshoot.members m on m.user_id = u.id and m.workspace_id = ${place.workspaceId}
     left join offshoot.databases d

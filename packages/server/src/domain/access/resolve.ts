@@ -10,6 +10,7 @@ import {
   type DatabaseRow,
   type FoundBranchRow,
   type FoundPlace,
+  isWorkspaceId,
   type Place,
   type Principal,
 } from './principal.js'
@@ -72,7 +73,7 @@ export async function resolveWorkspace(
   options: { workspaceId: string; need: Need },
 ): Promise<WorkspaceAccess> {
   const { workspaceId, need } = options
-  const [row] = scopeReachesWorkspace(principal.scope, workspaceId)
+  const [row] = reachesWorkspace(principal, workspaceId)
     ? await database.query<{ role: Role }>(sql`
         select role
         from offshoot.members
@@ -81,6 +82,10 @@ export async function resolveWorkspace(
   if (row === undefined) throw workspaceNotFound(workspaceId)
   requireAccess(principal.scope, need)
   return { principal, workspaceId, role: row.role } as WorkspaceAccess
+}
+
+function reachesWorkspace({ scope }: Principal, workspaceId: string): boolean {
+  return isWorkspaceId(workspaceId) && scopeReachesWorkspace(scope, workspaceId)
 }
 
 /** Time for which the rows that were read together with the key are used. The body of a request may take longer. */
@@ -105,7 +110,7 @@ export async function resolveDatabase(
   },
 ): Promise<DatabaseAccess> {
   const { workspaceId, region, databaseName, need } = options
-  const row = scopeReachesWorkspace(principal.scope, workspaceId)
+  const row = reachesWorkspace(principal, workspaceId)
     ? await findDatabase(database, principal, { workspaceId, databaseName })
     : undefined
   if (row === undefined) throw workspaceNotFound(workspaceId)
