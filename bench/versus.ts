@@ -28,9 +28,11 @@ const FULL: Sizes = { rows: 1_000_000, repeats: 40, rounds: 9, durationMs: 2000 
 const QUICK: Sizes = { rows: 20_000, repeats: 10, rounds: 3, durationMs: 500 }
 
 const CHANGES = 100
+/** Repeats that are not counted: a service that runs for weeks has compiled its code. */
+const WARM_UP = 30
 const STARTS = 5
-/** How long a process is left alone before its memory is measured. */
-const IDLE_MS = 15_000
+/** How long a process is left alone before its memory is measured. V8 gives the memory of the start back by then. */
+const IDLE_MS = 30_000
 const DATABASE = 'versus'
 
 /** Goals against one bare update, for a machine without Dolt. Against Dolt, every goal is 1. */
@@ -172,10 +174,8 @@ async function branchFigures(
   const branches = branchesOf(service)
   await service.direct.query(`create table bare as select id, ${columns[2]} as age from ${table}`)
   await service.direct.query('alter table bare add primary key (id)')
-  // The first repeats warm up both sides, and are not counted.
-  const warmUp = Math.ceil(sizes.repeats / 5)
-  for (let repeat = 0; repeat < warmUp + sizes.repeats; repeat++) {
-    const isCounted = repeat >= warmUp
+  for (let repeat = 0; repeat < WARM_UP + sizes.repeats; repeat++) {
+    const isCounted = repeat >= WARM_UP
     const measured = await runBranches(branches, repeat, isCounted ? meters : {})
     const other = dolt && (await runBranches(dolt, repeat, {}))
     const bareMs = await timeMs(() =>

@@ -22,6 +22,7 @@ export async function bundleServer() {
       input: {
         main: path.join(folder, 'dist', 'main.js'),
         'plan-worker': path.join(folder, 'dist', 'data', 'sql', 'plan-worker.js'),
+        'openapi-worker': path.join(folder, 'dist', 'http', 'openapi', 'openapi-worker.js'),
       },
       platform: 'node',
       external: EXTERNAL,

@@ -156,8 +156,6 @@ export async function serve(
       { color: process.stdout.isTTY === true },
     ),
   )
-  // Generating the document blocks other requests, so it is done now, and not when somebody asks for it.
-  app.openapiJson().catch((error: unknown) => app.log.warn({ err: error }, 'no OpenAPI document'))
   await stopping
   tellPerson('Shutting down. Press Ctrl-C again to force it.')
   lifecycle.enter('draining')

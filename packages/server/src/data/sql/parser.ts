@@ -1,5 +1,5 @@
 import type { Node, ParseResult } from 'libpg-query'
-import createParser, { type ParserModule } from 'libpg-query/wasm/libpg-query.js'
+import type { ParserModule } from 'libpg-query/wasm/libpg-query.js'
 import { invalidSql } from './invalid-sql.js'
 import { DEPTH_MAX, NODES_MAX, OPERATOR_STEPS_MAX } from './sql-limits.js'
 
@@ -30,13 +30,22 @@ export interface ParsedText {
 export async function parseSql(text: string): Promise<ParsedText> {
   if (text.includes('\0')) throw invalidSql('the statement contains a NUL character')
   requireShortOperators(text)
-  loading ??= createParser()
+  loading ??= load().catch((error: unknown) => {
+    loading = undefined
+    throw error
+  })
   const parser = await loading
   const result = parseBounded(parser, text)
   if ('message' in result)
     throw new SqlSyntaxError(result.message, characterAt(text, result.cursor))
   const { stmts = [] } = JSON.parse(result.tree) as ParseResult
   return { nodes: stmts.flatMap(({ stmt }) => stmt ?? []), ...requireSize(stmts) }
+}
+
+/** Loads the parser when it is first needed: it takes 20 MB of memory, and many processes get no SQL. */
+async function load(): Promise<ParserModule> {
+  const { default: createParser } = await import('libpg-query/wasm/libpg-query.js')
+  return createParser()
 }
 
 /** Loads the parser, so that the first statement does not wait for it. */

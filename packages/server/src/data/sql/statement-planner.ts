@@ -8,7 +8,6 @@ import { rowsOfTable } from '../../rows/read.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { tooCostly } from './invalid-sql.js'
-import { warmUpParser } from './parser.js'
 import {
   type ErrorAnswer,
   fromWire,
@@ -58,14 +57,6 @@ export class StatementPlanner {
       },
       tooManyStatements,
     )
-  }
-
-  /**
-   * Loads the parser in the main thread, so that no request waits for it. The worker thread is loaded by the
-   * first large request: it takes 45 MB of memory, and most processes never need it.
-   */
-  async warmUp(): Promise<void> {
-    await warmUpParser()
   }
 
   close(): Promise<void> {

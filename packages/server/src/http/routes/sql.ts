@@ -41,8 +41,6 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   return async (app) => {
     limitBodies(app, services.limits.transactionBytesMax)
     const tags = ['SQL']
-    // If this fails, the first statement that needs the planner reports the error.
-    app.addHook('onListen', () => planner.warmUp().catch(() => undefined))
     app.addHook('onClose', () => planner.close())
 
     app.post(

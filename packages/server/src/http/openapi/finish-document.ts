@@ -1,4 +1,4 @@
-import { MEANINGS, REFUSAL_EXAMPLES } from './responses.js'
+import { MEANINGS, REFUSAL_EXAMPLES } from '../responses.js'
 
 interface Schema {
   $ref?: string
