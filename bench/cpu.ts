@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises'
 
-interface CpuTime {
+export interface CpuTime {
   readonly serverUs: number
   readonly postgresUs: number
 }
@@ -31,6 +31,11 @@ export class CpuMeter {
       postgresUs: postgresUs / operations,
     })
     return operations
+  }
+
+  /** Returns the CPU time per operation of the last round. */
+  latest(): CpuTime {
+    return this.#rounds.at(-1) ?? { serverUs: Number.NaN, postgresUs: Number.NaN }
   }
 
   /** Describes the round with the least CPU time, which other load has disturbed least. */

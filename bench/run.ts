@@ -4,6 +4,7 @@ import { benchFiles } from './files.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
 import { type Figure, printFigures, writeFigures } from './report.js'
+import { benchSoak } from './soak.js'
 import { benchTools } from './tools.js'
 import { benchVersus } from './versus.js'
 
@@ -16,14 +17,17 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   busy: benchBusy,
   tools: benchTools,
   versus: benchVersus,
+  soak: benchSoak,
 }
+/** Suites that run only when they are named, because they take long. */
+const NAMED_ONLY: ReadonlySet<string> = new Set(['soak'])
 
 const args = process.argv.slice(2)
 const quick = args.includes('--quick')
 const chosen = args.filter((arg) => !arg.startsWith('--'))
 const figures: Figure[] = []
 for (const [name, suite] of Object.entries(SUITES)) {
-  if (chosen.length > 0 && !chosen.includes(name)) continue
+  if (chosen.length > 0 ? !chosen.includes(name) : NAMED_ONLY.has(name)) continue
   console.log(`${name}${quick ? ' (quick)' : ''}`)
   const measured = await suite({ quick })
   printFigures(measured)

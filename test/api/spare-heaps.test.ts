@@ -5,9 +5,20 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { SPARES_MAX } from '../../packages/server/src/rows/layout/spare-heaps.js'
 import { makeArchive, openForBackup } from '../support/archive.js'
 import { TestBranches } from '../support/branches.js'
+import { createTestDatabase } from '../support/database.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
+
+/** Without these, PostgreSQL runs a subquery for each row instead of keeping its result. */
+const OTHER_PLANS = [
+  'enable_hashjoin',
+  'enable_mergejoin',
+  'enable_hashagg',
+  'enable_sort',
+  'enable_material',
+  'enable_memoize',
+]
 
 let service: TestService
 let number = 0
@@ -22,24 +33,24 @@ const ITEMS: readonly Column[] = [
   { name: 'price', type: 'int' },
 ]
 
-async function open(tables: Record<string, readonly Column[]> = { items: ITEMS }) {
-  const branches = await TestBranches.create(service, `spares${++number}`, tables)
-  const [row] = await service.database.query<{ id: string }>(sql`
+async function open(tables: Record<string, readonly Column[]> = { items: ITEMS }, on = service) {
+  const branches = await TestBranches.create(on, `spares${++number}`, tables)
+  const [row] = await on.database.query<{ id: string }>(sql`
     select id from offshoot.databases where name = ${`spares${number}`}`)
   return { branches, databaseId: row?.id ?? '' }
 }
 
-async function listSpares(databaseId: string): Promise<string[]> {
-  const rows = await service.database.query<{ id: string }>(sql`
+async function listSpares(databaseId: string, on = service): Promise<string[]> {
+  const rows = await on.database.query<{ id: string }>(sql`
     select heap_id::text as id from offshoot_work.spares
     where database_id = ${databaseId} order by heap_id`)
   return rows.map(({ id }) => id)
 }
 
 /** Waits until the database has some spare heaps, and returns their ids. */
-async function untilSpares(databaseId: string, count: number): Promise<string[]> {
-  await until(async () => (await listSpares(databaseId)).length >= count)
-  return listSpares(databaseId)
+async function untilSpares(databaseId: string, count: number, on = service): Promise<string[]> {
+  await until(async () => (await listSpares(databaseId, on)).length >= count)
+  return listSpares(databaseId, on)
 }
 
 async function heapsOf(databaseId: string, branch: string): Promise<string[]> {
@@ -97,6 +108,28 @@ describe('the first write of a fork', () => {
     await branches.put('two', 'items', 'a', { name: 'A', label: 'new' })
     expect(spares).not.toContain((await heapsOf(databaseId, 'two'))[0])
     expect(await branches.read('two', 'items', ['a'])).toMatchObject({ a: { label: 'new' } })
+  })
+
+  it('takes a single spare heap, also if PostgreSQL runs subqueries for each row', async () => {
+    const postgres = await createTestDatabase()
+    const name = new URL(postgres.url).pathname.slice(1)
+    for (const setting of OTHER_PLANS) {
+      await postgres.pool.query(`alter database ${name} set ${setting} = off`)
+    }
+    const planned = await createTestService({ url: postgres.url, spareHeapsMax: SPARES_MAX })
+    try {
+      const { branches, databaseId } = await open(undefined, planned)
+      await branches.fork('one')
+      await branches.put('one', 'items', 'a', { name: 'A' })
+      const spares = await untilSpares(databaseId, 2, planned)
+      await branches.fork('two')
+      await branches.put('two', 'items', 'a', { name: 'B' })
+      expect(await branches.read('two', 'items', ['a'])).toMatchObject({ a: { name: 'B' } })
+      expect(await listSpares(databaseId, planned)).toContain(spares[1])
+    } finally {
+      await planned.close()
+      await postgres.close()
+    }
   })
 
   it('never shares a spare heap with another branch', async () => {

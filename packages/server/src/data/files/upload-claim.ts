@@ -70,13 +70,13 @@ async function deleteClaim(database: Database, { linkHash, holder }: Claim): Pro
 export async function collectUploadClaims(database: Queryable): Promise<boolean> {
   const rows = await database.query(sql`
     delete from offshoot.upload_claims
-    where link_hash in (
+    where link_hash = any(array(
       select link_hash
       from offshoot.upload_claims
       where expires_at <= now()
       limit ${STEP_CLAIMS}
       for update skip locked
-    )
+    ))
     returning link_hash`)
   return rows.length === STEP_CLAIMS
 }

@@ -103,17 +103,19 @@ export function forgetVersions(
 ): Sql {
   const deleted = deletedName(databaseId)
   return sql`
-    with old as (
-      delete from ${deleted}
-      where (heap_id, id) in (
-        select heap_id, id
-        from ${deleted}
-        where deleted_at <= now() - make_interval(secs => ${ageSeconds})
-        order by deleted_at
-        limit ${recordsMax}
-        for update skip locked
-      )
-      returning heap_id, version
+    with due as materialized (
+      select heap_id, id
+      from ${deleted}
+      where deleted_at <= now() - make_interval(secs => ${ageSeconds})
+      order by deleted_at
+      limit ${recordsMax}
+      for update skip locked
+    ),
+    old as (
+      delete from ${deleted} d
+      using due
+      where d.heap_id = due.heap_id and d.id = due.id
+      returning d.heap_id, d.version
     ),
     raised as (
       insert into ${deleted} as d (heap_id, id, version, deleted_at)

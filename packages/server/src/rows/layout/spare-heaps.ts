@@ -84,7 +84,8 @@ export async function assignSpares(
     ),
     taken as (
       delete from offshoot_work.spares
-      where heap_id in (
+      -- PostgreSQL may run the query of an IN for each row, and then takes another spare heap each time.
+      where heap_id = any(array(
         select s.heap_id
         from branch
         cross join wanted w
@@ -96,7 +97,7 @@ export async function assignSpares(
           limit 1
           for update skip locked
         ) s
-      )
+      ))
       returning heap_id, definition
     ),
     inserted as (
