@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { CONNECTIONS, proportionalMiB, type Service, startService } from './environment.js'
 import { median } from './measure.js'
 import { anyTime, createDatabase, rowId, thousands } from './people.js'
@@ -26,6 +27,8 @@ const ROWS = 10_000
 const CLIENTS = 8
 const TRANSACTION_SIZE = 10
 const BARE_MS = 1000
+/** The pause after a request that the service has refused. */
+const REFUSED_MS = 1000
 /** The first slices compile code and fill caches. */
 const WARM_UP_SLICES = 1
 const DATABASE = 'soak'
@@ -79,7 +82,7 @@ async function soakCreates(service: Service, { creates, slices }: Sizes): Promis
       await measureSlice(service, async () => {
         const start = count
         const worker = async () => {
-          while (count < end) await service.call('POST', `${TABLE}/data`, person(count++))
+          while (count < end) await call(service, 'POST', `${TABLE}/data`, person(count++))
         }
         await Promise.all(Array.from({ length: CONNECTIONS }, worker))
         return count - start
@@ -115,17 +118,17 @@ async function soakMixed(service: Service, { mixedMs, sliceMs }: Sizes): Promise
 
 /** Kinds of work with their shares. Each returns how many requests it sent. */
 const WORK: readonly { share: number; run(service: Service): Promise<number> }[] = [
-  { share: 30, run: (service) => one(service.call('POST', `${TABLE}/data`, person(anyNumber()))) },
-  { share: 30, run: (service) => one(service.call('GET', `${TABLE}/data/${anyId()}`)) },
+  { share: 30, run: (service) => one(call(service, 'POST', `${TABLE}/data`, person(anyNumber()))) },
+  { share: 30, run: (service) => one(call(service, 'GET', `${TABLE}/data/${anyId()}`)) },
   {
     share: 15,
-    run: (service) => one(service.call('PATCH', `${TABLE}/data/${anyId()}`, { age: anyAge() })),
+    run: (service) => one(call(service, 'PATCH', `${TABLE}/data/${anyId()}`, { age: anyAge() })),
   },
   {
     share: 10,
     run: (service) =>
       one(
-        service.call('POST', `${TABLE}/query`, {
+        call(service, 'POST', `${TABLE}/query`, {
           filter: { seen: { $ge: anyTime(ROWS) } },
           sort: { seen: 'asc' },
         }),
@@ -150,7 +153,7 @@ async function one(request: Promise<unknown>): Promise<number> {
 }
 
 function runTransaction(service: Service): Promise<unknown> {
-  return service.call('POST', `/db/${DATABASE}:main/transaction`, {
+  return call(service, 'POST', `/db/${DATABASE}:main/transaction`, {
     operations: Array.from({ length: TRANSACTION_SIZE }, () => ({
       insert: { table: 'people', record: person(anyNumber()) },
     })),
@@ -162,13 +165,34 @@ let branchCount = 0
 /** A branch from its fork to its end. Records that only it has changed are merged. */
 async function runBranch(service: Service): Promise<number> {
   const branch = `/db/${DATABASE}:work${branchCount++}`
-  await service.call('PUT', branch, { from: 'main' })
-  await service.call('GET', `${branch}/tables/people/data/${anyId()}`)
-  await service.call('POST', `${branch}/tables/people/data`, person(anyNumber()))
-  await service.call('GET', `${branch}/diff`)
-  await service.call('POST', `${branch}/merge`, {})
-  await service.call('DELETE', branch)
+  await call(service, 'PUT', branch, { from: 'main' })
+  await call(service, 'GET', `${branch}/tables/people/data/${anyId()}`)
+  await call(service, 'POST', `${branch}/tables/people/data`, person(anyNumber()))
+  await call(service, 'GET', `${branch}/diff`)
+  await call(service, 'POST', `${branch}/merge`, {})
+  await call(service, 'DELETE', branch)
   return 6
+}
+
+let refused = 0
+
+/** Sends a request, again if the service refuses it because the machine is too busy, as clients do. */
+async function call(
+  service: Service,
+  method: string,
+  target: string,
+  body?: unknown,
+): Promise<void> {
+  for (;;) {
+    try {
+      await service.call(method, target, body)
+      return
+    } catch (error) {
+      if (!/"code":"(unavailable|overloaded)"/.test(String(error))) throw error
+      refused++
+      await delay(REFUSED_MS)
+    }
+  }
 }
 
 const anyNumber = () => Math.floor(Math.random() * ROWS)
@@ -224,7 +248,7 @@ function tell(name: string, progress: string, measured: readonly Slice[]): void 
   if (slice === undefined) return
   const { perSecond, barePerSecond, cpuUs, memoryMiB, relations } = slice
   console.log(
-    `      ${name}: ${progress}; ${thousands(perSecond)} requests/s, ${(perSecond / barePerSecond).toFixed(2)} of bare updates, ${cpuUs.toFixed(0)} µs of CPU each; ${memoryMiB.toFixed(0)} MiB, ${relations} relations`,
+    `      ${name}: ${progress}; ${thousands(perSecond)} requests/s, ${(perSecond / barePerSecond).toFixed(2)} of bare updates, ${cpuUs.toFixed(0)} µs of CPU each; ${memoryMiB.toFixed(0)} MiB, ${relations} relations, ${refused} refused so far`,
   )
 }
 

@@ -1,8 +1,15 @@
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
-import { compileStatement, type Statement } from '../../postgres/statement.js'
+import { compileStatement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import { type BranchRows, type Layout, ownHeap } from '../layout/layout.js'
+import {
+  type BranchRows,
+  type Heap,
+  type Layout,
+  layoutOf,
+  ownHeap,
+  ownOverlay,
+} from '../layout/layout.js'
 import { deleteStatement } from '../writing/delete-statement.js'
 import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
@@ -52,90 +59,131 @@ export async function forwardRows(
   tables: readonly ForwardTable[],
   into: string,
 ): Promise<MergeTally[]> {
-  const changes: Changes[] = []
-  for (const table of tables) changes.push(await findChanges(transaction, table))
-  const changed = changes.filter(({ deletes, writes }) => deletes || writes)
-  if (changed.length === 0) return tables.map(() => NO_EFFECT)
-  const layout = await openTarget(
-    transaction,
-    changed.map(({ codec }) => codec),
-    into,
-  )
+  const changed = new Set<ForwardTable>()
+  for (const table of tables) {
+    if (!isOpen(table) && (await hasChanges(transaction, table))) changed.add(table)
+  }
+  const codecs = [...changed].map(({ codec }) => codec)
+  const opened = codecs.length > 0 ? await openTarget(transaction, codecs, into) : undefined
   const tallies: MergeTally[] = []
-  for (const table of changes) {
-    tallies.push(
-      changed.includes(table) ? await forwardTable(transaction, layout, table) : NO_EFFECT,
-    )
+  for (const table of tables) {
+    if (isOpen(table)) tallies.push(await forwardOpen(transaction, table))
+    else if (opened === undefined || !changed.has(table)) tallies.push(NO_EFFECT)
+    else tallies.push(await forwardTable(transaction, opened, table))
   }
   return tallies
 }
 
-/** The changes of theirs in one table. */
-interface Changes {
-  readonly codec: TableCodec
-  readonly deletes: boolean
-  readonly writes: boolean
-  /** Selects the ids of deleted rows. */
-  readonly gone: Sql
-  /** Selects the rows to write. Those that exist have a version. */
-  readonly rows: Sql
+/**
+ * Returns whether the target can be written to at once. It then does not matter whether there are changes, nor
+ * whether rows are deleted before others are written.
+ */
+function isOpen({ codec, ours }: ForwardTable): boolean {
+  const layout = layoutOf(ours)
+  const { id } = codec.table
+  return (
+    codec.uniqueColumns.length === 0 &&
+    ownHeap(layout, id) !== undefined &&
+    ownOverlay(layout, id) === undefined
+  )
 }
 
-async function findChanges(
-  transaction: Transaction,
-  { codec, base, theirs }: ForwardTable,
-): Promise<Changes> {
+/** Compares the rows of theirs with those of the base. */
+function compare({ codec, base, theirs }: ForwardTable) {
   const columns = new Set(codec.physical.keys())
   // The base has the rows of the target that theirs has changed. Unlike those, its rows stay during the merge.
-  const { joins, isInserted, isUpdated, isDeleted } = joinChanges({
-    codec,
-    columns,
-    before: base,
-    after: theirs,
-  })
-  const [found] = await transaction.query<Pick<Changes, 'deletes' | 'writes'>>(sql`
-    select coalesce(bool_or(${isDeleted}), false) as deletes,
-      coalesce(bool_or(${isInserted} or ${isUpdated}), false) as writes
-    ${joins}`)
-  const values = codec.physical.map(({ physicalName }) => sql`a.${ident(physicalName)}`)
-  return {
-    codec,
-    deletes: found?.deletes ?? false,
-    writes: found?.writes ?? false,
-    gone: sql`select k.id ${joins} where ${isDeleted}`,
-    rows: sql`
-      select a.id, 0 as n, b.version, b.created_at${furtherColumns(values)}
-      ${joins}
-      where ${isInserted} or ${isUpdated}`,
-  }
+  return joinChanges({ codec, columns, before: base, after: theirs })
+}
+
+async function hasChanges(transaction: Transaction, table: ForwardTable): Promise<boolean> {
+  const { joins, isInserted, isUpdated, isDeleted } = compare(table)
+  const [row] = await transaction.query<{ hasChanges: boolean }>(sql`
+    select exists (
+      select ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
+    ) as "hasChanges"`)
+  return row?.hasChanges ?? true
+}
+
+async function forwardOpen(transaction: Transaction, table: ForwardTable): Promise<MergeTally> {
+  const { codec, ours } = table
+  const parts = partsOf(layoutOf(ours), codec)
+  const { inserted, updated, deleted } = await writeChanges(transaction, parts, table)
+  if (deleted > 0) await deleteGone(transaction, parts, table)
+  return tallyOf({ inserted, updated, deleted })
 }
 
 async function forwardTable(
   transaction: Transaction,
   layout: Layout,
-  { codec, deletes, writes, gone, rows }: Changes,
+  table: ForwardTable,
 ): Promise<MergeTally> {
-  const heap = ownHeap(layout, codec.table.id)
-  if (heap === undefined) throw new Error('the target must have a heap')
-  const parts = new StatementParts(layout, codec, heap, { isLocked: true })
-  let [deleted, inserted, updated] = [0, 0, 0]
-  if (deletes) {
-    deleted = (await runOnce(transaction, deleteStatement(parts, sql`array(${gone})`))).length
-  }
-  if (writes) {
-    await clearMoved(transaction, { layout, heap }, { codec, rows })
-    const [counts] = await runOnce(transaction, writeStatement(parts, rows))
-    inserted = Number(counts?.[0])
-    updated = Number(counts?.[1])
-  }
-  return { changed: deleted + inserted + updated, inserted, updated, deleted, conflictCount: 0 }
+  const { codec } = table
+  const parts = partsOf(layout, codec)
+  const deleted = await deleteGone(transaction, parts, table)
+  await clearMoved(
+    transaction,
+    { layout, heap: heapOf(layout, codec) },
+    { codec, rows: rowsOf(table) },
+  )
+  const { inserted, updated } = await writeChanges(transaction, parts, table)
+  return tallyOf({ inserted, updated, deleted })
 }
 
-/** Inserts and replaces rows. Those that exist have a version. Returns how many were inserted and replaced. */
-function writeStatement(parts: StatementParts, rows: Sql): Statement {
+type Counts = Pick<MergeTally, 'inserted' | 'updated' | 'deleted'>
+
+const tallyOf = (counts: Counts): MergeTally => ({
+  ...counts,
+  changed: counts.inserted + counts.updated + counts.deleted,
+  conflictCount: 0,
+})
+
+function heapOf(layout: Layout, { table }: TableCodec): Heap {
+  const heap = ownHeap(layout, table.id)
+  if (heap === undefined) throw new Error('the target must have a heap')
+  return heap
+}
+
+const partsOf = (layout: Layout, codec: TableCodec): StatementParts =>
+  new StatementParts(layout, codec, heapOf(layout, codec), { isLocked: true })
+
+/** Selects the rows to write. Those that exist have a version. */
+function rowsOf(table: ForwardTable): Sql {
+  const { joins, isInserted, isUpdated } = compare(table)
+  return sql`${selectAfter(table)} ${joins} where ${isInserted} or ${isUpdated}`
+}
+
+function selectAfter({ codec }: ForwardTable): Sql {
+  const values = codec.physical.map(({ physicalName }) => sql`a.${ident(physicalName)}`)
+  return sql`
+    select k.id, 0 as n, a.id is null as is_gone, b.version, b.created_at${furtherColumns(values)}`
+}
+
+/** Returns the number of deleted rows. */
+async function deleteGone(
+  transaction: Transaction,
+  parts: StatementParts,
+  table: ForwardTable,
+): Promise<number> {
+  const { joins, isDeleted } = compare(table)
+  const gone = sql`array(select k.id ${joins} where ${isDeleted})`
+  return (await runOnce(transaction, deleteStatement(parts, gone))).length
+}
+
+/** Inserts and replaces rows. Returns their numbers, and the number of rows that are to be deleted. */
+async function writeChanges(
+  transaction: Transaction,
+  parts: StatementParts,
+  table: ForwardTable,
+): Promise<Counts> {
+  const { joins, isInserted, isUpdated, isDeleted } = compare(table)
   const values = parts.names.map((name) => sql`u.${name}`)
-  return compileStatement(sql`
-    with u as (${rows})${parts.keep(sql`select id from u`)},
+  const [counts = []] = await runOnce(
+    transaction,
+    compileStatement(sql`
+    with changed as (
+      ${selectAfter(table)} ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
+    ),
+    u as (select * from changed where not is_gone)${parts.keep(sql`select id from u`)},
     written as (
       insert into ${parts.own} ${parts.rowColumns}
       select u.id, coalesce(u.version + 1, f.version),
@@ -143,5 +191,10 @@ function writeStatement(parts: StatementParts, rows: Sql): Statement {
       from u ${parts.joinFirstVersion(sql`u.id`)}
       on conflict (id) do update set ${parts.overwriteAny}
     )
-    select count(*) filter (where version is null), count(version) from u`)
+    select count(*) filter (where version is null), count(version) filter (where not is_gone),
+      count(*) filter (where is_gone)
+    from changed`),
+  )
+  const [inserted, updated, deleted] = counts.map(Number)
+  return { inserted: inserted ?? 0, updated: updated ?? 0, deleted: deleted ?? 0 }
 }
