@@ -148,10 +148,19 @@ export async function stopProcess(child: ChildProcess): Promise<void> {
 }
 
 /** Memory of a process and of all that it started, in MiB; shared pages are counted once. */
-export async function proportionalMiB(pid: number): Promise<number> {
+export function proportionalMiB(pid: number): Promise<number> {
+  return sumMiB(pid, /^Pss:\s+(\d+)/m)
+}
+
+/** Like `proportionalMiB`, without shared memory: PostgreSQL fills its cache as far as there is data. */
+export function privateMiB(pid: number): Promise<number> {
+  return sumMiB(pid, /^Pss_Anon:\s+(\d+)/m)
+}
+
+async function sumMiB(pid: number, line: RegExp): Promise<number> {
   const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8').catch(() => '')
-  let sum = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0) / 1024
-  for (const child of await childrenOf(pid)) sum += await proportionalMiB(child)
+  let sum = Number(line.exec(rollup)?.[1] ?? 0) / 1024
+  for (const child of await childrenOf(pid)) sum += await sumMiB(child, line)
   return sum
 }
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { CONNECTIONS, proportionalMiB, type Service, startService } from './environment.js'
+import { CONNECTIONS, privateMiB, type Service, startService } from './environment.js'
 import { median } from './measure.js'
 import { anyTime, createDatabase, rowId, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
@@ -41,6 +41,7 @@ interface Slice {
   readonly barePerSecond: number
   /** CPU time of the service and of PostgreSQL per request. */
   readonly cpuUs: number
+  /** Memory of the service and of PostgreSQL, without the cache of PostgreSQL. */
   readonly memoryMiB: number
   /** Tables and indexes in PostgreSQL. */
   readonly relations: number
@@ -225,7 +226,7 @@ async function measureSlice(service: Service, run: () => Promise<number>): Promi
     perSecond: count / seconds,
     barePerSecond,
     cpuUs: serverUs + postgresUs,
-    memoryMiB: await proportionalMiB(service.serverPid),
+    memoryMiB: await privateMiB(service.serverPid),
     relations: rows[0]?.count ?? 0,
   }
 }
