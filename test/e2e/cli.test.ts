@@ -415,7 +415,7 @@ describe('the command line', () => {
     expect((await run(['branch', 'rm', 'dev', '--yes'])).stderr).toContain('protected')
     expect((await run(['branch', 'protect', 'dev', '--off'])).code).toBe(0)
     expect((await run(['branch', 'expire', 'dev', '12h'])).code).toBe(0)
-    expect((await run(['branch', 'rm', 'dev', '--yes'])).code).toBe(0)
+    expect((await run(['branch', 'delete', 'dev', '--yes'])).code).toBe(0)
     expect((await json('branch', 'ls')) as unknown[]).toHaveLength(1)
   })
 
@@ -490,7 +490,7 @@ describe('the command line', () => {
     const refused = await run(['branch', 'create', 'x', '--from', 'main'], { env })
     expect(refused).toMatchObject({ code: 1 })
     expect((await json('keys', 'ls')).map(({ name }: { name: string }) => name)).toContain('ci')
-    expect((await run(['keys', 'rm', 'ci', '--yes'])).code).toBe(0)
+    expect((await run(['keys', 'delete', 'ci', '--yes'])).code).toBe(0)
     expect((await run(['db', 'ls'], { env })).stderr).toContain('does not accept the API key')
   })
 

@@ -131,7 +131,7 @@ const create = () =>
     )
 
 const remove = () =>
-  withDatabase(createCommand('rm', 'delete a branch'))
+  withDatabase(createCommand('rm', 'delete a branch').alias('delete'))
     .argument('<name>', 'name of the branch')
     .option('--yes', 'do not ask')
     .action(

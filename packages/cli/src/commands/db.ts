@@ -42,7 +42,7 @@ export const dbCommand = () =>
         ),
     )
     .addCommand(
-      withWorkspace(createCommand('rm', 'delete a database with all its branches'))
+      withWorkspace(createCommand('rm', 'delete a database with all its branches').alias('delete'))
         .argument('<name>', 'name of the database')
         .option('--yes', 'do not ask')
         .action(

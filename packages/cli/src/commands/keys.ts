@@ -70,7 +70,7 @@ export const keysCommand = () =>
         ),
     )
     .addCommand(
-      withServer(createCommand('rm', 'revoke an API key'))
+      withServer(createCommand('rm', 'revoke an API key').alias('delete'))
         .argument('<name>', 'name of the key')
         .option('--yes', 'do not ask')
         .action(
