@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -414,5 +415,41 @@ describe('a sweep after the deletion of a fork', () => {
     await collect()
     expect((await storage(branches)).heaps).toEqual([[3, 1]])
     expect(await items(branches, 'three')).toEqual(before.three)
+  })
+})
+
+describe('a long queue of sweeps', () => {
+  const countSweeps = async () => {
+    const [row] = await service.database.query<{ count: number }>(sql`
+      select count(*)::integer as count from offshoot.sweeps`)
+    return row?.count
+  }
+
+  it('loses those of branches that no longer exist by few steps', async () => {
+    await collect()
+    await service.database.query(sql`
+      insert into offshoot.sweeps (branch_id) select 'gone' || n from generate_series(1, 1000) n`)
+    for (let step = 0; step < 2; step++) expect(await sweepBranch(service.database)).toBe(true)
+    expect(await countSweeps()).toBe(0)
+    expect(await sweepBranch(service.database)).toBe(false)
+  })
+
+  it('makes the next round follow at once', async () => {
+    const branches = await open()
+    await collect()
+    const count = 60
+    for (let fork = 0; fork < count; fork++) await branches.fork(`fork${fork}`)
+    expect(await runBackground(service)).toBe(false)
+    // Each of them takes at least two steps, and a round takes at most a hundred.
+    await service.database.query(sql`
+      insert into offshoot.sweeps (branch_id)
+      select b.id
+      from offshoot.branches b
+      join offshoot.databases d on d.id = b.database_id
+      where d.name = ${branches.database} and b.name like 'fork%'`)
+    expect(await countSweeps()).toBe(count)
+    expect(await runBackground(service)).toBe(true)
+    expect(await runBackground(service)).toBe(false)
+    expect(await countSweeps()).toBe(0)
   })
 })

@@ -38,11 +38,16 @@ import {
 const STEPS_MAX = 100
 /** Steps of one kind end after this time, for the same reason. The next round continues. */
 const STEPS_MS_MAX = 60_000
+/** The pause after a round that is behind: clients that keep deleting branches must not be faster than the collectors. */
+const BEHIND_PAUSE_MS = 50
 
 type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
 
-/** Runs one round of all background work. Each step is short. */
-export async function runBackground(services: BackgroundServices): Promise<void> {
+/**
+ * Runs one round of all background work. Each step is short. Returns whether it is behind with work that requests
+ * cause, such as removing the rows of deleted branches.
+ */
+export async function runBackground(services: BackgroundServices): Promise<boolean> {
   const { database, sessions, files } = services
   const { quotas } = sessions
   const failures: unknown[] = []
@@ -64,8 +69,7 @@ export async function runBackground(services: BackgroundServices): Promise<void>
   // Written before the measurement, so that this process knows which of its writes the measurement
   // includes.
   await apart(() => quotas.refresh())
-  const steps = [
-    () => measureUsage(database, quotas),
+  const queues: ReadonlySet<() => Promise<boolean>> = new Set([
     () => compactDatabase(database),
     () => absorbNext(database),
     () => foldNext(database),
@@ -73,6 +77,10 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => sweepBranch(database),
     () => collectMigrations(database),
     () => collectHeap(database),
+  ])
+  const steps = [
+    () => measureUsage(database, quotas),
+    ...queues,
     () => collectSpares(database),
     () => collectSchema(database),
     () => collectGates(database),
@@ -83,21 +91,30 @@ export async function runBackground(services: BackgroundServices): Promise<void>
     () => checkBlobs(database, COLLECT_TIMES),
     () => collectBlobs({ database, blobs: files.blobs }, COLLECT_TIMES),
   ]
+  let isBehind = false
   for (const step of steps) {
-    await apart(() => runSteps(step))
+    await apart(async () => {
+      const hasMore = await runSteps(step)
+      isBehind ||= hasMore && queues.has(step)
+    })
     await apart(() => sessions.flushUses())
   }
   await apart(() => quotas.refresh())
   await apart(() => measureBacklogs(services))
   if (failures.length > 0) throw failures[0]
+  return isBehind
 }
 
-/** Runs steps of one kind until there is nothing left to do, or others should have their turn. */
-async function runSteps(step: () => Promise<boolean>): Promise<void> {
+/**
+ * Runs steps of one kind until there is nothing left to do, or others should have their turn. Returns whether there may
+ * be more to do.
+ */
+async function runSteps(step: () => Promise<boolean>): Promise<boolean> {
   const endsAt = performance.now() + STEPS_MS_MAX
   for (let count = 0; count < STEPS_MAX && performance.now() < endsAt; count++) {
-    if (!(await step())) return
+    if (!(await step())) return false
   }
+  return true
 }
 
 /** Publishes how much is stored and how much work is left. */
@@ -140,10 +157,13 @@ export function startBackground(
 ): { stop(): Promise<void> } {
   const stopping = new AbortController()
   const running = (async () => {
+    let isBehind = false
     while (!stopping.signal.aborted) {
+      const pauseMs = isBehind ? Math.min(BEHIND_PAUSE_MS, options.pauseMs) : options.pauseMs
+      isBehind = false
       try {
-        await delay(options.pauseMs, undefined, { signal: stopping.signal, ref: false })
-        await runBackground(services)
+        await delay(pauseMs, undefined, { signal: stopping.signal, ref: false })
+        isBehind = await runBackground(services)
       } catch (error) {
         // PostgreSQL may be unreachable; the next round tries again.
         if (!stopping.signal.aborted)

@@ -18,6 +18,8 @@ const STATEMENT_MS = 20_000
 const LOCK_MS = 2000
 /** Maximum number of heaps that one step looks at. */
 const STEP_HEAPS = 50
+/** Requests for branches that no longer exist, which one step removes. */
+const STEP_GONE = 500
 
 interface Sweep {
   readonly id: string
@@ -92,7 +94,7 @@ async function runStep(transaction: Queryable, sweep: Sweep, position: Position)
       set_config('lock_timeout', ${String(LOCK_MS)}, true)`)
   const { branchId, heapId: afterId } = sweep
   if (afterId === null) {
-    await begin(transaction, sweep)
+    if ((await deleteGone(transaction, sweep)) === 0) await begin(transaction, sweep)
     return { heap: 0, version: 0 }
   }
   const heaps = await listHeapsAfter(transaction, branchId, { afterId, limit: STEP_HEAPS })
@@ -125,6 +127,26 @@ async function dropHeapOf(
   heap: { branchId: string; heapId: string },
 ): Promise<boolean> {
   return (await dropUnusedHeap(transaction, heap)) || (await dropSkipped(transaction, heap))
+}
+
+/**
+ * If the branch no longer exists, deletes this request and others for such branches: there is nothing to sweep, and
+ * `collectHeap` drops their heaps. Otherwise they would be the larger part of the queue. Returns their number.
+ */
+async function deleteGone(transaction: Queryable, { branchId }: Sweep): Promise<number> {
+  const deleted = await transaction.query(sql`
+    delete from offshoot.sweeps
+    where not exists (select from offshoot.branches where id = ${branchId}) and id = any(array(
+      select s.id
+      from offshoot.sweeps s
+      where s.heap_id is null
+        and not exists (select from offshoot.branches b where b.id = s.branch_id)
+      order by s.due_at, s.id
+      limit ${STEP_GONE}
+      for update skip locked
+    ))
+    returning id`)
+  return deleted.length
 }
 
 /** Begins a sweep. It serves all requests for the branch so far; later ones cause another sweep. */
