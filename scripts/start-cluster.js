@@ -93,7 +93,7 @@ function initialise({ name }) {
       `--pwfile=${passwordFile}`,
       '-E',
       'UTF8',
-      '--locale=C',
+      '--locale=C.UTF-8',
       '-N',
     ],
     { ...account, encoding: 'utf8' },

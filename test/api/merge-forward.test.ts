@@ -19,8 +19,12 @@ function watch(client: pg.PoolClient): void {
   const query = client.query.bind(client) as (...parts: unknown[]) => unknown
   Object.assign(client, {
     query(...parts: readonly unknown[]) {
-      const [first] = parts as [{ text?: string }]
-      if (/create temporary table\s+pg_temp\.merge_ids/.test(first.text ?? '')) stages++
+      const [{ text = '', statements = [] }] = parts as [
+        { text?: string; statements?: readonly string[] },
+      ]
+      // On a cluster, it is a table of a node.
+      const creates = /^\s*create (temporary table pg_temp\."|unlogged table .*_)merge_ids"/
+      stages += [text, ...statements].filter((each) => creates.test(each)).length
       return query(...parts)
     },
   })
@@ -362,6 +366,7 @@ describe('a merge of as many rows as are not staged', () => {
 
   it('takes time in proportion to their number', async (context) => {
     if (!isAllowed) context.skip('the role of the tests cannot load [auto_explain]')
+    if (explaining.database.isCluster) context.skip('plans of nodes are not explained here')
     const count = 1800
     const part = count / 3
     const idOf = (index: number) => `r${String(index).padStart(4, '0')}`

@@ -4,7 +4,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { listWaiting, lockTable } from '../support/table-lock.js'
 
 /*
  * A merge of many rows compares without locks. The tests stop it there, write to both branches, and let it
@@ -87,19 +89,15 @@ async function pastOfNotes(branches: TestBranches): Promise<string> {
 
 /** Runs `body` while a merge waits in the middle of its comparison. Returns the answer of the merge. */
 async function during(branches: TestBranches, options: object, body: () => Promise<void>) {
-  const past = await pastOfNotes(branches)
+  const { isCluster } = service.database
+  const past = { table: await pastOfNotes(branches), isCluster }
   const client = new pg.Client({ connectionString: service.url })
   await client.connect()
   try {
     await client.query('begin')
-    await client.query(`lock table ${past} in access exclusive mode`)
+    await lockTable(client, { ...past, mode: 'access exclusive' })
     const merging = branches.merging('dev', options)
-    for (let waits = false; !waits; ) {
-      const { rows } = await client.query(
-        `select from pg_locks where not granted and relation = '${past}'::regclass`,
-      )
-      waits = rows.length > 0
-    }
+    await until(async () => (await listWaiting(client, past)).length > 0)
     await body()
     await client.query('rollback')
     return await merging

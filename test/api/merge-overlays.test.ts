@@ -7,6 +7,7 @@ import { TestBranches } from '../support/branches.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { listWaiting, lockTable } from '../support/table-lock.js'
 
 /*
  * The rows of a large merge are published as an overlay, and moved to the heap afterwards. The tests interrupt the
@@ -104,22 +105,23 @@ async function countOverlays({ database }: TestBranches): Promise<number> {
 /** Merges while nobody can write to the heap of the target, and ends the connection that tries to. */
 async function mergeInterrupted(branches: TestBranches, into: string) {
   const heap = await heapOf(branches, into)
+  const locked = { table: heap, isCluster: service.database.isCluster }
   const client = new pg.Client({ connectionString: service.url })
   await client.connect()
   try {
     const { rows: before } = await client.query(`select count(*)::integer as count from ${heap}`)
     await client.query('begin')
-    await client.query(`lock table ${heap} in share mode`)
+    await lockTable(client, { ...locked, mode: 'share' })
     const merging = branches.merging('dev', { into })
     let isOver = false
     const over = merging.finally(() => {
       isOver = true
     })
     for (let isEnded = false; !isEnded && !isOver; ) {
-      const { rows } = await client.query(`
-        select pg_terminate_backend(pid)
-        from pg_locks where not granted and relation = '${heap}'::regclass`)
-      isEnded = rows.length > 0
+      for (const pid of await listWaiting(client, locked)) {
+        await client.query(`select pg_terminate_backend(${pid})`)
+        isEnded = true
+      }
     }
     const answer = await over
     const { rows: after } = await client.query(`select count(*)::integer as count from ${heap}`)

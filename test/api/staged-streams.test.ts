@@ -415,7 +415,8 @@ describe('the collector', () => {
     const { rows } = await pool.query('select min(id) as id from offshoot.databases')
     await pool.query(`create unlogged table offshoot_db_${rows[0].id}.stream_left ()`)
     while (await collectStage(service.database));
-    expect(await stages()).toHaveLength(2)
+    // A cluster takes longer to create the stage of the stream.
+    await until(async () => (await stages()).length === 2)
     expect((await stream.finish()).status).toBe(200)
     expect(await stages()).toEqual([])
   })

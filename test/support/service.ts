@@ -97,6 +97,7 @@ export async function createTestService(
   const limits = { ...LIMITS, ...PATIENT, ...options.limits }
   const database = new Database({
     poolMax: 10,
+    distributes: true,
     userPoolMax: limits.sqlConnectionsMax,
     statementTimeoutMs: options.statementTimeoutMs ?? PATIENCE_MS,
     connectTimeoutMs: PATIENCE_MS,

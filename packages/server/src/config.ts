@@ -233,6 +233,13 @@ const SETTINGS = {
     allowed: 'a whole number from 2 to 1000',
     parse: (text) => wholeNumber(text ?? '20', 2, 1000),
   }),
+  distributesDatabases: setting({
+    env: 'OFFSHOOT_DISTRIBUTE_DATABASES',
+    help: 'Experimental: on a Citus cluster, each new database is placed on one of its nodes. It cannot be switched off again.',
+    fallback: 'false',
+    allowed: 'true or false',
+    parse: (text = 'false') => (['true', 'false'].includes(text) ? text === 'true' : undefined),
+  }),
   keyRequestsPerSecond: setting<number>({
     env: 'OFFSHOOT_KEY_REQUESTS_PER_SECOND',
     help: 'Requests per second of one API key, per process.',

@@ -56,6 +56,7 @@ export async function serve(
   if (tracing !== undefined) cleanUps.push(() => tracing.stop())
   const database = new Database({
     poolMax: config.poolMax,
+    distributes: config.distributesDatabases,
     userPoolMax: config.limits.sqlConnectionsMax,
     statementTimeoutMs: config.limits.requestTimeoutMs,
     answerBytesMax: config.limits.answerBytesMax,

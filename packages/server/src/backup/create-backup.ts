@@ -38,6 +38,7 @@ import {
   selectBackedUp,
 } from './describe-tables.js'
 import { BackupError } from './errors.js'
+import { refuseCluster } from './refuse-cluster.js'
 import { type Sink, TarWriter } from './tar.js'
 
 /** How long to wait for another backup, or for a deletion in progress. */
@@ -77,6 +78,7 @@ export async function createBackup(options: {
   holdTimeoutMs?: number
 }): Promise<Progress> {
   const { database, blobs, sink, onProgress, only } = options
+  await refuseCluster(database)
   const holder = await database.pool.connect()
   try {
     await hold(holder, options.holdTimeoutMs)

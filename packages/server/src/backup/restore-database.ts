@@ -44,6 +44,7 @@ import { requireCurrentCatalogue } from './current-catalogue.js'
 import { BackupError } from './errors.js'
 import { copyRows, createFilledTable, putFile, qualified, runStep } from './fill-table.js'
 import { explainArchiveError, readArchive, type Target } from './read-archive.js'
+import { refuseCluster } from './refuse-cluster.js'
 import { renameTable } from './rename-table.js'
 import { DamagedArchiveError } from './tar.js'
 
@@ -81,6 +82,7 @@ export async function restoreDatabase(
   options: Options & { source: AsyncIterable<Buffer>; holdTimeoutMs?: number },
 ): Promise<Progress> {
   const { database, source } = options
+  await refuseCluster(database)
   const load = new Load(options)
   try {
     const holder = await database.pool.connect()

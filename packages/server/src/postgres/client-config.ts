@@ -15,6 +15,17 @@ export const CONNECT_TIMEOUT_MS = 5_000
 /** TCP keepalive: a machine that disappeared is noticed after about half a minute. */
 const KEEPALIVE = { idleSeconds: 15, intervalSeconds: 5, count: 3 }
 
+/**
+ * Times are read and written as text in UTC, so a session must not depend on the server's settings. The names are those
+ * of PostgreSQL.
+ */
+export const TEXT_SETTINGS = {
+  TimeZone: 'UTC',
+  DateStyle: 'ISO,YMD',
+  IntervalStyle: 'iso_8601',
+  extra_float_digits: '1',
+} as const
+
 /** Returns the settings of a connection. */
 export function clientConfig(
   connection: Connection,
@@ -30,13 +41,8 @@ export function clientConfig(
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
-    // Times are read and written as text in UTC, so the session must not depend on the server's
-    // settings.
     options: [
-      '-c TimeZone=UTC',
-      '-c DateStyle=ISO,YMD',
-      '-c IntervalStyle=iso_8601',
-      '-c extra_float_digits=1',
+      ...Object.entries(TEXT_SETTINGS).map(([name, value]) => `-c ${name}=${value}`),
       '-c client_min_messages=warning',
       `-c statement_timeout=${statementTimeoutMs}`,
       `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { codeOf } from './failures.js'
+import { codeOf, isConflict, NodeConflictError } from './failures.js'
 import { sql } from './sql.js'
 import { type Call, compileStatement } from './statement.js'
 
@@ -40,18 +40,21 @@ export class UnknownOutcomeError extends AppError {
 
 /** Connections on which PostgreSQL has sent a warning since the last check. */
 const warned = new WeakSet<object>()
+/** Connections on which a node of a cluster has reported a conflict since the last check. */
+const conflicting = new WeakSet<object>()
 
 const WARNING = '01000'
 const ADMIN_SHUTDOWN = '57P01'
 
 /**
  * Watches for the warning that PostgreSQL sends if the wait for a standby is interrupted; it is the
- * only sign of that.
+ * only sign of that. If a node of a Citus cluster cannot commit, its reason is only sent as a warning, too.
  */
 export function watchWarnings(client: pg.ClientBase): void {
   client.on('notice', (notice) => {
     const code = codeOf(notice)
     if (code === WARNING || code === ADMIN_SHUTDOWN) warned.add(client)
+    if (isConflict(code)) conflicting.add(client)
   })
 }
 
@@ -70,6 +73,8 @@ export async function settleCommit<Result>(
     return result
   } catch (error) {
     warned.delete(client)
+    // The node has rolled back, and the coordinator with it.
+    if (conflicting.delete(client)) throw new NodeConflictError('', { cause: error })
     if (error instanceof AppError || isReported(error)) throw error
     throw new UnknownOutcomeError(error)
   }
@@ -95,9 +100,14 @@ function inTime<Result>(committing: Promise<Result>, waitMs: number): Promise<Re
   })
 }
 
-/** Returns whether the error is that of a statement, not of the server or the connection. */
+/**
+ * Returns whether the error is that of a statement, not of the server or the connection. Citus reports a COMMIT that a
+ * node did not answer as an internal error.
+ */
 function isReported(error: unknown): boolean {
   const code = codeOf(error)
+  if (code === 'XX000' && /^could not commit transaction/.test((error as Error).message))
+    return false
   return code !== undefined && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) && !/^(57P|08)/.test(code)
 }
 

@@ -4,8 +4,10 @@ import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
+import { noteServer, placeQuery, type ServerKind } from './cluster.js'
 import { watchWarnings } from './commit.js'
 import { codeOf, INVALID_PARAMETER_VALUE } from './failures.js'
+import { runPipeline } from './pipeline.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import type { Sql } from './sql.js'
 import { toQuery } from './statement.js'
@@ -13,6 +15,8 @@ import { toQuery } from './statement.js'
 /** Runs statements: the pool, or one transaction. */
 export interface Queryable {
   query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
+  /** Whether the server distributes schemas over nodes (Citus). */
+  readonly isCluster?: boolean
 }
 
 const IDLE_TIMEOUT_MS = 60_000
@@ -36,6 +40,8 @@ export interface DatabaseOptions {
   readonly poolMax: number
   /** Connections for SQL of users; 8 by default. */
   readonly userPoolMax?: number
+  /** On a Citus cluster, databases are placed on its nodes. */
+  readonly distributes?: boolean
   /** Zero means no limit. */
   readonly statementTimeoutMs: number
   /** Time limit for getting a connection; 5 seconds by default. */
@@ -75,6 +81,7 @@ export class Database implements Queryable {
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
+  readonly #kind: ServerKind = { isCluster: false }
   /** Connections of the pools. */
   readonly #open = new Set<pg.ClientBase>()
   readonly #long = new Set<pg.Client>()
@@ -112,7 +119,10 @@ export class Database implements Queryable {
 
   #createPool(...parameters: Parameters<typeof createPool>): pg.Pool {
     const pool = createPool(...parameters)
-    pool.on('connect', (client) => this.#open.add(client))
+    pool.on('connect', (client) => {
+      noteServer(client, this.#kind)
+      this.#open.add(client)
+    })
     pool.on('remove', (client) => this.#open.delete(client))
     return pool
   }
@@ -149,6 +159,19 @@ export class Database implements Queryable {
   /** The host and port of the server in use, or `embedded`. */
   get serverName(): string {
     return this.#serverName
+  }
+
+  /** Whether databases are placed on the nodes of a cluster, if the server is one. */
+  get distributes(): boolean {
+    return this.#options.distributes === true
+  }
+
+  get isCluster(): boolean {
+    return this.#kind.isCluster
+  }
+
+  set isCluster(isCluster: boolean) {
+    this.#kind.isCluster = isCluster
   }
 
   get isConnected(): boolean {
@@ -201,11 +224,10 @@ export class Database implements Queryable {
   }
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
-    const query = toQuery(statement)
     const client = await this.acquire()
     let failure: Error | undefined
     try {
-      return (await client.query<Row>(query)).rows
+      return await runQuery<Row>(client, statement)
     } catch (error) {
       failure = error as Error
       throw error
@@ -236,6 +258,7 @@ export class Database implements Queryable {
     }
     const options = { ...this.#options, statementTimeoutMs: 0 }
     const client = new pg.Client(clientConfig(this.#connection, options))
+    noteServer(client, this.#kind)
     client.on('error', () => undefined)
     this.#long.add(client)
     try {
@@ -248,8 +271,8 @@ export class Database implements Queryable {
       throw error
     }
     return {
-      query: async <Row extends pg.QueryResultRow>(statement: Sql) =>
-        (await client.query<Row>(toQuery(statement))).rows,
+      isCluster: this.isCluster,
+      query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
       end: async () => {
         this.#long.delete(client)
         await client.end()
@@ -270,6 +293,18 @@ export class Database implements Queryable {
       await pool?.end()
     }
   }
+}
+
+/** Runs a statement on a connection. */
+export async function runQuery<Row extends pg.QueryResultRow>(
+  client: pg.ClientBase,
+  statement: Sql,
+): Promise<Row[]> {
+  const query = toQuery(statement)
+  const placed = placeQuery(client, statement, query)
+  if (placed === undefined) return (await client.query<Row>(query)).rows
+  const rows = await runPipeline(client, placed)
+  return (rows.at(-1) ?? []).map(([row]) => JSON.parse(row ?? 'null') as Row)
 }
 
 function tooManyRequests(): AppError {

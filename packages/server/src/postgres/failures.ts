@@ -16,7 +16,13 @@ export function codeOf(error: unknown): string | undefined {
 export function constraintOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null) return undefined
   const { constraint } = error as Partial<CodedError>
-  return typeof constraint === 'string' ? constraint : undefined
+  return typeof constraint === 'string' ? constraint : constraintOfShard(error)
+}
+
+/** Citus reports errors of nodes by their messages, where the number of the shard follows the name. */
+function constraintOfShard(error: object): string | undefined {
+  if (codeOf(error) !== UNIQUE_VIOLATION) return undefined
+  return /"([^"]+)_[0-9]+"/.exec((error as Error).message)?.[1]
 }
 
 export const UNIQUE_VIOLATION = '23505'
@@ -64,8 +70,17 @@ export function isUndefinedName(error: unknown): boolean {
 
 /** Returns whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {
-  const code = codeOf(error)
-  return code === SERIALIZATION_FAILURE || code === DEADLOCK || isOutrun(error)
+  return isConflict(codeOf(error)) || isOutrun(error)
+}
+
+/** Returns whether PostgreSQL has ended a transaction because of another one. */
+export function isConflict(code: string | undefined): boolean {
+  return code === SERIALIZATION_FAILURE || code === DEADLOCK
+}
+
+/** A transaction that a node of a cluster could not commit, because of another transaction there. */
+export class NodeConflictError extends Error {
+  readonly code = SERIALIZATION_FAILURE
 }
 
 /**
@@ -91,6 +106,9 @@ const UNREACHABLE = new Set([
   '57P03',
   '25006',
 ])
+
+/** The coordinator of a cluster reports these if it cannot connect to a node. Clients do not see them otherwise. */
+const NODE_UNREACHABLE = new Set(['08000', '08001', '08003', '08006'])
 
 /** Messages of `pg` for connection failures without a code. */
 const UNREACHABLE_MESSAGES =
@@ -129,7 +147,10 @@ export function toAppError(error: unknown): unknown {
     )
   }
   if (isUnreachable(error)) {
-    return new AppError('unavailable', 'the database cannot be reached', { cause: error })
+    const message = NODE_UNREACHABLE.has(codeOf(error) ?? '')
+      ? 'a node of the database cluster cannot be reached'
+      : 'the database cannot be reached'
+    return new AppError('unavailable', message, { cause: error })
   }
   if (isRetryable(error)) {
     return new AppError(

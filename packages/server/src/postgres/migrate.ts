@@ -1,4 +1,5 @@
 import { MIGRATION_KEY } from './advisory-keys.js'
+import { prepareCluster } from './cluster-functions.js'
 import type { Database, Queryable } from './database.js'
 import { catalogue } from './migrations/001-catalogue.js'
 import { branching } from './migrations/002-branching.js'
@@ -91,7 +92,9 @@ export async function migrate(database: Database): Promise<void> {
         await requireWhole(transaction)
         await transaction.query(sql`create schema if not exists offshoot`)
         await transaction.query(CREATE_MIGRATIONS)
-        return apply(transaction, pending(await listAppliedMigrations(transaction)))
+        const isDone = await apply(transaction, pending(await listAppliedMigrations(transaction)))
+        if (isDone && database.isCluster) await prepareCluster(transaction)
+        return isDone
       },
       // Read committed takes a new snapshot after waiting for the lock, so a second process sees the
       // migrations of the first one.
@@ -188,11 +191,17 @@ export async function createCatalogue(
   )
 }
 
-async function requireVersion(database: Database): Promise<void> {
-  const [row] = await database.query<{ number: number; text: string }>(sql`
+/** Refuses servers that are too old, and notes whether the server is a Citus cluster. */
+export async function requireVersion(database: Database): Promise<void> {
+  const [row] = await database.query<{ number: number; text: string; isCluster: boolean }>(sql`
     select current_setting('server_version_num')::integer as number,
-      current_setting('server_version') as text`)
+      current_setting('server_version') as text,
+      exists (select from pg_extension where extname = 'citus') and (
+        -- This schema exists since databases were first placed on nodes.
+        ${database.distributes}::boolean or to_regnamespace('offshoot_node') is not null
+      ) as "isCluster"`)
   if (row === undefined || row.number < POSTGRES_VERSION_MIN) {
     throw new MigrateError(`PostgreSQL 15 or later is needed; this one is ${row?.text}`)
   }
+  database.isCluster = row.isCluster
 }

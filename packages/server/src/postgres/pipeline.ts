@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { placeCalls } from './cluster.js'
 import {
   type Call,
   DESCRIBED_PARAMETERS_MAX,
@@ -158,7 +159,7 @@ class Pipeline {
 
   /** The texts of the statements, for tracing. */
   get statements(): readonly string[] {
-    return this.#calls.map((call) => call.statement.text)
+    return this.#calls.map((call) => call.passedText ?? call.statement.text)
   }
 
   /**
@@ -288,6 +289,12 @@ function sendAll(
   calls: readonly Call[],
   room?: ReadRoom,
 ): Promise<TextRows[]> {
+  const placed = placeCalls(client, calls)
+  if (placed === undefined) return send(client, calls, room)
+  return send(client, placed.calls, room).then((rows) => placed.restore(rows))
+}
+
+function send(client: pg.ClientBase, calls: readonly Call[], room?: ReadRoom): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
     for (const { statement, describes } of calls) {
       const parametersMax = describes ? DESCRIBED_PARAMETERS_MAX : PARAMETERS_MAX

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
+import { isOnCluster, noteControl } from './cluster.js'
 import {
   COMMIT_CALLS,
   releaseAfter,
@@ -8,15 +9,17 @@ import {
   settleCommit,
   UnknownOutcomeError,
 } from './commit.js'
-import type { Database, Queryable } from './database.js'
+import { type Database, type Queryable, runQuery } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
-import { type Sql, sql } from './sql.js'
-import { type Call, type TextRows, toCall, toQuery } from './statement.js'
+import { raw, type Sql, sql } from './sql.js'
+import { type Call, type TextRows, toCall } from './statement.js'
 
 export interface Transaction extends Queryable {
   /** The connection, for operations that need it, such as COPY. */
   readonly client: pg.PoolClient
+  /** Work that is done before the COMMIT. */
+  readonly lastSteps: (() => Promise<unknown>)[]
 }
 
 export interface TransactionOptions {
@@ -59,6 +62,22 @@ export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
 const BACKOFF_MAX_MS = 200
 
+/** Makes SET LOCAL hold on the nodes of a cluster, too. */
+const SET_ON_NODES = sql`set local citus.propagate_set_commands = 'local'`
+
+/** Returns statements that limit the time for which a transaction waits for each lock. */
+export function limitLockWait(waitMs: number, isCluster = false): Sql[] {
+  const limit = sql`set local lock_timeout = ${raw(String(waitMs))}`
+  return isCluster ? [SET_ON_NODES, limit] : [limit]
+}
+
+/** Limits the time for which the transaction waits for each lock. */
+export async function setLockWait(transaction: Queryable, waitMs: number): Promise<void> {
+  for (const statement of limitLockWait(waitMs, transaction.isCluster)) {
+    await transaction.query(statement)
+  }
+}
+
 /**
  * Runs `body` in a transaction, serializable by default. Conflicts with other transactions are
  * retried, so `body` may run more than once and must have no side effects outside of it.
@@ -71,7 +90,9 @@ export function runTransaction<Result>(
   return retry(options, () =>
     attempt(database, options, async (client) => {
       await begin(client, options)
-      const result = await body(transactionOn(client))
+      const transaction = transactionOn(client)
+      const result = await body(transaction)
+      for (const step of transaction.lastSteps) await step()
       // A COMMIT must not be cancelled, see `commit.ts`.
       if (!options.readOnly) await settleCommit(client, runPipeline(client, COMMIT_CALLS))
       // A snapshot that only reads cannot fail at its COMMIT, so the caller does not wait for it.
@@ -140,6 +161,7 @@ async function attempt<Result>(
   let unknown: UnknownOutcomeError | undefined
   let ending: Promise<unknown> | undefined
   try {
+    if (!options.readOnly) noteControl(client, true)
     const done = await work(client)
     ending = done.ending
     return done.result
@@ -156,6 +178,7 @@ async function attempt<Result>(
     }
     throw error
   } finally {
+    noteControl(client, false)
     if (unknown !== undefined) releaseWhenSettled(client, unknown)
     else if (ending !== undefined) releaseAfter(client, ending)
     else client.release(broken)
@@ -180,8 +203,8 @@ async function begin(client: pg.PoolClient, options: TransactionOptions): Promis
 function transactionOn(client: pg.PoolClient): Transaction {
   return {
     client,
-    async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
-      return (await client.query<Row>(toQuery(statement))).rows
-    },
+    lastSteps: [],
+    isCluster: isOnCluster(client),
+    query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
   }
 }

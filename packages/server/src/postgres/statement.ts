@@ -176,6 +176,10 @@ export interface Call {
    * its type.
    */
   readonly describes?: boolean
+  /** The text that the statement passes to a node of a cluster, for tracing. */
+  readonly passedText?: string
+  /** On a cluster, the statement runs on the node with this schema, as this role. It must not write. */
+  readonly node?: { readonly schema: string; readonly role?: string | undefined }
   /** Calls that run before, in the same round trip. Their rows are not returned. */
   readonly before?: readonly Call[]
 }

@@ -2,8 +2,8 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Queryable } from '../postgres/database.js'
 import { type Sql, sql } from '../postgres/sql.js'
 import { compileTable } from './columns/table-codec.js'
-import { schemaName } from './layout/database-schema.js'
 import type { ForkPoint } from './layout/fork.js'
+import { sizeTables } from './layout/heap-sizes.js'
 import {
   type BranchRows,
   type Layout,
@@ -35,6 +35,7 @@ export { dropSkipped } from './layout/collect-folds.js'
 export {
   collectSchema,
   createDatabaseSchema,
+  createSchema,
   DELETED,
   dropAbandonedSchema,
   isDatabaseSchema,
@@ -134,12 +135,7 @@ async function countBytes(
     const names = sources
       .filter(isCounted)
       .flatMap(({ heapId }) => [`heap_${heapId}`, `past_${heapId}`])
-    const [row] = await transaction.query<{ bytes: string | null }>(sql`
-      select sum(pg_total_relation_size(c.oid)) as bytes
-      from pg_class c
-      join pg_namespace n on n.oid = c.relnamespace
-      where n.nspname = ${schemaName(layout.databaseId)} and c.relname = any(${names}::text[])`)
-    return Number(row?.bytes ?? 0)
+    return sizeTables(transaction, { databaseId: layout.databaseId, names })
   }
   return {
     owned: await sizeOf(({ level }) => level <= 0),

@@ -79,7 +79,7 @@ export {
   type RowConflict,
   type Stage,
   sharedStage,
-  TEMPORARY_STAGE,
+  temporaryStage,
 } from './merging/stage.js'
 export { type RowVersions, readVersions, type VersionSides } from './merging/versions.js'
 export { isWrittenBetween } from './merging/written-between.js'

@@ -4,7 +4,7 @@ import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import type { TextRows } from '../../postgres/statement.js'
-import { writeFound } from '../../rows/read.js'
+import { schemaName, writeFound } from '../../rows/read.js'
 import { runCalculation } from '../query/base-rows.js'
 import { invalidQuery } from '../query/invalid-query.js'
 import { lookupOf } from '../query/query-records.js'
@@ -87,7 +87,9 @@ async function search(
     page: readSearchPage(options.page),
   }
   const { call, tables: searched } = searchSql(plan)
-  const [first, ...rows] = await run(context, call)
+  // Estimates are read from PostgreSQL's statistics, which the node has.
+  const node = { schema: schemaName(session.guard.rows.databaseId) }
+  const [first, ...rows] = await run(context, { ...call, node })
   const records = await mapInTurns(rows, (row) =>
     writeHit(row, { session, plan, searched, options }),
   )

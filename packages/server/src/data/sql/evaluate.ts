@@ -1,3 +1,4 @@
+import { isOnCluster } from '../../postgres/cluster.js'
 import { BECOME } from '../../postgres/reader-role.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
 import {
@@ -47,14 +48,16 @@ export interface Evaluated {
 export class Evaluator {
   readonly #transaction: OpenTransaction
   readonly #reader: string | undefined
+  readonly #schema: string
   #bytesLeft: number
 
   constructor(
     transaction: OpenTransaction,
-    options: { reader: string | undefined; resultBytesMax: number },
+    options: { schema: string; reader: string | undefined; resultBytesMax: number },
   ) {
     this.#transaction = transaction
     this.#reader = options.reader
+    this.#schema = options.schema
     this.#bytesLeft = options.resultBytesMax
   }
 
@@ -102,11 +105,24 @@ export class Evaluator {
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
     const reader = this.#reader
     const settings = { statement: SETTINGS, values: [] }
+    if (isOnCluster(this.#transaction.client)) return this.#runOnNode(settings, calls)
     const before = [settings, ...(reader === undefined ? [] : [become(reader)])]
     const after = reader === undefined ? [] : [become('none')]
     try {
       const rows = await this.#transaction.run([...before, ...calls, ...after])
       return rows.slice(before.length, before.length + calls.length)
+    } catch (error) {
+      throw toSqlError(error)
+    }
+  }
+
+  /** The role is changed on the node: if it were changed on the coordinator, Citus would open another transaction. */
+  async #runOnNode(settings: Call, calls: readonly Call[]): Promise<TextRows[]> {
+    const [schema, role] = [this.#schema, this.#reader]
+    const before = [settings, { ...settings, node: { schema } }]
+    const placed = calls.map((call) => ({ ...call, node: { schema, role } }))
+    try {
+      return (await this.#transaction.run([...before, ...placed])).slice(before.length)
     } catch (error) {
       throw toSqlError(error)
     }

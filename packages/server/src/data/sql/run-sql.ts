@@ -61,7 +61,7 @@ export async function runSql(
   const { database, bounds } = context
   const schema = schemaName(session.guard.rows.databaseId)
   const run = async () => {
-    const options = { reader: await findReader(database, schema), responseType }
+    const options = { schema, reader: await findReader(database, schema), responseType }
     const body = (transaction: OpenTransaction) =>
       runAll(context, transaction, { prepared, ...options })
     const connections = {
@@ -95,13 +95,14 @@ async function runAll(
   transaction: OpenTransaction,
   options: {
     prepared: readonly PreparedStatement[]
+    schema: string
     reader: string | undefined
     responseType: ResponseType
   },
 ): Promise<string[]> {
-  const { prepared, reader, responseType } = options
+  const { prepared, schema, reader, responseType } = options
   const { sqlResultBytesMax: resultBytesMax } = context.limits
-  const evaluator = new Evaluator(transaction, { reader, resultBytesMax })
+  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax })
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()

@@ -8,7 +8,7 @@ import {
   type Stage,
   type StagedTable,
   stageTable,
-  TEMPORARY_STAGE,
+  temporaryStage,
 } from '../../rows/merge.js'
 import { ConflictList, type ConflictSection, placed, readList } from './conflict-list.js'
 import { baseOfTable, tableBase, tableOf } from './merge-base.js'
@@ -35,7 +35,7 @@ export interface MergeComparison extends MergeEffect {
 export async function compareMerge(
   transaction: Transaction,
   plan: MergePlan,
-  stage: Stage = TEMPORARY_STAGE,
+  stage: Stage = temporaryStage(transaction, plan.ours.rows.databaseId),
 ): Promise<MergeComparison> {
   const conflicts = new ConflictList(plan.page)
   for (const { table } of plan.conflicts) conflicts.add(table, 1)

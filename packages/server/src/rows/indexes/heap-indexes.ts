@@ -4,6 +4,7 @@ import { type Extension, installedExtension } from '../../postgres/extension.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { schemaName } from '../layout/database-schema.js'
+import { sizeTables } from '../layout/heap-sizes.js'
 import {
   type HeapAddress,
   heapName,
@@ -222,11 +223,10 @@ async function hasWork(transaction: Queryable, heapId: string): Promise<boolean>
 }
 
 async function isLarge(transaction: Queryable, heap: HeapAddress): Promise<boolean> {
-  const [size] = await transaction.query<{ isLarge: boolean }>(sql`
-    select pg_table_size(${heapName(heap).text}::regclass)
-      + pg_table_size(${pastName(heap).text}::regclass)
-      > ${AT_ONCE_BYTES_MAX} as "isLarge"`)
-  return size?.isLarge === true
+  const { databaseId, heapId } = heap
+  const names = [`heap_${heapId}`, `past_${heapId}`]
+  const bytes = await sizeTables(transaction, { databaseId, names, measure: 'table' })
+  return bytes > AT_ONCE_BYTES_MAX
 }
 
 /**

@@ -9,6 +9,7 @@ import {
   needsFold,
 } from './fold-policy.js'
 import { createFoldIndexes } from './heap-ddl.js'
+import { sizeTables } from './heap-sizes.js'
 import { findLayout, heapName, type Layout, pastName, type Source } from './layout.js'
 import { publishFold } from './publish-fold.js'
 import type { StoredSchema, StoredTable } from './stored-schema.js'
@@ -67,6 +68,14 @@ async function buildFold(
 
 /** Returns the size of each source, in bytes. */
 async function sizesOf(connection: Queryable, sources: readonly Source[]): Promise<number[]> {
+  if (connection.isCluster) {
+    const sizes: number[] = []
+    for (const { databaseId, heapId } of sources) {
+      const names = [`heap_${heapId}`, `past_${heapId}`]
+      sizes.push(await sizeTables(connection, { databaseId, names, measure: 'rows' }))
+    }
+    return sizes
+  }
   const rows = await connection.query<{ bytes: string | null }>(sql`
     select pg_relation_size(to_regclass(s.heap)) + coalesce(pg_relation_size(to_regclass(s.past)), 0) as bytes
     from unnest(

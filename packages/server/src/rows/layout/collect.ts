@@ -1,8 +1,8 @@
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
-import { raw, type Sql, sql } from '../../postgres/sql.js'
+import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
 import { listDeleting } from './database-schema.js'
@@ -47,7 +47,7 @@ async function dropOrphan(database: Database, heapId: string): Promise<boolean> 
     database,
     async (transaction) => {
       if (!(await mayRemoveStorage(transaction))) return false
-      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      await setLockWait(transaction, DROP_WAIT_MS)
       const [heap] = await transaction.query<HeapAddress>(sql`
         select database_id as "databaseId", id as "heapId"
         from offshoot.heaps
@@ -125,15 +125,15 @@ export async function deleteUnseenVersions(
     for key share`)
   if (heap === undefined) return 0
   const past = pastName(heap)
+  const { forks, isSettled } = await readForks(transaction, branchId)
   const deleted = await transaction.query(sql`
     delete from ${past}
     where ctid = any(array(
       select p.ctid
-      from ${candidates(past, { branchId, forkEpochs })}
-      where not exists (
-        select from offshoot.branches f
-        where f.parent_id = ${branchId}
-          and f.fork_epoch >= p.epoch
+      from ${candidates(past, { forks, forkEpochs })}
+      where ${isSettled} and not exists (
+        select from ${forks} f
+        where f.fork_epoch >= p.epoch
           and f.fork_epoch < p.until
       )
       limit ${STEP_ROWS}
@@ -142,17 +142,42 @@ export async function deleteUnseenVersions(
   return deleted.length
 }
 
+/**
+ * Returns a relation with the epochs of the forks of a branch, and a condition on versions `p` which only these forks
+ * can see. On a cluster the epochs are read before, because they are not on the node of the rows. A fork that is taken
+ * meanwhile sees no version that was replaced before.
+ */
+async function readForks(
+  transaction: Queryable,
+  branchId: string,
+): Promise<{ forks: Sql; isSettled: Sql }> {
+  if (!transaction.isCluster) {
+    const forks = sql`(select fork_epoch from offshoot.branches where parent_id = ${branchId})`
+    return { forks, isSettled: sql`true` }
+  }
+  const [branch] = await transaction.query<{ epoch: number; forkEpochs: number[] }>(sql`
+    select b.epoch,
+      array(select distinct fork_epoch from offshoot.branches where parent_id = b.id) as "forkEpochs"
+    from offshoot.branches b
+    where b.id = ${branchId}`)
+  const { epoch = 0, forkEpochs = [] } = branch ?? {}
+  return {
+    forks: sql`(select unnest(${forkEpochs}::integer[]) as fork_epoch)`,
+    isSettled: sql`p.until <= ${epoch}::integer`,
+  }
+}
+
 /** Returns the versions `p` of a past that could be seen by forks of some epochs and by no later fork. */
 function candidates(
   past: Sql,
-  { branchId, forkEpochs }: { branchId: string; forkEpochs: readonly number[] | null },
+  { forks, forkEpochs }: { forks: Sql; forkEpochs: readonly number[] | null },
 ): Sql {
   if (forkEpochs === null) return sql`${past} p`
   return sql`unnest(${forkEpochs}::integer[]) e (epoch)
       cross join lateral (
         select coalesce(min(f.fork_epoch), ${EPOCH_MAX}) as epoch
-        from offshoot.branches f
-        where f.parent_id = ${branchId} and f.fork_epoch >= e.epoch
+        from ${forks} f
+        where f.fork_epoch >= e.epoch
       ) next
       join ${past} p on p.epoch <= e.epoch and p.until > e.epoch and p.until <= next.epoch`
 }

@@ -1,8 +1,8 @@
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { dropReader } from '../../postgres/reader-role.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
 /*
@@ -37,12 +37,20 @@ export const deletedName = (databaseId: string): Sql =>
   sql`${schemaOf(databaseId)}.${ident(DELETED)}`
 export const DELETED = 'deleted_records'
 
+/** Creates the schema of a database without tables, if it does not exist. A cluster chooses a node for all its tables. */
+export async function createSchema(transaction: Queryable, name: string): Promise<void> {
+  if (transaction.isCluster && name.startsWith(SCHEMA_PREFIX)) {
+    await transaction.query(sql`set local citus.enable_schema_based_sharding = on`)
+  }
+  await transaction.query(sql`create schema if not exists ${ident(name)}`)
+}
+
 /** Creates the schema of a new database. */
 export async function createDatabaseSchema(
   transaction: Queryable,
   databaseId: string,
 ): Promise<void> {
-  await transaction.query(sql`create schema ${schemaOf(databaseId)}`)
+  await createSchema(transaction, schemaName(databaseId))
   await transaction.query(sql`
     create table ${answersName(databaseId)} (
       hash bytea primary key,
@@ -100,13 +108,15 @@ async function listFilled(
   table: string,
   { afterId, databasesMax }: SomeDatabases,
 ): Promise<string[]> {
+  // A table of the coordinator is empty if its rows are on another node.
+  const isFilled = database.isCluster ? sql`true` : sql`pg_relation_size(c.oid) > 0`
   const rows = await database.query<{ databaseId: string }>(sql`
     select d.id::text as "databaseId"
     from pg_class c
     join pg_namespace n on n.oid = c.relnamespace,
       lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
     where c.relname = ${table} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
-      and d.id > ${afterId}::bigint and pg_relation_size(c.oid) > 0
+      and d.id > ${afterId}::bigint and ${isFilled}
     order by d.id
     limit ${databasesMax}`)
   return rows.map(({ databaseId }) => databaseId)
@@ -166,7 +176,7 @@ async function dropSchemaStep(database: Database, schema: string): Promise<boole
     database,
     async (transaction) => {
       if (!(await mayRemoveStorage(transaction))) return false
-      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      await setLockWait(transaction, DROP_WAIT_MS)
       const tables = await transaction.query<{ name: string }>(sql`
         select tablename as name
         from pg_tables

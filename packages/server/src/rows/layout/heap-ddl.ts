@@ -62,9 +62,10 @@ export async function createTables(
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
   }
-  for (let start = 0; start < statements.length; start += STATEMENTS_AT_ONCE) {
-    // Without parameters, PostgreSQL accepts several statements at once.
-    const some = statements.slice(start, start + STATEMENTS_AT_ONCE)
+  // Without parameters, PostgreSQL accepts several statements at once. Citus accepts one that changes tables.
+  const countMax = transaction.isCluster ? 1 : STATEMENTS_AT_ONCE
+  for (let start = 0; start < statements.length; start += countMax) {
+    const some = statements.slice(start, start + countMax)
     await transaction.query(join(some, ';\n'))
   }
 }

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
+import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { runAlone } from '../running/alone.js'
 import { absorbSql, findOverlaid, type Overlaid } from './absorb-sql.js'
@@ -119,7 +119,7 @@ async function dropReleased(database: Database, overlay: HeapAddress): Promise<v
   await runTransaction(
     database,
     async (transaction) => {
-      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      await setLockWait(transaction, DROP_WAIT_MS)
       await dropHeap(transaction, overlay)
     },
     { isolation: 'read committed' },

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runTransaction } from '../../postgres/run-transaction.js'
-import { raw, sql } from '../../postgres/sql.js'
+import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
+import { sql } from '../../postgres/sql.js'
 import { runAlone, runStatementAlone } from '../running/alone.js'
 import { SCHEMA_PREFIX } from './database-schema.js'
 import { BACKGROUND, needsFold } from './fold-policy.js'
@@ -218,7 +218,7 @@ function dropSpare(database: Database, heap: HeapAddress): Promise<boolean> {
     database,
     async (transaction) => {
       if (!(await mayRemoveStorage(transaction))) return false
-      await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+      await setLockWait(transaction, DROP_WAIT_MS)
       const [spare] = await transaction.query(sql`
         delete from offshoot_work.spares
         where heap_id in (

@@ -1,4 +1,6 @@
+import { randomBytes } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
+import { NODE_TABLE_PREFIX } from '../../postgres/placement.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
@@ -71,10 +73,46 @@ export interface Stage {
 }
 
 /** A stage that exists until the transaction ends. */
-export const TEMPORARY_STAGE: Stage = {
-  kind: 'temporary',
-  ids: sql`pg_temp.merge_ids`,
-  rowsOf: (tableId) => sql`pg_temp.${ident(`merge_rows_${tableId}`)}`,
+export function temporaryStage(transaction: Transaction, databaseId: string): Stage {
+  const prefix = temporaryPrefix(transaction, databaseId)
+  return {
+    kind: 'temporary',
+    ids: prefix('merge_ids'),
+    rowsOf: (tableId) => prefix(`merge_rows_${tableId}`),
+  }
+}
+
+/**
+ * Returns names for tables that exist until the transaction ends. On a cluster they are tables of the node, because
+ * PostgreSQL cannot commit temporary tables in two phases.
+ */
+function temporaryPrefix(transaction: Transaction, databaseId: string): (name: string) => Sql {
+  if (!transaction.isCluster) return (name) => sql`pg_temp.${ident(name)}`
+  const unique = randomBytes(8).toString('hex')
+  return (name) => qualified(databaseId, `${NODE_TABLE_PREFIX}${unique}_${name}`)
+}
+
+/** Creates a table that exists until the transaction ends. */
+async function createTemporary(
+  transaction: Transaction,
+  { name, columns }: { name: Sql; columns: Sql },
+): Promise<void> {
+  if (!transaction.isCluster) {
+    await transaction.query(sql`create temporary table ${name} (${columns}) on commit drop`)
+    return
+  }
+  await transaction.query(sql`create unlogged table ${name} (${columns})`)
+  transaction.lastSteps.push(() => transaction.query(sql`drop table ${name}`))
+}
+
+/** Creates a table of a stage. */
+async function createStaged(
+  transaction: Transaction,
+  { kind }: Stage,
+  table: { name: Sql; columns: Sql },
+): Promise<void> {
+  if (kind === 'temporary') await createTemporary(transaction, table)
+  else await transaction.query(sql`create unlogged table ${table.name} (${table.columns})`)
 }
 
 /** The beginning of the names of tables that other transactions can read. */
@@ -132,15 +170,8 @@ const PAGE_ROWS = 1000
 
 /** Creates the table of ids, with which a stage begins. */
 export async function createStage(transaction: Transaction, stage: Stage): Promise<void> {
-  await transaction.query(sql`
-    create ${raw(stage.kind)} table ${stage.ids} (
-      n bigint generated always as identity primary key,
-      id text collate "C" not null
-    )${endOf(stage)}`)
-}
-
-function endOf({ kind }: Stage): Sql {
-  return kind === 'temporary' ? sql` on commit drop` : empty
+  const columns = sql`n bigint primary key, id text collate "C" not null`
+  await createStaged(transaction, stage, { name: stage.ids, columns })
 }
 
 /** Compares the rows of a table, and stages the decisions. Also returns their effect. */
@@ -154,9 +185,11 @@ export async function stageRows(
   const candidates = [...changed, ...restoredIds(merge)]
   const [range] = await transaction.query<{ first: string | null; last: string | null }>(sql`
     with added as (
-      insert into ${stage.ids} (id)
-      select id from (${join(candidates, ' union ')}) c
-      order by id collate "C"
+      insert into ${stage.ids} (n, id)
+      select coalesce((select max(n) from ${stage.ids}), 0)
+          + row_number() over (order by id collate "C"),
+        id
+      from (${join(candidates, ' union ')}) c
       returning n
     )
     select min(n) as first, max(n) as last from added`)
@@ -196,14 +229,15 @@ async function createRows(
   )
   // Rows that are written by one statement need no index.
   const key = stage.kind === 'temporary' && last - first < CHUNK_ROWS ? empty : sql` primary key`
-  await transaction.query(sql`
-    create ${raw(stage.kind)} table ${name} (
+  await createStaged(transaction, stage, {
+    name,
+    columns: sql`
       n bigint${key},
       id text collate "C" not null,
       decision text not null,
       taken boolean[],
-      clashing boolean[]${join([empty, ...columns], '')}
-    )${endOf(stage)}`)
+      clashing boolean[]${join([empty, ...columns], '')}`,
+  })
 }
 
 /** Returns the state of a base that is not virtual. */
@@ -276,12 +310,18 @@ export async function restageRows(
   const { codec, base, ours, oursBefore } = merge
   const nothing = { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
   if (!mayDiffer(oursBefore, ours, codec.table.id)) return nothing
-  const since = sql`pg_temp.${ident(`merge_since_${codec.table.id}`)}`
-  await transaction.query(sql`
-    create temporary table ${since} on commit drop as
+  const temporary = temporaryPrefix(transaction, layoutOf(ours).databaseId)
+  const since = temporary(`merge_since_${codec.table.id}`)
+  const changed = sql`
     select s.n, s.id
     from ${staged.name} s
-    where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`)
+    where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`
+  if (transaction.isCluster) {
+    await createTemporary(transaction, { name: since, columns: sql`n bigint, id text` })
+    await transaction.query(sql`insert into ${since} (n, id) ${changed}`)
+  } else {
+    await transaction.query(sql`create temporary table ${since} on commit drop as ${changed}`)
+  }
   const isSince = sql`n in (select n from ${since})`
   const before = await countStaged(transaction, staged, isSince)
   if (before.changed === 0) return nothing

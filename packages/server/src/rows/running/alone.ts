@@ -98,7 +98,7 @@ async function attempt<Result>(
         isolation: 'read committed',
         opening: [
           ...(isRepeatable ? REPEATABLE_WORK.opening : []),
-          ...enterAloneCalls(gates, { waitMs, creates }),
+          ...enterAloneCalls(gates, { waitMs, creates, isCluster: database.isCluster }),
         ],
         owner,
       })

@@ -1,3 +1,5 @@
+import type pg from 'pg'
+import { isOnCluster } from '../../postgres/cluster.js'
 import { sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { Moment } from '../layout/layout.js'
@@ -17,6 +19,8 @@ export const NO_TIMEOUT = withoutValues(compileStatement(sql`set local statement
 /** A COPY of rows, which have the epoch of the branch. */
 export interface CopyCall extends Call {
   linesIn(epoch: number): string
+  /** Inserts the rows without a COPY. Citus does not tell why a COPY has failed. */
+  withoutCopy(): Call
 }
 
 /** A call whose first values are those of the moment. They are null until the transaction knows it. */
@@ -27,9 +31,16 @@ export interface MomentCall extends Call {
 /** The number of values of a moment. */
 export const MOMENT_VALUES = 2
 
-/** Completes calls with the moment of the branch. */
-export function atMoment(calls: readonly Call[], moment: Moment): readonly Call[] {
-  if (!calls.some((call) => isMomentCall(call) || isCopyCall(call))) return calls
+/** Completes calls with the moment of the branch, for a connection. */
+export function atMoment(
+  client: pg.ClientBase,
+  given: readonly Call[],
+  moment: Moment,
+): readonly Call[] {
+  if (!given.some((call) => isMomentCall(call) || isCopyCall(call))) return given
+  const calls = isOnCluster(client)
+    ? given.map((call) => (isCopyCall(call) ? call.withoutCopy() : call))
+    : given
   return calls.map((call) => {
     if (isCopyCall(call)) return { ...call, input: call.linesIn(moment.epoch) }
     if (!isMomentCall(call)) return call

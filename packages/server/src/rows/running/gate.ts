@@ -1,8 +1,13 @@
 import { eachApart } from '../../common/each-apart.js'
 import { LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
-import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
+import {
+  limitLockWait,
+  REPEATABLE_WORK,
+  runTransaction,
+  setLockWait,
+} from '../../postgres/run-transaction.js'
+import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, prepared } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
 
@@ -45,10 +50,11 @@ const ENTER_INSTANCE = toCall(sql`lock table offshoot_work.instance in row exclu
  */
 export function enterAloneCalls(
   branchIds: readonly string[],
-  { waitMs, creates }: { waitMs: number; creates: boolean },
+  options: { waitMs: number; creates: boolean; isCluster: boolean },
 ): Call[] {
+  const { waitMs, creates, isCluster } = options
   return [
-    toCall(sql`set local lock_timeout = ${raw(String(waitMs))}`),
+    ...limitLockWait(waitMs, isCluster).map(toCall),
     ENTER_INSTANCE,
     ...(creates ? branchIds.map((id) => toCall(createGateSql(id))) : []),
     ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
@@ -136,7 +142,7 @@ export async function collectGates(database: Database): Promise<boolean> {
     runTransaction(
       database,
       async (transaction) => {
-        await transaction.query(sql`set local lock_timeout = ${raw(String(DROP_WAIT_MS))}`)
+        await setLockWait(transaction, DROP_WAIT_MS)
         await transaction.query(sql`drop table if exists ${gateOf(branchId)}`)
       },
       { isolation: 'read committed' },

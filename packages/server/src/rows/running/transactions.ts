@@ -34,7 +34,7 @@ async function writeWhole(
   const client = await database.acquire({ owner: ownerOf(guard) })
   return withConnection(client, async () => {
     const { opening, moment } = await openWrites(database, guard, { client, isKnown })
-    const closed = [...opening, ...atMoment(calls, moment), ...COMMIT_CALLS]
+    const closed = [...opening, ...atMoment(client, calls, moment), ...COMMIT_CALLS]
     const rows = await runCommitting(client, closed)
     return rows.slice(opening.length, -COMMIT_CALLS.length)
   })
@@ -183,13 +183,13 @@ async function beginWrites(
   const { opening: entering, moment } = await openWrites(database, guard, options)
   const opening = [...entering, ...(options.isLong ? [NO_TIMEOUT] : [])]
   const opened = openTransaction(database, client, options)
-  const calls = [...opening, ...atMoment(first, moment)]
+  const calls = [...opening, ...atMoment(client, first, moment)]
   const rows = calls.length === 0 ? [] : await opened.run(calls)
   return {
     transaction: {
       client,
       epoch: moment.epoch,
-      run: (further) => opened.run(atMoment(further, moment)),
+      run: (further) => opened.run(atMoment(client, further, moment)),
     },
     rows: rows.slice(opening.length),
   }

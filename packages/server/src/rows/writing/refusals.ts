@@ -47,13 +47,21 @@ export function takenColumn(
 /** Functions of PostgreSQL that calculate the version of a row. Arithmetic of users never uses them. */
 const VERSION_ROUTINES: ReadonlySet<unknown> = new Set(['int4pl', 'int84'])
 
+/** A node of a cluster reports the message, and not the function. Arithmetic of users never yields this one. */
+function isVersionOverflow(error: unknown): boolean {
+  const { routine, message } = error as { routine?: unknown; message?: unknown }
+  return VERSION_ROUTINES.has(routine) || (routine === NODE_ROUTINE && message === INTEGER_OVERFLOW)
+}
+const NODE_ROUTINE = 'ReportResultError'
+const INTEGER_OVERFLOW = 'integer out of range'
+
 /** Returns the reason why PostgreSQL rejected a value, or undefined for other failures. */
 export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): string | undefined {
   switch (codeOf(error)) {
     case UNIQUE_VIOLATION:
       return `column [${takenColumn(error, codecs)?.column ?? 'id'}]: is not unique`
     case NUMERIC_OUT_OF_RANGE:
-      return VERSION_ROUTINES.has((error as { routine?: unknown }).routine)
+      return isVersionOverflow(error)
         ? `the versions of the record are used up; the last one is ${ROW_VERSION_MAX}; use another id`
         : 'the result is out of range'
     case PROGRAM_LIMIT_EXCEEDED:

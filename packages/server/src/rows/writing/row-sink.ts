@@ -1,4 +1,5 @@
 import { Turn } from '../../common/in-turns.js'
+import { isOnCluster } from '../../postgres/cluster.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { FirstVersions } from '../layout/record-version.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
@@ -30,9 +31,11 @@ export function openSink(
 ): RowSink {
   const { codec, writer } = table
   const byStatements = () => new StatementSink(codec, writer, transaction)
-  const sink = writer.takesCopies
-    ? new LateSink(() => openCopy(writer, transaction).then((copy) => copy ?? byStatements()))
-    : byStatements()
+  // Citus does not tell why a COPY has failed.
+  const sink =
+    writer.takesCopies && !isOnCluster(transaction.client)
+      ? new LateSink(() => openCopy(writer, transaction).then((copy) => copy ?? byStatements()))
+      : byStatements()
   return new SteppedSink(sink, rowsPerStep(codec))
 }
 

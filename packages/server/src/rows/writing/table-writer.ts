@@ -136,11 +136,13 @@ export class TableWriter {
   /** Inserts rows with generated ids. The returned rows have no meaning. */
   insertNew(rows: readonly RowInput[]): Call | CopyCall {
     const before = this.#beforeRows(rows)
-    if (rows.length < COPIED_ROWS_MIN) {
+    const withoutCopy = () => {
       const statement = this.#statement('insert new', () => insertNewStatement(this.#parts))
       return this.#call(statement, this.#arrays(rows, this.#codec.physical.length), before)
     }
+    if (rows.length < COPIED_ROWS_MIN) return withoutCopy()
     return {
+      withoutCopy,
       ...before,
       statement: this.copyStatement,
       values: [],

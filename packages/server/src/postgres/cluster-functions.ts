@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto'
+import { TEXT_SETTINGS } from './client-config.js'
+import type { Queryable } from './database.js'
+import { ident, literal, raw, sql } from './sql.js'
+
+/*
+ * Objects in the schema `offshoot_node` of a Citus cluster. Citus creates them on all nodes, and on nodes that are added
+ * later.
+ */
+
+/** Statements that a connection to a node keeps prepared. */
+const KEPT_MAX = 200
+
+const OBJECTS = [
+  sql`create schema if not exists offshoot_node`,
+  /*
+   * Runs a statement on the node that has the tables which it names. The node has each of them twice: one leads through
+   * Citus, and the other has the rows and the number of the shard in its name.
+   */
+  sql`
+    create or replace function offshoot_node.run(
+      run_parts text[],
+      run_values text[],
+      run_form text,
+      run_role text
+    )
+    returns setof text
+    language plpgsql
+    volatile
+    as $run$
+    declare
+      run_name text := 'node_' || md5(run_parts::text);
+      run_text text;
+      kept text;
+      found_row record;
+    begin
+      if run_form = 'utility' or not exists (
+        select from pg_prepared_statements s where s.name = run_name
+      ) then
+        select string_agg(
+            case when p.number % 2 = 1 then p.part
+              else coalesce(
+                (
+                  select format('%I.%I', c.relnamespace::regnamespace, c.relname || '_' || s.shardid)
+                  from pg_dist_shard s
+                  join pg_class c on c.oid = s.logicalrelid
+                  where s.logicalrelid = to_regclass(p.part)
+                ),
+                p.part
+              )
+            end,
+            '' order by p.number
+          )
+          into run_text
+          from unnest(run_parts) with ordinality p (part, number);
+        if run_form = 'utility' then
+          execute run_text;
+          return;
+        end if;
+        if ${raw(String(KEPT_MAX))} <= (
+          select count(*) from pg_prepared_statements s where starts_with(s.name, 'node_')
+        ) then
+          for kept in
+            select s.name from pg_prepared_statements s where starts_with(s.name, 'node_')
+          loop
+            execute format('deallocate %I', kept);
+          end loop;
+        end if;
+        execute format('prepare %I as %s', run_name, run_text);
+      end if;
+      run_text := format('execute %I', run_name) || coalesce((
+        select '(' || string_agg(quote_nullable(v.value), ', ' order by v.number) || ')'
+        from unnest(run_values) with ordinality v (value, number)
+      ), '');
+      if run_role is not null then
+        perform set_config('role', run_role, true);
+      end if;
+      if run_form = 'texts' then
+        for found_row in execute run_text loop
+          return next found_row::text;
+        end loop;
+      elsif run_form = 'json' then
+        for found_row in execute run_text loop
+          return next row_to_json(found_row)::text;
+        end loop;
+      else
+        execute run_text;
+      end if;
+      if run_role is not null then
+        perform set_config('role', 'none', true);
+      end if;
+    end
+    $run$`,
+  sql`revoke all on function offshoot_node.run from public`,
+  // A write to it makes Citus commit in two phases.
+  sql`create table if not exists offshoot_node.two_phases ()`,
+  sql`
+    select citus_add_local_table_to_metadata('offshoot_node.two_phases')
+    where not exists (
+      select from pg_dist_partition where logicalrelid = 'offshoot_node.two_phases'::regclass
+    )`,
+]
+
+/** Identifies these objects and settings. */
+const VERSION = createHash('sha256')
+  .update(JSON.stringify([OBJECTS.map(({ text }) => text), TEXT_SETTINGS]))
+  .digest('hex')
+
+/**
+ * Creates or replaces what the service needs on the nodes of a cluster. If that is there already, nodes that are down do
+ * not matter.
+ */
+export async function prepareCluster(transaction: Queryable): Promise<void> {
+  const [found] = await transaction.query<{ version: string | null }>(sql`
+    select obj_description(to_regnamespace('offshoot_node'), 'pg_namespace') as version`)
+  if (found?.version === VERSION) return
+  await transaction.query(sql`set local citus.enable_schema_based_sharding = off`)
+  for (const statement of OBJECTS) await transaction.query(statement)
+  // Citus opens connections to nodes with the settings of the role, not with those of our connection.
+  const [database] = await transaction.query<{ name: string }>(sql`
+    select current_database() as name`)
+  for (const [name, value] of Object.entries(TEXT_SETTINGS)) {
+    await transaction.query(sql`
+      alter role current_user in database ${ident(database?.name ?? '')}
+      set ${ident(name)} to ${literal(value)}`)
+  }
+  await transaction.query(sql`comment on schema offshoot_node is ${literal(VERSION)}`)
+}

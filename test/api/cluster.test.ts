@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { TestBranches } from '../support/branches.js'
+import { listWorkers } from '../support/database.js'
+import { createTestService, type TestService } from '../support/service.js'
+
+/*
+ * Databases on the nodes of a Citus cluster. The tests are skipped unless OFFSHOOT_TEST_DATABASE_URL names the coordinator
+ * of one.
+ */
+
+const it = test.skipIf((await listWorkers()).length < 2)
+
+let service: TestService
+
+beforeAll(async () => {
+  service = await createTestService()
+})
+afterAll(() => service.close())
+
+interface Place {
+  readonly schema: string
+  readonly port: number
+}
+
+async function placeOf({ database }: TestBranches): Promise<Place> {
+  const [place] = await service.database.query<Place & Record<string, unknown>>(sql`
+    select 'offshoot_db_' || d.id as schema, s.nodeport as port
+    from offshoot.databases d
+    join citus_shards s on s.table_name::text = format('offshoot_db_%s.idempotency_keys', d.id)
+    where d.name = ${database}`)
+  if (place === undefined) throw new Error('a database must be on a node')
+  return place
+}
+
+/** Writes records until `work` has ended. Returns their number. */
+async function writeDuring(branches: TestBranches, work: () => Promise<unknown>): Promise<number> {
+  let isOver = false
+  const over = work().finally(() => {
+    isOver = true
+  })
+  let count = 0
+  while (!isOver) await branches.put('main', 't', `r${count++}`, { n: count })
+  await over
+  return count
+}
+
+describe('databases on a cluster', () => {
+  it('are on all nodes', async () => {
+    const ports = new Set<number>()
+    for (const name of ['first', 'second']) {
+      const branches = await TestBranches.create(service, name, { t: [{ name: 'n', type: 'int' }] })
+      await branches.put('main', 't', 'a', { n: 1 })
+      ports.add((await placeOf(branches)).port)
+    }
+    expect(ports.size).toBe(2)
+  })
+
+  it('are moved to another node while they are written to, and lose nothing', async () => {
+    const branches = await TestBranches.create(service, 'moved', {
+      t: [{ name: 'n', type: 'int' }],
+    })
+    await branches.fork('dev')
+    const { schema, port } = await placeOf(branches)
+    const other = (await listWorkers()).find((worker) => worker.port !== port)
+    const count = await writeDuring(branches, () =>
+      service.database.query(sql`
+        select citus_schema_move(${schema}::regnamespace, ${other?.host}::text, ${other?.port}::integer)`),
+    )
+    expect((await placeOf(branches)).port).toBe(other?.port)
+    expect(count).toBeGreaterThan(0)
+    for (let index = 0; index < count; index++) {
+      expect(await branches.record('main', 't', `r${index}`)).toMatchObject({ n: index + 1 })
+    }
+    await branches.put('dev', 't', 'own', { n: 0 })
+    expect(await branches.record('dev', 't', 'own')).toMatchObject({ n: 0 })
+  })
+})
