@@ -24,6 +24,18 @@ export const PLAIN_COLUMNS = `id text collate "C" primary key, name text, email 
 export const ROW_ID = `'rec_' || lpad(n::text, 20, '0')`
 export const rowId = (number: number): string => `rec_${String(number).padStart(20, '0')}`
 
+/** The record of row `n`. */
+export function personOf(n: number) {
+  return {
+    name: `Name of person ${n}`,
+    email: `person${n}@example.com`,
+    age: n % 90,
+    score: n / 7,
+    active: n % 2 === 0,
+    seen: new Date((FIRST_SEEN_SECONDS + n) * 1000).toISOString(),
+  }
+}
+
 /** Returns a random time within those of the rows. */
 export function anyTime(rows: number): string {
   return new Date((FIRST_SEEN_SECONDS + Math.floor(Math.random() * rows)) * 1000).toISOString()

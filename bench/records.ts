@@ -14,26 +14,15 @@ import {
   stopProcess,
 } from './environment.js'
 import { inTurns, requestRate, timeMs } from './measure.js'
-import { COLUMNS, thousands } from './people.js'
+import { COLUMNS, personOf, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 const BULK_RECORDS = 10_000
 const WARM_UP_ROUNDS = 20
 
-function record(number: number) {
-  return {
-    name: `Name of person ${number}`,
-    email: `person${number}@example.com`,
-    age: number % 90,
-    score: number / 7,
-    active: number % 2 === 0,
-    seen: new Date(1_700_000_000_000 + number * 1000).toISOString(),
-  }
-}
-
 /** The values of a record as texts, for the baselines. */
 function texts(number: number): string[] {
-  return Object.values(record(number)).map(String)
+  return Object.values(personOf(number)).map(String)
 }
 
 async function createTables(environment: Environment, names: readonly string[]): Promise<void> {
@@ -79,7 +68,7 @@ async function benchBulk(
 ): Promise<Figure[]> {
   const rounds = quick ? 5 : 15
   const [heap] = await heapsOf(environment, 1)
-  const records = Array.from({ length: BULK_RECORDS }, (_, number) => record(number))
+  const records = Array.from({ length: BULK_RECORDS }, (_, number) => personOf(number))
   const body = Buffer.from(JSON.stringify({ records }))
   const target = '/db/bench:main/tables/people/bulk'
   const post = async () => {
@@ -205,7 +194,7 @@ async function benchSingle(
           method: 'POST',
           path: '/db/bench:main/tables/people/data',
           headers: json,
-          body: JSON.stringify(record(number++)),
+          body: JSON.stringify(personOf(number++)),
         }),
       }),
   })
@@ -263,7 +252,7 @@ async function benchTransaction(
   const asRequest = (operations: Operations) => ({
     operations: operations.map(({ kind, table, id, number }) => {
       const name = tables[table]
-      if (kind === 'insert') return { insert: { table: name, record: record(number) } }
+      if (kind === 'insert') return { insert: { table: name, record: personOf(number) } }
       if (kind === 'update') return { update: { table: name, id, fields: { age: 5, name: 'new' } } }
       if (kind === 'get') return { get: { table: name, id, columns: ['name', 'age'] } }
       return { delete: { table: name, id } }
@@ -394,7 +383,7 @@ async function benchMemory(
     for (let start = 0; start < count; start += 1000) {
       let chunk = ''
       for (let number = start; number < start + 1000; number++) {
-        chunk += `${JSON.stringify(record(number))}\n`
+        chunk += `${JSON.stringify(personOf(number))}\n`
       }
       yield chunk
     }

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { CONNECTIONS, privateMiB, type Service, startService } from './environment.js'
 import { median } from './measure.js'
-import { anyTime, createDatabase, rowId, thousands } from './people.js'
+import { anyTime, createDatabase, personOf, rowId, thousands } from './people.js'
 import { type Figure, figure } from './report.js'
 
 /*
@@ -83,7 +83,7 @@ async function soakCreates(service: Service, { creates, slices }: Sizes): Promis
       await measureSlice(service, async () => {
         const start = count
         const worker = async () => {
-          while (count < end) await call(service, 'POST', `${TABLE}/data`, person(count++))
+          while (count < end) await call(service, 'POST', `${TABLE}/data`, personOf(count++))
         }
         await Promise.all(Array.from({ length: CONNECTIONS }, worker))
         return count - start
@@ -119,7 +119,10 @@ async function soakMixed(service: Service, { mixedMs, sliceMs }: Sizes): Promise
 
 /** Kinds of work with their shares. Each returns how many requests it sent. */
 const WORK: readonly { share: number; run(service: Service): Promise<number> }[] = [
-  { share: 30, run: (service) => one(call(service, 'POST', `${TABLE}/data`, person(anyNumber()))) },
+  {
+    share: 30,
+    run: (service) => one(call(service, 'POST', `${TABLE}/data`, personOf(anyNumber()))),
+  },
   { share: 30, run: (service) => one(call(service, 'GET', `${TABLE}/data/${anyId()}`)) },
   {
     share: 15,
@@ -156,7 +159,7 @@ async function one(request: Promise<unknown>): Promise<number> {
 function runTransaction(service: Service): Promise<unknown> {
   return call(service, 'POST', `/db/${DATABASE}:main/transaction`, {
     operations: Array.from({ length: TRANSACTION_SIZE }, () => ({
-      insert: { table: 'people', record: person(anyNumber()) },
+      insert: { table: 'people', record: personOf(anyNumber()) },
     })),
   })
 }
@@ -168,7 +171,7 @@ async function runBranch(service: Service): Promise<number> {
   const branch = `/db/${DATABASE}:work${branchCount++}`
   await call(service, 'PUT', branch, { from: 'main' })
   await call(service, 'GET', `${branch}/tables/people/data/${anyId()}`)
-  await call(service, 'POST', `${branch}/tables/people/data`, person(anyNumber()))
+  await call(service, 'POST', `${branch}/tables/people/data`, personOf(anyNumber()))
   await call(service, 'GET', `${branch}/diff`)
   await call(service, 'POST', `${branch}/merge`, {})
   await call(service, 'DELETE', branch)
@@ -199,17 +202,6 @@ async function call(
 const anyNumber = () => Math.floor(Math.random() * ROWS)
 const anyId = () => rowId(1 + anyNumber())
 const anyAge = () => Math.floor(Math.random() * 90)
-
-function person(n: number): object {
-  return {
-    name: `Name of person ${n}`,
-    email: `person${n}@example.com`,
-    age: n % 90,
-    score: n / 7,
-    active: n % 2 === 0,
-    seen: anyTime(ROWS),
-  }
-}
 
 /** Runs a slice, which returns its number of requests. */
 async function measureSlice(service: Service, run: () => Promise<number>): Promise<Slice> {
