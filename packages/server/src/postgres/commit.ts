@@ -69,13 +69,16 @@ export async function settleCommit<Result>(
 ): Promise<Result> {
   try {
     const result = await inTime(committing, waitMs)
+    conflicting.delete(client)
     if (warned.delete(client)) throw new UnknownOutcomeError(new Error('PostgreSQL warned'))
     return result
   } catch (error) {
     warned.delete(client)
+    const isConflicting = conflicting.delete(client)
+    if (error instanceof AppError) throw error
     // The node has rolled back, and the coordinator with it.
-    if (conflicting.delete(client)) throw new NodeConflictError('', { cause: error })
-    if (error instanceof AppError || isReported(error)) throw error
+    if (isConflicting) throw new NodeConflictError('', { cause: error })
+    if (isReported(error)) throw error
     throw new UnknownOutcomeError(error)
   }
 }
