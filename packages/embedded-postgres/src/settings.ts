@@ -24,6 +24,8 @@ export const fixedSettings = {
   // of descriptors of I/O. A commit waits for the log anyway, and few workers do I/O.
   wal_buffers: '4MB',
   io_max_concurrency: '16',
+  // This server never subscribes to another one, so it needs no process that looks for subscriptions.
+  max_logical_replication_workers: '0',
   wal_compression: 'on',
   random_page_cost: '1.1',
   jit: 'off',
