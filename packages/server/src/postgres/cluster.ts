@@ -63,7 +63,7 @@ function runStatementOf({ schema, isWrite }: Pick<Placement, 'schema' | 'isWrite
   return statement
 }
 
-/** What the function does: it returns rows as texts or as JSON, or nothing. */
+/** The function returns rows as texts or as JSON, or it returns nothing. */
 type Form = 'texts' | 'json' | 'nothing' | 'utility'
 
 function runCall(

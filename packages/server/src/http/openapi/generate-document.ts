@@ -1,7 +1,7 @@
 import type { RouteOptions } from 'fastify'
 import { WorkerThread } from '../../common/worker-thread.js'
 
-/** What the document says about a route beyond its schema. */
+/** Properties of a route that the document shows and its schema does not have. */
 export interface Documented {
   /** The schema of a body that the handler validates itself. */
   readonly documentedBody: unknown

@@ -5,10 +5,6 @@ import { SHARED_SCHEMAS } from '../openapi/shared-schemas.js'
 import { documentationPage } from './documentation-page.js'
 
 declare module 'fastify' {
-  interface FastifyInstance {
-    /** Returns the OpenAPI document as JSON. */
-    openapiJson(): Promise<Buffer>
-  }
   interface FastifyContextConfig {
     /** Schema of a body that the handler validates itself; used only for the documentation. */
     documentedBody?: unknown
@@ -30,15 +26,15 @@ export const openapiPlugin = fastifyPlugin(
       routes.push(route)
     })
     let json: Promise<Buffer> | undefined
-    app.decorate('openapiJson', () => {
+    const findDocument = () => {
       json ??= generateDocument(routes, version).catch((error: unknown) => {
         json = undefined
         throw error
       })
       return json
-    })
+    }
     const sendDocument = async (_request: FastifyRequest, reply: FastifyReply) =>
-      reply.type('application/json; charset=utf-8').send(await app.openapiJson())
+      reply.type('application/json; charset=utf-8').send(await findDocument())
     await app.register(documentationPage, { sendDocument, documentUrl: DOCUMENT })
     app.get(DOCUMENT, { schema: { hide: true } }, sendDocument)
   },

@@ -2,14 +2,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement } from '../../postgres/statement.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import {
-  type BranchRows,
-  type Heap,
-  type Layout,
-  layoutOf,
-  ownHeap,
-  ownOverlay,
-} from '../layout/layout.js'
+import { type BranchRows, type Layout, layoutOf, ownHeap, ownOverlay } from '../layout/layout.js'
 import { deleteStatement } from '../writing/delete-statement.js'
 import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
@@ -67,25 +60,17 @@ export async function forwardRows(
   const opened = codecs.length > 0 ? await openTarget(transaction, codecs, into) : undefined
   const tallies: MergeTally[] = []
   for (const table of tables) {
-    if (isOpen(table)) tallies.push(await forwardOpen(transaction, table))
-    else if (opened === undefined || !changed.has(table)) tallies.push(NO_EFFECT)
-    else tallies.push(await forwardTable(transaction, opened, table))
+    const layout = isOpen(table) ? layoutOf(table.ours) : changed.has(table) ? opened : undefined
+    tallies.push(layout === undefined ? NO_EFFECT : await forwardTable(transaction, layout, table))
   }
   return tallies
 }
 
-/**
- * Returns whether the target can be written to at once. It then does not matter whether there are changes, nor
- * whether rows are deleted before others are written.
- */
+/** Returns whether the target can be written to at once. It then does not matter whether there are changes. */
 function isOpen({ codec, ours }: ForwardTable): boolean {
   const layout = layoutOf(ours)
   const { id } = codec.table
-  return (
-    codec.uniqueColumns.length === 0 &&
-    ownHeap(layout, id) !== undefined &&
-    ownOverlay(layout, id) === undefined
-  )
+  return ownHeap(layout, id) !== undefined && ownOverlay(layout, id) === undefined
 }
 
 /** Compares the rows of theirs with those of the base. */
@@ -104,47 +89,28 @@ async function hasChanges(transaction: Transaction, table: ForwardTable): Promis
   return row?.hasChanges ?? true
 }
 
-async function forwardOpen(transaction: Transaction, table: ForwardTable): Promise<MergeTally> {
-  const { codec, ours } = table
-  const parts = partsOf(layoutOf(ours), codec)
-  const { inserted, updated, deleted } = await writeChanges(transaction, parts, table)
-  if (deleted > 0) await deleteGone(transaction, parts, table)
-  return tallyOf({ inserted, updated, deleted })
-}
-
 async function forwardTable(
   transaction: Transaction,
   layout: Layout,
   table: ForwardTable,
 ): Promise<MergeTally> {
   const { codec } = table
-  const parts = partsOf(layout, codec)
-  const deleted = await deleteGone(transaction, parts, table)
-  await clearMoved(
-    transaction,
-    { layout, heap: heapOf(layout, codec) },
-    { codec, rows: rowsOf(table) },
-  )
-  const { inserted, updated } = await writeChanges(transaction, parts, table)
-  return tallyOf({ inserted, updated, deleted })
+  const heap = ownHeap(layout, codec.table.id)
+  if (heap === undefined) throw new Error('the target must have a heap')
+  const parts = new StatementParts(layout, codec, heap, { isLocked: true })
+  // A row may take a unique value that a deleted row has, or one that another row gives up.
+  const isOrdered = codec.uniqueColumns.length > 0
+  if (isOrdered) {
+    await deleteGone(transaction, parts, table)
+    await clearMoved(transaction, { layout, heap }, { codec, rows: rowsOf(table) })
+  }
+  const counts = await writeChanges(transaction, parts, table)
+  if (!isOrdered && counts.deleted > 0) await deleteGone(transaction, parts, table)
+  const { inserted, updated, deleted } = counts
+  return { ...counts, changed: inserted + updated + deleted, conflictCount: 0 }
 }
 
 type Counts = Pick<MergeTally, 'inserted' | 'updated' | 'deleted'>
-
-const tallyOf = (counts: Counts): MergeTally => ({
-  ...counts,
-  changed: counts.inserted + counts.updated + counts.deleted,
-  conflictCount: 0,
-})
-
-function heapOf(layout: Layout, { table }: TableCodec): Heap {
-  const heap = ownHeap(layout, table.id)
-  if (heap === undefined) throw new Error('the target must have a heap')
-  return heap
-}
-
-const partsOf = (layout: Layout, codec: TableCodec): StatementParts =>
-  new StatementParts(layout, codec, heapOf(layout, codec), { isLocked: true })
 
 /** Selects the rows to write. Those that exist have a version. */
 function rowsOf(table: ForwardTable): Sql {
@@ -155,18 +121,20 @@ function rowsOf(table: ForwardTable): Sql {
 function selectAfter({ codec }: ForwardTable): Sql {
   const values = codec.physical.map(({ physicalName }) => sql`a.${ident(physicalName)}`)
   return sql`
-    select k.id, 0 as n, a.id is null as is_gone, b.version, b.created_at${furtherColumns(values)}`
+    select k.id, a.id is null as is_gone, b.version, b.created_at${furtherColumns(values)}`
 }
 
-/** Returns the number of deleted rows. */
+/** Deletes the rows that theirs has deleted. */
 async function deleteGone(
   transaction: Transaction,
   parts: StatementParts,
   table: ForwardTable,
-): Promise<number> {
+): Promise<void> {
   const { joins, isDeleted } = compare(table)
-  const gone = sql`array(select k.id ${joins} where ${isDeleted})`
-  return (await runOnce(transaction, deleteStatement(parts, gone))).length
+  await runOnce(
+    transaction,
+    deleteStatement(parts, sql`array(select k.id ${joins} where ${isDeleted})`),
+  )
 }
 
 /** Inserts and replaces rows. Returns their numbers, and the number of rows that are to be deleted. */
