@@ -118,6 +118,9 @@ export async function serve(
   const postgres = await connectPostgres(config, { app, database, embedded, cleanUps, stopping })
   if (postgres === undefined) return
   await migrate(database)
+  if (config.distributesDatabases && !database.isCluster) {
+    app.log.warn('PostgreSQL has no Citus, so OFFSHOOT_DISTRIBUTE_DATABASES has no effect')
+  }
   await findExtension(database, 'vector')
   const warning = READER_WARNINGS[await findReaderKind(database)]
   if (warning !== undefined) app.log.warn(warning)
