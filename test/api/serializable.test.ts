@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ident, type Sql, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, listWorkers, type TestDatabase } from '../support/database.js'
 import { foldBranches } from '../support/folding.js'
 import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
@@ -163,14 +163,16 @@ async function holdRows({ pool }: TestDatabase, tableName: string): Promise<() =
   }
 }
 
-/** Waits until one connection is blocked by another. */
+/** Waits until one connection is blocked by another. On a cluster, locks of rows are on a node, and those of gates are not. */
 async function waiting({ pool }: TestDatabase): Promise<void> {
+  const isCluster = (await listWorkers()).length > 0
   await until(async () => {
     const { rows } = await pool.query(
       `select from pg_stat_activity
       where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0`,
     )
-    return rows.length > 0
+    if (rows.length > 0 || !isCluster) return rows.length > 0
+    return (await pool.query('select from citus_lock_waits')).rows.length > 0
   })
 }
 
