@@ -1,7 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { LruMap } from './lru-map.js'
 
 describe('a map that forgets', () => {
+  afterEach(() => void vi.useRealTimers())
+
   it('keeps as many entries as it may, and not one more', () => {
     const map = new LruMap<number, string>(4)
     for (let key = 1; key <= 5; key++) map.set(key, 'x')
@@ -37,5 +39,26 @@ describe('a map that forgets', () => {
     map.set('a', '1234')
     map.set('b', '1234')
     expect(kept('a', 'b')).toEqual(['a', 'b'])
+  })
+
+  it('forgets what was not used for a time, and keeps what was used', () => {
+    vi.useFakeTimers({ now: 0 })
+    const map = new LruMap<string, number>(1000, { unusedMsMax: 100 })
+    const setAt = (time: number, key: string) => {
+      vi.setSystemTime(time)
+      map.set(key, 1)
+    }
+    setAt(0, 'old')
+    setAt(0, 'used')
+    setAt(99, 'young')
+    setAt(100, 'a')
+    map.get('used')
+    expect([...map.keys()]).toEqual(['old', 'young', 'a', 'used'])
+    setAt(199, 'b')
+    expect([...map.keys()]).toEqual(['old', 'young', 'a', 'used', 'b'])
+    setAt(200, 'c')
+    expect([...map.keys()]).toEqual(['a', 'used', 'b', 'c'])
+    setAt(300, 'd')
+    expect([...map.keys()]).toEqual(['c', 'd'])
   })
 })

@@ -1,4 +1,4 @@
-import { LruMap } from '../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../common/lru-map.js'
 
 /*
  * Reads from the text of a statement where a cluster must run it. The texts are written by this process: identifiers
@@ -37,6 +37,7 @@ const KEPT_LENGTH_SUM_MAX = 32 * 1024 * 1024
 const known = new LruMap<string, PlacedText>(KEPT_TEXTS_MAX, {
   weightMax: KEPT_LENGTH_SUM_MAX,
   weigh: (text) => 2 * text.length,
+  unusedMsMax: BRANCH_UNUSED_MS_MAX,
 })
 
 export function placeText(text: string): PlacedText {

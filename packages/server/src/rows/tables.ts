@@ -1,4 +1,4 @@
-import { LruMap } from '../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../common/lru-map.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import type { Sql } from '../postgres/sql.js'
 import type { Statement } from '../postgres/statement.js'
@@ -144,6 +144,7 @@ export interface SchemaTables {
 const reads = new LruMap<string, CompiledRead>(READS_MAX, {
   weightMax: READS_LENGTH_MAX,
   weigh: (key, { length }) => key.length + length,
+  unusedMsMax: BRANCH_UNUSED_MS_MAX,
 })
 let tableCount = 0
 

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { LruMap } from '../../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
@@ -47,9 +47,10 @@ const SESSIONS_MAX = 10_000
 /** The total number of stored columns of all cached sessions. A session of a large schema takes megabytes. */
 const SESSION_COLUMNS_MAX = 4_000_000
 
-const SESSION_WEIGHTS = {
+const SESSION_CACHE = {
   weightMax: SESSION_COLUMNS_MAX,
   weigh: (_key: string, { session }: { session: BranchSession }) => session.columnCount,
+  unusedMsMax: BRANCH_UNUSED_MS_MAX,
 }
 
 const ATTEMPTS_MAX = 20
@@ -78,9 +79,9 @@ export class Sessions {
   readonly #sources: SessionSources & { readonly links: SessionLinks }
   readonly #branches = new LruMap<string, ResolvedBranch & { untilMs: number }>(
     SESSIONS_MAX,
-    SESSION_WEIGHTS,
+    SESSION_CACHE,
   )
-  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_WEIGHTS)
+  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_CACHE)
   readonly #uses = new BranchUses()
 
   constructor(

@@ -1,5 +1,5 @@
 import { eachApart } from '../../common/each-apart.js'
-import { LruMap } from '../../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import {
   limitLockWait,
@@ -29,7 +29,7 @@ function gateOf(branchId: string): Sql {
 
 const toCall = (statement: Sql): Call => ({ statement: compileStatement(statement), values: [] })
 
-const sharedCalls = new LruMap<string, Call>(10_000)
+const sharedCalls = new LruMap<string, Call>(10_000, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
 
 /** Enters the gate of a branch as a writer, together with other writers. */
 export function enterGateCall(branchId: string): Call {

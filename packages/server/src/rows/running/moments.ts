@@ -1,4 +1,4 @@
-import { LruMap } from '../../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database } from '../../postgres/database.js'
 import { layoutOf, type Moment } from '../layout/layout.js'
 import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
@@ -17,7 +17,7 @@ const remembered = new WeakMap<Database, LruMap<string, Moment>>()
 function momentsOf(database: Database): LruMap<string, Moment> {
   let moments = remembered.get(database)
   if (moments === undefined) {
-    moments = new LruMap(BRANCHES_MAX)
+    moments = new LruMap(BRANCHES_MAX, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
     remembered.set(database, moments)
   }
   return moments

@@ -1,4 +1,4 @@
-import { LruMap } from '../../common/lru-map.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
@@ -85,6 +85,7 @@ const COPIED_ROWS_MIN = 32
 const statements = new LruMap<string, Statement>(20_000, {
   weightMax: 32 * 1024 * 1024,
   weigh: (key, { text }) => key.length + text.length,
+  unusedMsMax: BRANCH_UNUSED_MS_MAX,
 })
 let writerCount = 0
 
