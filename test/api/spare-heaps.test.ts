@@ -68,6 +68,27 @@ async function countTables(databaseId: string): Promise<number> {
   return row?.count ?? 0
 }
 
+describe('a merge into a fork that has written nothing', () => {
+  it('takes a spare heap, and another one is created', async () => {
+    const { branches, databaseId } = await open()
+    await branches.bulk('main', 'items', [
+      { id: 'a', name: 'A', price: 1 },
+      { id: 'b', name: 'B', price: 2 },
+    ])
+    await branches.fork('target')
+    await branches.fork('work', 'target')
+    await branches.patch('work', 'items', 'a', { price: 10 })
+    const spares = await untilSpares(databaseId, 2)
+    await branches.merge('work', { into: 'target' })
+    expect(spares).toContain((await heapsOf(databaseId, 'target'))[0])
+    expect(await branches.record('target', 'items', 'a')).toMatchObject({ name: 'A', price: 10 })
+    expect(await branches.record('target', 'items', 'b')).toMatchObject({ name: 'B', price: 2 })
+    expect(await branches.record('main', 'items', 'a')).toMatchObject({ price: 1 })
+    await until(async () => (await listSpares(databaseId)).some((id) => !spares.includes(id)))
+    await expect(branches.put('target', 'items', 'c', { name: 'B' })).rejects.toThrow()
+  })
+})
+
 describe('the first write of a fork', () => {
   it('takes a spare heap, which has the columns and rules of the table', async () => {
     const { branches, databaseId } = await open()

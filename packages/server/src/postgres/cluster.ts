@@ -10,6 +10,7 @@ import {
   type Statement,
   slot,
   type TextRow,
+  toParameter,
 } from './statement.js'
 
 /*
@@ -168,14 +169,4 @@ export function placeQuery(
   const form = placement.kind === 'rows' ? 'json' : placement.kind
   const call = runCall(placement, { text, values: values.map(toParameter), form })
   return placement.isWrite && unwritten.delete(client) ? [USE_TWO_PHASES, call] : [call]
-}
-
-function toParameter(value: unknown): Parameter {
-  if (value === null || value === undefined) return null
-  if (typeof value === 'string') return value
-  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
-  if (value instanceof Date) return value.toISOString()
-  if (Buffer.isBuffer(value)) return `\\x${value.toString('hex')}`
-  if (Array.isArray(value)) return toArray(value.map(toParameter))
-  return JSON.stringify(value)
 }

@@ -3,6 +3,7 @@ import { placeCalls } from './cluster.js'
 import {
   type Call,
   DESCRIBED_PARAMETERS_MAX,
+  type Field,
   PARAMETERS_MAX,
   requireSendable,
   type TextRows,
@@ -22,7 +23,7 @@ interface Connection {
   execute(message: { portal: string; rows: number }): void
   sendCopyFromChunk(chunk: Buffer): void
   endCopyFrom(): void
-  describe(message: { type: 'S'; name: string }): void
+  describe(message: { type: 'S' | 'P'; name: string }): void
   close(message: { type: 'S'; name: string }): void
   sync(): void
 }
@@ -34,10 +35,10 @@ interface DataRowMessage {
 }
 
 interface RowDescriptionMessage {
-  readonly fields: readonly { readonly name: string; readonly dataTypeID: number }[]
+  readonly fields: readonly Field[]
 }
 
-/** The unnamed prepared statement, which the next unnamed one replaces. */
+/** The unnamed prepared statement and its portal, which the next unnamed ones replace. */
 const UNNAMED = ''
 
 /** Prepared statements of one connection; beyond that, the least recently used one is closed. */
@@ -195,8 +196,9 @@ class Pipeline {
           const slot = slots[index]
           parameters[index] = typeof slot === 'string' ? slot : (values[slot as number] ?? null)
         }
-        connection.bind({ portal: '', statement: name, values: parameters })
-        connection.execute({ portal: '', rows: 0 })
+        connection.bind({ portal: UNNAMED, statement: name, values: parameters })
+        if (call.describeRows !== undefined) connection.describe({ type: 'P', name: UNNAMED })
+        connection.execute({ portal: UNNAMED, rows: 0 })
         if (input !== undefined) {
           // PostgreSQL reads the data when it reaches the COPY, and skips it if an earlier
           // statement failed.
@@ -212,7 +214,9 @@ class Pipeline {
 
   /** Sent only after a Describe message. */
   handleRowDescription({ fields }: RowDescriptionMessage): void {
-    this.#rows.push(fields.map(({ name, dataTypeID }) => [name, String(dataTypeID)]))
+    const call = this.#calls[this.#rows.length]
+    if (call?.describeRows !== undefined) call.describeRows(fields)
+    else this.#rows.push(fields.map(({ name, dataTypeID }) => [name, String(dataTypeID)]))
   }
 
   handleCopyInResponse(): void {

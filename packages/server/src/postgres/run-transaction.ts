@@ -9,9 +9,10 @@ import {
   settleCommit,
   UnknownOutcomeError,
 } from './commit.js'
-import { type Database, type Queryable, runQuery } from './database.js'
+import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
+import { QueryBatches } from './query-batches.js'
 import { raw, type Sql, sql } from './sql.js'
 import { type Call, type TextRows, toCall } from './statement.js'
 
@@ -29,6 +30,8 @@ export interface TransactionOptions {
   readonly retried?: ReadonlySet<string>
   /** Calls that are sent with the `begin`, in one round trip. */
   readonly opening?: readonly Call[]
+  /** The `begin` is sent with the first query. Until then, the connection must not be used otherwise. */
+  readonly beginsLate?: boolean
   /** Whose share of the connections is used; none for the process itself and the control plane. */
   readonly owner?: string | undefined
 }
@@ -89,9 +92,10 @@ export function runTransaction<Result>(
 ): Promise<Result> {
   return retry(options, () =>
     attempt(database, options, async (client) => {
-      await begin(client, options)
-      const transaction = transactionOn(client)
+      const batches = await begin(client, options)
+      const transaction = transactionOn(client, batches)
       const result = await body(transaction)
+      await batches.open()
       for (const step of transaction.lastSteps) await step()
       // A COMMIT must not be cancelled, see `commit.ts`.
       if (!options.readOnly) await settleCommit(client, runPipeline(client, COMMIT_CALLS))
@@ -195,16 +199,18 @@ function openingOf(options: TransactionOptions): Call[] {
   return [{ statement, values: [] }, ...(options.opening ?? [])]
 }
 
-async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<void> {
+async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<QueryBatches> {
+  if (options.beginsLate) return new QueryBatches(client, openingOf(options))
   if (options.opening === undefined) await client.query(beginText(options))
   else await runPipeline(client, openingOf(options))
+  return new QueryBatches(client)
 }
 
-function transactionOn(client: pg.PoolClient): Transaction {
+function transactionOn(client: pg.PoolClient, batches: QueryBatches): Transaction {
   return {
     client,
     lastSteps: [],
     isCluster: isOnCluster(client),
-    query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
+    query: <Row extends pg.QueryResultRow>(statement: Sql) => batches.query<Row>(statement),
   }
 }

@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { toArray } from './record-text.js'
 import type { Sql } from './sql.js'
 
 /** The protocol counts the parameters of a statement in two bytes. */
@@ -147,7 +148,7 @@ function toStatement(numbered: { text: string; values: readonly unknown[] }): St
 /** A value in PostgreSQL's text form. */
 export type Parameter = string | null
 
-/** Returns a call of a template whose values are texts, numbers, truth values, times or null. */
+/** Returns a call of a template. */
 export function toCall(template: Sql): Call {
   const { text, values } = toQuery(template)
   return {
@@ -156,11 +157,25 @@ export function toCall(template: Sql): Call {
   }
 }
 
-function toParameter(value: unknown): Parameter {
-  if (value === null || typeof value === 'string') return value
+/** Returns a value in the form that `pg` gives it. Objects become JSON. */
+export function toParameter(value: unknown): Parameter {
+  if (value === null || value === undefined) return null
+  if (typeof value === 'string') return value
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   if (value instanceof Date) return value.toISOString()
-  throw new Error('a call takes texts, numbers, truth values, times and null')
+  if (ArrayBuffer.isView(value)) {
+    const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+    return `\\x${bytes.toString('hex')}`
+  }
+  if (Array.isArray(value)) return toArray(value.map(toParameter))
+  return JSON.stringify(value)
+}
+
+/** A column of a result. */
+export interface Field {
+  readonly name: string
+  /** The oid of its type. */
+  readonly dataTypeID: number
 }
 
 /** One run of a statement. */
@@ -176,6 +191,8 @@ export interface Call {
    * its type.
    */
   readonly describes?: boolean
+  /** Receives the columns of the result before its rows, unless it has none. */
+  describeRows?(fields: readonly Field[]): void
   /** The text that the statement passes to a node of a cluster, for tracing. */
   readonly passedText?: string
   /** On a cluster, the statement runs on the node with this schema, as this role. It must not write. */

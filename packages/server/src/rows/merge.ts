@@ -1,4 +1,4 @@
-import type { Queryable } from '../postgres/database.js'
+import type { Database, Queryable } from '../postgres/database.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import { join, type Sql, sql } from '../postgres/sql.js'
 import { enclosingObjects, type TableCodec } from './columns/table-codec.js'
@@ -6,11 +6,13 @@ import {
   type BranchRows,
   findLayout,
   layoutOf,
+  ownHeap,
   ownOverlay,
   withColumns,
   withoutOwnRows,
   withoutRows,
 } from './layout/layout.js'
+import { refillSpares } from './layout/spare-heaps.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
 import { changedIds, mayDiffer, repeatedIds } from './merging/changed-ids.js'
 import {
@@ -291,6 +293,20 @@ export async function forwardTables(
   }
   const tallies = await forwardRows(transaction, changed, into)
   return changed.map(({ codec }, index) => ({ codec, tally: tallies[index] as MergeTally }))
+}
+
+/**
+ * Creates spare heaps for tables of a target that a merge has written to for the first time. Does not wait for it. `ours`
+ * is the target before the merge.
+ */
+export function refillTarget(
+  database: Database,
+  ours: BranchRows,
+  tables: readonly StoredTable[],
+): void {
+  const layout = layoutOf(ours)
+  const opened = tables.filter(({ id }) => ownHeap(layout, id) === undefined)
+  refillSpares(database, { databaseId: layout.databaseId, tables: opened })
 }
 
 /** Stages a table that theirs has not changed, so that rows of the target can be decided. */

@@ -1,7 +1,7 @@
 import type { StartedFrom } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
 import type { Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { startRows } from '../../rows/merge.js'
@@ -60,15 +60,39 @@ async function findOrigin(database: Queryable, branchId: string): Promise<Origin
 
 /** Returns the state that a fork started with. The fork may be hidden. */
 export async function getStartOf(database: Queryable, branchId: string): Promise<BranchState> {
+  const state = await findStart(database, sql`${branchId}`)
+  if (state === undefined) throw new Error('a fork must exist')
+  return state
+}
+
+/** Finds the state of a branch at the end of an epoch, if there is a fork of it. */
+export function findStateAt(
+  database: Queryable,
+  state: { readonly branchId: string; readonly epoch: number },
+): Promise<BranchState | undefined> {
+  return findStart(database, sql`(${forkAtSql(state)})`)
+}
+
+/** Selects the id of a fork that reads a branch as it was at the end of an epoch. */
+export function forkAtSql(state: { readonly branchId: string; readonly epoch: number }): Sql {
+  return sql`
+    select id
+    from offshoot.branches
+    where parent_id = ${state.branchId} and fork_epoch = ${state.epoch}
+    order by id
+    limit 1`
+}
+
+async function findStart(database: Queryable, forkId: Sql): Promise<BranchState | undefined> {
   const [row] = await database.query<{ found: unknown; schema: StoredSchema | null }>(
     prepared(sql`
     select (${rowsSql(sql`at.id`, { hidden: true })}) as found, s.document as schema
     from offshoot.branches at
     left join offshoot.schemas s on s.id = at.fork_schema_id
-    where at.id = ${branchId}`),
+    where at.id = ${forkId}`),
   )
   const rows = toRows(row?.found)
-  if (row === undefined || rows === undefined) throw new Error('a fork must exist')
+  if (row === undefined || rows === undefined) return undefined
   // The first version of the catalogue did not store the schema at the fork.
   if (row.schema === null) {
     throw new AppError('no_source', 'the schema that the branch had when it was forked is unknown')

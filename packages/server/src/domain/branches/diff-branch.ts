@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
+import { allDone } from '../../common/all-done.js'
 import { Turn } from '../../common/in-turns.js'
 import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
@@ -37,6 +38,7 @@ import {
   getSource,
   getState,
 } from './branch-state.js'
+import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
 /** The state that a branch is compared with. */
@@ -70,8 +72,11 @@ export async function readDifference(
   return runTransaction(
     database,
     async (transaction) => {
-      const after = await getState(transaction, access)
-      const before = await resolveAgainst(transaction, access, { state: after, ...options })
+      const [after, source] = await allDone([
+        getState(transaction, access),
+        options.against === 'base' ? readSource(transaction, access) : NO_SOURCE,
+      ])
+      const before = await resolveAgainst(transaction, access, { state: after, source, ...options })
       const operations = await compareInTurns(before.schema, after.schema)
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
@@ -87,7 +92,7 @@ export async function readDifference(
       }
       return writeDifference({ access, before, operations, tables })
     },
-    SNAPSHOT,
+    { ...SNAPSHOT, beginsLate: true },
   )
 }
 
@@ -117,13 +122,14 @@ interface Before {
 async function resolveAgainst(
   transaction: Transaction,
   access: BranchAccess,
-  options: Pick<DifferenceOptions, 'against' | 'mayBeUnrelated'> & { state: BranchState },
+  options: Pick<DifferenceOptions, 'against' | 'mayBeUnrelated'> & {
+    state: BranchState
+    source: Source | undefined
+  },
 ): Promise<Before> {
-  const { state: after, against, mayBeUnrelated = false } = options
-  if (against === 'base') {
-    const before = await findBase(transaction, access, after)
-    if (before !== undefined) return before
-  }
+  const { state: after, source, against, mayBeUnrelated = false } = options
+  const before = source && (await findBase(transaction, access, { after, source }))
+  if (before !== undefined) return before
   if (against === 'base' || against === 'fork') {
     const { name, ...state } = await getForkState(transaction, access, after)
     return { name, at: 'fork', ...inState(state) }
@@ -157,19 +163,38 @@ function rowsIn(
   })
 }
 
+/** The source of a branch, and the history of both. */
+interface Source {
+  readonly branchId: string
+  readonly branchName: string
+  readonly history: StoredHistory
+}
+
+const NO_SOURCE: Promise<Source | undefined> = Promise.resolve(undefined)
+
+async function readSource(
+  transaction: Transaction,
+  { branchId }: BranchAccess,
+): Promise<Source | undefined> {
+  const [source, history] = await allDone([
+    findSourceOf(transaction, branchId),
+    findHistoryWithSource(transaction, branchId),
+  ])
+  return source && { ...source, history }
+}
+
 /**
  * Finds the last state that a branch has in common with its source, as a merge would. Returns undefined
- * if the source no longer exists, or has no rows in common with the branch.
+ * if they have no rows in common.
  */
 async function findBase(
   transaction: Transaction,
   access: BranchAccess,
-  after: BranchState,
+  { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
-  const source = await findSourceOf(transaction, access.branchId)
-  if (source === undefined) return undefined
   const from = { ...source, databaseId: access.databaseId }
-  const bases = await tryFindBases(transaction, { from, into: access }, { locks: false })
+  const options = { history: source.history, locks: false }
+  const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, source.branchName)
   const general = rowsIn(bases.general.states, bases.general.rowOf)

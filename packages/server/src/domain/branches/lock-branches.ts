@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { allDone } from '../../common/all-done.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
@@ -13,11 +14,27 @@ export function withBranches<Result>(
   branches: readonly BranchAccess[],
   body: (transaction: Transaction) => Promise<Result>,
 ): Promise<Result> {
-  const ids = branches.map((branch) => branch.branchId)
-  return runAlone(database, ids, async (transaction) => {
-    await lockBranches(transaction, branches)
-    return body(transaction)
-  })
+  return readWithBranches(database, branches, { read: async () => undefined, body })
+}
+
+/** Like `withBranches`, but the first queries of `read` are sent with the locks. It must not write. */
+export function readWithBranches<Read, Result>(
+  database: Database,
+  branches: readonly BranchAccess[],
+  work: {
+    read(transaction: Transaction): Promise<Read>
+    body(transaction: Transaction, read: Read): Promise<Result>
+  },
+): Promise<Result> {
+  return runAlone(
+    database,
+    branches.map((branch) => branch.branchId),
+    async (transaction) => {
+      const [, read] = await allDone([lockBranches(transaction, branches), work.read(transaction)])
+      return work.body(transaction, read)
+    },
+    { beginsLate: true },
+  )
 }
 
 async function lockBranches(

@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import { LIMITS } from '@offshoot/contract/limits'
+import { allDone } from '../../common/all-done.js'
 import { newBranchId } from '../../common/ids.js'
 import type { Queryable } from '../../postgres/database.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
@@ -8,7 +9,7 @@ import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
 import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { isWrittenSince, type TableBase } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { type BranchState, getStartOf } from './branch-state.js'
+import { type BranchState, findStateAt, forkAtSql } from './branch-state.js'
 import {
   findMergeBase,
   HistoryGraph,
@@ -19,7 +20,7 @@ import {
   TooManyBasesError,
   tablesLeftOut,
 } from './history/history.js'
-import { findHistory } from './history/queries.js'
+import { findHistory, type StoredHistory } from './history/queries.js'
 import { isUpToDate } from './history/up-to-date.js'
 import { type Row, virtualRow } from './history/virtual-row.js'
 import { virtualSchema } from './history/virtual-schema.js'
@@ -94,14 +95,26 @@ export function baseSchema({ general, ofTables }: Bases): StoredSchema {
   }
 }
 
-/**
- * Finds the bases of a merge. With `locks`, their states are locked until the transaction ends. A snapshot
- * needs no locks.
- */
+/** Reads the history of both sides of a merge. */
+export function findHistoryOf(
+  transaction: Queryable,
+  { from, into }: Sides,
+): Promise<StoredHistory> {
+  return findHistory(transaction, sql`values (${from.branchId}), (${into.branchId})`)
+}
+
+interface BaseOptions {
+  /** The history of both sides. */
+  readonly history: StoredHistory
+  /** The states of the bases are locked until the transaction ends. A snapshot needs no locks. */
+  readonly locks: boolean
+}
+
+/** Finds the bases of a merge. */
 export async function findBases(
   transaction: Queryable,
   sides: Sides,
-  options: { locks: boolean },
+  options: BaseOptions,
 ): Promise<Bases> {
   const bases = await tryFindBases(transaction, sides, options)
   if (bases !== undefined) return bases
@@ -113,10 +126,10 @@ export async function findBases(
 export async function tryFindBases(
   transaction: Queryable,
   sides: Sides,
-  options: { locks: boolean },
+  options: BaseOptions,
 ): Promise<Bases | undefined> {
   const { from, into } = sides
-  const history = await findHistory(transaction, [from.branchId, into.branchId])
+  const { history } = options
   const states = new StateReader(transaction, options)
   const baseOf = async (tableId?: number) => {
     const graph = new HistoryGraph(history, tableId)
@@ -226,29 +239,25 @@ class StateReader {
 
   async readAll(states: readonly State[]): Promise<ReadonlyMap<string, BranchState>> {
     const read = new Map<string, BranchState>()
-    for (const state of states) read.set(stateKey(state), await this.#read(state))
+    const found = await allDone(states.map((state) => this.#read(state)))
+    for (const [index, state] of states.entries()) read.set(stateKey(state), must(found[index]))
     return read
   }
 
   async #read(state: State): Promise<BranchState> {
     const known = this.#known.get(stateKey(state))
     if (known !== undefined) return known
-    const [fork] = await this.#transaction.query<{ id: string }>(
-      prepared(sql`
-      select id
-      from offshoot.branches
-      where parent_id = ${state.branchId} and fork_epoch = ${state.epoch}
-      order by id
-      limit 1
-      ${this.#lock}`),
-    )
-    if (fork === undefined) {
+    // The lock is a statement of its own, so that the next one sees the state as it is when the lock is granted.
+    const [[fork], found] = await allDone([
+      this.#transaction.query(prepared(sql`${forkAtSql(state)} ${this.#lock}`)),
+      findStateAt(this.#transaction, state),
+    ])
+    if (fork === undefined || found === undefined) {
       throw new AppError(
         'retry_limit',
         'the history of the branches changed during the merge; nothing was merged, please try again',
       )
     }
-    const found = await getStartOf(this.#transaction, fork.id)
     this.#known.set(stateKey(state), found)
     return found
   }

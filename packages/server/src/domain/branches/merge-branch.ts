@@ -7,11 +7,13 @@ import {
   WRITABLE_SNAPSHOT,
 } from '../../postgres/run-transaction.js'
 import { absorbOverlays } from '../../rows/branches.js'
+import { refillTarget } from '../../rows/merge.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
-import { withBranches } from './lock-branches.js'
+import type { BranchState } from './branch-state.js'
+import { readWithBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
 import { insertMerge } from './merge-base.js'
 import { compareMerge, type MergeEffect } from './merge-compare.js'
@@ -93,9 +95,12 @@ async function mergeChanges(database: Database, options: MergeOptions): Promise<
   const small = await runLocked(database, options, async (transaction, sides) =>
     (await isLarge(transaction, options, sides))
       ? undefined
-      : mergeLocked(transaction, options, sides),
+      : { result: await mergeLocked(transaction, options, sides), ours: sides.ours },
   )
-  if (small !== undefined) return small
+  if (small !== undefined) {
+    refillSpares(database, small)
+    return small.result
+  }
   if (!(await isNewForSure(database, options))) {
     const compared = await compareInSnapshot(database, options)
     if (compared.isNothingNew) return compared.result
@@ -112,14 +117,28 @@ async function mergeChanges(database: Database, options: MergeOptions): Promise<
   )
 }
 
+function refillSpares(
+  database: Database,
+  { result, ours }: { result: MergeResult; ours: BranchState },
+): void {
+  const written = new Set(
+    result.tables.flatMap(({ name, inserted, updated, deleted }) =>
+      inserted + updated + deleted > 0 ? [name] : [],
+    ),
+  )
+  const tables = ours.schema.tables.filter(({ name }) => written.has(name))
+  refillTarget(database, ours.rows, tables)
+}
+
 function runLocked<Result>(
   database: Database,
   options: MergeOptions,
   body: (transaction: Transaction, sides: MergeSides) => Promise<Result>,
 ): Promise<Result> {
-  return withBranches(database, [options.from, options.into], async (transaction) =>
-    body(transaction, await findSides(transaction, options, { locks: true })),
-  )
+  return readWithBranches(database, [options.from, options.into], {
+    read: (transaction) => findSides(transaction, options, { locks: true }),
+    body,
+  })
 }
 
 /** Merges locked branches: plans the merge, compares and applies, then records it. */

@@ -35,6 +35,7 @@ import {
   type Bases,
   baseOfTable,
   findBases,
+  findHistoryOf,
   insertMergeOfPin,
   insertPin,
   tableBase,
@@ -224,7 +225,8 @@ async function publish(
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId)
     throw new StaleStageError('the schema changed')
-  const bases = await findBases(transaction, { from, into }, { locks: true })
+  const history = await findHistoryOf(transaction, { from, into })
+  const bases = await findBases(transaction, { from, into }, { history, locks: true })
   if (basesKey(bases) !== basesKey(plan.bases)) throw new StaleStageError('the history changed')
   await requireUnwritten(transaction, plan, ours)
   const tables = await restage(transaction, comparison, ours)

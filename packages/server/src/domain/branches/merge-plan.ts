@@ -3,6 +3,7 @@ import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { MergeConflict, Resolution } from '@offshoot/contract/merge-conflicts'
+import { allDone } from '../../common/all-done.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -12,7 +13,7 @@ import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/mer
 import { type BranchState, getStartOf, getState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
 import { countContested } from './contested-removals.js'
-import { type Bases, baseOfTable, baseSchema, findBases } from './merge-base.js'
+import { type Bases, baseOfTable, baseSchema, findBases, findHistoryOf } from './merge-base.js'
 import { Resolutions } from './resolutions.js'
 
 export interface MergeOptions {
@@ -79,10 +80,13 @@ export async function findSides(
   const { from, into } = options
   const stateOf = (access: BranchAccess, pinId: string | undefined) =>
     pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
-  const theirs = await stateOf(from, pins?.theirs)
-  const ours = await stateOf(into, pins?.ours)
+  const [theirs, ours, history] = await allDone([
+    stateOf(from, pins?.theirs),
+    stateOf(into, pins?.ours),
+    findHistoryOf(transaction, { from, into }),
+  ])
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
-  const bases = await findBases(transaction, { from, into }, { locks })
+  const bases = await findBases(transaction, { from, into }, { history, locks })
   return { theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 

@@ -3,7 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { runAlone, runStatementAlone } from '../running/alone.js'
 import { SCHEMA_PREFIX } from './database-schema.js'
 import { BACKGROUND, needsFold } from './fold-policy.js'
@@ -60,14 +61,31 @@ export async function assignSpares(
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
 ): Promise<boolean> {
+  if (limitOf(database) === 0) return false
+  // The commit of the write that follows waits for the disk, and so for this one, too.
+  const options = { owner, createsGates: true, isRepeatable: true }
+  const { branchId } = layout
+  const [row] = await runStatementAlone(database, [branchId], assignSql(layout, tables), options)
+  return row?.[0] === String(tables.length)
+}
+
+/** Does the same in a transaction that has the exclusive gate. Some of the tables may get no heap. */
+export async function assignSparesIn(
+  transaction: Queryable,
+  layout: Layout,
+  tables: readonly StoredTable[],
+): Promise<void> {
+  await transaction.query(prepared(assignSql(layout, tables)))
+}
+
+function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {
   const wanted = tables.flatMap((table) => {
     const definition = definitionOf(table)
     const isDeep = needsFold(layout, table.id, BACKGROUND)
     return definition === undefined ? [] : [{ ...describeHeap(table), definition, isDeep }]
   })
-  if (wanted.length === 0 || limitOf(database) === 0) return false
   const { branchId, databaseId, schemaId } = layout
-  const statement = sql`
+  return sql`
     with wanted as (
       select t, t ->> 'definition' as definition
       from jsonb_array_elements(${JSON.stringify(wanted)}::jsonb) t
@@ -121,10 +139,6 @@ export async function assignSpares(
       where id = ${branchId} and exists (select from inserted)
     )
     select count(*) from inserted`
-  // The commit of the write that follows waits for the disk, and so for this one, too.
-  const options = { owner, createsGates: true, isRepeatable: true }
-  const [row] = await runStatementAlone(database, [branchId], statement, options)
-  return row?.[0] === String(tables.length)
 }
 
 const limits = new WeakMap<Database, number>()

@@ -1,3 +1,4 @@
+import { allDone } from '../../common/all-done.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
@@ -8,6 +9,7 @@ import { requestFolds } from '../layout/folds.js'
 import { createHeaps } from '../layout/heap-ddl.js'
 import { findLayout, type Heap, heapName, type Layout, ownHeap } from '../layout/layout.js'
 import { absorbAll } from '../layout/overlays.js'
+import { assignSparesIn } from '../layout/spare-heaps.js'
 import { clearStatement } from '../writing/change-statements.js'
 import { deleteStatement } from '../writing/delete-statement.js'
 import { replaceAnyStatement } from '../writing/replace-statements.js'
@@ -133,16 +135,27 @@ export async function openTarget(
   codecs: readonly TableCodec[],
   branchId: string,
 ): Promise<Layout> {
-  const layout = await findLayout(transaction, branchId)
-  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  const layout = await getLayout(transaction, branchId)
   const written = codecs.map(({ table }) => table)
   await absorbAll(transaction, layout, new Set(written.map(({ id }) => id)))
-  const tables = written.filter(({ id }) => ownHeap(layout, id) === undefined)
-  if (tables.length === 0) return layout
-  await createHeaps(transaction, { ...layout, tables })
-  await requestFolds(transaction, layout, tables)
+  const lacking = (known: Layout) => written.filter(({ id }) => ownHeap(known, id) === undefined)
+  if (lacking(layout).length === 0) return layout
+  const [, spared] = await allDone([
+    assignSparesIn(transaction, layout, lacking(layout)),
+    getLayout(transaction, branchId),
+  ])
+  const tables = lacking(spared)
+  if (tables.length === 0) return spared
+  await createHeaps(transaction, { ...spared, tables })
+  await requestFolds(transaction, spared, tables)
   // The new stamp makes sessions of other processes reload the layout.
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
-  return openTarget(transaction, codecs, branchId)
+  return getLayout(transaction, branchId)
+}
+
+async function getLayout(transaction: Transaction, branchId: string): Promise<Layout> {
+  const layout = await findLayout(transaction, branchId)
+  if (layout === undefined) throw new Error('a locked branch must have a layout')
+  return layout
 }

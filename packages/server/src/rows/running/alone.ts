@@ -22,7 +22,7 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
-export interface AloneOptions extends Pick<TransactionOptions, 'owner'> {
+export interface AloneOptions extends Pick<TransactionOptions, 'owner' | 'beginsLate'> {
   /** Gates are probably missing, and are created in the transaction. Otherwise this takes three more round trips. */
   readonly createsGates?: boolean
   /** The work is done again if a crash undoes it, so the COMMIT does not wait for the disk. */
@@ -86,6 +86,7 @@ async function attempt<Result>(
   run: RunEntering<Result>,
 ): Promise<{ result: Result } | undefined> {
   const { gates, waitMs, owner, createsGates = false, isRepeatable = false } = options
+  const beginsLate = options.beginsLate ?? false
   const queues = queuesOf(database)
   const entered: string[] = []
   try {
@@ -101,6 +102,7 @@ async function attempt<Result>(
           ...enterAloneCalls(gates, { waitMs, creates, isCluster: database.isCluster }),
         ],
         owner,
+        beginsLate,
       })
     const result = await enter(createsGates).catch(async (error: unknown) => {
       // Another request may have created a gate at the same time.

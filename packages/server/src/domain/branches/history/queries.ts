@@ -20,14 +20,11 @@ export interface StoredHistory extends History {
   readonly heads: readonly State[]
 }
 
-/** Reads the history of branches: all states that they contain. */
-export function findHistory(
-  transaction: Queryable,
-  branchIds: readonly string[],
-): Promise<StoredHistory> {
+/** Reads the history of branches, whose ids `branchIds` selects: all states that they contain. */
+export function findHistory(transaction: Queryable, branchIds: Sql): Promise<StoredHistory> {
   const statement = historySql(
     sql`
-      select unnest(${branchIds}::text[])
+      ${branchIds}
       union
       select next.id
       from reached r
@@ -39,6 +36,20 @@ export function findHistory(
       where next.id is not null`,
   )
   return readHistory(transaction, prepared(statement))
+}
+
+/** Reads the history of a branch and of its source, if it has one. */
+export function findHistoryWithSource(
+  transaction: Queryable,
+  branchId: string,
+): Promise<StoredHistory> {
+  return findHistory(
+    transaction,
+    sql`
+      select unnest(array[at.id, at.started_from ->> 'dbBranchID'])
+      from offshoot.branches at
+      where at.id = ${branchId}`,
+  )
 }
 
 /** Reads the history of all branches of a database, including deleted ones. */
