@@ -35,6 +35,8 @@ const SETTINGS = {
   // A schema is moved to another worker by logical replication, while it is written to.
   wal_level: 'logical',
   max_locks_per_transaction: 256,
+  // Citus has a maintenance worker for each PostgreSQL database, and warns in a COMMIT if it cannot start it.
+  max_worker_processes: 128,
   // All nodes are on this machine.
   ssl: 'off',
   'citus.node_conninfo': 'sslmode=disable',

@@ -151,6 +151,11 @@ async function expectOnly(before: { schemas: string[]; names: string[] }): Promi
     await runBackground(service)
     return (await listSchemas(service)).join() === before.schemas.join()
   })
+  expect(
+    await service.database.query(sql`
+      select tablename from pg_tables
+      where schemaname = 'offshoot_work' and starts_with(tablename, 'restore_')`),
+  ).toEqual([])
 }
 
 describe('a database, restored under another name into its own instance', () => {

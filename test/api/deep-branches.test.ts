@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { countFoldWork } from '../../packages/server/src/rows/branches.js'
+import { countFoldWork, enterInstance } from '../../packages/server/src/rows/branches.js'
 import { countArms } from '../../packages/server/src/rows/read.js'
 import { findRows } from '../../packages/server/src/rows/tables.js'
 import { TestBranches } from '../support/branches.js'
 import { foldBranches } from '../support/folding.js'
+import { until } from '../support/process.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -280,3 +282,27 @@ async function growLine(branches: TestBranches, line: number) {
 
 const sorted = (ages: Record<string, number>) =>
   Object.entries(ages).sort(([left], [right]) => (left < right ? -1 : 1))
+
+it('A fold is not published while a backup takes its snapshots', async () => {
+  const branches = await createChain('held', 2)
+  const fold = () =>
+    foldBranches(service, { databaseName: 'held', random: new Random(SEED), probability: 1 })
+  const waits = async () => {
+    const waiting = await service.database.query(sql`
+      select from pg_locks where relation = 'offshoot_work.instance'::regclass and not granted`)
+    return waiting.length > 0
+  }
+  const before = await tableCount(branches)
+  // A backup has this lock meanwhile.
+  const folding = await runTransaction(service.database, async (transaction) => {
+    await enterInstance(transaction)
+    // It does not wait for long, and then it fails.
+    const folding = fold().catch(() => 0)
+    await until(waits)
+    expect(await tableCount(branches)).toBe(before)
+    return { done: folding }
+  })
+  expect((await folding.done) + (await fold())).toBeGreaterThan(0)
+  expect(await tableCount(branches)).toBeGreaterThan(before)
+  expect(await agesOf(branches, 'fork2')).toEqual(chainAges(2))
+})

@@ -3,9 +3,10 @@ import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 
 /** Connects to a database as the commands for backups do. The caller closes it. */
-export function openForBackup(url: string): Database {
+export function openForBackup(url: string, { distributes = true } = {}): Database {
   const database = new Database({
-    poolMax: 5,
+    poolMax: 6,
+    distributes,
     statementTimeoutMs: 0,
     onIdleError: () => undefined,
   })

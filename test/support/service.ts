@@ -90,6 +90,8 @@ export async function createTestService(
     consoleFolder?: string
     /** Spare heaps of each database. They are created after requests, so tests that count tables need none. */
     spareHeapsMax?: number
+    /** Whether databases are on the nodes, if the server is a cluster; true by default. */
+    distributes?: boolean
   } = {},
 ): Promise<TestService> {
   const own = options.url === undefined ? await createTestDatabase() : undefined
@@ -97,7 +99,7 @@ export async function createTestService(
   const limits = { ...LIMITS, ...PATIENT, ...options.limits }
   const database = new Database({
     poolMax: 10,
-    distributes: true,
+    distributes: options.distributes ?? true,
     userPoolMax: limits.sqlConnectionsMax,
     statementTimeoutMs: options.statementTimeoutMs ?? PATIENCE_MS,
     connectTimeoutMs: PATIENCE_MS,

@@ -4,7 +4,7 @@ import { to as copyTo } from 'pg-copy-streams'
 import type { BlobStore } from '../blobs/blob-store.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { codeOf } from '../postgres/failures.js'
-import { listAppliedMigrations } from '../postgres/migrate.js'
+import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import {
@@ -38,7 +38,7 @@ import {
   selectBackedUp,
 } from './describe-tables.js'
 import { BackupError } from './errors.js'
-import { refuseCluster } from './refuse-cluster.js'
+import { NodeSnapshots } from './node-snapshots.js'
 import { type Sink, TarWriter } from './tar.js'
 
 /** How long to wait for another backup, or for a deletion in progress. */
@@ -52,6 +52,8 @@ interface Work {
   readonly blobs: BlobStore
   readonly tar: TarWriter
   readonly snapshotId: string
+  /** Reads the databases that are on the nodes of a cluster. */
+  readonly nodes: NodeSnapshots | undefined
   /** The database to write. undefined: all of the instance. */
   readonly databaseId: string | undefined
   readonly manifest: { tables: Manifest['tables']; files: { count: number; bytes: number } }
@@ -77,34 +79,66 @@ export async function createBackup(options: {
   only?: DatabaseName | undefined
   holdTimeoutMs?: number
 }): Promise<Progress> {
-  const { database, blobs, sink, onProgress, only } = options
-  await refuseCluster(database)
+  const { database } = options
+  await requireVersion(database)
   const holder = await database.pool.connect()
   try {
     await hold(holder, options.holdTimeoutMs)
+    const write = writing(options, holder)
+    if (!database.isCluster) {
+      return await runTransaction(database, (moment) => write({ moment }), SNAPSHOT)
+    }
     return await runTransaction(
       database,
-      async (moment) => {
-        const plan = await planBehindGates(database, moment, only)
-        const tar = new TarWriter(sink)
-        const manifest = { tables: [], files: { count: 0, bytes: 0 } }
-        const { snapshotId, databaseId } = plan
-        const work: Work = { database, blobs, tar, snapshotId, databaseId, manifest, onProgress }
-        const header = Buffer.from(JSON.stringify(plan.header, null, 2))
-        await tar.add(HEADER_NAME, header)
-        for (const table of plan.tables) await writeTable(work, table)
-        await writeFiles(work, moment)
-        // Data deleted during the backup would be missing, so the hold must have lasted until now.
-        await holder.query('select 1')
-        const hash = createHash('sha256').update(header).digest('hex')
-        await tar.add(MANIFEST_NAME, Buffer.from(JSON.stringify({ header: hash, ...manifest })))
-        await tar.end()
-        return progressOf(work)
-      },
+      (reading) => runTransaction(database, (moment) => write({ moment, reading }), SNAPSHOT),
       SNAPSHOT,
     )
   } finally {
     await endHold(holder)
+  }
+}
+
+/** The transactions that have the snapshots of a backup. */
+interface Reading {
+  /** Reads the catalogue. */
+  readonly moment: Transaction
+  /** Reads the nodes of a cluster. */
+  readonly reading?: Transaction
+}
+
+/** Returns a function that writes the archive in these transactions. */
+function writing(
+  options: Parameters<typeof createBackup>[0],
+  holder: pg.PoolClient,
+): (transactions: Reading) => Promise<Progress> {
+  const { database, blobs, sink, onProgress, only } = options
+  let isBegun = false
+  return async (transactions) => {
+    // A transaction that is retried must not write a second archive behind a part of the first one.
+    if (isBegun) throw new BackupError('others have interrupted the backup: try again')
+    const plan = await planBehindGates(database, transactions, only)
+    isBegun = true
+    const tar = new TarWriter(sink)
+    const manifest = { tables: [], files: { count: 0, bytes: 0 } }
+    const { snapshotId, databaseId, nodes } = plan
+    const work: Work = { database, blobs, tar, snapshotId, nodes, databaseId, manifest, onProgress }
+    const header = Buffer.from(JSON.stringify(plan.header, null, 2))
+    await tar.add(HEADER_NAME, header)
+    try {
+      for (const table of plan.tables) await writeTable(work, table)
+      await writeFiles(work, transactions.moment)
+    } catch (error) {
+      // A database that was moved is the cause of any error.
+      await nodes?.requireUnmoved(database)
+      throw error
+    }
+    await nodes?.verify(database)
+    // Data deleted during the backup would be missing, so the hold must have lasted until now.
+    await holder.query('select 1')
+    const hash = createHash('sha256').update(header).digest('hex')
+    await tar.add(MANIFEST_NAME, Buffer.from(JSON.stringify({ header: hash, ...manifest })))
+    await tar.end()
+    return progressOf(work)
   }
 }
 
@@ -144,40 +178,54 @@ export async function endHold(client: pg.PoolClient): Promise<void> {
 
 interface Plan {
   readonly snapshotId: string
+  readonly nodes: NodeSnapshots | undefined
   readonly databaseId: string | undefined
   readonly header: Header
   readonly tables: readonly TableDefinition[]
 }
 
 /**
- * Takes the snapshot and lists all tables. PostgreSQL describes tables in their latest state, not
+ * Takes the snapshots and lists all tables. PostgreSQL describes tables in their latest state, not
  * as of the snapshot, so no table may change until all are listed. Writers continue.
  */
 async function planBehindGates(
   database: Database,
-  moment: Transaction,
+  { moment, reading }: Reading,
   only: DatabaseName | undefined,
 ): Promise<Plan> {
   return runTransaction(
     database,
-    async (transaction) => {
-      await enterInstance(transaction)
-      return plan(moment, only)
+    async (behind) => {
+      await enterInstance(behind)
+      // Before the catalogue: what rows refer to, such as contents, is in the catalogue first.
+      const nodes =
+        reading &&
+        (await NodeSnapshots.take(reading, {
+          behind,
+          isIncluded: schemasOf(only && (await findDatabase(behind, only))),
+        }))
+      return { nodes, ...(await plan(moment, only)) }
     },
     { isolation: 'read committed' },
   )
 }
 
-async function plan(moment: Transaction, only: DatabaseName | undefined): Promise<Plan> {
+/** Returns the schemas of a backup of one database, or of the instance. */
+const schemasOf = (found: FoundDatabase | undefined): SchemaFilter =>
+  found === undefined
+    ? selectBackedUp
+    : (schema) => sql`${schema} in ('offshoot', ${databaseSchema(found.id)})`
+
+async function plan(
+  moment: Transaction,
+  only: DatabaseName | undefined,
+): Promise<Omit<Plan, 'nodes'>> {
   const [row] = await moment.query<{ snapshotId: string; postgres: string; createdAt: string }>(sql`
     select pg_export_snapshot() as "snapshotId", current_setting('server_version') as postgres,
       to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`)
   if (row === undefined) throw new Error('exporting a snapshot must return a row')
   const found = only && (await findDatabase(moment, only))
-  const isIncluded: SchemaFilter =
-    found === undefined
-      ? selectBackedUp
-      : (schema) => sql`${schema} in ('offshoot', ${databaseSchema(found.id)})`
+  const isIncluded = schemasOf(found)
   const unknown = await findUnknownRelation(moment, isIncluded)
   if (unknown !== undefined) {
     throw new BackupError(
@@ -253,23 +301,39 @@ async function writeTable(work: Work, table: TableDefinition): Promise<void> {
   const definition = Buffer.from(JSON.stringify(table))
   const hash = createHash('sha256').update(definition)
   await work.tar.add(`tables/${name}/definition.json`, definition)
-  const rows = await runTransaction(
-    work.database,
-    async ({ client, query }) => {
-      await query(sql`set transaction snapshot ${literal(work.snapshotId)}`)
-      return writeRows(work, { client, table, hash })
-    },
-    SNAPSHOT,
-  )
+  const rows = work.nodes?.has(table.schema)
+    ? await writeRowsOfNode(work, work.nodes, { table, hash })
+    : await runTransaction(
+        work.database,
+        async ({ client, query }) => {
+          await query(sql`set transaction snapshot ${literal(work.snapshotId)}`)
+          return writeRows(work, { client, hash, table, statement: copyOut(work, table) })
+        },
+        SNAPSHOT,
+      )
   work.manifest.tables.push({ name, rows, sha256: hash.digest('hex') })
   work.onProgress(progressOf(work))
 }
 
+/** Citus reads a query in the transaction, and a table outside of it. */
+function writeRowsOfNode(
+  work: Work,
+  nodes: NodeSnapshots,
+  { table, hash }: { table: TableDefinition; hash: Hash },
+): Promise<number> {
+  const { client } = nodes.transaction
+  const columns = table.columns.map((column) => ident(column.name))
+  const rows = sql`select ${join(columns, ', ')} from ${ident(table.schema)}.${ident(table.name)}`
+  const statement = sql`copy (${rows}) to stdout`
+  return nodes.read(() => writeRows(work, { client, table, hash, statement }))
+}
+
 async function writeRows(
   work: Work,
-  { client, table, hash }: { client: pg.PoolClient; table: TableDefinition; hash: Hash },
+  options: { client: pg.PoolClient; table: TableDefinition; hash: Hash; statement: Sql },
 ): Promise<number> {
-  const stream = client.query(copyTo(copyOut(table, work.databaseId).text))
+  const { client, table, hash } = options
+  const stream = client.query(copyTo(options.statement.text))
   let parts: Buffer[] = []
   let bytes = 0
   let count = 0
@@ -290,7 +354,7 @@ async function writeRows(
   return stream.rowCount
 }
 
-function copyOut(table: TableDefinition, databaseId: string | undefined): Sql {
+function copyOut({ databaseId }: Work, table: TableDefinition): Sql {
   const part = table.schema === 'offshoot' ? tableOfDatabase(table.name) : undefined
   if (databaseId === undefined || part === undefined) return copyStatement(table, sql`to stdout`)
   const columns = table.columns.map((column) => ident(column.name))
@@ -335,7 +399,10 @@ async function writeMentionedFiles(
   moment: Transaction,
   databaseId: string,
 ): Promise<void> {
-  const found = await findContents(moment, isHeapOfDatabase(sql`${databaseId}::bigint`))
+  const found = await findContents(
+    readerOfRows(work, moment),
+    isHeapOfDatabase(sql`${databaseId}::bigint`),
+  )
   const hashes = [...found].sort()
   for (let start = 0; start < hashes.length; start += FILES_AT_ONCE) {
     const some = hashes.slice(start, start + FILES_AT_ONCE)
@@ -352,6 +419,10 @@ async function writeMentionedFiles(
   }
 }
 
+/** Returns the transaction that reads the rows of databases. */
+const readerOfRows = ({ nodes }: Work, moment: Transaction): Transaction =>
+  nodes?.transaction ?? moment
+
 const missingContent = (sha256: string): BackupError =>
   new BackupError(`the content [${sha256}] of a file is missing from the store`)
 
@@ -362,7 +433,7 @@ async function writeFile(
 ): Promise<void> {
   const content = await work.blobs.get(sha256)
   if (content === undefined) {
-    const mentioned = await findMentioned(moment, [sha256])
+    const mentioned = await findMentioned(readerOfRows(work, moment), [sha256])
     if (mentioned.size === 0) return
     throw missingContent(sha256)
   }

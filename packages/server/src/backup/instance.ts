@@ -21,8 +21,8 @@ export interface Instance {
   close(): Promise<void>
 }
 
-/** One connection each for the hold, the snapshot, the gates and reading, and one spare. */
-const CONNECTIONS = 5
+/** One connection each for the hold, the snapshots of catalogue and nodes, the gates and reading, and one spare. */
+const CONNECTIONS = 6
 
 /** Opens an instance for a backup, or to restore a database, whether its service runs or not. */
 export async function openInstance(config: Config): Promise<Instance> {
@@ -95,6 +95,7 @@ async function startStopped(config: Config, lock: DataLock): Promise<Instance> {
 function connect(config: Config, connection: Connection, onClose: () => Promise<void>): Instance {
   const database = new Database({
     poolMax: CONNECTIONS,
+    distributes: config.distributesDatabases,
     // No limit: large tables take long.
     statementTimeoutMs: 0,
     onIdleError: () => undefined,

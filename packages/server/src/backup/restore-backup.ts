@@ -4,6 +4,7 @@ import { RESTORE_KEY } from '../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { ident, join, sql } from '../postgres/sql.js'
+import { createSchema } from '../rows/branches.js'
 import { requestExtensionIndexes } from '../rows/indexes.js'
 import type { Header, Progress } from './archive.js'
 import { selectBackedUp } from './describe-tables.js'
@@ -125,7 +126,7 @@ function targetOf({ database, blobs, onProgress }: Work): Target {
     async addTable(table, rows) {
       const count = await runStep(database, async (transaction) => {
         if (table.schema === 'offshoot') return copyRows(transaction.client, table, rows)
-        await transaction.query(sql`create schema if not exists ${ident(table.schema)}`)
+        await createSchema(transaction, table.schema)
         return createFilledTable(transaction, table, rows)
       })
       if (count > 0) await database.query(sql`analyze ${qualified(table)}`)

@@ -13,7 +13,7 @@ import { updateDueAt } from '../domain/quotas/queries.js'
 import { UnknownOutcomeError } from '../postgres/commit.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../postgres/failures.js'
-import { listAppliedMigrations } from '../postgres/migrate.js'
+import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
 import {
@@ -22,6 +22,7 @@ import {
   databaseSchema,
   dropAbandonedSchema,
   lockDatabaseSchema,
+  restoreStage,
 } from '../rows/branches.js'
 import { requestExtensionIndexes } from '../rows/indexes.js'
 import {
@@ -44,16 +45,16 @@ import { requireCurrentCatalogue } from './current-catalogue.js'
 import { BackupError } from './errors.js'
 import { copyRows, createFilledTable, putFile, qualified, runStep } from './fill-table.js'
 import { explainArchiveError, readArchive, type Target } from './read-archive.js'
-import { refuseCluster } from './refuse-cluster.js'
 import { renameTable } from './rename-table.js'
 import { DamagedArchiveError } from './tar.js'
 
 /*
  * Restores one database into an instance that may be running. Its tables are filled in a schema that no row of the
- * catalogue refers to, so nobody sees them. Beside them are stages: the rows of the catalogue, and tables with the new
- * ids. The last transaction fills the catalogue from the stages. A restore holds the storage, so the collector does
- * not drop the schema. If the restore is killed, the hold ends with its connection, and the collector drops the
- * schema, as it does with those of deleted databases.
+ * catalogue refers to, so nobody sees them. There are stages, too: the rows of the catalogue, and tables with the new
+ * ids. They are beside the catalogue, because the schema can be on another node. The last transaction fills the
+ * catalogue from the stages. A restore holds the storage, so the collector does not drop the schema. If the restore is
+ * killed, the hold ends with its connection, and the collector drops the schema with the stages, as it does with the
+ * schemas of deleted databases.
  */
 
 interface Options {
@@ -82,7 +83,7 @@ export async function restoreDatabase(
   options: Options & { source: AsyncIterable<Buffer>; holdTimeoutMs?: number },
 ): Promise<Progress> {
   const { database, source } = options
-  await refuseCluster(database)
+  await requireVersion(database)
   const load = new Load(options)
   try {
     const holder = await database.pool.connect()
@@ -194,6 +195,7 @@ class Load implements Target {
     const place = this.#begun
     this.#heapIds ??= await replaceIds(database, place)
     await raiseObjectIds(database, header)
+    await runStep(database, (transaction) => insertDeleted(transaction, place))
     await runTransaction(
       database,
       async (transaction) => {
@@ -229,7 +231,6 @@ class Load implements Target {
       if (table.name === 'databases') await requireInserted(inserting, place)
       else await inserting
     }
-    await insertDeleted(transaction, place)
     await requireHeaps(transaction, place)
     await requestExtensionIndexes(transaction, { databaseId })
     await insertCompaction(transaction, databaseId)
@@ -334,8 +335,9 @@ async function createPlace(
   })
 }
 
-const stageOf = ({ schema }: Place, table: string) => ({ schema, name: `restore_${table}` })
-const newIdsOf = ({ schema }: Place, kind: ReplacedId) => ({ schema, name: `restore_new_${kind}` })
+const stageOf = ({ databaseId }: Place, table: string) => restoreStage(databaseId, table)
+const newIdsOf = ({ databaseId }: Place, kind: ReplacedId) =>
+  restoreStage(databaseId, `new_${kind}`)
 
 /** Gives new ids to everything in the stages, in the order of the old ids. Returns those of heaps. */
 async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap<string, string>> {
@@ -365,13 +367,17 @@ function createDeletedStage(transaction: Transaction, place: Place): Promise<unk
     (like ${qualified({ schema: place.schema, name: DELETED })})`)
 }
 
-/** Carries over the versions of deleted records. Heaps that no branch reads have no new id. */
-async function insertDeleted(transaction: Transaction, place: Place): Promise<void> {
-  await transaction.query(sql`
+/**
+ * Carries over the versions of deleted records. Heaps that no branch reads have no new id. On a cluster, Citus carries
+ * the rows to their node, so the statement is not passed there.
+ */
+async function insertDeleted({ client }: Transaction, place: Place): Promise<void> {
+  const { text } = sql`
     insert into ${qualified({ schema: place.schema, name: DELETED })} (heap_id, id, version, deleted_at)
     select n.new_id, s.id, s.version, s.deleted_at
     from ${qualified(stageOf(place, DELETED))} s
-    join ${qualified(newIdsOf(place, 'heaps'))} n on n.old_id = s.heap_id`)
+    join ${qualified(newIdsOf(place, 'heaps'))} n on n.old_id = s.heap_id`
+  await client.query(text)
 }
 
 async function replaceBranchIds(transaction: Transaction, place: Place): Promise<void> {

@@ -40,6 +40,7 @@ export {
   dropAbandonedSchema,
   isDatabaseSchema,
   lockDatabaseSchema,
+  restoreStage,
   schemaName as databaseSchema,
 } from './layout/database-schema.js'
 export type { FoldPolicy } from './layout/fold-policy.js'

@@ -37,6 +37,16 @@ export const deletedName = (databaseId: string): Sql =>
   sql`${schemaOf(databaseId)}.${ident(DELETED)}`
 export const DELETED = 'deleted_records'
 
+/** Returns the table that has something of a database while it is restored. */
+export const restoreStage = (
+  databaseId: string,
+  name: string,
+): { readonly schema: string; readonly name: string } => ({
+  schema: 'offshoot_work',
+  name: `${stagePrefix(schemaName(databaseId))}${name}`,
+})
+const stagePrefix = (schema: string): string => `restore_${schema.slice(SCHEMA_PREFIX.length)}_`
+
 /** Creates the schema of a database without tables, if it does not exist. A cluster chooses a node for all its tables. */
 export async function createSchema(transaction: Queryable, name: string): Promise<void> {
   if (transaction.isCluster && name.startsWith(SCHEMA_PREFIX)) {
@@ -189,9 +199,21 @@ async function dropSchemaStep(database: Database, schema: string): Promise<boole
         return true
       }
       await transaction.query(sql`drop schema if exists ${ident(schema)} cascade`)
+      await dropStages(transaction, schema)
       await dropReader(transaction, schema)
       return true
     },
     { isolation: 'read committed' },
   )
+}
+
+/** Drops what an interrupted restore has left of the catalogue of a database. */
+async function dropStages(transaction: Queryable, schema: string): Promise<void> {
+  const stages = await transaction.query<{ name: string }>(sql`
+    select tablename as name
+    from pg_tables
+    where schemaname = 'offshoot_work' and starts_with(tablename, ${stagePrefix(schema)})`)
+  if (stages.length === 0) return
+  const names = stages.map(({ name }) => sql`offshoot_work.${ident(name)}`)
+  await transaction.query(sql`drop table ${join(names, ', ')}`)
 }

@@ -106,11 +106,9 @@ async function absorbStep(
   { branchId, isHidden }: { branchId: string; isHidden: boolean },
 ): Promise<boolean> {
   // Nobody writes to a hidden branch, and it has no gate.
-  const { released, isDone } = isHidden
-    ? await runTransaction(database, (transaction) => absorbSome(transaction, branchId), {
-        isolation: 'read committed',
-      })
-    : await runAlone(database, [branchId], (transaction) => absorbSome(transaction, branchId))
+  const { released, isDone } = await runAlone(database, isHidden ? [] : [branchId], (transaction) =>
+    absorbSome(transaction, branchId),
+  )
   if (released !== undefined) await dropReleased(database, released).catch(() => undefined)
   return isDone
 }

@@ -1,6 +1,7 @@
 import { FOLD_KEY } from '../../postgres/advisory-keys.js'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
+import { enterBesideBackups } from '../running/gate.js'
 import { inheritedSources } from './fold-policy.js'
 import { findLayout, type Layout, type Source } from './layout.js'
 import { renewReaders } from './renew-readers.js'
@@ -28,6 +29,7 @@ export async function publishFold(
   await connection.query(
     sql`select set_config('lock_timeout', ${String(PUBLISH_TIMEOUT_MS)}, true)`,
   )
+  await enterBesideBackups(connection)
   await lockFolds(connection, databaseId)
   const layout = await findLayout(connection, branchId)
   const sources = layout && inheritedSources(layout, tableId)

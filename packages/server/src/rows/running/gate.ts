@@ -42,7 +42,15 @@ export function enterGateCall(branchId: string): Call {
 }
 
 /** A backup waits for the transactions that run alone, and these for a backup that lists tables. */
-const ENTER_INSTANCE = toCall(sql`lock table offshoot_work.instance in row exclusive mode`)
+const ENTER_INSTANCE = sql`lock table offshoot_work.instance in row exclusive mode`
+
+/**
+ * Enters the instance without a gate, like a transaction that runs alone. A transaction that refers to rows in the
+ * catalogue must do so before: a backup of a cluster reads rows as of a moment before that of the catalogue.
+ */
+export async function enterBesideBackups(transaction: Queryable): Promise<void> {
+  await transaction.query(ENTER_INSTANCE)
+}
 
 /**
  * Enters the gates of branches alone. Fails if one of them does not open within the given time. With `creates`, gates
@@ -55,7 +63,7 @@ export function enterAloneCalls(
   const { waitMs, creates, isCluster } = options
   return [
     ...limitLockWait(waitMs, isCluster).map(toCall),
-    ENTER_INSTANCE,
+    toCall(ENTER_INSTANCE),
     ...(creates ? branchIds.map((id) => toCall(createGateSql(id))) : []),
     ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
   ]
