@@ -36,9 +36,10 @@ export function floorAbove(version: Sql): Sql {
 }
 
 /** Matches the ids that the service generates. */
-const GENERATED = '^rec_[0-9a-v]{20}$'
-const generatedPattern = new RegExp(GENERATED)
-const isGenerated = (id: Sql): Sql => sql`${id} ~ ${literal(GENERATED)}`
+const generatedPattern = /^rec_[0-9a-v]{20}$/
+/** The same for PostgreSQL, which takes far longer for a pattern with a number of repetitions. */
+const isGenerated = (id: Sql): Sql =>
+  sql`(length(${id}) = 24 and ${id} ~ ${literal('^rec_[0-9a-v]+$')})`
 
 /** Returns the version of a record from that of its row, which has the given alias. */
 export function recordVersionOf({ versionBase }: BranchRows, row: Sql): Sql {
