@@ -10,6 +10,7 @@ import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import { collectMigrations } from './domain/schemas/unused-migrations.js'
 import type { Services } from './http/services.js'
+import { prepareNewNodes } from './postgres/cluster-functions.js'
 import { isUnreachable } from './postgres/failures.js'
 import { readServerState } from './postgres/server-state.js'
 import {
@@ -62,6 +63,7 @@ export async function runBackground(services: BackgroundServices): Promise<boole
   }
   // Uses are written first: otherwise a branch in use could expire while a round takes long.
   await apart(() => endExpiredBranches(services))
+  await apart(() => prepareNewNodes(database))
   await apart(() => renewLinkKeys(database))
   await apart(() => files.links.load(database))
   // Index builds may take long, so the round does not wait for them.

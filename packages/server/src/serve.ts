@@ -16,6 +16,7 @@ import { Lifecycle } from './http/lifecycle.js'
 import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
+import { countOpenFunctions, OPEN_FUNCTIONS_WARNING } from './postgres/cluster-privileges.js'
 import { connectHosts } from './postgres/connect-hosts.js'
 import { Database } from './postgres/database.js'
 import { findExtension } from './postgres/extension.js'
@@ -120,6 +121,9 @@ export async function serve(
   await migrate(database)
   if (config.distributesDatabases && !database.isCluster) {
     app.log.warn('PostgreSQL has no Citus, so OFFSHOOT_DISTRIBUTE_DATABASES has no effect')
+  }
+  if (database.isCluster && (await countOpenFunctions(database)) > 0) {
+    app.log.warn(OPEN_FUNCTIONS_WARNING)
   }
   await findExtension(database, 'vector')
   const warning = READER_WARNINGS[await findReaderKind(database)]

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
+import { MIGRATION_KEY } from './advisory-keys.js'
 import { TEXT_SETTINGS } from './client-config.js'
-import type { Queryable } from './database.js'
+import { closeCitusFunctions, PRIVILEGES_TEXT } from './cluster-privileges.js'
+import type { Database, Queryable } from './database.js'
+import { runTransaction } from './run-transaction.js'
 import { ident, literal, raw, sql } from './sql.js'
 
 /*
@@ -101,21 +104,31 @@ const OBJECTS = [
     )`,
 ]
 
-/** Identifies these objects and settings. */
+/** Identifies these objects, settings and privileges. */
 const VERSION = createHash('sha256')
-  .update(JSON.stringify([OBJECTS.map(({ text }) => text), TEXT_SETTINGS]))
+  .update(JSON.stringify([OBJECTS.map(({ text }) => text), TEXT_SETTINGS, PRIVILEGES_TEXT]))
   .digest('hex')
+
+/** The version that is on the nodes, and what it should be: it has the ids of all nodes, because some may be new. */
+async function readVersions(
+  database: Queryable,
+): Promise<{ readonly found: string | null; readonly wanted: string }> {
+  const [row] = await database.query<{ found: string | null; nodes: string }>(sql`
+    select obj_description(to_regnamespace('offshoot_node'), 'pg_namespace') as found,
+      (select string_agg(nodeid::text, ',' order by nodeid) from pg_dist_node) as nodes`)
+  return { found: row?.found ?? null, wanted: `${VERSION} on nodes ${row?.nodes}` }
+}
 
 /**
  * Creates or replaces what the service needs on the nodes of a cluster. If that is there already, nodes that are down do
- * not matter.
+ * not matter. Requires the lock of migrations.
  */
 export async function prepareCluster(transaction: Queryable): Promise<void> {
-  const [found] = await transaction.query<{ version: string | null }>(sql`
-    select obj_description(to_regnamespace('offshoot_node'), 'pg_namespace') as version`)
-  if (found?.version === VERSION) return
+  const { found, wanted } = await readVersions(transaction)
+  if (found === wanted) return
   await transaction.query(sql`set local citus.enable_schema_based_sharding = off`)
   for (const statement of OBJECTS) await transaction.query(statement)
+  await closeCitusFunctions(transaction)
   // Citus opens connections to nodes with the settings of the role, not with those of our connection.
   const [database] = await transaction.query<{ name: string }>(sql`
     select current_database() as name`)
@@ -124,5 +137,20 @@ export async function prepareCluster(transaction: Queryable): Promise<void> {
       alter role current_user in database ${ident(database?.name ?? '')}
       set ${ident(name)} to ${literal(value)}`)
   }
-  await transaction.query(sql`comment on schema offshoot_node is ${literal(VERSION)}`)
+  await transaction.query(sql`comment on schema offshoot_node is ${literal(wanted)}`)
+}
+
+/** Prepares nodes that were added to a cluster. */
+export async function prepareNewNodes(database: Database): Promise<void> {
+  if (!database.isCluster) return
+  const { found, wanted } = await readVersions(database)
+  if (found === wanted) return
+  await runTransaction(
+    database,
+    async (transaction) => {
+      await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
+      await prepareCluster(transaction)
+    },
+    { isolation: 'read committed' },
+  )
 }
