@@ -1,11 +1,9 @@
-import type { Parameter, TextRow } from './statement.js'
-
 /*
  * The text forms of PostgreSQL's rows and arrays.
  */
 
 /** Writes texts as an array of texts. */
-export function toArray(values: readonly Parameter[]): string {
+export function toArray(values: readonly (string | null)[]): string {
   const elements = values.map((value) =>
     value === null ? 'NULL' : `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`,
   )
@@ -16,7 +14,7 @@ export function toArray(values: readonly Parameter[]): string {
 const FIELD = /"((?:[^"\\]|""|\\.)*)"|([^",()\\]*)/sy
 
 /** Reads the fields of a row. */
-export function fromRecord(text: string): TextRow {
+export function fromRecord(text: string): (string | null)[] {
   const fields: (string | null)[] = []
   if (text === '()') return fields
   for (let position = 1; position < text.length; ) {
