@@ -117,6 +117,43 @@ describe('the first write of a fork', () => {
     })
   })
 
+  it('goes to the new branch if another one had the name before', async () => {
+    const { branches, databaseId } = await open()
+    await branches.bulk('main', 'items', [{ id: 'a', name: 'A', price: 1 }])
+    await branches.fork('one')
+    await branches.patch('one', 'items', 'a', { price: 10 })
+    const spares = await untilSpares(databaseId, 2)
+    await branches.fork('two')
+    await branches.record('two', 'items', 'a')
+    await branches.delete('two')
+    await branches.fork('two')
+    await branches.patch('two', 'items', 'a', { price: 20 })
+    expect(spares).toContain((await heapsOf(databaseId, 'two'))[0])
+    expect(await branches.read('two', 'items', ['a'])).toMatchObject({ a: { price: 20 } })
+  })
+
+  it('reads the branch again if something else of it has changed meanwhile', async () => {
+    const { branches, databaseId } = await open({ items: ITEMS, orders: ITEMS })
+    await branches.bulk('main', 'items', [{ id: 'a', name: 'A', price: 1 }])
+    await branches.fork('one')
+    await branches.patch('one', 'items', 'a', { price: 10 })
+    await untilSpares(databaseId, 2)
+    await branches.fork('two')
+    await branches.record('two', 'items', 'a')
+    // Another process lets the branch write to a second table.
+    const other = await createTestService({ url: service.url, spareHeapsMax: SPARES_MAX })
+    try {
+      await branches.through(other).put('two', 'orders', 'x', { name: 'X' })
+      await branches.patch('two', 'items', 'a', { price: 20 })
+      expect(await branches.record('two', 'orders', 'x')).toMatchObject({ name: 'X' })
+      await branches.patch('two', 'orders', 'x', { price: 5 })
+      expect(await branches.record('two', 'orders', 'x')).toMatchObject({ name: 'X', price: 5 })
+      expect(await branches.record('two', 'items', 'a')).toMatchObject({ price: 20 })
+    } finally {
+      await other.close()
+    }
+  })
+
   it('takes no spare heap of another definition', async () => {
     const { branches, databaseId } = await open()
     await branches.fork('one')

@@ -2,6 +2,12 @@
  * The text forms of PostgreSQL's rows and arrays.
  */
 
+/** A value in PostgreSQL's text form. */
+export type Parameter = string | null
+
+/** A row as the texts of its values. */
+export type TextRow = readonly (string | null)[]
+
 /** Writes texts as an array of texts. */
 export function toArray(values: readonly (string | null)[]): string {
   const elements = values.map((value) =>

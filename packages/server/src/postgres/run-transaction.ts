@@ -109,20 +109,20 @@ export function runTransaction<Result>(
 }
 
 /**
- * Runs one statement as a transaction, in a single round trip. Returns its rows as texts. The statement must not
- * depend on a check of its result: it is committed.
+ * Runs statements as a transaction, in a single round trip. Returns the rows of each as texts. The statements must not
+ * depend on a check of their results: they are committed.
  */
-export function runStatement(
+export function runStatements(
   database: Database,
-  statement: Sql,
+  statements: readonly Sql[],
   options: TransactionOptions = {},
-): Promise<TextRows> {
+): Promise<TextRows[]> {
   return retry(options, () =>
     attempt(database, options, async (client) => {
       const opening = openingOf(options)
-      const calls = [...opening, toCall(statement), ...COMMIT_CALLS]
+      const calls = [...opening, ...statements.map(toCall), ...COMMIT_CALLS]
       const rows = await settleCommit(client, runPipeline(client, calls))
-      return { result: rows[opening.length] ?? [] }
+      return { result: rows.slice(opening.length, opening.length + statements.length) }
     }),
   )
 }

@@ -1,6 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
-import { toArray } from './record-text.js'
+import { type Parameter, type TextRow, toArray } from './record-text.js'
 import type { Sql } from './sql.js'
+
+export type { Parameter, TextRow } from './record-text.js'
 
 /** The protocol counts the parameters of a statement in two bytes. */
 export const PARAMETERS_MAX = 65_535
@@ -145,9 +147,6 @@ function toStatement(numbered: { text: string; values: readonly unknown[] }): St
   return { text: numbered.text, slots }
 }
 
-/** A value in PostgreSQL's text form. */
-export type Parameter = string | null
-
 /** Returns a call of a template. */
 export function toCall(template: Sql): Call {
   const { text, values } = toQuery(template)
@@ -200,9 +199,6 @@ export interface Call {
   /** Calls that run before, in the same round trip. Their rows are not returned. */
   readonly before?: readonly Call[]
 }
-
-/** A row as the texts of its values. */
-export type TextRow = readonly (string | null)[]
 
 /** The rows of one call. */
 export type TextRows = readonly TextRow[]

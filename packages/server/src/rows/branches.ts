@@ -61,7 +61,7 @@ export { absorbNext, absorbOverlays } from './layout/overlays.js'
 export { VERSION_BASE_MAX } from './layout/record-version.js'
 export { collectSpares, limitSpares, listSpareTables } from './layout/spare-heaps.js'
 export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
-export { runAlone, runStatementAlone } from './running/alone.js'
+export { runAlone, runStatementsAlone } from './running/alone.js'
 export { collectGates, createGate, enterInstance } from './running/gate.js'
 
 /** Moves the rows of a branch, and the forks that read them, to another branch with the same state. */

@@ -46,7 +46,7 @@ export { estimateTexts } from './reading/text-statistics.js'
 export type { Guard } from './running/guard.js'
 export { runReads, runSnapshot } from './running/reads.js'
 export { runSharedRead } from './running/shared-calls.js'
-export { confirmed, isConfirmed, StaleError } from './running/staleness.js'
+export { confirmed, isConfirmed, NewStorageError, StaleError } from './running/staleness.js'
 export { type OpenTransaction, runSerialReads } from './running/transactions.js'
 
 /**

@@ -25,7 +25,7 @@ import {
 } from './reading/read-plan.js'
 import { compileReadMany, compileReadOne } from './reading/select-plan.js'
 import { type Guard, ownerOf } from './running/guard.js'
-import { StaleError } from './running/staleness.js'
+import { NewStorageError } from './running/staleness.js'
 import { TableWriter } from './writing/table-writer.js'
 
 /*
@@ -204,8 +204,9 @@ export async function makeWritable(
   if (writable.length === tables.length) return writable
   const missing = tables.filter((table) => !isWritable(table))
   const stored = missing.map(({ codec }) => codec.table)
-  await ensureHeaps(database, layoutOf(guard.rows), { tables: stored, owner: ownerOf(guard) })
-  throw new StaleError('the branch has new storage')
+  const layout = layoutOf(guard.rows)
+  const rows = await ensureHeaps(database, layout, { tables: stored, owner: ownerOf(guard) })
+  throw new NewStorageError(rows)
 }
 
 export function isWritable(table: BranchTable): table is WritableTable {

@@ -10,8 +10,9 @@ import { BranchUses } from '../../domain/branches/uses.js'
 import { Quotas } from '../../domain/quotas/quotas.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { FileForm } from '../../rows/files.js'
-import { isConfirmed, runReads, StaleError } from '../../rows/read.js'
+import { isConfirmed, NewStorageError, runReads, StaleError } from '../../rows/read.js'
 import {
+  type BranchRows,
   type BranchTable,
   isWritable,
   makeWritable,
@@ -26,7 +27,7 @@ import {
   type SessionAddress,
   type SessionSources,
 } from './resolve-session.js'
-import type { BranchSession, Session } from './session.js'
+import { type BranchSession, createSession, type Session } from './session.js'
 
 /** A request to the data plane: its key, its address and the access it needs. */
 export interface SessionRequest extends SessionAddress {
@@ -102,7 +103,8 @@ export class Sessions {
   ): Promise<Result> {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
-      const { session: known, isSliding } = this.#known(key) ?? (await this.#open(key, request))
+      const entry = this.#known(key) ?? (await this.#open(key, request))
+      const { session: known, isSliding } = entry
       const { scope } = known.principal
       const session = this.#startUse(known, {
         origin: request.origin,
@@ -117,7 +119,9 @@ export class Sessions {
       } catch (error) {
         session.growth.undo()
         await this.#requireStale(session, error)
-        this.#entries.delete(key)
+        const rows = error instanceof NewStorageError ? error.rows : undefined
+        if (rows === undefined) this.#entries.delete(key)
+        else this.#entries.set(key, { ...entry, session: withRows(known, rows) })
         if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
       } finally {
         endUse?.()
@@ -255,6 +259,11 @@ export class Sessions {
       throw error
     }
   }
+}
+
+/** Returns a session whose branch has new storage. */
+function withRows(session: Session, rows: BranchRows): Session {
+  return { ...session, ...createSession({ ...session, guard: { ...session.guard, rows } }) }
 }
 
 function lookAgainAtMs(expiry: BranchExpiry | undefined): number {

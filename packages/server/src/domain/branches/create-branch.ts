@@ -6,7 +6,7 @@ import {
   createGate,
   type ForkOutcome,
   runAlone,
-  runStatementAlone,
+  runStatementsAlone,
   toForkOutcome,
 } from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
@@ -141,7 +141,8 @@ async function forkAtOnce(
 ): Promise<boolean> {
   if (source.isSliding) return false
   const statement = insertForkSql(source.id, { ...branch, id: newBranchId() })
-  return toForkOutcome(await runStatementAlone(database, [source.id], statement)) === 'forked'
+  const [rows = []] = await runStatementsAlone(database, [source.id], [statement])
+  return toForkOutcome(rows) === 'forked'
 }
 
 /** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */

@@ -1,5 +1,5 @@
 import type { Database, Queryable } from '../../postgres/database.js'
-import { runStatement } from '../../postgres/run-transaction.js'
+import { runStatements } from '../../postgres/run-transaction.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from '../access/is-live.js'
@@ -35,6 +35,6 @@ export async function deleteBranchUnchecked(
  */
 export async function deleteUnprotected(database: Database, branchId: string): Promise<boolean> {
   const statement = hideSql(branchId, sql`and not protected and ${isLive}`)
-  const [row] = await runStatement(database, statement)
+  const [[row] = []] = await runStatements(database, [statement])
   return row?.[0] === 't'
 }

@@ -11,24 +11,30 @@ import type { StoredTable } from './stored-schema.js'
 /** Heaps that one transaction creates. Writers of the branch wait for it, and it locks each new table. */
 const HEAPS_AT_ONCE = 32
 
-/** Creates the missing heaps of tables on a branch, before the branch writes to them for the first time. */
+/**
+ * Creates the missing heaps of tables on a branch, before the branch writes to them for the first time. Returns the new
+ * layout if it is known, and differs from the given one in these heaps only.
+ */
 export async function ensureHeaps(
   database: Database,
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
-): Promise<void> {
+): Promise<Layout | undefined> {
   await foldTooDeep(database, layout, tables)
+  let current: Layout | undefined = layout
   for (let start = 0; start < tables.length; start += HEAPS_AT_ONCE) {
     const some = tables.slice(start, start + HEAPS_AT_ONCE)
-    await ensureSome(database, layout, { tables: some, owner })
+    const next = await ensureSome(database, current ?? layout, { tables: some, owner })
+    current = current && next
   }
+  return current
 }
 
 async function ensureSome(
   database: Database,
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
-): Promise<void> {
+): Promise<Layout | undefined> {
   const { databaseId, branchId, schemaId } = layout
   const create = async (transaction: Queryable): Promise<void> => {
     // If the schema has changed, do nothing: the caller reads the layout again, and calls again if heaps
@@ -58,8 +64,10 @@ async function ensureSome(
       where id = ${branchId}`),
     )
   }
-  if (!(await assignSpares(database, layout, { tables, owner }))) {
+  const assigned = await assignSpares(database, layout, { tables, owner })
+  if (!assigned.isComplete) {
     await runAlone(database, [branchId], create, { owner, createsGates: true })
   }
   refillSpares(database, { databaseId, tables })
+  return assigned.isComplete ? assigned.layout : undefined
 }

@@ -5,11 +5,11 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { runAlone, runStatementAlone } from '../running/alone.js'
+import { runAlone, runStatementsAlone } from '../running/alone.js'
 import { SCHEMA_PREFIX } from './database-schema.js'
 import { BACKGROUND, needsFold } from './fold-policy.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
-import { type HeapAddress, heapName, type Layout, pastName } from './layout.js'
+import { type HeapAddress, heapName, type Layout, layoutSql, pastName, toLayout } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import { listAllColumns, type StoredTable } from './stored-schema.js'
 
@@ -51,22 +51,39 @@ function definitionOf(table: StoredTable): string | undefined {
     .digest('base64url')
 }
 
+/** What a branch got. */
+export interface Assigned {
+  /** Whether all tables have got a heap. */
+  readonly isComplete: boolean
+  /** The layout with the new heaps. undefined: something else of the branch has changed since its layout was read. */
+  readonly layout: Layout | undefined
+}
+
 /**
  * Gives a branch spare heaps for tables that it is about to write to for the first time, in a single round trip.
- * Returns whether all tables have got one. Does nothing if the schema of the branch has changed, or if another request
- * has created one of the heaps.
+ * Does nothing if the schema of the branch has changed, or if another request has created one of the heaps.
  */
 export async function assignSpares(
   database: Database,
   layout: Layout,
   { tables, owner }: { tables: readonly StoredTable[]; owner: string },
-): Promise<boolean> {
-  if (limitOf(database) === 0) return false
+): Promise<Assigned> {
+  if (limitOf(database) === 0) return { isComplete: false, layout: undefined }
   // The commit of the write that follows waits for the disk, and so for this one, too.
   const options = { owner, createsGates: true, isRepeatable: true }
   const { branchId } = layout
-  const [row] = await runStatementAlone(database, [branchId], assignSql(layout, tables), options)
-  return row?.[0] === String(tables.length)
+  const statements = [assignSql(layout, tables), sql`select (${layoutSql(sql`${branchId}`)})::text`]
+  const [[assigned] = [], [found] = []] = await runStatementsAlone(
+    database,
+    [branchId],
+    statements,
+    options,
+  )
+  const [count, stamp] = assigned ?? []
+  return {
+    isComplete: count === String(tables.length),
+    layout: stamp === layout.stamp ? toLayout(JSON.parse(found?.[0] ?? '[]')) : undefined,
+  }
 }
 
 /** Does the same in a transaction that has the exclusive gate. Some of the tables may get no heap. */
@@ -91,9 +108,9 @@ function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {
       from jsonb_array_elements(${JSON.stringify(wanted)}::jsonb) t
     ),
     branch as (
-      select b.id, b.epoch
+      select b.id, b.epoch, b.stamp
       from offshoot.branches b
-      where b.id = ${branchId} and b.schema_id = ${schemaId} and not exists (
+      where b.id = ${branchId} and b.schema_id = ${schemaId} and b.deleted_at is null and not exists (
         select
         from offshoot.heaps h
         join wanted w on h.table_id = (w.t ->> 'tableId')::bigint
@@ -138,7 +155,7 @@ function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {
       set stamp = nextval('offshoot.stamps')
       where id = ${branchId} and exists (select from inserted)
     )
-    select count(*) from inserted`
+    select count(*), (select stamp from branch) as stamp from inserted`
 }
 
 const limits = new WeakMap<Database, number>()

@@ -4,7 +4,7 @@ import type { Database } from '../../postgres/database.js'
 import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
   REPEATABLE_WORK,
-  runStatement,
+  runStatements,
   runTransaction,
   type Transaction,
   type TransactionOptions,
@@ -45,15 +45,15 @@ export function runAlone<Result>(
   )
 }
 
-/** Runs one statement as such a transaction, in a single round trip. Returns its rows as texts. */
-export function runStatementAlone(
+/** Runs statements as such a transaction, in a single round trip. Returns the rows of each as texts. */
+export function runStatementsAlone(
   database: Database,
   branchIds: readonly string[],
-  statement: Sql,
+  statements: readonly Sql[],
   options: AloneOptions = {},
-): Promise<TextRows> {
+): Promise<TextRows[]> {
   return enterAlone(database, branchIds, options, (opening) =>
-    runStatement(database, statement, opening),
+    runStatements(database, statements, opening),
   )
 }
 

@@ -1,5 +1,6 @@
 import { UnknownOutcomeError } from '../../postgres/commit.js'
 import { codeOf, isSqlState, isUndefinedName } from '../../postgres/failures.js'
+import type { BranchRows } from '../layout/layout.js'
 import { GUARD_FAILED } from './guard.js'
 
 /*
@@ -15,6 +16,16 @@ import { GUARD_FAILED } from './guard.js'
 
 /** The session of a request no longer matches the branch or the key. */
 export class StaleError extends Error {}
+
+/** The branch has got storage for its first write to a table. */
+export class NewStorageError extends StaleError {
+  constructor(
+    /** The rows with that storage, if nothing else of the branch has changed. */
+    readonly rows: BranchRows | undefined,
+  ) {
+    super('the branch has new storage')
+  }
+}
 
 const confirmedErrors = new WeakSet<object>()
 
