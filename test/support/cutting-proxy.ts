@@ -4,6 +4,13 @@ import { type AddressInfo, connect, createServer, type NetConnectOpts, type Sock
 /** Sides of a connection whose bytes are counted. */
 export type Direction = 'request' | 'response'
 
+interface Hold {
+  readonly direction: Direction
+  readonly text: string
+  readonly after: string
+  reached(): void
+}
+
 /** A TCP proxy that resets connections in the middle of a transfer. */
 export class CuttingProxy {
   readonly #server = createServer((client) => this.#join(client))
@@ -11,6 +18,7 @@ export class CuttingProxy {
   readonly #open = new Set<Socket>()
   #cut: { direction: Direction; bytes: number } | undefined
   #cuts = 0
+  #hold: Hold | undefined
 
   private constructor(target: NetConnectOpts) {
     this.#target = target
@@ -41,6 +49,16 @@ export class CuttingProxy {
     this.#cut = undefined
   }
 
+  /**
+   * Holds the next transfer that contains a text, on a connection that has transferred another text before, and all that
+   * follows there. Resolves when it is held.
+   */
+  holdAt(direction: Direction, text: string, options: { after: string }): Promise<void> {
+    return new Promise((reached) => {
+      this.#hold = { direction, text, after: options.after, reached }
+    })
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#open) socket.destroy()
     this.#server.close()
@@ -68,7 +86,18 @@ export class CuttingProxy {
     const [from, to] = direction === 'request' ? [client, target] : [target, client]
     let cut = this.#cut
     let bytes = 0
+    let passed: Hold | undefined
     from.on('data', (chunk: Buffer) => {
+      const hold = this.#hold
+      if (hold?.direction === direction) {
+        if (chunk.includes(hold.after)) passed = hold
+        if (passed === hold && chunk.includes(hold.text)) {
+          this.#hold = undefined
+          from.pause()
+          hold.reached()
+          return
+        }
+      }
       // A connection of a pool may have been used before.
       if (cut !== this.#cut) [cut, bytes] = [this.#cut, 0]
       bytes += chunk.length

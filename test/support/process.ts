@@ -132,9 +132,14 @@ export async function endAll(dataDirs: readonly string[]): Promise<void> {
   }
 }
 
-/** Returns the processes of the PostgreSQL in a data folder, the postmaster first. */
-export async function postgresProcesses(dataDir: string): Promise<number[]> {
-  const cluster = path.join(await realpath(dataDir).catch(() => dataDir), 'postgres')
+/** Returns the processes of the embedded PostgreSQL in a data folder, the postmaster first. */
+export function postgresProcesses(dataDir: string): Promise<number[]> {
+  return serverProcesses(path.join(dataDir, 'postgres'))
+}
+
+/** Returns the processes of the PostgreSQL whose own data are in a folder, the postmaster first. */
+async function serverProcesses(folder: string): Promise<number[]> {
+  const cluster = await realpath(folder).catch(() => folder)
   const pidFile = path.join(cluster, 'postmaster.pid')
   const recorded = Number((await readFile(pidFile, 'utf8').catch(() => '0')).split('\n')[0])
   const names = await readdir('/proc').catch(() => [])
@@ -142,12 +147,19 @@ export async function postgresProcesses(dataDir: string): Promise<number[]> {
     names
       .filter((name) => /^\d+$/.test(name))
       .map(async (name) => {
-        const folder = await readlink(`/proc/${name}/cwd`).catch(() => '')
-        return folder === cluster ? [Number(name)] : []
+        const working = await readlink(`/proc/${name}/cwd`).catch(() => '')
+        return working === cluster ? [Number(name)] : []
       }),
   )
   const parents = recorded > 0 && kill(recorded, 0) ? [recorded] : []
   return [...new Set([...parents, ...inCluster.flat()])]
+}
+
+/** Kills all processes of the PostgreSQL whose own data are in a folder, as a power failure does. */
+export async function killServer(folder: string): Promise<void> {
+  const pids = await serverProcesses(folder)
+  for (const pid of pids) kill(pid, 'SIGKILL')
+  await until(async () => (await serverProcesses(folder)).length === 0)
 }
 
 function kill(pid: number, signal: NodeJS.Signals | 0): boolean {

@@ -10,6 +10,7 @@ import {
   CreateWriter,
   FileWriter,
   Observer,
+  PairWriter,
   RecordWriter,
   StreamWriter,
   TransferWriter,
@@ -25,6 +26,7 @@ export class Proof {
   readonly ledger = new Ledger()
   readonly random: Random
   readonly bulk: BulkWriter
+  readonly pair: PairWriter
   readonly merger: Merger
   readonly follower: Follower
   readonly writers: readonly Writer[]
@@ -63,8 +65,11 @@ export class Proof {
       new FileWriter('file2', ledger, random()),
       new Forker('forker', ledger, random()),
     ]
+    this.pair = new PairWriter('pair', ledger, random())
     const { only } = options
-    this.writers = writers.filter(({ name }) => only === undefined || only.includes(name))
+    this.writers = [...writers, this.pair].filter(
+      ({ name }) => only === undefined || only.includes(name),
+    )
   }
 
   /**
@@ -95,11 +100,11 @@ export class Proof {
 
   /** A summary of the run. */
   summary(): string {
-    const { merger, follower, bulk, observer } = this
+    const { merger, follower, bulk, pair, observer } = this
     return (
       `seed ${this.seed}, ${this.rounds} rounds, ${this.acknowledged} acknowledged changes checked ` +
       `(${merger.merged.length} merges, ${follower.pulls} pulls, ${follower.resets} resets), ` +
-      `${this.unknown} without an answer (${bulk.repeated} sent again), ` +
+      `${this.unknown} without an answer (${bulk.repeated + pair.repeated} sent again), ` +
       `${observer.reads} reads of several records as of one moment`
     )
   }

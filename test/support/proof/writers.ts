@@ -18,8 +18,8 @@ function itemChanges(items: readonly Item[]): Map<string, Row | undefined> {
   return new Map(items.map(({ id, ...values }) => [`items/${id}`, newRow(values)]))
 }
 
-/** Inserts records in bulk, and repeats unanswered requests with the same idempotency key. */
-export class BulkWriter extends Writer {
+/** Sends requests with an idempotency key, and repeats unanswered ones with the same key. */
+abstract class RepeatingWriter extends Writer {
   #unanswered: Change | undefined
   #repeated = 0
 
@@ -28,12 +28,17 @@ export class BulkWriter extends Writer {
     return this.#repeated
   }
 
+  /** Returns a request that inserts records. */
+  protected abstract insertion(): Change
+
+  /** Returns a request that deletes all records; undefined while there are few. */
+  protected abstract deletion(round: Round): Promise<Outcome> | undefined
+
   protected async step(round: Round): Promise<Outcome> {
     if (this.#unanswered !== undefined) return this.#repeat(round, this.#unanswered)
-    if (this.line.rows.size > ROWS_MAX) return this.forget(round, { table: 'items', most: 0 })
-    const items = this.newItems(1 + this.random.below(60))
-    const key = `${this.name}-${items[0]?.id}`
-    const change = this.insertion(items, key)
+    const deletion = this.deletion(round)
+    if (deletion !== undefined) return deletion
+    const change = this.#withKey(this.insertion())
     const outcome = await this.change(round, change)
     if (outcome === 'unknown') this.#unanswered = change
     return outcome
@@ -56,21 +61,70 @@ export class BulkWriter extends Writer {
     return outcome
   }
 
-  protected newItems(count: number): Item[] {
-    return Array.from({ length: count }, () => ({
+  #withKey(change: Change): Change {
+    const [first = ''] = change.changes.keys()
+    const headers = { 'idempotency-key': `${this.name}-${first}` }
+    return { ...change, options: { ...change.options, headers } }
+  }
+
+  protected newItem(): Item {
+    return {
       id: this.newId(),
       value: this.random.below(1_000_000),
       payload: this.payload(),
-    }))
+    }
   }
+}
 
-  protected insertion(items: readonly Item[], key: string): Change {
+/** Inserts records in bulk. */
+export class BulkWriter extends RepeatingWriter {
+  protected insertion(): Change {
+    const items = Array.from({ length: 1 + this.random.below(60) }, () => this.newItem())
     return {
       method: 'POST',
       path: '/tables/items/bulk',
-      options: { body: { records: items }, headers: { 'idempotency-key': key } },
+      options: { body: { records: items } },
       changes: itemChanges(items),
     }
+  }
+
+  protected deletion(round: Round): Promise<Outcome> | undefined {
+    if (this.line.rows.size <= ROWS_MAX) return undefined
+    return this.forget(round, { table: 'items', most: 0 })
+  }
+}
+
+/** Inserts records of two tables in one transaction. */
+export class PairWriter extends RepeatingWriter {
+  protected insertion(): Change {
+    const items = Array.from({ length: 1 + this.random.below(5) }, () => this.newItem())
+    const files = items.map(({ id, value }) => ({ id, label: `label ${value}` }))
+    const operations = [
+      ...items.map((record) => ({ insert: { table: 'items', record, createOnly: true } })),
+      ...files.map((record) => ({ insert: { table: 'files', record, createOnly: true } })),
+    ]
+    const labels = files.map(({ id, label }) => [`files/${id}`, newRow({ label })] as const)
+    return {
+      method: 'POST',
+      path: '/transaction',
+      options: { body: { operations } },
+      changes: new Map([...itemChanges(items), ...labels]),
+    }
+  }
+
+  protected deletion(round: Round): Promise<Outcome> | undefined {
+    const keys = [...this.line.rows.keys()]
+    if (keys.length <= ROWS_MAX / 2) return undefined
+    const operations = keys.map((key) => {
+      const [table, id] = key.split('/')
+      return { delete: { table, id, failIfMissing: true } }
+    })
+    return this.change(round, {
+      method: 'POST',
+      path: '/transaction',
+      options: { body: { operations } },
+      changes: new Map(keys.map((key) => [key, undefined])),
+    })
   }
 }
 

@@ -3,6 +3,7 @@ import { MIGRATION_KEY } from './advisory-keys.js'
 import { TEXT_SETTINGS } from './client-config.js'
 import { closeCitusFunctions, PRIVILEGES_TEXT } from './cluster-privileges.js'
 import type { Database, Queryable } from './database.js'
+import { IN_DOUBT } from './failures.js'
 import { runTransaction } from './run-transaction.js'
 import { ident, literal, raw, sql } from './sql.js'
 
@@ -10,6 +11,14 @@ import { ident, literal, raw, sql } from './sql.js'
  * Objects in the schema `offshoot_node` of a Citus cluster. Citus creates them on all nodes, and on nodes that are added
  * later.
  */
+
+/** The age at which a prepared transaction is in doubt. Without a crash, it takes far less time to commit. */
+const IN_DOUBT_MS = 1_000
+const isInDoubt = sql`
+          starts_with(x.gid, 'citus_') and x.prepared < greatest(
+            pg_postmaster_start_time(),
+            clock_timestamp() - interval ${literal(`${IN_DOUBT_MS} ms`)}
+          )`
 
 /** Statements that a connection to a node keeps prepared. */
 const KEPT_MAX = 200
@@ -37,6 +46,26 @@ const OBJECTS = [
       kept text;
       found_row record;
     begin
+      -- A transaction of the same database that was prepared a while ago, or before this server was started, is in
+      -- doubt. One that holds a lock on a table that nobody sees yet may be of the same database.
+      if exists (
+        select from pg_prepared_xact() x where ${isInDoubt}
+      ) and exists (
+        select from pg_prepared_xact() x
+        join pg_locks l on l.pid is null and l.virtualtransaction = '-1/' || x.transaction
+        left join pg_class c on c.oid = l.relation
+        where ${isInDoubt}
+          and l.locktype = 'relation'
+          and l.database = (select d.oid from pg_database d where d.datname = current_database())
+          and (
+            c.oid is null
+            or c.relnamespace = (
+              select t.relnamespace from pg_class t where t.oid = to_regclass(run_parts[2])
+            )
+          )
+      ) then
+        raise exception 'a transaction is in doubt' using errcode = ${literal(IN_DOUBT)};
+      end if;
       if run_form = 'utility' or not exists (
         select from pg_prepared_statements s where s.name = run_name
       ) then

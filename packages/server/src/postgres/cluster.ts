@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { LruMap } from '../common/lru-map.js'
+import type { Recovery } from './in-doubt.js'
 import { type Placement, placeText } from './placement.js'
 import { fromRecord, toArray } from './record-text.js'
 import { empty, ident, type Sql, sql } from './sql.js'
@@ -22,7 +23,7 @@ import {
  */
 
 /** Whether the server of a connection is a cluster. It is known once the catalogue is up to date. */
-export interface ServerKind {
+export interface ServerKind extends Recovery {
   isCluster: boolean
 }
 
@@ -35,6 +36,10 @@ export function noteServer(client: pg.ClientBase, kind: ServerKind): void {
 
 export function isOnCluster(client: pg.ClientBase): boolean {
   return kinds.get(client)?.isCluster === true
+}
+
+export function recoveryOf(client: pg.ClientBase): Recovery | undefined {
+  return kinds.get(client)
 }
 
 /** The table of each database that requests of the function name, so that Citus finds the node. */

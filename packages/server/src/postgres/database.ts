@@ -7,9 +7,10 @@ import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-conf
 import { noteServer, placeQuery, type ServerKind } from './cluster.js'
 import { watchWarnings } from './commit.js'
 import { codeOf, INVALID_PARAMETER_VALUE } from './failures.js'
+import { RECOVER, recoverRestarted } from './in-doubt.js'
 import { runPipeline } from './pipeline.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
-import type { Sql } from './sql.js'
+import { raw, type Sql } from './sql.js'
 import { toQuery } from './statement.js'
 
 /** Runs statements: the pool, or one transaction. */
@@ -81,7 +82,8 @@ export class Database implements Queryable {
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
-  readonly #kind: ServerKind = { isCluster: false }
+  readonly #kind: ServerKind = { isCluster: false, recover: () => this.recover() }
+  #recovering: Promise<void> | undefined
   /** Connections of the pools. */
   readonly #open = new Set<pg.ClientBase>()
   readonly #long = new Set<pg.Client>()
@@ -117,8 +119,12 @@ export class Database implements Queryable {
     for (const pool of previous) pool?.end().catch(() => undefined)
   }
 
-  #createPool(...parameters: Parameters<typeof createPool>): pg.Pool {
-    const pool = createPool(...parameters)
+  #createPool(
+    connection: Connection,
+    options: DatabaseOptions,
+    more?: Pick<pg.PoolConfig, 'maxUses'>,
+  ): pg.Pool {
+    const pool = createPool(connection, { ...options, kind: this.#kind }, more)
     pool.on('connect', (client) => {
       noteServer(client, this.#kind)
       this.#open.add(client)
@@ -248,6 +254,19 @@ export class Database implements Queryable {
     return (await this.#sidePool.query<Row>(query)).rows
   }
 
+  /** Ends transactions that a crash has left in doubt on the nodes of a cluster, if they can be reached. */
+  recover(): Promise<void> {
+    this.#recovering ??= this.queryAside(raw(RECOVER))
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .finally(() => {
+        this.#recovering = undefined
+      })
+    return this.#recovering
+  }
+
   /**
    * Opens a connection for background work that may take hours. The caller must end it; `close`
    * breaks it off.
@@ -313,14 +332,17 @@ function tooManyRequests(): AppError {
 
 function createPool(
   connection: Connection,
-  options: DatabaseOptions,
+  options: DatabaseOptions & { readonly kind: ServerKind },
   more: Pick<pg.PoolConfig, 'maxUses'> = {},
 ): pg.Pool {
   const pool = new pg.Pool({
     ...clientConfig(connection, options),
     max: options.poolMax,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    onConnect: watchClient,
+    onConnect: async (client) => {
+      await watchClient(client)
+      if (options.kind.isCluster) await recoverRestarted(client, options.kind)
+    },
     ...more,
   })
   // Without a listener, a broken idle connection would end the process.

@@ -22,6 +22,25 @@ describe('toAppError', () => {
       'unavailable',
       503,
     ],
+    ['a transaction in doubt', coded('OS001'), 'unavailable', 503],
+    [
+      'a node that is lost',
+      coded('XX000', { message: 'failure on connection marked as essential: db1:5432' }),
+      'unavailable',
+      503,
+    ],
+    [
+      'a node that is lost before it has prepared a transaction',
+      coded('XX000', { message: "failed to prepare transaction 'citus_0_1_2_3' on host db1:5432" }),
+      'unavailable',
+      503,
+    ],
+    [
+      'a node that breaks its connection',
+      coded('XX000', { message: 'server closed the connection unexpectedly' }),
+      'unavailable',
+      503,
+    ],
     ['a conflict that never ended', coded('40001'), 'retry_limit', 409],
     ['a deadlock that never ended', coded('40P01'), 'retry_limit', 409],
     ['a statement that took too long', coded('57014'), 'timeout', 503],
@@ -57,6 +76,7 @@ describe('toAppError', () => {
     ['a unique violation', coded('23505')],
     ['another foreign key', coded('23503', { constraint: 'branches_parent_id_fkey' })],
     ['a fault of ours', coded('42P01')],
+    ['an internal error of PostgreSQL', coded('XX000')],
     ['an error without a code', new Error('x')],
     ['no error at all', undefined],
   ])('leaves %s as it is', (_name, error) => {

@@ -70,7 +70,17 @@ export function isUndefinedName(error: unknown): boolean {
 
 /** Returns whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {
-  return isConflict(codeOf(error)) || isOutrun(error)
+  return isConflict(codeOf(error)) || isOutrun(error) || isInDoubt(error)
+}
+
+/**
+ * The code of the function on the nodes of a cluster if a crash has left a transaction in doubt that has changed the
+ * same database. See `in-doubt.ts`.
+ */
+export const IN_DOUBT = 'OS001'
+
+export function isInDoubt(error: unknown): boolean {
+  return codeOf(error) === IN_DOUBT
 }
 
 /** Returns whether PostgreSQL has ended a transaction because of another one. */
@@ -110,6 +120,15 @@ const UNREACHABLE = new Set([
 /** The coordinator of a cluster reports these if it cannot connect to a node. Clients do not see them otherwise. */
 const NODE_UNREACHABLE = new Set(['08000', '08001', '08003', '08006'])
 
+/** Messages of Citus with the code of an internal error, if a node breaks its connection before a COMMIT. */
+const NODE_LOST =
+  /^(failure on connection marked as essential|failed to prepare transaction|server closed the connection unexpectedly|no connection to the server|could not (receive data from|send data to) server)/
+
+/** Returns whether the coordinator of a cluster has lost a node in a transaction, which it has rolled back. */
+function isNodeLost(error: unknown): boolean {
+  return codeOf(error) === INTERNAL && NODE_LOST.test((error as Error).message)
+}
+
 /** Messages of `pg` for connection failures without a code. */
 const UNREACHABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable/i
@@ -117,6 +136,7 @@ const UNREACHABLE_MESSAGES =
 export function isUnreachable(error: unknown): boolean {
   const code = codeOf(error)
   if (code !== undefined && (UNREACHABLE.has(code) || /^(08|53|58)/.test(code))) return true
+  if (isNodeLost(error)) return true
   return error instanceof Error && UNREACHABLE_MESSAGES.test(error.message)
 }
 
@@ -147,10 +167,16 @@ export function toAppError(error: unknown): unknown {
     )
   }
   if (isUnreachable(error)) {
-    const message = NODE_UNREACHABLE.has(codeOf(error) ?? '')
+    const isNode = NODE_UNREACHABLE.has(codeOf(error) ?? '') || isNodeLost(error)
+    const message = isNode
       ? 'a node of the database cluster cannot be reached'
       : 'the database cannot be reached'
     return new AppError('unavailable', message, { cause: error })
+  }
+  if (isInDoubt(error)) {
+    return new AppError('unavailable', 'a node of the database cluster is recovering', {
+      cause: error,
+    })
   }
   if (isRetryable(error)) {
     return new AppError(

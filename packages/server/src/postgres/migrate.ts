@@ -84,6 +84,7 @@ export class MigrateError extends Error {}
 /** Migrates the catalogue to this version. Several processes may call it at once. */
 export async function migrate(database: Database): Promise<void> {
   await requireVersion(database)
+  if (database.isCluster) await database.recover()
   for (let isDone = false; !isDone; ) {
     isDone = await runTransaction(
       database,

@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { placeCalls } from './cluster.js'
+import { placeCalls, recoveryOf } from './cluster.js'
+import { recoverAfter } from './in-doubt.js'
 import {
   type Call,
   DESCRIBED_PARAMETERS_MAX,
@@ -295,7 +296,10 @@ function sendAll(
 ): Promise<TextRows[]> {
   const placed = placeCalls(client, calls)
   if (placed === undefined) return send(client, calls, room)
-  return send(client, placed.calls, room).then((rows) => placed.restore(rows))
+  return send(client, placed.calls, room).then(
+    (rows) => placed.restore(rows),
+    (error: unknown) => recoverAfter(recoveryOf(client), error),
+  )
 }
 
 function send(client: pg.ClientBase, calls: readonly Call[], room?: ReadRoom): Promise<TextRows[]> {

@@ -1,0 +1,216 @@
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import pg from 'pg'
+import { type Cluster, type ClusterNode, hasCitus, startCluster } from '../../scripts/cluster.js'
+import { CuttingProxy } from './cutting-proxy.js'
+import { makeDataFolder } from './data-folder.js'
+import { killServer } from './process.js'
+
+/*
+ * A Citus cluster of a test's own, whose nodes can be killed. The folder with the programs of a PostgreSQL that has Citus is
+ * that of Debian, or OFFSHOOT_TEST_CLUSTER_BIN.
+ */
+
+const bin = process.env.OFFSHOOT_TEST_CLUSTER_BIN
+const options = bin === undefined ? {} : { bin }
+
+/** Returns whether a cluster can be started, and says so if it cannot. */
+export function canStartCluster(what: string): boolean {
+  const can = hasCitus(bin)
+  if (!can) console.warn(`skipped: ${what}; Citus is not installed`)
+  return can
+}
+
+const NODES = 3
+
+/** Ports below those that outgoing connections use: a node that is started again needs its port. */
+const PORT_FIRST = 20_000
+const PORTS = 12_000
+
+async function lastingPort(): Promise<number> {
+  for (;;) {
+    const port = PORT_FIRST + Math.floor(Math.random() * PORTS)
+    if (await isFree(port)) return port
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer()
+  const listening = once(server, 'listening')
+  server.listen(port, '127.0.0.1')
+  try {
+    await listening
+    return true
+  } catch {
+    return false
+  } finally {
+    server.close()
+  }
+}
+
+/** Starts a coordinator and two workers. If they are proxied, the nodes connect to workers through proxies. */
+export async function startTestCluster(given: { isProxied?: boolean } = {}): Promise<TestCluster> {
+  // As root, the servers run as another user, who owns this folder.
+  const folder = await makeDataFolder('cluster')
+  const ports: number[] = []
+  while (ports.length < NODES) ports.push(await lastingPort())
+  const [first = 0, ...others] = ports
+  const proxies: CuttingProxy[] = []
+  for (const port of given.isProxied ? others : []) {
+    proxies.push(await CuttingProxy.start({ host: '127.0.0.1', port }))
+  }
+  const reachedAt = given.isProxied ? [first, ...proxies.map(({ port }) => port)] : ports
+  const started = await startCluster({ ...options, folder, ports, reachedAt })
+  const cluster = new TestCluster(started, { folder, reachedAt, proxies })
+  await cluster.setRecoveryInterval('1s')
+  return cluster
+}
+
+export class TestCluster {
+  readonly coordinator: ClusterNode
+  readonly workers: readonly ClusterNode[]
+
+  constructor(
+    private readonly cluster: Cluster,
+    private readonly options: {
+      readonly folder: string
+      /** The ports of the nodes in Citus's catalogue. */
+      readonly reachedAt: readonly number[]
+      readonly proxies: readonly CuttingProxy[]
+    },
+  ) {
+    const [coordinator, ...workers] = cluster.nodes
+    if (coordinator === undefined) throw new Error('a cluster must have a coordinator')
+    this.coordinator = coordinator
+    this.workers = workers
+  }
+
+  get nodes(): readonly ClusterNode[] {
+    return this.cluster.nodes
+  }
+
+  /** Kills all processes of a node at once. `start` of the node starts it again. */
+  async kill(node: ClusterNode): Promise<void> {
+    await killServer(node.dataDir)
+    await node.stop()
+  }
+
+  /** Sets after which time Citus ends transactions that a crash has left prepared; a minute by default, -1 for never. */
+  async setRecoveryInterval(interval: string): Promise<void> {
+    await onNode(
+      this.coordinator,
+      `alter system set citus.recover_2pc_interval = '${interval}'`,
+      'select pg_reload_conf()',
+    )
+  }
+
+  async close(): Promise<void> {
+    for (const node of this.nodes) await this.kill(node)
+    for (const proxy of this.options.proxies) await proxy.close()
+    await rm(this.options.folder, { recursive: true, force: true })
+  }
+
+  /** Returns the worker that has the rows of a database. */
+  async workerOf(databaseName: string): Promise<ClusterNode> {
+    const [place] = await onNode<{ port: number }>(
+      this.coordinator,
+      `select s.nodeport as port
+      from offshoot.databases d
+      join citus_shards s on s.table_name::text = format('offshoot_db_%s.idempotency_keys', d.id)
+      where d.name = '${databaseName}'`,
+    )
+    const worker = this.nodes[this.options.reachedAt.indexOf(place?.port ?? 0)]
+    if (worker === undefined) throw new Error(`database [${databaseName}] must be on a worker`)
+    return worker
+  }
+
+  /** Returns the proxy through which a worker is reached. */
+  proxyOf(worker: ClusterNode): CuttingProxy {
+    const proxy = this.options.proxies[this.workers.indexOf(worker)]
+    if (proxy === undefined) throw new Error('the cluster must be proxied')
+    return proxy
+  }
+
+  /** Returns the transactions that are prepared on nodes, and not yet committed or rolled back. */
+  async prepared(): Promise<string[]> {
+    const found = await Promise.all(
+      this.nodes.map((node) => onNode<{ gid: string }>(node, 'select gid from pg_prepared_xacts')),
+    )
+    return found.flat().map(({ gid }) => gid)
+  }
+
+  /**
+   * Returns tables with rows that are not where the catalogue has them: on no node, on a node without a place in Citus's
+   * catalogue, or in no heap.
+   */
+  async findMisplaced(): Promise<string[]> {
+    const known = await onNode<{ name: string }>(
+      this.coordinator,
+      `select format('offshoot_db_%s.%s_%s', h.database_id, kind, h.id) as name
+      from (
+        select database_id, id from offshoot.heaps
+        union
+        select database_id, heap_id from offshoot_work.spares
+      ) h, unnest(array['heap', 'past']) kind`,
+    )
+    const placed = await onNode<{ name: string; shard: string; port: number }>(
+      this.coordinator,
+      `select table_name::text as name, shard_name as shard, nodeport as port
+      from citus_shards
+      where table_name::text ~ '^offshoot_db_[0-9]+[.](heap|past)_'`,
+    )
+    const stored: string[] = []
+    for (const worker of this.workers) {
+      const tables = await onNode<{ name: string }>(
+        worker,
+        `select format('%s.%s', n.nspname, c.relname) as name
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname ~ '^offshoot_db_' and c.relkind = 'r'
+          and c.relname ~ '^(heap|past)_[0-9]+_[0-9]+$'`,
+      )
+      stored.push(...tables.map(({ name }) => `${name} on ${worker.port}`))
+    }
+    return [
+      ...compare(
+        known.map(({ name }) => name),
+        placed.map(({ name }) => name),
+        'known to the catalogue, not to Citus',
+      ),
+      ...compare(
+        placed.map(({ shard, port }) => `${shard} on ${port}`),
+        stored,
+        'known to Citus, not to the node',
+      ),
+    ]
+  }
+}
+
+function compare(left: readonly string[], right: readonly string[], label: string): string[] {
+  const [ours, theirs] = [new Set(left), new Set(right)]
+  return [
+    ...left.filter((name) => !theirs.has(name)).map((name) => `${name}: ${label}`),
+    ...right.filter((name) => !ours.has(name)).map((name) => `${name}: not ${label}`),
+  ]
+}
+
+/** Runs statements in the database of a node. Returns the rows of the last one. */
+export async function onNode<Row extends pg.QueryResultRow>(
+  node: Pick<ClusterNode, 'url'>,
+  ...statements: string[]
+): Promise<Row[]> {
+  const client = new pg.Client({
+    connectionString: node.url,
+    // Otherwise, a worker hides the tables that have the rows.
+    options: '-c citus.override_table_visibility=off',
+  })
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    let rows: Row[] = []
+    for (const statement of statements) rows = (await client.query<Row>(statement)).rows
+    return rows
+  } finally {
+    await client.end()
+  }
+}
