@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { onNode } from '../../packages/server/src/postgres/cluster.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listWorkers } from '../support/database.js'
@@ -9,7 +10,7 @@ import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
 
 /*
- * What roles may do on the nodes of a Citus cluster. The tests are skipped unless OFFSHOOT_TEST_DATABASE_URL names the
+ * Roles and their settings on the nodes of a Citus cluster. The tests are skipped unless OFFSHOOT_TEST_DATABASE_URL names the
  * coordinator of one.
  */
 
@@ -175,5 +176,29 @@ describe('on the coordinator and on all workers', () => {
     const [row] = await service.database.query<{ comment: string }>(sql`
       select obj_description('offshoot_node'::regnamespace, 'pg_namespace') as comment`)
     expect(row?.comment).toMatch(/ on nodes \d+(,\d+){2,}$/)
+  })
+})
+
+describe('the connections of Citus to a node', () => {
+  it('have the settings that values and errors are read with', async () => {
+    const [place] = await service.database.query<{ schema: string }>(sql`
+      select 'offshoot_db_' || id as schema from offshoot.databases where name = ${branches.database}`)
+    const rows = await service.database.query<{ name: string; setting: string }>(
+      onNode(
+        place?.schema ?? '',
+        sql`
+          select name, setting
+          from pg_settings
+          where name in ('lc_messages', 'TimeZone', 'DateStyle', 'IntervalStyle', 'extra_float_digits')
+            and not exists (select from pg_tables where tablename = 'branches')`,
+      ),
+    )
+    expect(Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))).toEqual({
+      lc_messages: 'C',
+      TimeZone: 'UTC',
+      DateStyle: 'ISO, YMD',
+      IntervalStyle: 'iso_8601',
+      extra_float_digits: '1',
+    })
   })
 })

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { onNode } from '../../packages/server/src/postgres/cluster.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listValidIndexes } from '../support/indexes.js'
@@ -151,13 +152,18 @@ describe('a search index of many rows', () => {
   it('is made in the background, and then used', async () => {
     const branches = await open()
     await fill(branches)
+    const [place] = await service.database.query<{ schema: string }>(sql`
+      select 'offshoot_db_' || id as schema
+      from offshoot.databases
+      where name = ${branches.database}`)
+    const { schema = '' } = place ?? {}
     const scans = async () => {
-      const [row] = await service.database.query<{ scans: number }>(sql`
-        select coalesce(sum(s.idx_scan), 0)::integer as scans
-        from pg_stat_user_indexes s
-        join offshoot.heaps h on s.relname = 'heap_' || h.id
-        join offshoot.databases d on d.id = h.database_id
-        where d.name = ${branches.database} and s.indexrelname like '%_search'`)
+      // On a cluster, the number of the shard follows the name of an index.
+      const statement = sql`
+        select coalesce(sum(idx_scan), 0)::integer as scans
+        from pg_stat_user_indexes
+        where schemaname = ${schema} and indexrelname ~ '_search(_[0-9]+)?$'`
+      const [row] = await service.database.query<{ scans: number }>(onNode(schema, statement))
       return row?.scans ?? 0
     }
     expect(await put(branches)).toEqual({ columns: WORDS, state: 'building' })

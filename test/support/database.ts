@@ -35,8 +35,23 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     url,
     async close() {
       await pool.end()
-      for (const server of servers) await query(server, `drop database ${name} with (force)`)
+      for (const server of servers) await dropDatabase(server, name)
     },
+  }
+}
+
+const OBJECT_IN_USE = '55006'
+const DROPS_MAX = 20
+
+/** Drops a database. PostgreSQL ends its connections, but gives up if that takes long on a busy machine. */
+async function dropDatabase(server: string, name: string): Promise<void> {
+  for (let count = 1; ; count++) {
+    try {
+      await query(server, `drop database ${name} with (force)`)
+      return
+    } catch (error) {
+      if ((error as pg.DatabaseError).code !== OBJECT_IN_USE || count === DROPS_MAX) throw error
+    }
   }
 }
 

@@ -133,9 +133,15 @@ const OBJECTS = [
     )`,
 ]
 
+/**
+ * Settings of the connections that Citus opens to nodes. Errors of nodes arrive without some of their fields, which are
+ * read from the message, so it must be in English.
+ */
+const NODE_SETTINGS = { ...TEXT_SETTINGS, lc_messages: 'C' }
+
 /** Identifies these objects, settings and privileges. */
 const VERSION = createHash('sha256')
-  .update(JSON.stringify([OBJECTS.map(({ text }) => text), TEXT_SETTINGS, PRIVILEGES_TEXT]))
+  .update(JSON.stringify([OBJECTS.map(({ text }) => text), NODE_SETTINGS, PRIVILEGES_TEXT]))
   .digest('hex')
 
 /** The version that is on the nodes, and what it should be: it has the ids of all nodes, because some may be new. */
@@ -159,12 +165,15 @@ export async function prepareCluster(transaction: Queryable): Promise<void> {
   for (const statement of OBJECTS) await transaction.query(statement)
   await closeCitusFunctions(transaction)
   // Citus opens connections to nodes with the settings of the role, not with those of our connection.
-  const [database] = await transaction.query<{ name: string }>(sql`
-    select current_database() as name`)
-  for (const [name, value] of Object.entries(TEXT_SETTINGS)) {
+  // Only a superuser may change the language of messages, unless it is granted to others.
+  const settings = await transaction.query<{ database: string; name: string }>(sql`
+    select current_database() as database, s.name
+    from unnest(${Object.keys(NODE_SETTINGS)}::text[]) s (name)
+    where s.name <> 'lc_messages' or has_parameter_privilege(s.name, 'set')`)
+  for (const { database, name } of settings) {
     await transaction.query(sql`
-      alter role current_user in database ${ident(database?.name ?? '')}
-      set ${ident(name)} to ${literal(value)}`)
+      alter role current_user in database ${ident(database)}
+      set ${ident(name)} to ${literal(NODE_SETTINGS[name as keyof typeof NODE_SETTINGS])}`)
   }
   await transaction.query(sql`comment on schema offshoot_node is ${literal(wanted)}`)
 }

@@ -47,7 +47,10 @@ export function takenColumn(
 /** Functions of PostgreSQL that calculate the version of a row. Arithmetic of users never uses them. */
 const VERSION_ROUTINES: ReadonlySet<unknown> = new Set(['int4pl', 'int84'])
 
-/** A node of a cluster reports the message, and not the function. Arithmetic of users never yields this one. */
+/**
+ * A node of a cluster reports the message, in English, and not the function. Arithmetic of users never yields this one:
+ * their numbers are larger.
+ */
 function isVersionOverflow(error: unknown): boolean {
   const { routine, message } = error as { routine?: unknown; message?: unknown }
   return VERSION_ROUTINES.has(routine) || (routine === NODE_ROUTINE && message === INTEGER_OVERFLOW)
