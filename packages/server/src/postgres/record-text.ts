@@ -9,7 +9,7 @@ export type Parameter = string | null
 export type TextRow = readonly (string | null)[]
 
 /** Writes texts as an array of texts. */
-export function toArray(values: readonly (string | null)[]): string {
+export function toArray(values: readonly Parameter[]): string {
   const elements = values.map((value) =>
     value === null ? 'NULL' : `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`,
   )

@@ -1,6 +1,11 @@
 import type { Database, Queryable } from '../../postgres/database.js'
-import { REPEATABLE_WORK, runTransaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import {
+  REPEATABLE_WORK,
+  runTransaction,
+  type TransactionOptions,
+} from '../../postgres/run-transaction.js'
+import { raw, sql } from '../../postgres/sql.js'
+import { toCall } from '../../postgres/statement.js'
 import { errorText, postponement } from '../../postgres/work-queue.js'
 import {
   deleteUnseenVersions,
@@ -20,6 +25,17 @@ const LOCK_MS = 2000
 const STEP_HEAPS = 50
 /** Requests for branches that no longer exist, which one step removes. */
 const STEP_GONE = 500
+
+/** A step is a transaction. After waiting for a lock, each statement must see what was committed meanwhile. */
+const STEP = {
+  ...REPEATABLE_WORK,
+  opening: [
+    ...REPEATABLE_WORK.opening,
+    toCall(sql`set local statement_timeout = ${raw(String(STATEMENT_MS))}`),
+    toCall(sql`set local lock_timeout = ${raw(String(LOCK_MS))}`),
+  ],
+  beginsLate: true,
+} as const satisfies TransactionOptions
 
 interface Sweep {
   readonly id: string
@@ -63,8 +79,7 @@ export async function sweepBranch(database: Database): Promise<boolean> {
         position = current
         return runStep(transaction, sweep, current)
       },
-      // After waiting for a lock, each statement must see what was committed meanwhile.
-      REPEATABLE_WORK,
+      STEP,
     )
     if (step === undefined) return false
     collected.add('heap', step.heap)
@@ -89,9 +104,6 @@ async function findDue(transaction: Queryable): Promise<Sweep | undefined> {
 }
 
 async function runStep(transaction: Queryable, sweep: Sweep, position: Position): Promise<Step> {
-  await transaction.query(sql`
-    select set_config('statement_timeout', ${String(STATEMENT_MS)}, true),
-      set_config('lock_timeout', ${String(LOCK_MS)}, true)`)
   const { branchId, heapId: afterId } = sweep
   if (afterId === null) {
     if ((await deleteGone(transaction, sweep)) === 0) await begin(transaction, sweep)
