@@ -68,16 +68,22 @@ class Load {
   async during<Result>(body: () => Promise<Result>): Promise<Result> {
     this.#isOver = false
     const before = { ...this.#done }
-    const clients = [...ACCOUNTS.map((id) => this.#transfer(id)), this.#fork()]
-    try {
+    const clients = Promise.all([...ACCOUNTS.map((id) => this.#transfer(id)), this.#fork()])
+    const busy = async () => {
       await until(async () => {
         const { transfers, merges } = this.#done
         return transfers > before.transfers + 10 && merges > before.merges
       })
-      return await body()
+      const result = await body()
+      this.#isOver = true
+      return result
+    }
+    try {
+      // A client that fails ends the test.
+      const [result] = await Promise.all([busy(), clients])
+      return result
     } finally {
       this.#isOver = true
-      await Promise.all(clients)
     }
   }
 
