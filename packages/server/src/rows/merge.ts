@@ -281,7 +281,7 @@ export interface UnstagedTable {
 export async function forwardTables(
   transaction: Transaction,
   tables: readonly UnstagedTable[],
-  into: string,
+  target: BranchRows,
 ): Promise<{ readonly codec: TableCodec; readonly tally: MergeTally }[] | undefined> {
   const changed = tables.flatMap(({ codec, base, theirs, ours }): ForwardTable[] => {
     const [before, after] = [rowsOfTable(base), rowsOfTable(theirs)]
@@ -291,7 +291,7 @@ export async function forwardTables(
   for (const table of changed) {
     if (await isContested(transaction, table)) return undefined
   }
-  const tallies = await forwardRows(transaction, changed, into)
+  const tallies = await forwardRows(transaction, changed, layoutOf(target))
   return changed.map(({ codec }, index) => ({ codec, tally: tallies[index] as MergeTally }))
 }
 

@@ -17,7 +17,7 @@ export async function forwardMerge(
 ): Promise<MergeEffect | undefined> {
   const tables = listUnstaged(plan)
   if (tables === undefined) return undefined
-  const merged = await forwardTables(transaction, tables, plan.into.branchId)
+  const merged = await forwardTables(transaction, tables, plan.ours.rows)
   return (
     merged && {
       tables: merged.map(({ codec, tally }) => ({ name: codec.table.name, tally })),

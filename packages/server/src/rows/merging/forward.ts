@@ -46,18 +46,18 @@ export async function isContested(
   return row?.isContested ?? true
 }
 
-/** Writes the changes of tables that are not contested to the branch `into`, whose gate must be locked. */
+/** Writes the changes of tables that are not contested to the target, whose gate must be locked. */
 export async function forwardRows(
   transaction: Transaction,
   tables: readonly ForwardTable[],
-  into: string,
+  target: Layout,
 ): Promise<MergeTally[]> {
   const changed = new Set<ForwardTable>()
   for (const table of tables) {
     if (!isOpen(table) && (await hasChanges(transaction, table))) changed.add(table)
   }
   const codecs = [...changed].map(({ codec }) => codec)
-  const opened = codecs.length > 0 ? await openTarget(transaction, codecs, into) : undefined
+  const opened = codecs.length > 0 ? await openTarget(transaction, codecs, target) : undefined
   const tallies: MergeTally[] = []
   for (const table of tables) {
     const layout = isOpen(table) ? layoutOf(table.ours) : changed.has(table) ? opened : undefined

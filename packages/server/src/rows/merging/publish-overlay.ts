@@ -15,7 +15,7 @@ import {
 import { selectFirstVersion, selectFloors } from '../layout/record-version.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
-import { openTarget } from './publish-stage.js'
+import { getTarget, openTarget } from './publish-stage.js'
 import type { StagedRows } from './stage.js'
 import { EFFECTS } from './stage-sql.js'
 
@@ -208,7 +208,7 @@ export async function publishOverlays(
   await openTarget(
     transaction,
     overlays.map(({ staged }) => staged.codec),
-    into,
+    await getTarget(transaction, into),
   )
   const published = await transaction.query(sql`
     update offshoot.heaps

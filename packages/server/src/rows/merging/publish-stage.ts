@@ -30,7 +30,7 @@ export async function publishRows(
     ({ tally: { inserted, updated, deleted } }) => inserted + updated + deleted > 0,
   )
   const codecs = written.map(({ staged }) => staged.codec)
-  const layout = await openTarget(transaction, codecs, into)
+  const layout = await openTarget(transaction, codecs, await getTarget(transaction, into))
   for (const { staged, tally } of written) {
     const heap = ownHeap(layout, staged.codec.table.id)
     if (heap === undefined) throw new Error('the target must have a heap')
@@ -129,20 +129,20 @@ export interface MergeTarget {
   readonly heap: Heap
 }
 
-/** Returns the layout of the target branch. Creates the heaps that it lacks, and removes overlays. */
+/** Gives the target branch the heaps that it lacks, and removes overlays. Returns its new layout. */
 export async function openTarget(
   transaction: Transaction,
   codecs: readonly TableCodec[],
-  branchId: string,
+  layout: Layout,
 ): Promise<Layout> {
-  const layout = await getLayout(transaction, branchId)
+  const { branchId } = layout
   const written = codecs.map(({ table }) => table)
   await absorbAll(transaction, layout, new Set(written.map(({ id }) => id)))
   const lacking = (known: Layout) => written.filter(({ id }) => ownHeap(known, id) === undefined)
   if (lacking(layout).length === 0) return layout
   const [, spared] = await allDone([
     assignSparesIn(transaction, layout, lacking(layout)),
-    getLayout(transaction, branchId),
+    getTarget(transaction, branchId),
   ])
   const tables = lacking(spared)
   if (tables.length === 0) return spared
@@ -151,10 +151,11 @@ export async function openTarget(
   // The new stamp makes sessions of other processes reload the layout.
   await transaction.query(sql`
     update offshoot.branches set stamp = nextval('offshoot.stamps') where id = ${branchId}`)
-  return getLayout(transaction, branchId)
+  return getTarget(transaction, branchId)
 }
 
-async function getLayout(transaction: Transaction, branchId: string): Promise<Layout> {
+/** Reads the layout of a target, which is locked. */
+export async function getTarget(transaction: Transaction, branchId: string): Promise<Layout> {
   const layout = await findLayout(transaction, branchId)
   if (layout === undefined) throw new Error('a locked branch must have a layout')
   return layout
