@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
+import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listWorkers } from '../support/database.js'
@@ -74,5 +75,24 @@ describe('databases on a cluster', () => {
     }
     await branches.put('dev', 't', 'own', { n: 0 })
     expect(await branches.record('dev', 't', 'own')).toMatchObject({ n: 0 })
+  })
+})
+
+describe('queries of a transaction that are asked for together', () => {
+  it('are sent to a cluster one after the other', async () => {
+    await runTransaction(service.database, async ({ client, query }) => {
+      const send = client.query.bind(client) as (...parts: unknown[]) => Promise<unknown>
+      let [running, runningMax] = [0, 0]
+      Object.assign(client, {
+        async query(...parts: unknown[]) {
+          runningMax = Math.max(runningMax, ++running)
+          return send(...parts).finally(() => running--)
+        },
+      })
+      const numbers = await Promise.all([1, 2, 3].map((n) => query(sql`select ${n}::integer as n`)))
+      Object.assign(client, { query: send })
+      expect(numbers).toEqual([[{ n: 1 }], [{ n: 2 }], [{ n: 3 }]])
+      expect(runningMax).toBe(1)
+    })
   })
 })

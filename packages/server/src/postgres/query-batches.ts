@@ -20,6 +20,8 @@ export class QueryBatches {
   /** Calls that are sent with the first query. */
   #opening: readonly Call[]
   #waiting: Waiting[] = []
+  /** The last query that runs alone. */
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(client: pg.ClientBase, opening: readonly Call[] = []) {
     this.#client = client
@@ -28,9 +30,10 @@ export class QueryBatches {
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { name, text, values } = toQuery(statement)
-    // A text without parameters may have several statements, which take another form of the protocol. On a cluster,
-    // nodes run some statements in a way of their own.
-    if (isOnCluster(this.#client) || (name === undefined && values.length === 0)) {
+    // On a cluster, nodes run some statements in a way of their own.
+    if (isOnCluster(this.#client)) return this.#runNext<Row>(statement)
+    // A text without parameters may have several statements, which take another form of the protocol.
+    if (name === undefined && values.length === 0) {
       await this.open()
       return runQuery<Row>(this.#client, statement)
     }
@@ -44,6 +47,16 @@ export class QueryBatches {
       },
     })
     return rows.map((row) => toObject<Row>(fields, row))
+  }
+
+  /** Runs a query when the one before has ended. */
+  #runNext<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
+    const running = this.#last.then(async () => {
+      await this.open()
+      return runQuery<Row>(this.#client, statement)
+    })
+    this.#last = running.catch(() => undefined)
+    return running
   }
 
   /** Sends what is waiting. If that was nothing, sends the opening alone. */
