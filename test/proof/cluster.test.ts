@@ -1,7 +1,7 @@
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClusterNode } from '../../scripts/cluster.js'
-import { canStartCluster, startTestCluster, type TestCluster } from '../support/cluster.js'
+import { canStartCluster, onNode, startTestCluster, type TestCluster } from '../support/cluster.js'
 import { until } from '../support/process.js'
 import { Proof } from '../support/proof/proof.js'
 import {
@@ -21,12 +21,15 @@ import { AWAY_ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 const ACKNOWLEDGED_AFTERWARDS = 20
 /** Number of requests that must have noticed the outage before the node is started again. */
 const NOTICED = 5
+/** Records that are written to each of two databases. */
+const LOADED = 50
 /** Characters of the log that are shown with a failure. */
 const LOG_TAIL = 4000
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>
 let cluster: TestCluster
 let service: ProofService
+let proof: Proof
 
 const canStart = canStartCluster('a service on a cluster whose nodes are killed')
 
@@ -41,6 +44,7 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
     })
     await service.start()
     await createProofDatabase(service, service.workspaceId)
+    proof = new Proof(SEED)
   })
   afterAll(async () => {
     await service?.kill()
@@ -90,7 +94,6 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
   it('has everything it acknowledged, and nothing by halves or twice, whatever is killed', {
     timeout: ROUNDS_TIMEOUT_MS,
   }, async () => {
-    const proof = new Proof(SEED)
     for (let number = 0; number < AWAY_ROUNDS * FAULTS.length; number++) {
       const fault = FAULTS[number % FAULTS.length]
       if (fault === undefined) throw new Error('there must be a fault')
@@ -127,4 +130,158 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
     }).catch(() => undefined)
     expect(misplaced).toEqual([])
   })
+
+  it('moves a database to another worker under load, and loses nothing', {
+    timeout: ROUNDS_TIMEOUT_MS,
+  }, async () => {
+    for (let number = 0; number < 2 * AWAY_ROUNDS; number++) {
+      const target = await other()
+      const round = new Round(service, { mayVanish: false })
+      let during = 0
+      const faults = await proof.play([round], {
+        check: service,
+        async happen() {
+          await proof.randomMoment(round)
+          const before = round.acknowledged
+          await cluster.move(DATABASE, target)
+          during = round.acknowledged - before
+          await until(async () => round.acknowledged >= before + during + ACKNOWLEDGED_AFTERWARDS)
+        },
+      })
+      const log = faults.length === 0 ? '' : service.log.slice(-LOG_TAIL)
+      expect(faults, `round ${number}, seed ${SEED}: ${log}`).toEqual([])
+      expect(await owner()).toBe(target)
+      const codes = [...round.codes].map(([code, count]) => `${count} ${code}`).join(', ')
+      console.log(
+        `moved: ${during} of ${round.acknowledged} acknowledged meanwhile, ${codes || 'no refusal'}`,
+      )
+    }
+    await until(async () => (await cluster.prepared()).length === 0)
+  })
+
+  it('uses the workers of all databases that are loaded at once', async () => {
+    const places = await Promise.all(
+      cluster.workers.map(async (worker) => ({ worker, name: await createDatabaseOn(worker) })),
+    )
+    const before = await Promise.all(places.map(readCounters))
+    await Promise.all(
+      places.map(async ({ name }) => {
+        for (let number = 0; number < LOADED; number++) {
+          const url = `/db/${name}:main/tables/items/data/${number}`
+          await untilFine('PUT', url, { value: number })
+        }
+      }),
+    )
+    // A server counts what a connection has done a moment later.
+    await until(async () => {
+      const after = await Promise.all(places.map(readCounters))
+      return after.every(
+        ({ inserted, committed }, index) =>
+          inserted - (before[index]?.inserted ?? 0) >= LOADED &&
+          committed - (before[index]?.committed ?? 0) >= LOADED,
+      )
+    })
+  })
+
+  /** Reads how many rows a worker has inserted into tables of a database, and how many transactions it has committed. */
+  async function readCounters({ worker, name }: { worker: ClusterNode; name: string }) {
+    const schema = await cluster.schemaOf(name)
+    const [row] = await onNode<{ inserted: string; committed: string }>(
+      worker,
+      `select
+        (
+          select coalesce(sum(n_tup_ins), 0)
+          from pg_stat_user_tables
+          where schemaname = '${schema}' and relname ~ '^heap_'
+        ) as inserted,
+        (select xact_commit from pg_stat_database where datname = current_database()) as committed`,
+    )
+    return { inserted: Number(row?.inserted), committed: Number(row?.committed) }
+  }
+
+  it('goes on with the databases of other workers while one is down', async () => {
+    const near = DATABASE
+    const far = await createDatabaseOn(await other())
+    const answers = new Map<string, Record<string, string>>()
+    for (const node of [await owner(), cluster.coordinator]) {
+      for (const name of [near, far]) await untilFine('PUT', `/db/${name}:to-${node.name}`, FORK)
+      await cluster.kill(node)
+      const isWorker = node !== cluster.coordinator
+      answers.set(isWorker ? 'its worker' : 'the coordinator', await askAll(near, node.name))
+      if (isWorker) answers.set('another worker', await askAll(far, node.name))
+      await node.start()
+      for (const name of [near, far])
+        await untilFine('GET', `/db/${name}:main/tables/items/data/total`)
+    }
+    console.table(Object.fromEntries(answers))
+    const isRefused = expect.stringMatching(/^503 (unavailable|commit_unknown)$/)
+    const refused = { get: isRefused, put: isRefused, bulk: isRefused, transaction: isRefused }
+    const fine = { get: '200', put: '201', bulk: '200', transaction: '200' }
+    const definitions = {
+      'first write': isRefused,
+      'new table': isRefused,
+      'new database': isRefused,
+    }
+    expect(Object.fromEntries(answers)).toEqual({
+      'its worker': { ...refused, fork: '201', ...definitions },
+      'another worker': { ...fine, fork: '201', ...definitions },
+      'the coordinator': { ...refused, fork: isRefused, ...definitions },
+    })
+  })
+
+  const FORK = { from: 'main' }
+  let created = 0
+
+  /** Creates a database with a table on a worker. Citus places databases in turns. */
+  async function createDatabaseOn(worker: ClusterNode): Promise<string> {
+    for (;;) {
+      const name = `aside-${created++}`
+      await untilFine('PUT', `/workspaces/${service.workspaceId}/dbs/${name}`, { region: 'local' })
+      if ((await cluster.workerOf(name)) !== worker) continue
+      await untilFine('POST', `/db/${name}:main/schema/update`, newTable('items'))
+      await untilFine('PUT', `/db/${name}:main/tables/items/data/total`, { value: 0 })
+      return name
+    }
+  }
+
+  function newTable(table: string) {
+    const column = { name: 'value', type: 'int' }
+    return { operations: [{ addTable: { table } }, { addColumn: { table, column } }] }
+  }
+
+  /** Repeats a request while the service asks to try it again. */
+  async function untilFine(method: string, url: string, body?: unknown): Promise<void> {
+    await until(async () => {
+      const reply = await service.send(method, url, { body })
+      if (reply.status !== 503) expect(reply.status, JSON.stringify(reply.body)).toBeLessThan(300)
+      return reply.status !== 503
+    })
+  }
+
+  /** Sends a request of each kind to a database while a node is down. Returns what they answer. */
+  async function askAll(name: string, downName: string): Promise<Record<string, string>> {
+    const items = `/db/${name}:main/tables/items`
+    const id = `down-${downName}`
+    const insert = { insert: { table: 'items', record: { id: `${id}-2`, value: 2 } } }
+    const requests: Record<string, [method: string, url: string, body?: unknown]> = {
+      get: ['GET', `${items}/data/total`],
+      put: ['PUT', `${items}/data/${id}`, { value: 1 }],
+      bulk: ['POST', `${items}/bulk`, { records: [{ id: `${id}-1`, value: 1 }] }],
+      transaction: ['POST', `/db/${name}:main/transaction`, { operations: [insert] }],
+      fork: ['PUT', `/db/${name}:while-${downName}`, FORK],
+      'first write': ['PUT', `/db/${name}:to-${downName}/tables/items/data/${id}`, { value: 1 }],
+      'new table': ['POST', `/db/${name}:main/schema/update`, newTable(id)],
+      'new database': [
+        'PUT',
+        `/workspaces/${service.workspaceId}/dbs/new-${name}-${downName}`,
+        { region: 'local' },
+      ],
+    }
+    const answers: Record<string, string> = {}
+    for (const [kind, [method, url, body]] of Object.entries(requests)) {
+      const reply = await service.send(method, url, { body })
+      answers[kind] = [reply.status, reply.body?.code].filter(Boolean).join(' ')
+    }
+    return answers
+  }
 })

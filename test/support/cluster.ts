@@ -5,7 +5,7 @@ import pg from 'pg'
 import { type Cluster, type ClusterNode, hasCitus, startCluster } from '../../scripts/cluster.js'
 import { CuttingProxy } from './cutting-proxy.js'
 import { makeDataFolder } from './data-folder.js'
-import { killServer } from './process.js'
+import { killServer, until } from './process.js'
 
 /*
  * A Citus cluster of a test's own, whose nodes can be killed. The folder with the programs of a PostgreSQL that has Citus is
@@ -113,12 +113,12 @@ export class TestCluster {
 
   /** Returns the worker that has the rows of a database. */
   async workerOf(databaseName: string): Promise<ClusterNode> {
+    const schema = await this.schemaOf(databaseName)
     const [place] = await onNode<{ port: number }>(
       this.coordinator,
-      `select s.nodeport as port
-      from offshoot.databases d
-      join citus_shards s on s.table_name::text = format('offshoot_db_%s.idempotency_keys', d.id)
-      where d.name = '${databaseName}'`,
+      `select nodeport as port
+      from citus_shards
+      where table_name = '${schema}.idempotency_keys'::regclass`,
     )
     const worker = this.nodes[this.options.reachedAt.indexOf(place?.port ?? 0)]
     if (worker === undefined) throw new Error(`database [${databaseName}] must be on a worker`)
@@ -130,6 +130,32 @@ export class TestCluster {
     const proxy = this.options.proxies[this.workers.indexOf(worker)]
     if (proxy === undefined) throw new Error('the cluster must be proxied')
     return proxy
+  }
+
+  /** Returns the PostgreSQL schema of a database. */
+  async schemaOf(databaseName: string): Promise<string> {
+    const [found] = await onNode<{ schema: string }>(
+      this.coordinator,
+      `select 'offshoot_db_' || id as schema from offshoot.databases where name = '${databaseName}'`,
+    )
+    if (found === undefined) throw new Error(`database [${databaseName}] must exist`)
+    return found.schema
+  }
+
+  /** Moves the rows of a database to another worker. Citus refuses that while a table of the database is created. */
+  async move(databaseName: string, worker: ClusterNode): Promise<void> {
+    const port = this.options.reachedAt[this.nodes.indexOf(worker)]
+    const schema = await this.schemaOf(databaseName)
+    const statement = `select citus_schema_move('${schema}', '127.0.0.1', ${port})`
+    await until(() =>
+      onNode(this.coordinator, statement).then(
+        () => true,
+        (error: Error) => {
+          if (/^could not acquire the lock/.test(error.message)) return false
+          throw error
+        },
+      ),
+    )
   }
 
   /** Returns the transactions that are prepared on nodes, and not yet committed or rolled back. */

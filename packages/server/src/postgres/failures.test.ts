@@ -22,6 +22,14 @@ describe('toAppError', () => {
       'unavailable',
       503,
     ],
+    [
+      'a database that is being moved',
+      coded('XX000', {
+        message: 'could not acquire the lock required to colocate distributed table x',
+      }),
+      'unavailable',
+      503,
+    ],
     ['a transaction in doubt', coded('OS001'), 'unavailable', 503],
     [
       'a node that is lost',

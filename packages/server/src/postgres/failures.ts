@@ -129,6 +129,17 @@ function isNodeLost(error: unknown): boolean {
   return codeOf(error) === INTERNAL && NODE_LOST.test((error as Error).message)
 }
 
+/**
+ * Returns whether Citus has refused to define a table because the database is being moved to another node. Citus does not
+ * wait for that.
+ */
+function isBeingMoved(error: unknown): boolean {
+  return (
+    codeOf(error) === INTERNAL &&
+    /^could not acquire the lock required to /.test((error as Error).message)
+  )
+}
+
 /** Messages of `pg` for connection failures without a code. */
 const UNREACHABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|client has encountered a connection error|not queryable/i
@@ -172,6 +183,11 @@ export function toAppError(error: unknown): unknown {
       ? 'a node of the database cluster cannot be reached'
       : 'the database cannot be reached'
     return new AppError('unavailable', message, { cause: error })
+  }
+  if (isBeingMoved(error)) {
+    return new AppError('unavailable', 'the database is being moved to another node; try again', {
+      cause: error,
+    })
   }
   if (isInDoubt(error)) {
     return new AppError('unavailable', 'a node of the database cluster is recovering', {
