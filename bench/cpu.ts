@@ -8,13 +8,13 @@ export interface CpuTime {
 /** Measures the CPU time per operation of a server process and of PostgreSQL, on Linux. */
 export class CpuMeter {
   readonly #serverPid: number | undefined
-  readonly #postgresPid: number
+  readonly #postgresPids: readonly number[]
   readonly #rounds: CpuTime[] = []
 
   /** Without `serverPid`, only PostgreSQL is measured. */
-  constructor(pids: { serverPid?: number | undefined; postgresPid: number }) {
+  constructor(pids: { serverPid?: number | undefined; postgresPids: readonly number[] }) {
     this.#serverPid = pids.serverPid
-    this.#postgresPid = pids.postgresPid
+    this.#postgresPids = pids.postgresPids
   }
 
   /** Runs operations, whose number `body` returns, as one round. */
@@ -38,6 +38,11 @@ export class CpuMeter {
     return this.#rounds.at(-1) ?? { serverUs: Number.NaN, postgresUs: Number.NaN }
   }
 
+  /** Returns the CPU time per operation of the round with the least, of the server and PostgreSQL together. */
+  leastUs(): number {
+    return Math.min(...this.#rounds.map(({ serverUs, postgresUs }) => serverUs + postgresUs))
+  }
+
   /** Describes the round with the least CPU time, which other load has disturbed least. */
   toString(): string {
     const least = (part: keyof CpuTime) => Math.min(...this.#rounds.map((round) => round[part]))
@@ -48,7 +53,8 @@ export class CpuMeter {
 
   /** Reads the CPU time since the start of the server, and of each process of PostgreSQL. */
   async #read(): Promise<{ serverUs: number; postgresUs: ReadonlyMap<number, number> }> {
-    const pids = [this.#postgresPid, ...(await childrenOf(this.#postgresPid))]
+    const children = await Promise.all(this.#postgresPids.map(childrenOf))
+    const pids = [...this.#postgresPids, ...children.flat()]
     const times = await Promise.all(pids.map(async (pid) => [pid, await cpuUsOf(pid)] as const))
     return {
       serverUs: this.#serverPid === undefined ? 0 : await cpuUsOf(this.#serverPid),

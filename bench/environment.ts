@@ -38,14 +38,7 @@ export async function createEnvironment(): Promise<Environment> {
   const postgres = await startEmbedded({ dataDir: folder, log: () => undefined })
   const { user, password, host, port, database } = postgres.connection
   const postgresUrl = `postgresql://${user}:${encodeURIComponent(password)}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`
-  const server = await startProcess([CLI, 'start'], {
-    OFFSHOOT_DATA_DIR: path.join(folder, 'service'),
-    OFFSHOOT_DATABASE_URL: postgresUrl,
-    OFFSHOOT_API_KEY: KEY,
-    OFFSHOOT_PORT: '0',
-    OFFSHOOT_POOL_MAX: String(CONNECTIONS),
-  })
-  const service = await openService(server, { connectionString: postgresUrl })
+  const service = await startServiceOn(postgresUrl, { dataDir: path.join(folder, 'service') })
   return {
     ...service,
     postgresUrl,
@@ -55,6 +48,22 @@ export async function createEnvironment(): Promise<Environment> {
       await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** Starts the service on a PostgreSQL. */
+export async function startServiceOn(
+  postgresUrl: string,
+  { dataDir, settings = {} }: { dataDir: string; settings?: Readonly<Record<string, string>> },
+): Promise<Service> {
+  const server = await startProcess([CLI, 'start'], {
+    OFFSHOOT_DATA_DIR: dataDir,
+    OFFSHOOT_DATABASE_URL: postgresUrl,
+    OFFSHOOT_API_KEY: KEY,
+    OFFSHOOT_PORT: '0',
+    OFFSHOOT_POOL_MAX: String(CONNECTIONS),
+    ...settings,
+  })
+  return openService(server, { connectionString: postgresUrl })
 }
 
 /** Starts the service in a data folder with its embedded PostgreSQL, as a user does. */
@@ -87,8 +96,8 @@ async function openService(
     workspace: /\/(home-\w+)\.local/.exec(server.output)?.[1] ?? '',
     direct,
     cpuMeters: (barePid) => ({
-      ours: new CpuMeter({ serverPid, postgresPid }),
-      baseline: new CpuMeter({ serverPid: barePid, postgresPid }),
+      ours: new CpuMeter({ serverPid, postgresPids: [postgresPid] }),
+      baseline: new CpuMeter({ serverPid: barePid, postgresPids: [postgresPid] }),
     }),
     async call(method, target, body) {
       const response = await http.request({

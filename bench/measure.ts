@@ -2,7 +2,7 @@ import type { Pool } from 'undici'
 import type { CpuMeter } from './cpu.js'
 
 export interface Request {
-  readonly method: 'GET' | 'POST' | 'PATCH'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH'
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string

@@ -1,5 +1,6 @@
 import { benchBranching } from './branching.js'
 import { benchBusy } from './busy.js'
+import { benchCluster } from './cluster.js'
 import { benchFiles } from './files.js'
 import { benchQuery } from './query.js'
 import { benchRecords } from './records.js'
@@ -17,6 +18,7 @@ const SUITES: Readonly<Record<string, (options: { quick: boolean }) => Promise<F
   busy: benchBusy,
   tools: benchTools,
   versus: benchVersus,
+  cluster: benchCluster,
   soak: benchSoak,
 }
 /** Suites that run only when they are named, because they take long. */
