@@ -12,7 +12,7 @@ import {
 
 /*
  * A merge changes rows on a node and the catalogue on the coordinator, and is committed in two phases. One of the two is
- * killed between the phases. If Citus is not installed, the tests are skipped.
+ * killed between the phases. Without OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
  */
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>

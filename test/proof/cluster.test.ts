@@ -14,7 +14,7 @@ import { Round } from '../support/proof/writer.js'
 import { AWAY_ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 
 /*
- * A service on a Citus cluster of its own, whose nodes are killed. If Citus is not installed, the tests are skipped.
+ * A service on a Citus cluster of its own, whose nodes are killed. Without OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
  */
 
 /** Number of changes that must be acknowledged after a node has come back before a round ends. */

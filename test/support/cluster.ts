@@ -8,8 +8,8 @@ import { makeDataFolder } from './data-folder.js'
 import { killServer, until } from './process.js'
 
 /*
- * A Citus cluster of a test's own, whose nodes can be killed. The folder with the programs of a PostgreSQL that has Citus is
- * that of Debian, or OFFSHOOT_TEST_CLUSTER_BIN.
+ * A Citus cluster of a test's own, whose nodes can be killed. OFFSHOOT_TEST_CLUSTER_BIN names the folder with the programs of
+ * a PostgreSQL that has Citus.
  */
 
 const bin = process.env.OFFSHOOT_TEST_CLUSTER_BIN
@@ -17,9 +17,14 @@ const options = bin === undefined ? {} : { bin }
 
 /** Returns whether a cluster can be started, and says so if it cannot. */
 export function canStartCluster(what: string): boolean {
-  const can = hasCitus(bin)
-  if (!can) console.warn(`skipped: ${what}; Citus is not installed`)
-  return can
+  const missing =
+    bin === undefined
+      ? 'OFFSHOOT_TEST_CLUSTER_BIN does not name the programs of a PostgreSQL with Citus'
+      : hasCitus(bin)
+        ? undefined
+        : 'Citus is not installed'
+  if (missing !== undefined) console.warn(`skipped: ${what}; ${missing}`)
+  return missing === undefined
 }
 
 const NODES = 3
