@@ -81,6 +81,19 @@ async function restoreInstance(
   }
 }
 
+/** Prepares a transaction on the node of a place, and leaves it. Returns the connection. */
+async function prepareOn({ port }: { port: unknown }, name: string): Promise<pg.Client> {
+  const url = new URL(service.url)
+  url.port = String(port)
+  const node = new pg.Client({ connectionString: url.href })
+  await node.connect()
+  cleanUps.push(() => node.end())
+  await node.query('begin')
+  await node.query(`create table prepared_${name} ()`)
+  await node.query(`prepare transaction '${name}'`)
+  return node
+}
+
 describe('an archive', () => {
   it('of one server is restored onto the nodes of a cluster, and back', async () => {
     const original = await createFilled(single, 'moved')
@@ -171,15 +184,7 @@ describe('a backup of a cluster', () => {
   it('waits for a transaction that the coordinator has committed and a node has not', async () => {
     const branches = await TestBranches.create(service, 'late', { t: [{ name: 'n', type: 'int' }] })
     await branches.put('main', 't', 'a', { n: 1 })
-    const { port } = await placeOf(branches)
-    const url = new URL(service.url)
-    url.port = String(port)
-    const node = new pg.Client({ connectionString: url.href })
-    await node.connect()
-    cleanUps.push(() => node.end())
-    await node.query('begin')
-    await node.query('create table committed ()')
-    await node.query(`prepare transaction 'committed'`)
+    const node = await prepareOn(await placeOf(branches), 'committed')
     const running = makeArchive({ database: connect(service.url), blobs: service.files.blobs })
     running.catch(() => undefined)
     await until(async () => {
@@ -196,15 +201,7 @@ describe('a backup of a cluster', () => {
     const branches = await TestBranches.create(service, 'stuck', {
       t: [{ name: 'n', type: 'int' }],
     })
-    const { port } = await placeOf(branches)
-    const url = new URL(service.url)
-    url.port = String(port)
-    const node = new pg.Client({ connectionString: url.href })
-    await node.connect()
-    cleanUps.push(() => node.end())
-    await node.query('begin')
-    await node.query('create table never ()')
-    await node.query(`prepare transaction 'stuck'`)
+    const node = await prepareOn(await placeOf(branches), 'stuck')
     try {
       const { blobs } = service.files
       await expect(makeArchive({ database: connect(service.url), blobs })).rejects.toThrow(

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import pg from 'pg'
+import type pg from 'pg'
 import { type Cluster, type ClusterNode, hasCitus, startCluster } from '../../scripts/cluster.js'
 import { CuttingProxy } from './cutting-proxy.js'
 import { makeDataFolder } from './data-folder.js'
 import { killServer, until } from './process.js'
+import { runOn } from './run-on.js'
 
 /*
  * A Citus cluster of a test's own, whose nodes can be killed. OFFSHOOT_TEST_CLUSTER_BIN names the folder with the programs of
@@ -230,18 +231,7 @@ export async function onNode<Row extends pg.QueryResultRow>(
   node: Pick<ClusterNode, 'url'>,
   ...statements: string[]
 ): Promise<Row[]> {
-  const client = new pg.Client({
-    connectionString: node.url,
-    // Otherwise, a worker hides the tables that have the rows.
-    options: '-c citus.override_table_visibility=off',
-  })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    let rows: Row[] = []
-    for (const statement of statements) rows = (await client.query<Row>(statement)).rows
-    return rows
-  } finally {
-    await client.end()
-  }
+  // Otherwise, a worker hides the tables that have the rows.
+  const options = '-c citus.override_table_visibility=off'
+  return runOn<Row>({ connectionString: node.url, options }, statements)
 }

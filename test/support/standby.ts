@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import path from 'node:path'
 import pg from 'pg'
 import { type EmbeddedPostgres, startEmbedded } from '../../packages/embedded-postgres/src/index.js'
+import { runOn } from './run-on.js'
 
 /** A PostgreSQL server on a port of loopback, which can be a primary or a standby of another. */
 export interface Member {
@@ -46,16 +47,7 @@ export async function onMember<Row extends pg.QueryResultRow>(
   member: Member,
   ...statements: string[]
 ): Promise<Row[]> {
-  const client = new pg.Client({ ...member.postgres.connection, ssl: false })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    let rows: Row[] = []
-    for (const statement of statements) rows = (await client.query<Row>(statement)).rows
-    return rows
-  } finally {
-    await client.end()
-  }
+  return runOn<Row>({ ...member.postgres.connection, ssl: false }, statements)
 }
 
 /** Copies the cluster of a running primary to a data folder, and starts a standby there. */
