@@ -30,7 +30,7 @@ const QUICK: Sizes = { rows: 20_000, repeats: 10, rounds: 3, durationMs: 500 }
 const CHANGES = 100
 /** Repeats that are not counted: a service that runs for weeks has compiled its code. */
 const WARM_UP = 30
-/** The same for pages, of which far more are read in a second. */
+/** For this time, pages are read and not counted, for the same reason. */
 const WARM_UP_PAGES_MS = 5_000
 const STARTS = 5
 /** How long a process is left alone before its memory is measured. V8 gives the memory of the start back by then. */

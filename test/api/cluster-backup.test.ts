@@ -12,8 +12,8 @@ import { until } from '../support/process.js'
 import { createTestService, REGIONS, type TestService } from '../support/service.js'
 
 /*
- * What is special about backups of a Citus cluster. The tests are skipped unless OFFSHOOT_TEST_DATABASE_URL names the
- * coordinator of one. The other tests of backups run on it, too.
+ * Backups of a Citus cluster, and restores between a cluster and one server. The tests are skipped unless
+ * OFFSHOOT_TEST_DATABASE_URL names the coordinator of one. The other tests of backups run on it, too.
  */
 
 const workers = await listWorkers()

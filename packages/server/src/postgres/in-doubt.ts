@@ -13,7 +13,7 @@ import { isInDoubt } from './failures.js'
 /** How long a new connection waits for nodes that may not answer. */
 const RECOVERY_WAIT_MS = 2_000
 
-/** What is known of the coordinator of a cluster. */
+/** The state of the coordinator of a cluster after a crash, and the way to mend it. */
 export interface Recovery {
   /** When the coordinator was started that has ended its transactions in doubt. */
   recoveredStart?: string

@@ -51,7 +51,7 @@ function definitionOf(table: StoredTable): string | undefined {
     .digest('base64url')
 }
 
-/** What a branch got. */
+/** The result of giving spare heaps to a branch. */
 export interface Assigned {
   /** Whether all tables have got a heap. */
   readonly isComplete: boolean
