@@ -7,6 +7,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createKey } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { lockTable } from '../support/table-lock.js'
 import { type BranchCall, createTables, expectOk, XATA_CLIENT } from '../support/tables.js'
 
 /** Requests of one key that run at once, and that wait: its share of the limits. */
@@ -73,7 +74,11 @@ beforeEach(async () => {
 async function holdWrites(): Promise<() => Promise<void>> {
   const client = await service.database.pool.connect()
   await client.query('begin')
-  await client.query('lock table offshoot_db_1.heap_1 in access exclusive mode')
+  await lockTable(client, {
+    table: 'offshoot_db_1.heap_1',
+    isCluster: service.database.isCluster,
+    mode: 'access exclusive',
+  })
   return async () => {
     await client.query('rollback')
     client.release()

@@ -6,6 +6,7 @@ import { TestBranches } from '../support/branches.js'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { lockTable } from '../support/table-lock.js'
 import { expectOk } from '../support/tables.js'
 
 const COLUMNS = [{ name: 'text', type: 'text' }] as const
@@ -53,7 +54,11 @@ async function holdNotes(): Promise<() => Promise<unknown>> {
     order by h.id
     limit 1`)
   await admin.query('begin')
-  await admin.query(`lock table ${heap?.name} in access exclusive mode`)
+  await lockTable(admin, {
+    table: heap?.name ?? '',
+    isCluster: service.database.isCluster,
+    mode: 'access exclusive',
+  })
   return () => admin.query('rollback')
 }
 

@@ -5,6 +5,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { lockTable } from '../support/table-lock.js'
 
 const TIMEOUT_MS = 500
 const POOL_MAX = 10
@@ -61,7 +62,11 @@ async function lockNotes(): Promise<() => Promise<void>> {
     limit 1`)
   const client = await patient.database.pool.connect()
   await client.query('begin')
-  await client.query(`lock table ${heap?.name} in access exclusive mode`)
+  await lockTable(client, {
+    table: heap?.name ?? '',
+    isCluster: service.database.isCluster,
+    mode: 'access exclusive',
+  })
   return async () => {
     await client.query('rollback')
     client.release()

@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { type Cluster, type ClusterNode, hasCitus, startCluster } from '../../scripts/cluster.js'
 import { CuttingProxy } from './cutting-proxy.js'
 import { makeDataFolder } from './data-folder.js'
-import { killServer, until } from './process.js'
+import { killServer, signalServer, until } from './process.js'
 import { runOn } from './run-on.js'
 
 /*
@@ -100,6 +100,17 @@ export class TestCluster {
   async kill(node: ClusterNode): Promise<void> {
     await killServer(node.dataDir)
     await node.stop()
+  }
+
+  /** Makes a node hang: its connections stay open, and nothing answers until it is resumed. */
+  async pause(node: ClusterNode): Promise<void> {
+    await signalServer(node.dataDir, 'SIGSTOP')
+    // Processes that were started meanwhile.
+    await signalServer(node.dataDir, 'SIGSTOP')
+  }
+
+  async resume(node: ClusterNode): Promise<void> {
+    await signalServer(node.dataDir, 'SIGCONT')
   }
 
   /** Sets after which time Citus ends transactions that a crash has left prepared; a minute by default, -1 for never. */

@@ -162,6 +162,14 @@ export async function killServer(folder: string): Promise<void> {
   await until(async () => (await serverProcesses(folder)).length === 0)
 }
 
+/**
+ * Sends a signal to all processes of the PostgreSQL whose own data are in a folder, such as SIGSTOP: it then does not
+ * answer, but its connections stay open, and new ones are accepted by the system.
+ */
+export async function signalServer(folder: string, signal: NodeJS.Signals): Promise<void> {
+  for (const pid of await serverProcesses(folder)) kill(pid, signal)
+}
+
 function kill(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, signal)

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { LruMap } from '../common/lru-map.js'
 import type { Recovery } from './in-doubt.js'
+import { ANCHOR, type NodeWatch } from './node-watch.js'
 import { type Placement, placeText } from './placement.js'
 import { fromRecord, toArray } from './record-text.js'
 import { empty, ident, type Sql, sql } from './sql.js'
@@ -25,6 +26,7 @@ import {
 /** Whether the server of a connection is a cluster. It is known once the catalogue is up to date. */
 export interface ServerKind extends Recovery {
   isCluster: boolean
+  readonly nodes: NodeWatch
 }
 
 const kinds = new WeakMap<object, ServerKind>()
@@ -42,15 +44,19 @@ export function recoveryOf(client: pg.ClientBase): Recovery | undefined {
   return kinds.get(client)
 }
 
-/** The table of each database that requests of the function name, so that Citus finds the node. */
-const ANCHOR = 'idempotency_keys'
+/** Notes which database a text concerns. Fails if a node for that does not answer. */
+function noteUse(client: pg.ClientBase, text: string): void {
+  const { schema, isDefinition } = placeText(text)
+  if (schema !== undefined) kinds.get(client)?.nodes.use(client, schema, isDefinition)
+}
 
 /** Statements that call the function, by schema and kind. */
 const runs = new LruMap<string, Statement>(10_000)
 const areRuns = new WeakSet<Statement>()
 
 /**
- * Returns the statement that runs a text on the node of a schema. Citus must know whether the node is written to:
+ * Returns the statement that runs a text on the node of a schema. It names a table that each database has, so that Citus
+ * finds the node. Citus must know whether the node is written to:
  * otherwise it ignores a failure to commit there. So the statement deletes a row that cannot exist.
  */
 function runStatementOf({ schema, isWrite }: Pick<Placement, 'schema' | 'isWrite'>): Statement {
@@ -108,9 +114,12 @@ export interface PlacedCalls {
   restore(rows: readonly (readonly TextRow[])[]): TextRow[][]
 }
 
-/** Passes calls that write rows to the function. Returns undefined if all calls can be sent as they are. */
+/** Passes calls on rows to the function. Returns undefined if all calls can be sent as they are. */
 export function placeCalls(client: pg.ClientBase, calls: readonly Call[]): PlacedCalls | undefined {
-  if (!isOnCluster(client)) return undefined
+  for (const { statement, node } of calls) {
+    if (node === undefined) noteUse(client, statement.text)
+    else kinds.get(client)?.nodes.use(client, node.schema, false)
+  }
   const placements = calls.map(placementOf)
   if (placements.every((placement) => placement === undefined)) return undefined
   const sent: Call[] = []
@@ -168,6 +177,8 @@ export function placeQuery(
 ): readonly Call[] | undefined {
   if (!isOnCluster(client)) return undefined
   const schema = pinned.get(template)
+  if (schema === undefined) noteUse(client, text)
+  else kinds.get(client)?.nodes.use(client, schema, false)
   const placement: Placement | undefined =
     schema === undefined ? placeText(text).placement : { schema, kind: 'rows', isWrite: false }
   if (placement === undefined) return undefined

@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { codeOf, isConflict, NodeConflictError } from './failures.js'
+import { codeOf, isConflict, isLeftBusy, NodeConflictError } from './failures.js'
 import { sql } from './sql.js'
 import { type Call, compileStatement } from './statement.js'
 
@@ -112,6 +112,33 @@ function isReported(error: unknown): boolean {
   if (code === 'XX000' && /^could not commit transaction/.test((error as Error).message))
     return false
   return code !== undefined && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) && !/^(57P|08)/.test(code)
+}
+
+/** How long to wait for the answer to a ROLLBACK. */
+export const ROLLBACK_WAIT_MS = 5_000
+
+/**
+ * Rolls back after a failure. Returns an error if the connection must be closed, because it is broken, or because a server
+ * or a node of a cluster does not answer.
+ */
+export async function rollBack(
+  client: pg.ClientBase,
+  failure: unknown,
+): Promise<Error | undefined> {
+  if (isLeftBusy(failure)) return failure as Error
+  let timer: NodeJS.Timeout | undefined
+  const isLate = new Promise<Error>((resolve) => {
+    timer = setTimeout(() => resolve(new Error('no answer to a rollback')), ROLLBACK_WAIT_MS)
+  })
+  const rolledBack = client.query('rollback').then(
+    () => undefined,
+    (error: unknown) => (error instanceof Error ? error : new Error('rollback failed')),
+  )
+  try {
+    return await Promise.race([rolledBack, isLate])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 /** Releases a connection when nothing runs on it any more. */

@@ -4,10 +4,11 @@ import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
-import { noteServer, placeQuery, type ServerKind } from './cluster.js'
+import { isOnCluster, noteServer, placeQuery, type ServerKind } from './cluster.js'
 import { watchWarnings } from './commit.js'
-import { codeOf, INVALID_PARAMETER_VALUE } from './failures.js'
+import { codeOf, INVALID_PARAMETER_VALUE, noteCancelled } from './failures.js'
 import { RECOVER, recoverRestarted } from './in-doubt.js'
+import { NodeWatch, PROBE_WAIT_MS } from './node-watch.js'
 import { runPipeline } from './pipeline.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import { raw, type Sql } from './sql.js'
@@ -82,7 +83,11 @@ export class Database implements Queryable {
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
-  readonly #kind: ServerKind = { isCluster: false, recover: () => this.recover() }
+  readonly #kind: ServerKind = {
+    isCluster: false,
+    nodes: new NodeWatch(() => this.#openProbe()),
+    recover: () => this.recover(),
+  }
   #recovering: Promise<void> | undefined
   /** Connections of the pools. */
   readonly #open = new Set<pg.ClientBase>()
@@ -106,6 +111,7 @@ export class Database implements Queryable {
    */
   connect(connection: Connection, options: { name?: string; isReplaced?: boolean } = {}): void {
     const previous = [this.#pool, this.#sidePool, this.#userPool]
+    this.#kind.nodes.reset()
     if (options.isReplaced === true) this.#breakConnections()
     this.#connection = connection
     this.#serverName = options.name ?? EMBEDDED_NAME
@@ -129,6 +135,10 @@ export class Database implements Queryable {
       noteServer(client, this.#kind)
       this.#open.add(client)
     })
+    pool.on('acquire', (client) => {
+      if (this.isCluster) this.#kind.nodes.start(client)
+    })
+    pool.on('release', (_error, client) => this.#kind.nodes.end(client))
     pool.on('remove', (client) => this.#open.delete(client))
     return pool
   }
@@ -206,6 +216,7 @@ export class Database implements Queryable {
     options: { owner?: string | undefined; signal?: AbortSignal | undefined } = {},
   ): Promise<pg.PoolClient> {
     const { owner = NO_OWNER, signal } = options
+    this.#kind.nodes.requireCoordinator()
     if (!this.#places.tryEnter(owner)) await this.#places.enter(owner, signal)
     try {
       const client = await this.pool.connect()
@@ -255,7 +266,9 @@ export class Database implements Queryable {
   }
 
   /** Ends transactions that a crash has left in doubt on the nodes of a cluster, if they can be reached. */
-  recover(): Promise<void> {
+  async recover(): Promise<void> {
+    // It would wait for a node that does not answer.
+    if (!this.#kind.nodes.areAllThere) return
     this.#recovering ??= this.queryAside(raw(RECOVER))
       .then(
         () => undefined,
@@ -264,7 +277,19 @@ export class Database implements Queryable {
       .finally(() => {
         this.#recovering = undefined
       })
-    return this.#recovering
+    await this.#recovering
+  }
+
+  /** Opens a connection that asks whether nodes answer. Citus opens new ones to the nodes for it. */
+  async #openProbe(): Promise<pg.Client> {
+    if (this.#connection === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    const times = { statementTimeoutMs: 2 * PROBE_WAIT_MS, connectTimeoutMs: 2 * PROBE_WAIT_MS }
+    const client = new pg.Client(clientConfig(this.#connection, times))
+    client.on('error', () => undefined)
+    await client.connect()
+    return client
   }
 
   /**
@@ -284,6 +309,7 @@ export class Database implements Queryable {
       await client.connect()
       surviveProtocolErrors(client)
       await watchClient(client)
+      if (this.isCluster) this.#kind.nodes.start(client)
     } catch (error) {
       this.#long.delete(client)
       client.end().catch(() => undefined)
@@ -294,6 +320,7 @@ export class Database implements Queryable {
       query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
       end: async () => {
         this.#long.delete(client)
+        this.#kind.nodes.end(client)
         await client.end()
       },
     }
@@ -305,6 +332,7 @@ export class Database implements Queryable {
     this.#sidePool = undefined
     this.#userPool = undefined
     this.#connection = undefined
+    this.#kind.nodes.stop()
     for (const client of this.#long) await client.end()
     for (const pool of pools) {
       // PostgreSQL may stop before the last connection has closed; that is no error.
@@ -321,9 +349,21 @@ export async function runQuery<Row extends pg.QueryResultRow>(
 ): Promise<Row[]> {
   const query = toQuery(statement)
   const placed = placeQuery(client, statement, query)
-  if (placed === undefined) return (await client.query<Row>(query)).rows
+  if (placed === undefined) return (await querySent<Row>(client, query)).rows
   const rows = await runPipeline(client, placed)
   return (rows.at(-1) ?? []).map(([row]) => JSON.parse(row ?? 'null') as Row)
+}
+
+async function querySent<Row extends pg.QueryResultRow>(
+  client: pg.ClientBase,
+  query: pg.QueryConfig,
+): Promise<pg.QueryResult<Row>> {
+  try {
+    return await client.query<Row>(query)
+  } catch (error) {
+    if (isOnCluster(client)) noteCancelled(error)
+    throw error
+  }
 }
 
 function tooManyRequests(): AppError {

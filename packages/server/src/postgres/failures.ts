@@ -83,6 +83,23 @@ export function isInDoubt(error: unknown): boolean {
   return codeOf(error) === IN_DOUBT
 }
 
+/** Errors after which a connection may not answer for long. */
+const leftBusy = new WeakSet<object>()
+
+/**
+ * Notes that a statement was cancelled on a cluster. The coordinator reports that, and only then cancels it on the node. If
+ * the node does not answer, the connection does not answer either, so it must not be used again.
+ */
+export function noteCancelled(error: unknown): void {
+  if (codeOf(error) === QUERY_CANCELED) leftBusy.add(error as object)
+}
+
+/** Returns whether the connection of a failed statement must be closed, because it may not answer. */
+export function isLeftBusy(error: unknown): boolean {
+  if (typeof error !== 'object' || error === null) return false
+  return leftBusy.has(error) || isLeftBusy((error as Error).cause)
+}
+
 /** Returns whether PostgreSQL has ended a transaction because of another one. */
 export function isConflict(code: string | undefined): boolean {
   return code === SERIALIZATION_FAILURE || code === DEADLOCK

@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { placeCalls, recoveryOf } from './cluster.js'
+import { isOnCluster, placeCalls, recoveryOf } from './cluster.js'
+import { noteCancelled } from './failures.js'
 import { recoverAfter } from './in-doubt.js'
 import {
   type Call,
@@ -294,12 +295,22 @@ function sendAll(
   calls: readonly Call[],
   room?: ReadRoom,
 ): Promise<TextRows[]> {
+  return isOnCluster(client) ? sendToNodes(client, calls, room) : send(client, calls, room)
+}
+
+async function sendToNodes(
+  client: pg.ClientBase,
+  calls: readonly Call[],
+  room?: ReadRoom,
+): Promise<TextRows[]> {
   const placed = placeCalls(client, calls)
-  if (placed === undefined) return send(client, calls, room)
-  return send(client, placed.calls, room).then(
-    (rows) => placed.restore(rows),
-    (error: unknown) => recoverAfter(recoveryOf(client), error),
-  )
+  try {
+    const rows = await send(client, placed?.calls ?? calls, room)
+    return placed?.restore(rows) ?? rows
+  } catch (error) {
+    noteCancelled(error)
+    return recoverAfter(recoveryOf(client), error)
+  }
 }
 
 function send(client: pg.ClientBase, calls: readonly Call[], room?: ReadRoom): Promise<TextRows[]> {

@@ -16,6 +16,10 @@ export interface Placement {
 export interface PlacedText {
   /** undefined: the statement can be sent to the coordinator. */
   readonly placement: Placement | undefined
+  /** The schema of a database that the statement names. */
+  readonly schema: string | undefined
+  /** Whether it is no query, but defines or locks tables. */
+  readonly isDefinition: boolean
   /** The schema of the rows that a query reads. undefined: it is no query, or it reads no rows of databases. */
   readonly reads: string | undefined
   /** The text, divided at names of tables of databases: those are the second part, the fourth, and so on. */
@@ -91,11 +95,13 @@ function readText(text: string): PlacedText {
   const isQuery = first === 'with' || COMMANDS.has(first ?? '')
   const reads = isQuery ? schema : undefined
   if (schema === undefined || !(isNodeTable || (isQuery && isWrite))) {
-    return { placement: undefined, reads, parts }
+    return { placement: undefined, schema, isDefinition: !isQuery, reads, parts }
   }
   const hasRows = command === 'select' || command === 'values' || returns
   const kind = !isQuery ? 'utility' : hasRows ? 'rows' : 'nothing'
-  return { placement: { schema, kind, isWrite: isWrite || !isQuery }, reads, parts }
+  const placement = { schema, kind, isWrite: isWrite || !isQuery } as const
+  // A table that only the node knows concerns no other node.
+  return { placement, schema, isDefinition: false, reads, parts }
 }
 
 /** Returns whether two words in a row say that a statement writes. */

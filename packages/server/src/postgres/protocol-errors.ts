@@ -29,6 +29,11 @@ export function breakConnection(client: pg.ClientBase): void {
   socketOf(client).destroy()
 }
 
+/** Returns how much was ever received on a connection. */
+export function bytesReadBy(client: pg.ClientBase): number {
+  return socketOf(client).bytesRead
+}
+
 function socketOf(client: pg.ClientBase): Socket {
   return (client as unknown as { connection: { stream: Socket } }).connection.stream
 }

@@ -6,6 +6,7 @@ import {
   COMMIT_CALLS,
   releaseAfter,
   releaseWhenSettled,
+  rollBack,
   settleCommit,
   UnknownOutcomeError,
 } from './commit.js'
@@ -174,12 +175,8 @@ async function attempt<Result>(
       unknown = error
       throw error
     }
-    try {
-      await client.query('rollback')
-    } catch (rollbackError) {
-      // A connection that cannot roll back is broken and must not return to the pool.
-      broken = rollbackError instanceof Error ? rollbackError : new Error('rollback failed')
-    }
+    // A connection that cannot roll back must not return to the pool.
+    broken = await rollBack(client, error)
     throw error
   } finally {
     noteControl(client, false)

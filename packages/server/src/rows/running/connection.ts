@@ -2,8 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
 import { LostBackendError } from '../../postgres/bounds.js'
-import { releaseWhenSettled, UnknownOutcomeError } from '../../postgres/commit.js'
-import { codeOf, isRetryable, isSqlState, toAppError } from '../../postgres/failures.js'
+import { releaseWhenSettled, rollBack, UnknownOutcomeError } from '../../postgres/commit.js'
+import { codeOf, isLeftBusy, isRetryable, isSqlState, toAppError } from '../../postgres/failures.js'
 import { ATTEMPTS_MAX, backoffMs } from '../../postgres/run-transaction.js'
 import { retries } from '../../telemetry/events.js'
 import { ApartError } from './gathering.js'
@@ -36,13 +36,7 @@ export async function withConnection<Result>(
   } catch (error) {
     if (error instanceof UnknownOutcomeError) unknown = error
     else broken = brokenConnection(error)
-    if (broken === undefined && unknown === undefined) {
-      try {
-        await client.query('rollback')
-      } catch (rollbackError) {
-        broken = rollbackError as Error
-      }
-    }
+    if (broken === undefined && unknown === undefined) broken = await rollBack(client, error)
     throw toStaleError(error)
   } finally {
     if (unknown === undefined) client.release(broken)
@@ -57,6 +51,7 @@ export async function withConnection<Result>(
 export function brokenConnection(error: unknown): Error | undefined {
   const code = codeOf(error)
   if (error instanceof LostBackendError) return error
+  if (isLeftBusy(error)) return error as Error
   if (code !== undefined && isSqlState(code) && !code.startsWith('57P')) return undefined
   // This process raises these errors itself; the connection works.
   if (error instanceof AppError || error instanceof StaleError || error instanceof ApartError) {

@@ -1,0 +1,197 @@
+import { AppError } from '@offshoot/contract/errors'
+import type pg from 'pg'
+import { breakConnection, bytesReadBy } from './protocol-errors.js'
+
+/*
+ * Nodes of a Citus cluster that hang. A node that was killed refuses connections, and Citus reports it at once. A node that
+ * hangs, such as a machine that has stopped or lost its network, does not answer. Citus waits for it, and cannot even end
+ * the transaction before the node answers: to cancel a statement there takes an answer, too. So all connections would soon
+ * wait for one node. If a connection is silent for a while, the watch therefore asks each node through a new connection. A
+ * node that does not answer is lost: connections that wait for it are closed, and requests for its databases are refused at
+ * once, until it answers again. Connections that wait on their own account, such as for a lock, are left alone.
+ */
+
+/** How long a connection in use may receive nothing before the nodes are asked. */
+const SILENT_MS = 1_000
+/** How long a node may take to accept a connection. A request that waits for a connection of the pool waits longer. */
+export const PROBE_WAIT_MS = 3_000
+const TICK_MS = 250
+/** The pause between two probes while connections are silent or a node is lost. */
+const PROBE_PAUSE_MS = 1_000
+
+/** Every database has this table, so it tells the node of a database. */
+export const ANCHOR = 'idempotency_keys'
+
+/** A connection in use. */
+interface Use {
+  /** The schema of the database whose rows it uses. */
+  schema: string | undefined
+  /** Whether it defines tables, which concerns all nodes. */
+  definesTables: boolean
+  bytesRead: number
+  silentSince: number
+}
+
+/** Opens a connection to the coordinator. */
+export type OpenProbe = () => Promise<pg.Client>
+
+export class NodeWatch {
+  readonly #open: OpenProbe
+  readonly #uses = new Map<pg.ClientBase, Use>()
+  #timer: NodeJS.Timeout | undefined
+  #probing: Promise<void> | undefined
+  #probedAt = Number.NEGATIVE_INFINITY
+  #isCoordinatorLost = false
+  /** Schemas of the databases on lost nodes; undefined if all nodes answer. */
+  #lostSchemas: ReadonlySet<string> | undefined
+
+  constructor(open: OpenProbe) {
+    this.#open = open
+  }
+
+  /** Whether all nodes have answered when they were last asked. */
+  get areAllThere(): boolean {
+    return !this.#isCoordinatorLost && this.#lostSchemas === undefined
+  }
+
+  /** Fails if the coordinator is lost. */
+  requireCoordinator(): void {
+    if (this.#isCoordinatorLost) throw lost('the coordinator')
+  }
+
+  /** Watches a connection until it is no longer in use. */
+  start(client: pg.ClientBase): void {
+    this.#uses.set(client, {
+      schema: undefined,
+      definesTables: false,
+      bytesRead: bytesReadBy(client),
+      silentSince: performance.now(),
+    })
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
+  }
+
+  end(client: pg.ClientBase): void {
+    this.#uses.delete(client)
+  }
+
+  /** Notes that a connection uses the rows of a database, or defines its tables. Fails if a node for that is lost. */
+  use(client: pg.ClientBase, schema: string, definesTables: boolean): void {
+    if (this.#lostSchemas !== undefined && (definesTables || this.#lostSchemas.has(schema))) {
+      throw lost('a node')
+    }
+    const use = this.#uses.get(client)
+    if (use === undefined) return
+    use.schema = schema
+    use.definesTables ||= definesTables
+  }
+
+  /** Forgets lost nodes, because the server was replaced. */
+  reset(): void {
+    this.#isCoordinatorLost = false
+    this.#lostSchemas = undefined
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+    this.reset()
+  }
+
+  #tick(): void {
+    const now = performance.now()
+    for (const [client, use] of this.#uses) {
+      const bytesRead = bytesReadBy(client)
+      if (bytesRead === use.bytesRead) continue
+      use.bytesRead = bytesRead
+      use.silentSince = now
+    }
+    if (this.#probing !== undefined || now - this.#probedAt < PROBE_PAUSE_MS) return
+    if (this.areAllThere && this.#silentUses().length === 0) return
+    this.#probing = this.#probe().finally(() => {
+      this.#probing = undefined
+      this.#probedAt = performance.now()
+    })
+  }
+
+  #silentUses(): [pg.ClientBase, Use][] {
+    const before = performance.now() - SILENT_MS
+    return [...this.#uses].filter(([, { silentSince }]) => silentSince <= before)
+  }
+
+  /** Asks all nodes, and closes silent connections that need one that does not answer. */
+  async #probe(): Promise<void> {
+    try {
+      const nodes = await this.#ask<{ groupId: number; host: string; port: number }>(
+        `select groupid as "groupId", nodename as host, nodeport as port
+        from pg_dist_node
+        where groupid > 0 and noderole = 'primary' and isactive`,
+      )
+      this.#isCoordinatorLost = nodes === undefined
+      if (nodes === undefined) {
+        for (const [client] of this.#silentUses()) this.#break(client)
+        return
+      }
+      const answers = await Promise.all(
+        nodes.map(({ host, port }) =>
+          this.#ask('select citus_check_connection_to_node($1, $2)', [host, port]),
+        ),
+      )
+      const lostIds = nodes.flatMap(({ groupId }, index) =>
+        answers[index] === undefined ? [groupId] : [],
+      )
+      this.#lostSchemas = lostIds.length === 0 ? undefined : await this.#listSchemas(lostIds)
+    } catch {
+      // The coordinator refuses connections, or ends. Requests notice that by themselves.
+      this.reset()
+      return
+    }
+    for (const [client, use] of this.#silentUses()) {
+      const { schema = '', definesTables } = use
+      if (definesTables ? !this.areAllThere : this.#lostSchemas?.has(schema)) this.#break(client)
+    }
+  }
+
+  async #listSchemas(groupIds: readonly number[]): Promise<ReadonlySet<string>> {
+    const found = await this.#ask<{ schema: string }>(
+      `select c.relnamespace::regnamespace::text as schema
+      from pg_dist_placement p
+      join pg_dist_shard s on s.shardid = p.shardid
+      join pg_class c on c.oid = s.logicalrelid
+      where p.groupid = any($1::integer[]) and c.relname = $2`,
+      [groupIds, ANCHOR],
+    )
+    return new Set(found?.map(({ schema }) => schema) ?? this.#lostSchemas)
+  }
+
+  /** Asks the coordinator on a connection of its own. Returns undefined if there is no answer in time. */
+  async #ask<Row extends pg.QueryResultRow>(
+    text: string,
+    values: readonly unknown[] = [],
+  ): Promise<Row[] | undefined> {
+    let timer: NodeJS.Timeout | undefined
+    const opening = this.#open()
+    // The connection is closed when it is there, also if nobody waits for it any more.
+    const answer = opening.then((client) =>
+      client.query<Row>(text, [...values]).then(({ rows }) => rows),
+    )
+    const isLate = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), PROBE_WAIT_MS)
+    })
+    try {
+      return await Promise.race([answer, isLate])
+    } finally {
+      clearTimeout(timer)
+      answer.catch(() => undefined)
+      opening.then(breakConnection, () => undefined)
+    }
+  }
+
+  #break(client: pg.ClientBase): void {
+    this.#uses.delete(client)
+    breakConnection(client)
+  }
+}
+
+function lost(what: string): AppError {
+  return new AppError('unavailable', `${what} of the database cluster does not answer`)
+}
