@@ -8,7 +8,7 @@ import { isOnCluster, noteServer, placeQuery, type ServerKind } from './cluster.
 import { watchWarnings } from './commit.js'
 import { codeOf, INVALID_PARAMETER_VALUE, noteCancelled } from './failures.js'
 import { RECOVER, recoverRestarted } from './in-doubt.js'
-import { NodeWatch, PROBE_WAIT_MS } from './node-watch.js'
+import { NodeWatch, PROBE_MS_MAX } from './node-watch.js'
 import { runPipeline } from './pipeline.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import { raw, type Sql } from './sql.js'
@@ -285,7 +285,7 @@ export class Database implements Queryable {
     if (this.#connection === undefined) {
       throw new AppError('unavailable', 'the database is not connected yet')
     }
-    const times = { statementTimeoutMs: 2 * PROBE_WAIT_MS, connectTimeoutMs: 2 * PROBE_WAIT_MS }
+    const times = { statementTimeoutMs: PROBE_MS_MAX, connectTimeoutMs: PROBE_MS_MAX }
     const client = new pg.Client(clientConfig(this.#connection, times))
     client.on('error', () => undefined)
     await client.connect()

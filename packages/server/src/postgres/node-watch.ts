@@ -1,3 +1,4 @@
+import { setTimeout as delay, setImmediate } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
 import { breakConnection, bytesReadBy } from './protocol-errors.js'
@@ -11,11 +12,17 @@ import { breakConnection, bytesReadBy } from './protocol-errors.js'
  * once, until it answers again. Connections that wait on their own account, such as for a lock, are left alone.
  */
 
-/** How long a connection in use may receive nothing before the nodes are asked. */
-const SILENT_MS = 1_000
-/** How long a node may take to accept a connection. A request that waits for a connection of the pool waits longer. */
-export const PROBE_WAIT_MS = 3_000
+/*
+ * Times are counted in ticks. If this process or its machine stands still, no ticks pass, and nobody is blamed for an answer
+ * that could not be read.
+ */
 const TICK_MS = 250
+/** How long a connection in use may receive nothing before the nodes are asked: a second. */
+const SILENT_TICKS = 4
+/** How long a node may take to accept a connection. A request that waits for a connection of the pool waits longer. */
+const PROBE_TICKS = 14
+/** The time after which a connection that asks nodes is given up. */
+export const PROBE_MS_MAX = 2 * PROBE_TICKS * TICK_MS
 /** The pause between two probes while connections are silent or a node is lost. */
 const PROBE_PAUSE_MS = 1_000
 
@@ -29,7 +36,7 @@ interface Use {
   /** Whether it defines tables, which concerns all nodes. */
   definesTables: boolean
   bytesRead: number
-  silentSince: number
+  silentTicks: number
 }
 
 /** Opens a connection to the coordinator. */
@@ -42,6 +49,8 @@ export class NodeWatch {
   #probing: Promise<void> | undefined
   #probedAt = Number.NEGATIVE_INFINITY
   #isCoordinatorLost = false
+  /** How often a connection was seen to have received something. */
+  #heard = 0
   /** Schemas of the databases on lost nodes; undefined if all nodes answer. */
   #lostSchemas: ReadonlySet<string> | undefined
 
@@ -65,7 +74,7 @@ export class NodeWatch {
       schema: undefined,
       definesTables: false,
       bytesRead: bytesReadBy(client),
-      silentSince: performance.now(),
+      silentTicks: 0,
     })
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
   }
@@ -98,14 +107,13 @@ export class NodeWatch {
   }
 
   #tick(): void {
-    const now = performance.now()
     for (const [client, use] of this.#uses) {
       const bytesRead = bytesReadBy(client)
-      if (bytesRead === use.bytesRead) continue
+      use.silentTicks = bytesRead === use.bytesRead ? use.silentTicks + 1 : 0
+      if (bytesRead !== use.bytesRead) this.#heard++
       use.bytesRead = bytesRead
-      use.silentSince = now
     }
-    if (this.#probing !== undefined || now - this.#probedAt < PROBE_PAUSE_MS) return
+    if (this.#probing !== undefined || performance.now() - this.#probedAt < PROBE_PAUSE_MS) return
     if (this.areAllThere && this.#silentUses().length === 0) return
     this.#probing = this.#probe().finally(() => {
       this.#probing = undefined
@@ -114,20 +122,22 @@ export class NodeWatch {
   }
 
   #silentUses(): [pg.ClientBase, Use][] {
-    const before = performance.now() - SILENT_MS
-    return [...this.#uses].filter(([, { silentSince }]) => silentSince <= before)
+    return [...this.#uses].filter(([, { silentTicks }]) => silentTicks >= SILENT_TICKS)
   }
 
   /** Asks all nodes, and closes silent connections that need one that does not answer. */
   async #probe(): Promise<void> {
+    const heardBefore = this.#heard
     try {
       const nodes = await this.#ask<{ groupId: number; host: string; port: number }>(
         `select groupid as "groupId", nodename as host, nodeport as port
         from pg_dist_node
         where groupid > 0 and noderole = 'primary' and isactive`,
       )
-      this.#isCoordinatorLost = nodes === undefined
+      // A coordinator that is too busy to accept a connection may still answer on others.
+      this.#isCoordinatorLost = nodes === undefined && this.#heard === heardBefore
       if (nodes === undefined) {
+        if (!this.#isCoordinatorLost) return
         for (const [client] of this.#silentUses()) this.#break(client)
         return
       }
@@ -168,19 +178,16 @@ export class NodeWatch {
     text: string,
     values: readonly unknown[] = [],
   ): Promise<Row[] | undefined> {
-    let timer: NodeJS.Timeout | undefined
+    const waiting = new AbortController()
     const opening = this.#open()
     // The connection is closed when it is there, also if nobody waits for it any more.
     const answer = opening.then((client) =>
       client.query<Row>(text, [...values]).then(({ rows }) => rows),
     )
-    const isLate = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), PROBE_WAIT_MS)
-    })
     try {
-      return await Promise.race([answer, isLate])
+      return await Promise.race([answer, passTicks(PROBE_TICKS, waiting.signal)])
     } finally {
-      clearTimeout(timer)
+      waiting.abort()
       answer.catch(() => undefined)
       opening.then(breakConnection, () => undefined)
     }
@@ -189,6 +196,15 @@ export class NodeWatch {
   #break(client: pg.ClientBase): void {
     this.#uses.delete(client)
     breakConnection(client)
+  }
+}
+
+/** Waits for some ticks, or until the signal is aborted. */
+async function passTicks(count: number, signal: AbortSignal): Promise<undefined> {
+  for (let passed = 0; passed < count && !signal.aborted; passed++) {
+    await delay(TICK_MS, undefined, { ref: false })
+    // What has arrived meanwhile is read first.
+    await setImmediate()
   }
 }
 
