@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
-import { areRelated, changedIds, mayDiffer } from './changed-ids.js'
+import { addsOwnHeap, areRelated, changedIds, mayDiffer } from './changed-ids.js'
 
 /** A branch as of an epoch, or now, with the heaps of its tables. */
 const level = (
@@ -39,7 +39,7 @@ const other = (asOf?: number) => level('other', asOf, { 8: '30' })
 /** Returns the searched tables, as heap or past with the condition. */
 function placesOf(left: Layout, right: Layout, tableId: number): string[] {
   const { text } = changedIds(left, right, tableId)
-  const places = text.matchAll(/from "offshoot_db_1"\."(\w+)"(?: where ([^)]*?))?(?= union|\))/g)
+  const places = text.matchAll(/from "offshoot_db_1"\."(\w+)"(?: where ([^)]*?))?(?= union|\)|$)/g)
   return [...places].map(([, table, condition]) => [table, condition].filter(Boolean).join(' '))
 }
 
@@ -53,7 +53,7 @@ describe('two states', () => {
   test('of a fork and where it started differ in what the fork wrote', () => {
     const start = layout(main(3))
     const fork = layout(dev(), main(3))
-    expect(placesOf(start, fork, 7)).toEqual(['heap_20', 'past_20'])
+    expect(placesOf(start, fork, 7)).toEqual(['heap_20'])
     expect(mayDiffer(start, fork, 7)).toBe(true)
     expect(mayDiffer(start, fork, 8)).toBe(false)
     expect(placesOf(start, fork, 8)).toEqual([])
@@ -71,13 +71,11 @@ describe('two states', () => {
     const right = layout(other(), main(5))
     expect(placesOf(left, right, 7)).toEqual([
       'heap_20',
-      'past_20',
       'heap_10 epoch > 3 and epoch > 1',
       'past_10 until > 3',
     ])
     expect(placesOf(right, left, 8)).toEqual([
       'heap_30',
-      'past_30',
       'heap_11 epoch > 3 and epoch > 1',
       'past_11 until > 3',
     ])
@@ -86,7 +84,6 @@ describe('two states', () => {
   test('of a branch now and a fork of it differ on both sides of the fork', () => {
     expect(placesOf(layout(dev(), main(3)), layout(main()), 7)).toEqual([
       'heap_20',
-      'past_20',
       'heap_10 epoch > 3 and epoch > 1',
       'past_10 until > 3',
     ])
@@ -103,12 +100,19 @@ describe('two states', () => {
 
   test('of which one has no rows differ in all of the other', () => {
     const fork = layout(dev(), main(3))
-    expect(placesOf(withoutRows(fork), fork, 7)).toEqual([
-      'heap_20',
-      'past_20',
-      'heap_10',
-      'past_10',
-    ])
+    expect(placesOf(withoutRows(fork), fork, 7)).toEqual(['heap_20', 'heap_10', 'past_10'])
+  })
+
+  test('differ by the own heap of the second only if it inherits the first as it is', () => {
+    const fork = layout(dev(), main(3))
+    expect(addsOwnHeap(layout(main(3)), fork, 7)).toBe(true)
+    expect(addsOwnHeap(withoutRows(fork), layout(main()), 7)).toBe(true)
+    // The fork has not written to this table.
+    expect(addsOwnHeap(layout(main(3)), fork, 8)).toBe(false)
+    expect(addsOwnHeap(fork, layout(main(3)), 7)).toBe(false)
+    expect(addsOwnHeap(layout(main(2)), fork, 7)).toBe(false)
+    expect(addsOwnHeap(layout(main(3)), layout(dev(4), main(3)), 7)).toBe(false)
+    expect(addsOwnHeap(withoutRows(fork), fork, 7)).toBe(false)
   })
 
   test('are related when they share a branch', () => {

@@ -1,7 +1,6 @@
 import { join, raw, type Sql, sql } from '../../postgres/sql.js'
 import {
   type BranchRows,
-  type HeapAddress,
   heapName,
   layoutOf,
   pastName,
@@ -21,13 +20,33 @@ export function mayDiffer(left: BranchRows, right: BranchRows, tableId: number):
   return withoutCommonEnd(left, right, tableId).some((sources) => sources.length > 0)
 }
 
+/**
+ * Returns whether a state differs from an earlier one by the rows of its own heap alone. This is so for a fork and the
+ * state that it started with. A row that is not in this heap is then the same in both.
+ */
+export function addsOwnHeap(before: BranchRows, after: BranchRows, tableId: number): boolean {
+  const [missing, [added, ...others]] = withoutCommonEnd(before, after, tableId)
+  return missing.length + others.length === 0 && added?.kind === 'heap' && added.asOf === undefined
+}
+
 /** Returns a query for the ids of rows that may differ between two states. Some may turn out to be equal. */
 export function changedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
+  const [only, ...others] = candidatesOf(left, right, tableId)
+  // Each query has an id once.
+  if (only !== undefined && others.length === 0) return only
   return sql`select id from (${repeatedIds(left, right, tableId)}) sources group by id`
 }
 
 /** Like `changedIds`, but an id may be repeated. PostgreSQL can stop reading, or search for single ids. */
 export function repeatedIds(left: BranchRows, right: BranchRows, tableId: number): Sql {
+  const candidates = candidatesOf(left, right, tableId)
+  return candidates.length === 0
+    ? sql`select null::text as id where false`
+    : join(candidates, ' union all ')
+}
+
+/** Returns queries that together have the ids of all rows that may differ. */
+function candidatesOf(left: BranchRows, right: BranchRows, tableId: number): Sql[] {
   const [ours, theirs] = withoutCommonEnd(left, right, tableId)
   const candidates: Sql[] = []
   const seen = new Set<string>()
@@ -41,15 +60,17 @@ export function repeatedIds(left: BranchRows, right: BranchRows, tableId: number
         : [sql`select id from ${heapName(source)}`]),
     )
   }
-  return candidates.length === 0
-    ? sql`select null::text as id where false`
-    : join(candidates, ' union all ')
+  return candidates
 }
 
-/** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows. */
-function changesOf(source: HeapAddress, since: number | undefined): Sql[] {
+/** Returns queries for the ids of rows in a heap that changed after an epoch, or of all rows that a state reads. */
+function changesOf(source: Source, since: number | undefined): Sql[] {
   const [heap, past] = [heapName(source), pastName(source)]
-  if (since === undefined) return [sql`select id from ${heap}`, sql`select id from ${past}`]
+  if (since === undefined) {
+    const rows = sql`select id from ${heap}`
+    // A state that reads the heap as it is now has no row of the past.
+    return source.asOf === undefined ? [rows] : [rows, sql`select id from ${past}`]
+  }
   const epoch = raw(String(since))
   return [
     // The condition `epoch > 1` lets PostgreSQL use the partial index.

@@ -4,8 +4,8 @@ import type { TextRow } from '../../postgres/statement.js'
 import { COLUMN_TYPE_ENTRIES } from '../columns/column-types.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { joinVisible } from '../reading/arms.js'
-import { changedIds } from './changed-ids.js'
+import { joinVisible, selectOwnRows } from '../reading/arms.js'
+import { addsOwnHeap, changedIds } from './changed-ids.js'
 
 /** A row in one state, as texts in the order of the physical columns. undefined: the row does not exist. */
 export type RowTexts = TextRow | undefined
@@ -61,15 +61,20 @@ export async function listCompared(
   },
 ): Promise<ComparedPage> {
   const { codec, before, after, beside = [], form, afterId, limit, ids } = options
-  const states = [...before, after, ...beside]
-  const aliases = states.map((_, index) => ident(`s${index}`))
-  const joins = states.map((rows, index) =>
-    joinVisible(layoutOf(rows), codec, {
-      id: sql`k.id`,
-      alias: aliases[index] ?? empty,
-      outer: true,
-    }),
-  )
+  const aliases = [...before, after, ...beside].map((_, index) => ident(`s${index}`))
+  const aliasOf = (index: number): Sql => aliases[index] ?? empty
+  const joinState = (rows: BranchRows, index: number) =>
+    joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias: aliasOf(index), outer: true })
+  const pageOf = (rows: Sql, key: Sql) => sql`
+      (
+        select * from (${rows}) c
+        where ${key} > ${afterId} collate "C"
+        order by ${key} collate "C"
+        limit ${limit}
+      )`
+  const [only, ...others] = before
+  const isOwn =
+    only !== undefined && others.length === 0 && addsOwnHeap(only, after, codec.table.id)
   const candidates =
     ids === undefined
       ? join(
@@ -77,6 +82,17 @@ export async function listCompared(
           ' union ',
         )
       : sql`select unnest(${ids}::text[]) as id`
+  const afterIndex = before.length
+  const from =
+    isOwn && ids === undefined
+      ? sql`
+      ${pageOf(selectOwnRows(layoutOf(after), codec), sql`key`)} ${aliasOf(afterIndex)}
+      cross join lateral (select ${aliasOf(afterIndex)}.key as id) k`
+      : sql`${pageOf(candidates, sql`id`)} k ${joinState(after, afterIndex)}`
+  const joins = [
+    ...before.map(joinState),
+    ...beside.map((rows, index) => joinState(rows, afterIndex + 1 + index)),
+  ]
   // The first row is always returned, the others only as long as they fit into the page.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
     select t.id,
@@ -88,12 +104,7 @@ export async function listCompared(
         aliases.map((alias) => stateTexts(codec, alias, form)),
         ', ',
       )}] as states
-      from (
-        select id from (${candidates}) c
-        where id > ${afterId} collate "C"
-        order by id collate "C"
-        limit ${limit}
-      ) k
+      from ${from}
       ${join(joins, ' ')}
       offset 0
     ) t

@@ -2,8 +2,8 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { joinVisible } from '../reading/arms.js'
-import { changedIds, mayDiffer } from './changed-ids.js'
+import { joinVisible, selectOwnRows } from '../reading/arms.js'
+import { addsOwnHeap, changedIds, mayDiffer } from './changed-ids.js'
 import { type ComparedPage, changedColumns, listCompared, type RowTexts } from './compare-rows.js'
 import type { RowBase } from './stage.js'
 
@@ -87,11 +87,17 @@ export function joinChanges(
     inserted === 'all' ? sql`true` : anyOf(names.map((name) => sql`a.${name} is not null`))
   // Compared as texts, because values that are equal in PostgreSQL may have different texts: 1.0 and 1.00.
   const differs = anyOf(names.map((name) => sql`b.${name}::text is distinct from a.${name}::text`))
+  const joinState = (rows: BranchRows, alias: Sql) =>
+    joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true })
+  const from = addsOwnHeap(before, after, codec.table.id)
+    ? sql`(${selectOwnRows(layoutOf(after), codec)}) a cross join lateral (select a.key as id) k`
+    : sql`
+      (${changedIds(before, after, codec.table.id)}) k
+      ${joinState(after, sql`a`)}`
   return {
     joins: sql`
-      from (${changedIds(before, after, codec.table.id)}) k
-      ${joinVisible(layoutOf(before), codec, { id: sql`k.id`, alias: sql`b`, outer: true })}
-      ${joinVisible(layoutOf(after), codec, { id: sql`k.id`, alias: sql`a`, outer: true })}`,
+      from ${from}
+      ${joinState(before, sql`b`)}`,
     isInserted: sql`(b.id is null and a.id is not null and (${counts}))`,
     isUpdated: sql`(b.id is not null and a.id is not null and (${differs}))`,
     isDeleted: sql`(b.id is not null and a.id is null)`,

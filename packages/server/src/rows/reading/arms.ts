@@ -183,6 +183,21 @@ export function joinVisible(
   return sql`${kind} lateral (${firstRow(arms, codec, id, columns)}) ${alias} on not ${alias}.deleted`
 }
 
+/**
+ * Selects what the own heap of a branch has: its rows with their ids as `key`. The `id` of a tombstone is null, like that
+ * of a record that an outer join does not find.
+ */
+export function selectOwnRows(layout: Layout, codec: TableCodec): Sql {
+  const [own] = listArms(layout, codec.table.id)
+  if (!own?.isCurrent) throw new Error('the branch must read its own heap')
+  const columns = columnsOf(codec).map(
+    (column) => sql`, ${armColumn(sql`h`, column, own)} as ${ident(column.physicalName)}`,
+  )
+  return sql`
+    select h.id as key, case when not h.deleted then h.id end as id${join([empty, ...columns], '')}
+    from ${own.table} h`
+}
+
 function firstRow(
   arms: readonly Arm[],
   codec: TableCodec,
