@@ -22,6 +22,8 @@ export interface Transaction extends Queryable {
   readonly client: pg.PoolClient
   /** Work that is done before the COMMIT. */
   readonly lastSteps: (() => Promise<unknown>)[]
+  /** Statements that are sent with the COMMIT, in one round trip. Nobody reads their rows. */
+  readonly lastStatements: Sql[]
 }
 
 export interface TransactionOptions {
@@ -99,7 +101,10 @@ export function runTransaction<Result>(
       await batches.open()
       for (const step of transaction.lastSteps) await step()
       // A COMMIT must not be cancelled, see `commit.ts`.
-      if (!options.readOnly) await settleCommit(client, runPipeline(client, COMMIT_CALLS))
+      if (!options.readOnly) {
+        const calls = [...transaction.lastStatements.map(toCall), ...COMMIT_CALLS]
+        await settleCommit(client, runPipeline(client, calls))
+      }
       // A snapshot that only reads cannot fail at its COMMIT, so the caller does not wait for it.
       else if (options.isolation === 'repeatable read') {
         return { result, ending: client.query('commit') }
@@ -207,6 +212,7 @@ function transactionOn(client: pg.PoolClient, batches: QueryBatches): Transactio
   return {
     client,
     lastSteps: [],
+    lastStatements: [],
     isCluster: isOnCluster(client),
     query: <Row extends pg.QueryResultRow>(statement: Sql) => batches.query<Row>(statement),
   }

@@ -100,6 +100,19 @@ export function startRows(rows: BranchRows): BranchRows {
   return withoutOwnRows(layoutOf(rows))
 }
 
+/** A state of a branch at the end of an epoch. */
+export interface StartPoint {
+  readonly branchId: string
+  readonly epoch: number
+}
+
+/** Returns the state of another branch that a fork started with. undefined: the branch is no fork. */
+export function startPoint(rows: BranchRows): StartPoint | undefined {
+  const parent = layoutOf(rows).levels[1]
+  if (parent?.asOf === undefined) return undefined
+  return { branchId: parent.branchId, epoch: parent.asOf }
+}
+
 /** Returns a state in which every table is empty. */
 export function noRows(rows: BranchRows): BranchRows {
   return withoutRows(layoutOf(rows))

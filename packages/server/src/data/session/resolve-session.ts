@@ -86,9 +86,10 @@ async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSessi
   const { apiKey, address, databaseName, branchName } = parts.address
   const place = toPlace(address?.workspaceId, { databaseName, branchName })
   if (place === undefined) return undefined
-  const { found, ...principal } = await authenticateAt(database, apiKey, place, (branchId) =>
-    rowsSql(branchId),
-  )
+  const { found, ...principal } = await authenticateAt(database, apiKey, {
+    place,
+    more: (branchId) => rowsSql(branchId),
+  })
   const branch = await resolveBranch(
     database,
     { ...principal, found },

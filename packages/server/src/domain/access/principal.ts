@@ -125,8 +125,7 @@ export const DATABASE_COLUMNS = sql`m.workspace_id as "workspaceId", m.role, d.i
 export async function authenticateAt(
   database: Queryable,
   key: string,
-  place: Place,
-  more?: (branchId: Sql) => Sql,
+  { place, more }: { place: Place; more?: ((branchId: Sql) => Sql) | undefined },
 ): Promise<Principal & { readonly found: FoundPlace }> {
   const { from, where } = keySource(key)
   const further = more === undefined ? empty : sql`, (${more(sql`at."branchId"`)}) as more`

@@ -91,10 +91,19 @@ function reachesWorkspace({ scope }: Principal, workspaceId: string): boolean {
 /** Time for which the rows that were read together with the key are used. The body of a request may take longer. */
 const FRESH_MS = 1000
 
+const isFresh = ({ atMs }: FoundPlace): boolean => performance.now() - atMs <= FRESH_MS
+
+/** Returns what was read about a branch together with the key, if that is fresh. */
+export function readWithKey({ principal, branchId }: BranchAccess): unknown {
+  const { found } = principal
+  if (found === undefined || !isFresh(found)) return undefined
+  return found.branch?.branchId === branchId ? found.more : undefined
+}
+
 /** Returns the rows of a place, if they were read together with the key. */
 function foundIn(principal: Principal, place: Partial<Place>): FoundPlace | undefined {
   const { found } = principal
-  if (found === undefined || performance.now() - found.atMs > FRESH_MS) return undefined
+  if (found === undefined || !isFresh(found)) return undefined
   const names = Object.entries(place) as [keyof Place, string][]
   return names.every(([part, name]) => found.place[part] === name) ? found : undefined
 }

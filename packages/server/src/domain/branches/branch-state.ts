@@ -4,16 +4,18 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
-import { startRows } from '../../rows/merge.js'
+import { type StartPoint, startPoint, startRows } from '../../rows/merge.js'
 import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
-import type { BranchAccess } from '../access/resolve.js'
+import { type BranchAccess, readWithKey } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
 /** The state of a branch at one point in time: its schema and the location of its rows. */
 export interface BranchState {
   readonly rows: BranchRows
   readonly schema: StoredSchema
+  /** The schema that a fork started with, if it was read, too. */
+  readonly startSchema?: StoredSchema | undefined
 }
 
 interface OriginRow {
@@ -35,15 +37,34 @@ export async function getState(
 }
 
 async function findState(database: Queryable, branchId: string): Promise<BranchState | undefined> {
-  const [row] = await database.query<{ found: unknown; schema: StoredSchema }>(
+  const [row] = await database.query<{
+    found: unknown
+    schema: StoredSchema
+    isSchemaOfStart: boolean | null
+    startSchema: StoredSchema | null
+  }>(
     prepared(sql`
-    select (${rowsSql(sql`at.id`)}) as found, s.document as schema
+    select (${rowsSql(sql`at.id`)}) as found, s.document as schema,
+      at.fork_schema_id = at.schema_id as "isSchemaOfStart", f.document as "startSchema"
     from offshoot.branches at
     join offshoot.schemas s on s.id = at.schema_id
+    left join offshoot.schemas f on f.id = nullif(at.fork_schema_id, at.schema_id)
     where at.id = ${branchId}`),
   )
   const rows = toRows(row?.found)
-  return row && rows && { rows, schema: row.schema }
+  if (row === undefined || rows === undefined) return undefined
+  const { schema, isSchemaOfStart, startSchema } = row
+  return { rows, schema, startSchema: isSchemaOfStart ? schema : (startSchema ?? undefined) }
+}
+
+/** Returns the state that a fork started with, and which state of its parent that is, if both are known. */
+export function startOf({
+  rows,
+  startSchema,
+}: BranchState): { readonly at: StartPoint; readonly state: BranchState } | undefined {
+  const at = startPoint(rows)
+  if (at === undefined || startSchema === undefined) return undefined
+  return { at, state: { rows: startRows(rows), schema: startSchema } }
 }
 
 async function findOrigin(database: Queryable, branchId: string): Promise<OriginRow | undefined> {
@@ -119,24 +140,40 @@ export async function getForkState(
   }
 }
 
+interface SourceBranch {
+  readonly branchId: string
+  readonly branchName: string
+}
+
+/** A subquery for the source of a branch, as JSON. */
+export function sourceSql(branchId: Sql): Sql {
+  return sql`
+    select json_build_object('branchId', id, 'branchName', name)
+    from offshoot.branches
+    where id = (
+        select of.started_from ->> 'dbBranchID' from offshoot.branches of where of.id = ${branchId}
+      )
+      and ${isLive}`
+}
+
 /** Finds the source of a branch, if it still exists. Does not check the scope of the key. */
 export async function findSourceOf(
   database: Queryable,
   branchId: string,
-): Promise<{ branchId: string; branchName: string } | undefined> {
-  const [source] = await database.query<{ branchId: string; branchName: string }>(
-    prepared(sql`
-    select id as "branchId", name as "branchName"
-    from offshoot.branches
-    where id = (select started_from ->> 'dbBranchID' from offshoot.branches where id = ${branchId})
-      and ${isLive}`),
+): Promise<SourceBranch | undefined> {
+  const [row] = await database.query<{ source: SourceBranch | null }>(
+    prepared(sql`select (${sourceSql(sql`${branchId}`)}) as source`),
   )
-  return source
+  return row?.source ?? undefined
 }
 
-/** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
+/**
+ * Returns the source of a branch, which `sourceSql` may have read together with the key. Throws if it no longer exists
+ * or the scope of the key excludes it.
+ */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
-  const source = await findSourceOf(database, access.branchId)
+  const read = readWithKey(access) as SourceBranch | null | undefined
+  const source = read ?? (await findSourceOf(database, access.branchId))
   if (source === undefined || !scopeReachesBranch(access.principal.scope, source.branchName)) {
     throw noSource(access)
   }

@@ -193,7 +193,7 @@ async function findBase(
   { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
   const from = { ...source, databaseId: access.databaseId }
-  const options = { history: source.history, locks: false }
+  const options = { history: source.history, locks: false, known: [after] }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, source.branchName)

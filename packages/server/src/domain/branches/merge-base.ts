@@ -9,7 +9,7 @@ import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
 import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { isWrittenSince, type TableBase } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { type BranchState, findStateAt, forkAtSql } from './branch-state.js'
+import { type BranchState, findStateAt, forkAtSql, startOf } from './branch-state.js'
 import {
   findMergeBase,
   HistoryGraph,
@@ -108,6 +108,8 @@ interface BaseOptions {
   readonly history: StoredHistory
   /** The states of the bases are locked until the transaction ends. A snapshot needs no locks. */
   readonly locks: boolean
+  /** States of the branches that the transaction has read, after it has locked them if it `locks`. */
+  readonly known: readonly BranchState[]
 }
 
 /** Finds the bases of a merge. */
@@ -232,9 +234,12 @@ class StateReader {
   readonly #lock: Sql
   readonly #known = new Map<string, BranchState>()
 
-  constructor(transaction: Queryable, { locks }: { locks: boolean }) {
+  constructor(transaction: Queryable, { locks, known }: Pick<BaseOptions, 'locks' | 'known'>) {
     this.#transaction = transaction
     this.#lock = locks ? sql`for key share` : empty
+    for (const start of known.map(startOf)) {
+      if (start !== undefined) this.#known.set(stateKey(start.at), start.state)
+    }
   }
 
   async readAll(states: readonly State[]): Promise<ReadonlyMap<string, BranchState>> {
@@ -264,19 +269,17 @@ class StateReader {
 }
 
 /**
- * Records that the current state of a branch has been merged, except for the tables in `leftOut`. Like a
- * fork, this takes constant time.
+ * Returns a statement that records that the current state of a branch has been merged, except for the tables in
+ * `leftOut`. Like a fork, this takes constant time. Fails if one of the branches does not exist; they must be locked.
  */
-export async function insertMerge(
-  transaction: Queryable,
-  { from, into, leftOut }: Sides & { leftOut: readonly number[] },
-): Promise<void> {
-  const rows = await transaction.query(
-    prepared(sql`
+export function insertMergeSql({
+  from,
+  into,
+  leftOut,
+}: Sides & { leftOut: readonly number[] }): Sql {
+  return prepared(sql`
     with ${pinSql(from, newBranchId())}, ${mergeSql({ into, leftOut })}
-    select from merged`),
-  )
-  if (rows.length === 0) throw new Error('a locked branch must exist')
+    select 1 / count(*) from merged`)
 }
 
 /** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */

@@ -15,7 +15,7 @@ import { dataLossError } from '../schemas/data-loss.js'
 import type { BranchState } from './branch-state.js'
 import { readWithBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
-import { insertMerge } from './merge-base.js'
+import { insertMergeSql } from './merge-base.js'
 import { compareMerge, type MergeEffect } from './merge-compare.js'
 import { forwardMerge } from './merge-forward.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
@@ -166,6 +166,6 @@ async function recordMerge(
 ): Promise<MergeResult> {
   if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
   await apply?.()
-  await insertMerge(transaction, plan)
+  transaction.lastStatements.push(insertMergeSql(plan))
   return toResult(plan, effect, { isMerged: true })
 }

@@ -226,7 +226,11 @@ async function publish(
   if (ours.rows.schemaId !== plan.ours.rows.schemaId)
     throw new StaleStageError('the schema changed')
   const history = await findHistoryOf(transaction, { from, into })
-  const bases = await findBases(transaction, { from, into }, { history, locks: true })
+  const bases = await findBases(
+    transaction,
+    { from, into },
+    { history, locks: true, known: [ours] },
+  )
   if (basesKey(bases) !== basesKey(plan.bases)) throw new StaleStageError('the history changed')
   await requireUnwritten(transaction, plan, ours)
   const tables = await restage(transaction, comparison, ours)

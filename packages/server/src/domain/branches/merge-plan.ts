@@ -86,7 +86,11 @@ export async function findSides(
     findHistoryOf(transaction, { from, into }),
   ])
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
-  const bases = await findBases(transaction, { from, into }, { history, locks })
+  const bases = await findBases(
+    transaction,
+    { from, into },
+    { history, locks, known: [theirs, ours] },
+  )
   return { theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 

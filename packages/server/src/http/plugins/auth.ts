@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import { authenticate, authenticateAt, type Principal } from '../../domain/access/principal.js'
 import type { Database } from '../../postgres/database.js'
+import type { Sql } from '../../postgres/sql.js'
 import { placeOf } from '../addressed.js'
 import { apiKeyOf } from './admission.js'
 
@@ -9,6 +10,10 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The authenticated user and key. Undefined on public routes, which must not read it. */
     principal: Principal
+  }
+  interface FastifyContextConfig {
+    /** Returns a subquery about the branch of a request, which runs together with the look-up of the key. */
+    readWithKey?: (branchId: Sql) => Sql
   }
 }
 
@@ -21,7 +26,10 @@ export const authPlugin = fastifyPlugin(
       request.principal = await app.identify(request, reply, () =>
         place === undefined
           ? authenticate(options.database, apiKeyOf(request))
-          : authenticateAt(options.database, apiKeyOf(request), place),
+          : authenticateAt(options.database, apiKeyOf(request), {
+              place,
+              more: request.routeOptions.config.readWithKey,
+            }),
       )
     })
   },

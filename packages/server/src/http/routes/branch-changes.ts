@@ -17,7 +17,7 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
-import { getSource } from '../../domain/branches/branch-state.js'
+import { getSource, sourceSql } from '../../domain/branches/branch-state.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
 import type { ConflictPage } from '../../domain/branches/conflict-list.js'
 import { readDifference } from '../../domain/branches/diff-branch.js'
@@ -99,6 +99,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/merge',
       {
+        config: { readWithKey: sourceSql },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -126,6 +127,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/pull',
       {
+        config: { readWithKey: sourceSql },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -151,6 +153,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/reset',
       {
+        config: { readWithKey: sourceSql },
         schema: {
           tags,
           operationId: 'resetBranch',
