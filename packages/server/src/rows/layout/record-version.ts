@@ -55,12 +55,12 @@ const [ALL_GIVEN, ALL_GENERATED] = ['all given', 'all generated'].map(literal) a
 
 const ofHeap = ({ heapId }: HeapAddress): Sql => sql`${literal(heapId)}::bigint`
 
-/** Selects the first version of a row whose id may have been used before, as `version`. */
-export function selectFirstVersion(heap: HeapAddress, id: Sql): Sql {
+/** Selects the first version of a row whose id may have been used before, as `version`. Searches only if it `isNew`. */
+export function selectFirstVersion(heap: HeapAddress, id: Sql, isNew = sql`true`): Sql {
   return sql`
       select coalesce(max(d.version) + 1, 0)::integer as version
       from ${deletedName(heap.databaseId)} d
-      where d.heap_id = ${ofHeap(heap)}
+      where ${isNew} and d.heap_id = ${ofHeap(heap)}
         and d.id in (${id}, case when ${isGenerated(id)} then ${ALL_GENERATED} else ${ALL_GIVEN} end)`
 }
 

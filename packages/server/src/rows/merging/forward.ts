@@ -156,7 +156,7 @@ async function writeChanges(
       insert into ${parts.own} ${parts.rowColumns}
       select u.id, coalesce(u.version + 1, f.version),
         coalesce(u.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
-      from u ${parts.joinFirstVersion(sql`u.id`)}
+      from u ${parts.joinFirstVersion(sql`u.id`, sql`u.version is null`)}
       on conflict (id) do update set ${parts.overwriteAny}
     )
     select count(*) filter (where version is null), count(version) filter (where not is_gone),

@@ -57,7 +57,7 @@ export function replaceStatement(
         coalesce(s.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
       from u
       left join seen s on s.id = u.id
-      ${parts.joinFirstVersion(sql`u.id`)}
+      ${parts.joinFirstVersion(sql`u.id`, sql`s.version is null`)}
       where ${accepted}
       -- In the given order, because a unique value may move from a row to a later one.
       order by u.ordinal

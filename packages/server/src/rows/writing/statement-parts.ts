@@ -173,11 +173,11 @@ export class StatementParts {
   }
 
   /**
-   * Joins `f.version`, the first version of a row whose id may have been used before. New ids start at 0. It is a join,
-   * because Citus refuses subqueries in the values of an insert.
+   * Joins `f.version`, the first version of a row whose id may have been used before. New ids start at 0. With `isNew`,
+   * only such rows need it. It is a join, because Citus refuses subqueries in the values of an insert.
    */
-  joinFirstVersion(id: Sql): Sql {
-    return sql`cross join lateral (${selectFirstVersion(this.#heap, id)}) f`
+  joinFirstVersion(id: Sql, isNew?: Sql): Sql {
+    return sql`cross join lateral (${selectFirstVersion(this.#heap, id, isNew)}) f`
   }
 
   get selectFloors(): Sql {
