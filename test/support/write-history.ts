@@ -628,9 +628,11 @@ class ThreeWayMerge {
     if (new Set(names).size < names.length) this.#clash('two of one name')
   }
 
-  #requireRules({ columns, rows }: HistoryTable): void {
+  /** An open row may have other values, or be deleted, so no conflict is certain because of it. */
+  #requireRules({ id: table, columns, rows }: HistoryTable): void {
+    const decided = [...rows].filter(([row]) => !this.#openRows.has(rowCell(table, row)))
     for (const { id, name, unique, notNull } of columns) {
-      const values = [...rows.values()].map((row) => valueIn(row, id))
+      const values = decided.map(([, row]) => valueIn(row, id))
       const present = values.filter((value) => value !== null)
       if (notNull && present.length < values.length) this.#clash(`${name} must have a value`)
       if (unique && new Set(present).size < present.length) this.#clash(`${name} is not unique`)
