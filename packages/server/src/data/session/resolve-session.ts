@@ -88,14 +88,14 @@ async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSessi
   if (place === undefined) return undefined
   const { found, ...principal } = await authenticateAt(database, apiKey, {
     place,
-    more: (branchId) => rowsSql(branchId),
+    more: ({ branchId }) => sql`select json_build_object('rows', (${rowsSql(branchId)}))`,
   })
   const branch = await resolveBranch(
     database,
     { ...principal, found },
     { ...parts.address, need: 'read' },
   )
-  return createResolved(database, { ...parts, principal, branch, rows: toRows(found.more) })
+  return createResolved(database, { ...parts, principal, branch, rows: toRows(found.more?.rows) })
 }
 
 async function resolveStepwise(reads: Queryable, parts: SessionParts): Promise<ResolvedSession> {

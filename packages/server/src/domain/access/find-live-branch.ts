@@ -13,8 +13,8 @@ export interface LiveBranch {
 
 /** Identifies a branch of a database by its id or its name. */
 export interface BranchIdentity {
-  readonly databaseId: string
-  readonly id?: string
+  readonly databaseId: string | Sql
+  readonly id?: string | Sql
   readonly name?: string
 }
 

@@ -75,9 +75,19 @@ export interface FoundPlace {
   /** Undefined if the user is no member of the workspace. */
   readonly database: DatabaseRow | undefined
   readonly branch: FoundBranchRow | undefined
-  /** The result of the subquery that the caller has added. */
-  readonly more: unknown
+  /** What the subquery of the caller has returned, by name. */
+  readonly more: Readonly<Record<string, unknown>> | undefined
 }
+
+/** Names the rows of a place in a query for it, whose ids are null if there are none. */
+export interface PlaceIds {
+  readonly branchId: Sql
+  readonly databaseId: Sql
+  readonly defaultBranchId: Sql
+}
+
+/** Returns a subquery about a place, whose result is a JSON object. */
+export type ReadMore = (ids: PlaceIds) => Sql
 
 interface KeyRow {
   readonly keyId: string
@@ -119,20 +129,25 @@ export const DATABASE_COLUMNS = sql`m.workspace_id as "workspaceId", m.role, d.i
           d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"`
 
 /**
- * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `more`
- * returns a subquery about the branch, whose id it is given.
+ * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `more` reads
+ * something else about the place by the same statement.
  */
 export async function authenticateAt(
   database: Queryable,
   key: string,
-  { place, more }: { place: Place; more?: ((branchId: Sql) => Sql) | undefined },
+  { place, more }: { place: Place; more?: ReadMore | undefined },
 ): Promise<Principal & { readonly found: FoundPlace }> {
   const { from, where } = keySource(key)
-  const further = more === undefined ? empty : sql`, (${more(sql`at."branchId"`)}) as more`
+  const ids = {
+    branchId: sql`at."branchId"`,
+    databaseId: sql`d.id`,
+    defaultBranchId: sql`d.default_branch_id`,
+  }
+  const further = more === undefined ? empty : sql`, (${more(ids)}) as more`
   const [row] = await database.query<
     KeyRow &
       DatabaseRow & { [Name in keyof FoundBranchRow]: FoundBranchRow[Name] | null } & {
-        more?: unknown
+        more?: FoundPlace['more'] | null
       }
   >(
     prepared(sql`
@@ -161,7 +176,7 @@ export async function authenticateAt(
         ? undefined
         : { workspaceId, role, databaseId, databaseName, region, defaultBranchId },
     branch: branchId === null ? undefined : { branchId, isProtected, remainingMs, ttlSeconds },
-    more: row?.more,
+    more: row?.more ?? undefined,
   }
   return { ...principal, found }
 }

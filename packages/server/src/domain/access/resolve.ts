@@ -93,11 +93,17 @@ const FRESH_MS = 1000
 
 const isFresh = ({ atMs }: FoundPlace): boolean => performance.now() - atMs <= FRESH_MS
 
-/** Returns what was read about a branch together with the key, if that is fresh. */
-export function readWithKey({ principal, branchId }: BranchAccess): unknown {
+/** Returns what was read about a database or a branch together with the key, if it is fresh. */
+export function readWithKey(
+  { principal, databaseId, branchId }: DatabaseAccess & { readonly branchId?: string },
+  name: string,
+): unknown {
   const { found } = principal
   if (found === undefined || !isFresh(found)) return undefined
-  return found.branch?.branchId === branchId ? found.more : undefined
+  const isOf =
+    found.database?.databaseId === databaseId &&
+    (branchId === undefined || found.branch?.branchId === branchId)
+  return isOf ? found.more?.[name] : undefined
 }
 
 /** Returns the rows of a place, if they were read together with the key. */

@@ -6,7 +6,8 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { type BranchIdentity, type LiveBranch, liveBranchSql } from '../access/find-live-branch.js'
-import type { DatabaseAccess } from '../access/resolve.js'
+import type { ReadMore } from '../access/principal.js'
+import { type DatabaseAccess, readWithKey } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
 
 export async function readBranchRules(
@@ -53,28 +54,49 @@ export async function writeBranchRules(
   )
 }
 
-/** Finds the rule for a new branch, and the branch that it may be forked from, by one statement. */
+/** What a fork needs to know beside its request. */
+interface ForkSettings {
+  readonly rules: readonly RuleRow[] | null
+  /** The branch that is forked; null if there is no such branch. */
+  readonly source: LiveBranch | null
+}
+
+const settingsSql = (source: BranchIdentity): Sql => sql`
+    select json_build_object(
+      'rules', (select json_agg(rules) from (${rulesSql(source.databaseId)}) rules),
+      'source', (select row_to_json(source) from (${liveBranchSql(source)}) source)
+    )`
+
+/** Reads what a fork of the default branch needs to know, for `findRuleAndSource`. */
+export const readForkSettings: ReadMore = ({ databaseId, defaultBranchId }) => sql`
+    select json_build_object('fork', (${settingsSql({ databaseId, id: defaultBranchId })}))`
+
+/** Finds the rule for a new branch, and the branch that it may be forked from: `from`, or the default branch. */
 export async function findRuleAndSource(
   database: Queryable,
-  branch: { databaseId: string; name: string },
-  source: Omit<BranchIdentity, 'databaseId'>,
+  access: DatabaseAccess,
+  { name, from }: { name: string; from: string | undefined },
 ): Promise<{ rule: BranchRule | undefined; source: LiveBranch | undefined }> {
-  const { databaseId } = branch
-  const [row] = await database.query<LiveBranch & { rules: RuleRow[] | null }>(
-    prepared(sql`
-    select r.rules, s.*
-    from (
-      select json_agg(rules) as rules from (${rulesSql(databaseId)}) rules
-    ) r
-    left join lateral (${liveBranchSql({ databaseId, ...source })}) s on true`),
-  )
-  if (row === undefined) throw new Error('an aggregate has a row')
-  const { rules, id, name, isSliding } = row
+  const read = readWithKey(access, 'fork') as ForkSettings | undefined
+  const isRead = read !== undefined && (from === undefined || from === read.source?.name)
+  const { rules, source } = isRead ? read : await findSettings(database, access, from)
   return {
-    rule: (rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(branch.name, pattern)),
-    // Without a branch, its columns are null.
-    source: id === null ? undefined : { id, name, isSliding },
+    rule: (rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(name, pattern)),
+    source: source ?? undefined,
   }
+}
+
+async function findSettings(
+  database: Queryable,
+  { databaseId, defaultBranchId }: DatabaseAccess,
+  from: string | undefined,
+): Promise<ForkSettings> {
+  const source = from === undefined ? { id: defaultBranchId } : { name: from }
+  const [row] = await database.query<{ settings: ForkSettings }>(
+    prepared(sql`select (${settingsSql({ databaseId, ...source })}) as settings`),
+  )
+  if (row === undefined) throw new Error('a select without a table has a row')
+  return row.settings
 }
 
 interface RuleRow {
@@ -85,7 +107,7 @@ interface RuleRow {
 const toRule = ({ pattern, settings }: RuleRow): BranchRule => ({ pattern, ...settings })
 
 /** The rules of a database. The first one whose pattern matches the name of a new branch is used. */
-const rulesSql = (databaseId: string): Sql => sql`
+const rulesSql = (databaseId: string | Sql): Sql => sql`
     select pattern, settings
     from offshoot.branch_rules
     where database_id = ${databaseId}

@@ -7,6 +7,7 @@ import type { StoredSchema } from '../../rows/columns.js'
 import { type StartPoint, startPoint, startRows } from '../../rows/merge.js'
 import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
+import type { ReadMore } from '../access/principal.js'
 import { type BranchAccess, readWithKey } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
@@ -145,8 +146,11 @@ interface SourceBranch {
   readonly branchName: string
 }
 
-/** A subquery for the source of a branch, as JSON. */
-export function sourceSql(branchId: Sql): Sql {
+/** Reads the source of a branch, for `getSource`. */
+export const readSource: ReadMore = ({ branchId }) => sql`
+    select json_build_object('source', (${sourceSql(branchId)}))`
+
+function sourceSql(branchId: Sql): Sql {
   return sql`
     select json_build_object('branchId', id, 'branchName', name)
     from offshoot.branches
@@ -167,12 +171,9 @@ export async function findSourceOf(
   return row?.source ?? undefined
 }
 
-/**
- * Returns the source of a branch, which `sourceSql` may have read together with the key. Throws if it no longer exists
- * or the scope of the key excludes it.
- */
+/** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
-  const read = readWithKey(access) as SourceBranch | null | undefined
+  const read = readWithKey(access, 'source') as SourceBranch | null | undefined
   const source = read ?? (await findSourceOf(database, access.branchId))
   if (source === undefined || !scopeReachesBranch(access.principal.scope, source.branchName)) {
     throw noSource(access)

@@ -104,8 +104,7 @@ export async function planFork(
     throw cannotCreate(name)
   }
   const { from } = wishes
-  const usual = from === undefined ? { id: access.defaultBranchId } : { name: from }
-  const { rule, source } = await findRuleAndSource(database, { databaseId, name }, usual)
+  const { rule, source } = await findRuleAndSource(database, access, { name, from })
   return {
     databaseId,
     name,

@@ -1,8 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { authenticate, authenticateAt, type Principal } from '../../domain/access/principal.js'
+import {
+  authenticate,
+  authenticateAt,
+  type Principal,
+  type ReadMore,
+} from '../../domain/access/principal.js'
 import type { Database } from '../../postgres/database.js'
-import type { Sql } from '../../postgres/sql.js'
 import { placeOf } from '../addressed.js'
 import { apiKeyOf } from './admission.js'
 
@@ -12,8 +16,8 @@ declare module 'fastify' {
     principal: Principal
   }
   interface FastifyContextConfig {
-    /** Returns a subquery about the branch of a request, which runs together with the look-up of the key. */
-    readWithKey?: (branchId: Sql) => Sql
+    /** Reads something about the place of a request together with its key. */
+    readWithKey?: ReadMore
   }
 }
 

@@ -17,7 +17,7 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
-import { getSource, sourceSql } from '../../domain/branches/branch-state.js'
+import { getSource, readSource } from '../../domain/branches/branch-state.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
 import type { ConflictPage } from '../../domain/branches/conflict-list.js'
 import { readDifference } from '../../domain/branches/diff-branch.js'
@@ -99,7 +99,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/merge',
       {
-        config: { readWithKey: sourceSql },
+        config: { readWithKey: readSource },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -127,7 +127,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/pull',
       {
-        config: { readWithKey: sourceSql },
+        config: { readWithKey: readSource },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -153,7 +153,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/reset',
       {
-        config: { readWithKey: sourceSql },
+        config: { readWithKey: readSource },
         schema: {
           tags,
           operationId: 'resetBranch',
