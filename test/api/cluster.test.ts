@@ -1,8 +1,10 @@
+import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
 import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listWorkers } from '../support/database.js'
+import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 
 /*
@@ -46,6 +48,17 @@ async function writeDuring(branches: TestBranches, work: () => Promise<unknown>)
   return count
 }
 
+/** Moves a database to another node. */
+async function move(branches: TestBranches): Promise<void> {
+  const { schema, port } = await placeOf(branches)
+  const other = (await listWorkers()).find((worker) => worker.port !== port)
+  await service.database.query(sql`
+    select citus_schema_move(${schema}::regnamespace, ${other?.host}::text, ${other?.port}::integer)`)
+  expect((await placeOf(branches)).port).toBe(other?.port)
+}
+
+const LONG = 'x'.repeat(100_000)
+
 describe('databases on a cluster', () => {
   it('are on all nodes', async () => {
     const ports = new Set<number>()
@@ -62,19 +75,44 @@ describe('databases on a cluster', () => {
       t: [{ name: 'n', type: 'int' }],
     })
     await branches.fork('dev')
-    const { schema, port } = await placeOf(branches)
-    const other = (await listWorkers()).find((worker) => worker.port !== port)
-    const count = await writeDuring(branches, () =>
-      service.database.query(sql`
-        select citus_schema_move(${schema}::regnamespace, ${other?.host}::text, ${other?.port}::integer)`),
-    )
-    expect((await placeOf(branches)).port).toBe(other?.port)
+    const count = await writeDuring(branches, () => move(branches))
     expect(count).toBeGreaterThan(0)
     for (let index = 0; index < count; index++) {
       expect(await branches.record('main', 't', `r${index}`)).toMatchObject({ n: index + 1 })
     }
     await branches.put('dev', 't', 'own', { n: 0 })
     expect(await branches.record('dev', 't', 'own')).toMatchObject({ n: 0 })
+  })
+})
+
+describe('a stream into a database that is moved to another node', () => {
+  it('goes on there', async () => {
+    const branches = await TestBranches.create(service, 'streamed', {
+      t: [{ name: 'text', type: 'text' }],
+    })
+    await branches.put('main', 't', 'first', { text: '' })
+    const body = new PassThrough()
+    const answer = service.app.inject({
+      method: 'POST',
+      url: `${service.workspace}/db/streamed:main/tables/t/bulk`,
+      headers: {
+        authorization: `Bearer ${service.key}`,
+        'content-type': 'application/x-ndjson',
+      },
+      payload: body,
+    })
+    // More than a stream that is held in memory may have.
+    const lines = Array.from({ length: 24 }, (_, number) => `{"id":"${number}","text":"${LONG}"}\n`)
+    for (const line of lines.slice(0, 12)) body.write(line)
+    await until(async () => {
+      const stages = await service.database.query(sql`
+        select from citus_shards where table_name::text like '%.stream_%' and shard_size > 0`)
+      return stages.length > 0
+    })
+    await move(branches)
+    body.end(lines.slice(12).join(''))
+    expect((await answer).statusCode).toBe(200)
+    expect(await branches.record('main', 't', '23')).toMatchObject({ text: LONG })
   })
 })
 

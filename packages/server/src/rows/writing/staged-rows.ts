@@ -60,7 +60,7 @@ export class StagedRows {
     const stage = { databaseId, id: randomBytes(12).toString('hex') }
     await database.query(sql`
       insert into offshoot_work.streams (id, database_id) values (${stage.id}, ${databaseId})`)
-    await database.query(writer.stage(stageName(stage)).create)
+    await database.query(writer.stage(stageName(stage)).create(database.isCluster))
     return new StagedRows(database, { stage, owner: ownerOf(guard), writer })
   }
 
@@ -97,8 +97,8 @@ export class StagedRows {
   /** Prepares the insert. Nothing may be added afterwards. */
   async end(writer: TableWriter): Promise<void> {
     await this.#flush()
-    // Parts of the stage are found by their lines.
-    if (!writer.takesCopies) {
+    // Parts of the stage are found by their lines, which are its key on a cluster.
+    if (!writer.takesCopies && !this.#database.isCluster) {
       await this.#database.query(sql`create index on ${stageName(this.#stage)} (line)`)
     }
   }

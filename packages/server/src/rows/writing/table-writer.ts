@@ -65,7 +65,7 @@ export interface UniqueCheck {
 
 /** The statements for one stage. Columns are given by index. */
 interface StageStatements {
-  readonly create: Sql
+  create(isCluster: boolean): Sql
   readonly copy: Statement
   readonly count: Statement
   readonly insert: Call
@@ -177,7 +177,7 @@ export class TableWriter {
     const parts = this.#parts
     const insertPart = insertStagePartStatement(parts, name)
     return {
-      create: createStageStatement(parts, name),
+      create: (isCluster) => createStageStatement(parts, name, isCluster),
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
       insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },
