@@ -90,6 +90,22 @@ describe('the difference of a branch', () => {
     expect((await branches.diff('dev')).tables).toEqual([table('items', [0, 0, 0], [])])
   })
 
+  it('says nothing of a record that only a fork of the branch still has', async () => {
+    const branches = await open()
+    await branches.put('dev', 'items', 'd', { name: 'D' })
+    await branches.patch('dev', 'items', 'a', { price: 10 })
+    await branches.fork('older', 'dev')
+    await branches.remove('dev', 'items', 'd')
+    await branches.patch('dev', 'items', 'a', { price: 1 })
+    expect((await branches.diff('dev')).tables).toEqual([table('items', [0, 0, 0], [])])
+    await branches.remove('dev', 'items', 'a')
+    const deleted = { change: 'deleted', id: 'a', record: { name: 'A', price: 1 } }
+    expect((await branches.diff('dev')).tables).toEqual([table('items', [0, 0, 1], [deleted])])
+    expect((await branches.diff('older', '?against=dev')).tables).toMatchObject([
+      { name: 'items', inserted: 2, updated: 0, deleted: 0 },
+    ])
+  })
+
   it('shows a record that was deleted and made anew as an update', async () => {
     const branches = await open()
     await branches.remove('dev', 'items', 'a')

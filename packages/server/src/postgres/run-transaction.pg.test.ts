@@ -64,6 +64,36 @@ describe('runTransaction', () => {
     expect(database.pool.idleCount).toBe(database.pool.totalCount)
   })
 
+  it('sends the last statements with the COMMIT, and commits nothing if one of them fails', async () => {
+    await runTransaction(database, async (transaction) => {
+      await transaction.query(sql`update counters set value = 5 where id = 1`)
+      transaction.lastStatements.push(
+        sql`update counters set value = value + 1 where id = ${1}`,
+        sql`update counters set value = 7 where id = ${2}`,
+      )
+    })
+    expect([await read(1), await read(2)]).toEqual([6, 7])
+    const attempt = runTransaction(database, async (transaction) => {
+      await transaction.query(sql`update counters set value = 0 where id = 1`)
+      transaction.lastStatements.push(
+        sql`select 1 / count(*) from counters where id = ${3}`,
+        sql`update counters set value = 0 where id = ${2}`,
+      )
+    })
+    await expect(attempt).rejects.toMatchObject({ code: '22012' })
+    expect([await read(1), await read(2)]).toEqual([6, 7])
+    expect(database.pool.idleCount).toBe(database.pool.totalCount)
+  })
+
+  it('runs the last statements of the attempt that is committed, and of no other', async () => {
+    let attempts = 0
+    await runTransaction(database, async (transaction) => {
+      transaction.lastStatements.push(sql`update counters set value = value + 1 where id = ${1}`)
+      if (++attempts < 3) throw failWith('40001')
+    })
+    expect([attempts, await read(1)]).toEqual([3, 1])
+  })
+
   it('is serializable, so that two which read before they write do not both win', async () => {
     await Promise.all(
       Array.from({ length: 12 }, () =>
