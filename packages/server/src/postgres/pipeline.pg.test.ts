@@ -345,7 +345,7 @@ describe('runPipeline', () => {
     const { rows } = await broken.query('select pg_backend_pid() as pid')
     const running = runPipeline(broken, [call('select pg_sleep(30)')])
     const failed = expect(running).rejects.toThrow()
-    await client.query('select pg_terminate_backend($1)', [rows[0].pid])
+    await client.query('select pg_terminate_backend($1::integer)', [rows[0].pid])
     await failed
     await expect(runPipeline(broken, [call('select 1')])).rejects.toThrow()
     broken.release(true)

@@ -186,7 +186,7 @@ describe('runTransaction', () => {
     const attempt = runTransaction(database, async (transaction) => {
       await transaction.query(sql`update counters set value = 5 where id = 1`)
       const [row] = await transaction.query<{ pid: number }>(sql`select pg_backend_pid() as pid`)
-      await own.pool.query('select pg_terminate_backend($1)', [row?.pid])
+      await own.pool.query('select pg_terminate_backend($1::integer)', [row?.pid])
       await transaction.query(sql`select 1`)
     })
     await expect(attempt).rejects.toMatchObject({ code: 'unavailable', status: 503 })
