@@ -28,8 +28,6 @@ const ASIDE = 50
 const CLIENTS_ASIDE = 4
 /** Kinds of requests are sent this often, so that each is also sent when the node is known to hang. */
 const TIMES = 2
-/** Characters of the log that are shown with a failure. */
-const LOG_TAIL = 4000
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>
 let cluster: TestCluster
@@ -143,7 +141,7 @@ describe.skipIf(!canStart)(`a service on a cluster whose nodes hang (seed ${SEED
         await bystander.end()
       },
     })
-    const log = faults.length === 0 ? '' : service.log.slice(-LOG_TAIL)
+    const log = faults.length === 0 ? '' : service.failures
     expect(faults, `seed ${SEED}: ${log}`).toEqual([])
     const answers = [...round.codes].map(([code, count]) => `${count} ${code}`).join(', ')
     console.log(

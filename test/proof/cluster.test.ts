@@ -23,8 +23,6 @@ const ACKNOWLEDGED_AFTERWARDS = 20
 const NOTICED = 5
 /** Records that are written to each of two databases. */
 const LOADED = 50
-/** Characters of the log that are shown with a failure. */
-const LOG_TAIL = 4000
 
 let folder: Awaited<ReturnType<typeof makeProofFolder>>
 let cluster: TestCluster
@@ -109,7 +107,7 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
           await until(async () => round.acknowledged >= before + ACKNOWLEDGED_AFTERWARDS)
         },
       })
-      const log = faults.length === 0 ? '' : service.log.slice(-LOG_TAIL)
+      const log = faults.length === 0 ? '' : service.failures
       expect(faults, `${name}, round ${number}, seed ${SEED}: ${log}`).toEqual([])
       expect(['unavailable', 'commit_unknown']).toEqual(
         expect.arrayContaining([...round.codes.keys()]),
@@ -148,7 +146,7 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
           await until(async () => round.acknowledged >= before + during + ACKNOWLEDGED_AFTERWARDS)
         },
       })
-      const log = faults.length === 0 ? '' : service.log.slice(-LOG_TAIL)
+      const log = faults.length === 0 ? '' : service.failures
       expect(faults, `round ${number}, seed ${SEED}: ${log}`).toEqual([])
       expect(await owner()).toBe(target)
       const codes = [...round.codes].map(([code, count]) => `${count} ${code}`).join(', ')

@@ -96,6 +96,12 @@ export class ProofService implements Endpoint {
     return this.#running.stderr
   }
 
+  /** Lines of the log that tell of failures of the service itself, and the end of the log. */
+  get failures(): string {
+    const failed = this.log.split('\n').filter((line) => line.startsWith('{"level":50'))
+    return [...failed, this.log.slice(-LOG_TAIL)].join('\n')
+  }
+
   get pid(): number {
     return this.#running.child.pid ?? 0
   }
