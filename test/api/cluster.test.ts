@@ -1,6 +1,9 @@
 import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
-import { runTransaction } from '../../packages/server/src/postgres/run-transaction.js'
+import {
+  REPEATABLE_WORK,
+  runTransaction,
+} from '../../packages/server/src/postgres/run-transaction.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listWorkers } from '../support/database.js'
@@ -113,6 +116,19 @@ describe('a stream into a database that is moved to another node', () => {
     body.end(lines.slice(12).join(''))
     expect((await answer).statusCode).toBe(200)
     expect(await branches.record('main', 't', '23')).toMatchObject({ text: LONG })
+  })
+})
+
+describe('work that is done again after a crash', () => {
+  it('waits for the disk on a cluster, because rows that depend on it are on another node', async () => {
+    const [row] = await runTransaction(
+      service.database,
+      ({ query }) =>
+        query<{ setting: string }>(sql`
+        select current_setting('synchronous_commit') as setting`),
+      REPEATABLE_WORK,
+    )
+    expect(row?.setting).toBe('on')
   })
 })
 

@@ -31,6 +31,8 @@ export interface TransactionOptions {
   readonly readOnly?: boolean
   /** Further SQLSTATEs after which the transaction is retried. */
   readonly retried?: ReadonlySet<string>
+  /** The work is done again if a crash undoes it, so its COMMIT need not wait for the disk. */
+  readonly isRepeatable?: boolean
   /** Calls that are sent with the `begin`, in one round trip. */
   readonly opening?: readonly Call[]
   /** The `begin` is sent with the first query. Until then, the connection must not be used otherwise. */
@@ -55,14 +57,18 @@ export const WRITABLE_SNAPSHOT = {
   readOnly: false,
 } as const satisfies TransactionOptions
 
-/**
- * Work that is found and done again if a crash undoes it. Its COMMIT does not wait for the disk, and does not make those
- * wait that requests wait for.
- */
+/** Work that is found and done again if a crash undoes it. */
 export const REPEATABLE_WORK = {
   isolation: 'read committed',
-  opening: [toCall(sql`set local synchronous_commit = off`)],
+  isRepeatable: true,
 } as const satisfies TransactionOptions
+
+/**
+ * The COMMIT of repeatable work does not wait for the disk, and does not make those wait that requests wait for. A later
+ * COMMIT that depends on it waits for both. Not so on a cluster: a later COMMIT of rows is one of another node, and the
+ * coordinator could forget in a crash where rows are that were acknowledged.
+ */
+const NO_WAIT_FOR_DISK = toCall(sql`set local synchronous_commit = off`)
 
 export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
@@ -125,7 +131,7 @@ export function runStatements(
 ): Promise<TextRows[]> {
   return retry(options, () =>
     attempt(database, options, async (client) => {
-      const opening = openingOf(options)
+      const opening = openingOf(client, options)
       const calls = [...opening, ...statements.map(toCall), ...COMMIT_CALLS]
       const rows = await settleCommit(client, runPipeline(client, calls))
       return { result: rows.slice(opening.length, opening.length + statements.length) }
@@ -196,15 +202,21 @@ function beginText({ isolation = 'serializable', readOnly }: TransactionOptions)
 }
 
 /** Returns the calls that begin a transaction. */
-function openingOf(options: TransactionOptions): Call[] {
+function openingOf(client: pg.PoolClient, options: TransactionOptions): Call[] {
   const statement = { text: beginText(options), slots: [] }
-  return [{ statement, values: [] }, ...(options.opening ?? [])]
+  const isQuick = options.isRepeatable && !isOnCluster(client)
+  return [
+    { statement, values: [] },
+    ...(isQuick ? [NO_WAIT_FOR_DISK] : []),
+    ...(options.opening ?? []),
+  ]
 }
 
 async function begin(client: pg.PoolClient, options: TransactionOptions): Promise<QueryBatches> {
-  if (options.beginsLate) return new QueryBatches(client, openingOf(options))
-  if (options.opening === undefined) await client.query(beginText(options))
-  else await runPipeline(client, openingOf(options))
+  if (options.beginsLate) return new QueryBatches(client, openingOf(client, options))
+  const opening = openingOf(client, options)
+  if (opening.length === 1) await client.query(beginText(options))
+  else await runPipeline(client, opening)
   return new QueryBatches(client)
 }
 

@@ -30,7 +30,6 @@ const STEP_GONE = 500
 const STEP = {
   ...REPEATABLE_WORK,
   opening: [
-    ...REPEATABLE_WORK.opening,
     toCall(sql`set local statement_timeout = ${raw(String(STATEMENT_MS))}`),
     toCall(sql`set local lock_timeout = ${raw(String(LOCK_MS))}`),
   ],

@@ -3,7 +3,6 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
 import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
-  REPEATABLE_WORK,
   runStatements,
   runTransaction,
   type Transaction,
@@ -22,11 +21,10 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
-export interface AloneOptions extends Pick<TransactionOptions, 'owner' | 'beginsLate'> {
+export interface AloneOptions
+  extends Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> {
   /** Gates are probably missing, and are created in the transaction. Otherwise this takes three more round trips. */
   readonly createsGates?: boolean
-  /** The work is done again if a crash undoes it, so the COMMIT does not wait for the disk. */
-  readonly isRepeatable?: boolean
 }
 
 /**
@@ -97,10 +95,8 @@ async function attempt<Result>(
     const enter = (creates: boolean) =>
       run({
         isolation: 'read committed',
-        opening: [
-          ...(isRepeatable ? REPEATABLE_WORK.opening : []),
-          ...enterAloneCalls(gates, { waitMs, creates, isCluster: database.isCluster }),
-        ],
+        isRepeatable,
+        opening: enterAloneCalls(gates, { waitMs, creates, isCluster: database.isCluster }),
         owner,
         beginsLate,
       })
