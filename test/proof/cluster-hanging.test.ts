@@ -1,16 +1,10 @@
-import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClusterNode } from '../../scripts/cluster.js'
-import { canStartCluster, startTestCluster, type TestCluster } from '../support/cluster.js'
+import { canStartCluster, type TestCluster } from '../support/cluster.js'
 import { until } from '../support/process.js'
+import { type OnCluster, startOnCluster } from '../support/proof/on-cluster.js'
 import { Proof } from '../support/proof/proof.js'
-import {
-  createProofDatabase,
-  DATABASE,
-  describeReply,
-  makeProofFolder,
-  ProofService,
-} from '../support/proof/service.js'
+import { DATABASE, describeReply, type ProofService } from '../support/proof/service.js'
 import { Round } from '../support/proof/writer.js'
 import { ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 
@@ -29,7 +23,7 @@ const CLIENTS_ASIDE = 4
 /** Kinds of requests are sent this often, so that each is also sent when the node is known to hang. */
 const TIMES = 2
 
-let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let started: OnCluster
 let cluster: TestCluster
 let service: ProofService
 let proof: Proof
@@ -39,23 +33,14 @@ const canStart = canStartCluster('a service on a cluster whose nodes hang')
 
 describe.skipIf(!canStart)(`a service on a cluster whose nodes hang (seed ${SEED})`, () => {
   beforeAll(async () => {
-    folder = await makeProofFolder()
-    cluster = await startTestCluster()
-    service = new ProofService(path.join(folder.path, 'service'), {
-      OFFSHOOT_DATABASE_URL: cluster.coordinator.url,
-      OFFSHOOT_DISTRIBUTE_DATABASES: 'true',
-      OFFSHOOT_BACKGROUND_PAUSE_MS: '200',
-    })
-    await service.start()
-    await createProofDatabase(service, service.workspaceId)
+    started = await startOnCluster()
+    ;({ cluster, service } = started)
     aside = await createDatabaseAside()
     proof = new Proof(SEED)
   })
   afterAll(async () => {
     for (const node of cluster?.nodes ?? []) await cluster.resume(node)
-    await service?.kill()
-    await cluster?.close()
-    await folder?.remove()
+    await started?.close()
   })
 
   const TABLE = {

@@ -1,21 +1,15 @@
-import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { canStartCluster, startTestCluster, type TestCluster } from '../support/cluster.js'
+import { canStartCluster, type TestCluster } from '../support/cluster.js'
 import { until } from '../support/process.js'
-import {
-  createProofDatabase,
-  DATABASE,
-  makeProofFolder,
-  ProofService,
-  type Reply,
-} from '../support/proof/service.js'
+import { type OnCluster, startOnCluster } from '../support/proof/on-cluster.js'
+import { DATABASE, type ProofService, type Reply } from '../support/proof/service.js'
 
 /*
  * A merge changes rows on a node and the catalogue on the coordinator, and is committed in two phases. One of the two is
  * killed between the phases. Without OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
  */
 
-let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let started: OnCluster
 let cluster: TestCluster
 let service: ProofService
 
@@ -23,23 +17,16 @@ const canStart = canStartCluster('a merge on a cluster between the phases of its
 
 describe.skipIf(!canStart)('a merge on a cluster between the phases of its commit', () => {
   beforeAll(async () => {
-    folder = await makeProofFolder()
-    cluster = await startTestCluster({ isProxied: true })
-    // Only the service ends transactions that are in doubt.
-    await cluster.setRecoveryInterval('-1')
-    service = new ProofService(path.join(folder.path, 'service'), {
-      OFFSHOOT_DATABASE_URL: cluster.coordinator.url,
-      OFFSHOOT_DISTRIBUTE_DATABASES: 'true',
+    started = await startOnCluster({
+      isProxied: true,
+      isRecoveredByService: true,
       // Background work commits in two phases, too.
-      OFFSHOOT_BACKGROUND_PAUSE_MS: '3600000',
+      backgroundPauseMs: 3_600_000,
     })
-    await service.start()
-    await createProofDatabase(service, service.workspaceId)
+    ;({ cluster, service } = started)
   })
   afterAll(async () => {
-    await service?.kill()
-    await cluster?.close()
-    await folder?.remove()
+    await started?.close()
   })
 
   const send = (method: string, url: string, body?: unknown) =>

@@ -1,15 +1,10 @@
-import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClusterNode } from '../../scripts/cluster.js'
-import { canStartCluster, onNode, startTestCluster, type TestCluster } from '../support/cluster.js'
+import { canStartCluster, onNode, type TestCluster } from '../support/cluster.js'
 import { until } from '../support/process.js'
+import { type OnCluster, startOnCluster } from '../support/proof/on-cluster.js'
 import { Proof } from '../support/proof/proof.js'
-import {
-  createProofDatabase,
-  DATABASE,
-  makeProofFolder,
-  ProofService,
-} from '../support/proof/service.js'
+import { DATABASE, type ProofService } from '../support/proof/service.js'
 import { Round } from '../support/proof/writer.js'
 import { AWAY_ROUNDS, ROUNDS_TIMEOUT_MS, SEED } from '../support/random.js'
 
@@ -24,7 +19,7 @@ const NOTICED = 5
 /** Records that are written to each of two databases. */
 const LOADED = 50
 
-let folder: Awaited<ReturnType<typeof makeProofFolder>>
+let started: OnCluster
 let cluster: TestCluster
 let service: ProofService
 let proof: Proof
@@ -33,21 +28,12 @@ const canStart = canStartCluster('a service on a cluster whose nodes are killed'
 
 describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
   beforeAll(async () => {
-    folder = await makeProofFolder()
-    cluster = await startTestCluster()
-    service = new ProofService(path.join(folder.path, 'service'), {
-      OFFSHOOT_DATABASE_URL: cluster.coordinator.url,
-      OFFSHOOT_DISTRIBUTE_DATABASES: 'true',
-      OFFSHOOT_BACKGROUND_PAUSE_MS: '200',
-    })
-    await service.start()
-    await createProofDatabase(service, service.workspaceId)
+    started = await startOnCluster()
+    ;({ cluster, service } = started)
     proof = new Proof(SEED)
   })
   afterAll(async () => {
-    await service?.kill()
-    await cluster?.close()
-    await folder?.remove()
+    await started?.close()
   })
 
   const owner = () => cluster.workerOf(DATABASE)
