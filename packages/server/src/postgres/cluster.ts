@@ -44,9 +44,13 @@ export function recoveryOf(client: pg.ClientBase): Recovery | undefined {
   return kinds.get(client)
 }
 
-/** Notes which database a text concerns. Fails if a node for that does not answer. */
-function noteUse(client: pg.ClientBase, text: string): void {
-  const { schema, isDefinition } = placeText(text)
+/**
+ * Notes which database a statement concerns: that of the given schema, or the one that its text names. Fails if a node for
+ * that does not answer.
+ */
+function noteUse(client: pg.ClientBase, text: string, given: string | undefined): void {
+  const named = given === undefined ? placeText(text) : { schema: given, isDefinition: false }
+  const { schema, isDefinition } = named
   if (schema !== undefined) kinds.get(client)?.nodes.use(client, schema, isDefinition)
 }
 
@@ -116,10 +120,7 @@ export interface PlacedCalls {
 
 /** Passes calls on rows to the function. Returns undefined if all calls can be sent as they are. */
 export function placeCalls(client: pg.ClientBase, calls: readonly Call[]): PlacedCalls | undefined {
-  for (const { statement, node } of calls) {
-    if (node === undefined) noteUse(client, statement.text)
-    else kinds.get(client)?.nodes.use(client, node.schema, false)
-  }
+  for (const { statement, node } of calls) noteUse(client, statement.text, node?.schema)
   const placements = calls.map(placementOf)
   if (placements.every((placement) => placement === undefined)) return undefined
   const sent: Call[] = []
@@ -177,8 +178,7 @@ export function placeQuery(
 ): readonly Call[] | undefined {
   if (!isOnCluster(client)) return undefined
   const schema = pinned.get(template)
-  if (schema === undefined) noteUse(client, text)
-  else kinds.get(client)?.nodes.use(client, schema, false)
+  noteUse(client, text, schema)
   const placement: Placement | undefined =
     schema === undefined ? placeText(text).placement : { schema, kind: 'rows', isWrite: false }
   if (placement === undefined) return undefined

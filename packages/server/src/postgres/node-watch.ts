@@ -203,7 +203,7 @@ export class NodeWatch {
 async function passTicks(count: number, signal: AbortSignal): Promise<undefined> {
   for (let passed = 0; passed < count && !signal.aborted; passed++) {
     await delay(TICK_MS, undefined, { ref: false })
-    // What has arrived meanwhile is read first.
+    // Node reads answers that have arrived meanwhile before the next tick counts.
     await setImmediate()
   }
 }

@@ -75,11 +75,11 @@ export interface FoundPlace {
   /** Undefined if the user is no member of the workspace. */
   readonly database: DatabaseRow | undefined
   readonly branch: FoundBranchRow | undefined
-  /** What the subquery of the caller has returned, by name. */
+  /** The members of the JSON object that the subquery of the caller has returned. */
   readonly more: Readonly<Record<string, unknown>> | undefined
 }
 
-/** Names the rows of a place in a query for it, whose ids are null if there are none. */
+/** Expressions for the ids of a place, in the query that looks it up. An id is null if there is no such row. */
 export interface PlaceIds {
   readonly branchId: Sql
   readonly databaseId: Sql

@@ -54,7 +54,7 @@ export async function writeBranchRules(
   )
 }
 
-/** What a fork needs to know beside its request. */
+/** The rules of a database, and the branch that a request wants to fork. */
 interface ForkSettings {
   readonly rules: readonly RuleRow[] | null
   /** The branch that is forked; null if there is no such branch. */
@@ -67,7 +67,7 @@ const settingsSql = (source: BranchIdentity): Sql => sql`
       'source', (select row_to_json(source) from (${liveBranchSql(source)}) source)
     )`
 
-/** Reads what a fork of the default branch needs to know, for `findRuleAndSource`. */
+/** Reads the rules and the default branch together with the key, for `findRuleAndSource`. */
 export const readForkSettings: ReadMore = ({ databaseId, defaultBranchId }) => sql`
     select json_build_object('fork', (${settingsSql({ databaseId, id: defaultBranchId })}))`
 

@@ -146,7 +146,7 @@ interface SourceBranch {
   readonly branchName: string
 }
 
-/** Reads the source of a branch, for `getSource`. */
+/** Reads the source of a branch together with the key, for `getSource`. */
 export const readSource: ReadMore = ({ branchId }) => sql`
     select json_build_object('source', (${sourceSql(branchId)}))`
 
