@@ -5,17 +5,18 @@ import { type OnCluster, startOnCluster } from '../support/proof/on-cluster.js'
 import { DATABASE, type ProofService, type Reply } from '../support/proof/service.js'
 
 /*
- * A merge changes rows on a node and the catalogue on the coordinator, and is committed in two phases. One of the two is
- * killed between the phases. Without OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
+ * Nodes of a cluster are killed while a request waits for them at a certain point. A merge changes rows on a node and the
+ * catalogue on the coordinator, and is committed in two phases; other writes of rows are committed in one. Without
+ * OFFSHOOT_TEST_CLUSTER_BIN, the tests are skipped.
  */
 
 let started: OnCluster
 let cluster: TestCluster
 let service: ProofService
 
-const canStart = canStartCluster('a merge on a cluster between the phases of its commit')
+const canStart = canStartCluster('writes on a cluster whose nodes are killed at a certain point')
 
-describe.skipIf(!canStart)('a merge on a cluster between the phases of its commit', () => {
+describe.skipIf(!canStart)('a write on a cluster', () => {
   beforeAll(async () => {
     started = await startOnCluster({
       isProxied: true,
@@ -42,33 +43,88 @@ describe.skipIf(!canStart)('a merge on a cluster between the phases of its commi
     return reply
   }
 
+  /** Sends a request until the connection of the coordinator to the worker is held. Returns its answer. */
+  async function sendUntilHeld(held: Promise<void>, request: () => Promise<Reply>) {
+    let answer = request()
+    // A connection of the coordinator to a worker that was killed before is noticed when it is used.
+    await until(async () => {
+      const refused = await Promise.race([held, answer])
+      if (refused === undefined) return true
+      expect(refused.body).toMatchObject({ code: 'unavailable' })
+      answer = request()
+      return false
+    })
+    return { answer }
+  }
+
   it.each([
     { killed: 'worker', nodeOf: () => cluster.workerOf(DATABASE) },
     { killed: 'coordinator', nodeOf: async () => cluster.coordinator },
-  ])('is not seen by halves if the $killed is killed', async ({ killed, nodeOf }) => {
-    const branch = `from-${killed}`
-    expect((await answerOf('PUT', branch, { from: 'main' })).status).toBe(201)
-    const written = await answerOf('PUT', `${branch}/tables/items/data/${killed}`, { value: 7 })
-    expect(written.status).toBe(201)
-    const node = await nodeOf()
-    const held = cluster
-      .proxyOf(await cluster.workerOf(DATABASE))
-      .holdAt('request', 'COMMIT PREPARED', { after: 'offshoot_node.run' })
-    let merge = send('POST', `${branch}/merge`, {})
-    // A connection of the coordinator to a worker that was killed before is noticed when it is used.
-    await until(async () => {
-      const answer = await Promise.race([held, merge])
-      if (answer === undefined) return true
-      expect(answer.body).toMatchObject({ code: 'unavailable' })
-      merge = send('POST', `${branch}/merge`, {})
-      return false
-    })
-    await cluster.kill(node)
-    expect((await merge).body).toMatchObject({ code: 'commit_unknown' })
-    await node.start()
-    // The coordinator has committed the merge.
-    const found = await answerOf('GET', `main/tables/items/data/${killed}`)
-    expect(found.body).toMatchObject({ value: 7 })
-    expect(await cluster.prepared()).toEqual([])
-  })
+  ])(
+    'is not seen by halves if the $killed is killed between the phases of the commit of a merge',
+    async ({ killed, nodeOf }) => {
+      const branch = `from-${killed}`
+      expect((await answerOf('PUT', branch, { from: 'main' })).status).toBe(201)
+      const written = await answerOf('PUT', `${branch}/tables/items/data/${killed}`, { value: 7 })
+      expect(written.status).toBe(201)
+      const node = await nodeOf()
+      const held = cluster
+        .proxyOf(await cluster.workerOf(DATABASE))
+        .holdAt('request', 'COMMIT PREPARED', { after: 'offshoot_node.run' })
+      const { answer } = await sendUntilHeld(held, () => send('POST', `${branch}/merge`, {}))
+      await cluster.kill(node)
+      expect((await answer).body).toMatchObject({ code: 'commit_unknown' })
+      await node.start()
+      // The coordinator has committed the merge.
+      const found = await answerOf('GET', `main/tables/items/data/${killed}`)
+      expect(found.body).toMatchObject({ value: 7 })
+      expect(await cluster.prepared()).toEqual([])
+    },
+  )
+
+  const RUN = 'offshoot_node.run'
+  /** As a whole message: transactions begin with a text that contains the word, too. */
+  const COMMIT = 'COMMIT\0'
+
+  it.each([
+    {
+      moment: 'a statement',
+      code: 'unavailable',
+      direction: 'request',
+      text: RUN,
+      after: RUN,
+      status: 404,
+    },
+    {
+      moment: 'a COMMIT',
+      code: 'commit_unknown',
+      direction: 'request',
+      text: COMMIT,
+      after: RUN,
+      status: 404,
+    },
+    {
+      moment: 'the answer to a COMMIT',
+      code: 'commit_unknown',
+      direction: 'response',
+      text: COMMIT,
+      after: '',
+      status: 200,
+    },
+  ] as const)(
+    'answers $code if the main process of the coordinator is killed while it waits for $moment',
+    async (given) => {
+      const { moment, code, direction, text, after, status } = given
+      const url = `main/tables/items/data/${moment.replaceAll(' ', '-')}`
+      const worker = await cluster.workerOf(DATABASE)
+      const held = cluster.proxyOf(worker).holdAt(direction, text, { after })
+      const { answer } = await sendUntilHeld(held, () => send('PUT', url, { value: 1 }))
+      await cluster.killPostmaster(cluster.coordinator)
+      expect((await answer).body).toMatchObject({ code })
+      await cluster.kill(cluster.coordinator)
+      await cluster.coordinator.start()
+      expect((await answerOf('GET', url)).status).toBe(status)
+      expect(await cluster.prepared()).toEqual([])
+    },
+  )
 })

@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { type Cluster, type ClusterNode, hasCitus, startCluster } from '../../scripts/cluster.js'
 import { CuttingProxy } from './cutting-proxy.js'
 import { makeDataFolder } from './data-folder.js'
-import { killServer, signalServer, until } from './process.js'
+import { killPostmaster, killServer, signalServer, until } from './process.js'
 import { runOn } from './run-on.js'
 
 /*
@@ -100,6 +100,11 @@ export class TestCluster {
   async kill(node: ClusterNode): Promise<void> {
     await killServer(node.dataDir)
     await node.stop()
+  }
+
+  /** Kills the main process of a node. Its other processes end when they notice. */
+  async killPostmaster(node: ClusterNode): Promise<void> {
+    await killPostmaster(node.dataDir)
   }
 
   /** Makes a node hang: its connections stay open, and nothing answers until it is resumed. */

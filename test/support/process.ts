@@ -162,6 +162,12 @@ export async function killServer(folder: string): Promise<void> {
   await until(async () => (await serverProcesses(folder)).length === 0)
 }
 
+/** Kills the main process of the PostgreSQL whose own data are in a folder. The others end when they notice. */
+export async function killPostmaster(folder: string): Promise<void> {
+  const [pid] = (await readFile(path.join(folder, 'postmaster.pid'), 'utf8')).split('\n')
+  kill(Number(pid), 'SIGKILL')
+}
+
 /**
  * Sends a signal to all processes of the PostgreSQL whose own data are in a folder, such as SIGSTOP: it then does not
  * answer, but its connections stay open, and new ones are accepted by the system.

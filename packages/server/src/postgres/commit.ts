@@ -1,6 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
-import { codeOf, isConflict, isLeftBusy, NodeConflictError } from './failures.js'
+import { codeOf, isConflict, isLeftBusy, isOutcomeUnknown, NodeConflictError } from './failures.js'
 import { sql } from './sql.js'
 import { type Call, compileStatement } from './statement.js'
 
@@ -78,8 +78,7 @@ export async function settleCommit<Result>(
     if (error instanceof AppError) throw error
     // The node has rolled back, and the coordinator with it.
     if (isConflicting) throw new NodeConflictError('', { cause: error })
-    if (isReported(error)) throw error
-    throw new UnknownOutcomeError(error)
+    throw isOutcomeUnknown(error) ? new UnknownOutcomeError(error) : error
   }
 }
 
@@ -101,17 +100,6 @@ function inTime<Result>(committing: Promise<Result>, waitMs: number): Promise<Re
       },
     )
   })
-}
-
-/**
- * Returns whether the error is that of a statement, not of the server or the connection. Citus reports a COMMIT that a
- * node did not answer as an internal error.
- */
-function isReported(error: unknown): boolean {
-  const code = codeOf(error)
-  if (code === 'XX000' && /^could not commit transaction/.test((error as Error).message))
-    return false
-  return code !== undefined && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) && !/^(57P|08)/.test(code)
 }
 
 /** How long to wait for the answer to a ROLLBACK. */

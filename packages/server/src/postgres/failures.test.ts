@@ -49,6 +49,18 @@ describe('toAppError', () => {
       'unavailable',
       503,
     ],
+    [
+      'a connection to a node that is no longer open',
+      coded('XX000', { message: 'connection not open' }),
+      'unavailable',
+      503,
+    ],
+    [
+      'a coordinator that is killed while it waits for a node',
+      coded('XX000', { message: 'postmaster was shut down, exiting' }),
+      'unavailable',
+      503,
+    ],
     ['a conflict that never ended', coded('40001'), 'retry_limit', 409],
     ['a deadlock that never ended', coded('40P01'), 'retry_limit', 409],
     ['a statement that took too long', coded('57014'), 'timeout', 503],

@@ -68,6 +68,27 @@ export function isUndefinedName(error: unknown): boolean {
   return isUndefinedTable(error) || codeOf(error) === UNDEFINED_COLUMN
 }
 
+/** Errors of the last statement of a batch. In a batch that ends a transaction, this is the COMMIT. */
+const ofLastStatement = new WeakSet<object>()
+
+export function noteLastStatementFailed(error: Error): void {
+  ofLastStatement.add(error)
+}
+
+/** Messages of Citus for a COMMIT that failed before any node was told to commit. */
+const NOT_COMMITTED = /^(failure on connection marked as essential|failed to prepare transaction)/
+
+/**
+ * Returns whether it is unknown what a batch with a COMMIT has done. After an internal error in the COMMIT, a node of a
+ * cluster may have committed: Citus reports so that the node did not answer, or that the coordinator ends.
+ */
+export function isOutcomeUnknown(error: unknown): boolean {
+  const code = codeOf(error)
+  if (code === undefined || !isSqlState(code) || /^(57P|08)/.test(code)) return true
+  if (code !== INTERNAL || !ofLastStatement.has(error as object)) return false
+  return !NOT_COMMITTED.test((error as Error).message)
+}
+
 /** Returns whether running the whole transaction again can succeed. */
 export function isRetryable(error: unknown): boolean {
   return isConflict(codeOf(error)) || isOutrun(error) || isInDoubt(error)
@@ -137,13 +158,24 @@ const UNREACHABLE = new Set([
 /** The coordinator of a cluster reports these if it cannot connect to a node. Clients do not see them otherwise. */
 const NODE_UNREACHABLE = new Set(['08000', '08001', '08003', '08006'])
 
-/** Messages of Citus with the code of an internal error, if a node breaks its connection before a COMMIT. */
+/**
+ * Messages of Citus with the code of an internal error, if a node breaks its connection. Some are those of libpq, which has
+ * no codes.
+ */
 const NODE_LOST =
-  /^(failure on connection marked as essential|failed to prepare transaction|server closed the connection unexpectedly|no connection to the server|could not (receive data from|send data to) server)/
+  /^(failure on connection marked as essential|failed to prepare transaction|execution cannot recover from multiple connection failures|server closed the connection unexpectedly|no connection to the server|connection not open|could not (receive data from|send data to) server|SSL (error|SYSCALL error|connection has been closed))/
+
+/** The message of Citus, with the code of an internal error, if the coordinator was killed while it waited for a node. */
+const COORDINATOR_LOST = /^postmaster was shut down/
 
 /** Returns whether the coordinator of a cluster has lost a node in a transaction, which it has rolled back. */
 function isNodeLost(error: unknown): boolean {
   return codeOf(error) === INTERNAL && NODE_LOST.test((error as Error).message)
+}
+
+/** Returns whether the coordinator of a cluster has ended while a statement waited for a node. */
+function isCoordinatorLost(error: unknown): boolean {
+  return codeOf(error) === INTERNAL && COORDINATOR_LOST.test((error as Error).message)
 }
 
 /**
@@ -164,7 +196,7 @@ const UNREACHABLE_MESSAGES =
 export function isUnreachable(error: unknown): boolean {
   const code = codeOf(error)
   if (code !== undefined && (UNREACHABLE.has(code) || /^(08|53|58)/.test(code))) return true
-  if (isNodeLost(error)) return true
+  if (isNodeLost(error) || isCoordinatorLost(error)) return true
   return error instanceof Error && UNREACHABLE_MESSAGES.test(error.message)
 }
 

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { isOnCluster, placeCalls, recoveryOf } from './cluster.js'
-import { noteCancelled } from './failures.js'
+import { noteCancelled, noteLastStatementFailed } from './failures.js'
 import { recoverAfter } from './in-doubt.js'
 import {
   type Call,
@@ -270,6 +270,7 @@ class Pipeline {
       if (this.#sent.parsed.has(statement.text)) prepared?.doubt(statement.text)
     }
     prepared?.closeAgain(this.#sent.closed)
+    if (this.#rows.length === this.#calls.length - 1) noteLastStatementFailed(error)
     this.#settle.reject(this.#isSpent ? new RoomSpentError('', { cause: error }) : error)
   }
 }
