@@ -213,17 +213,59 @@ describe.skipIf(!canStart)(`a service on a cluster (seed ${SEED})`, () => {
     })
   })
 
+  it('measures workspaces and forgets answers on other workers while one is down', async () => {
+    const workspace = await service.send('POST', '/workspaces', { body: { name: 'Measured' } })
+    const workspaceId: string = workspace.body.id
+    const name = await createDatabaseOn(await other(), workspaceId)
+    const answered = await service.send(
+      'POST',
+      `/${workspaceId}.local/db/${name}:main/transaction`,
+      {
+        body: { operations: [{ get: { table: 'items', id: 'total' } }] },
+        headers: { 'idempotency-key': 'kept' },
+      },
+    )
+    expect(answered.status).toBe(200)
+    const answers = `${await cluster.schemaOf(name)}.idempotency_keys`
+    const worker = await owner()
+    await cluster.kill(worker)
+    await onNode(
+      cluster.coordinator,
+      `update ${answers} set created_at = '2020-01-01'`,
+      // The workspace whose worker is down is due first.
+      `update offshoot.workspace_usage
+      set measured_at = null,
+        due_at = now() - case when workspace_id = '${workspaceId}' then interval '0' else interval '1 hour' end`,
+    )
+    await until(async () => {
+      const [found] = await onNode<{ isMeasured: boolean; answers: number }>(
+        cluster.coordinator,
+        `select measured_at is not null as "isMeasured",
+          (select count(*)::integer from ${answers}) as answers
+        from offshoot.workspace_usage
+        where workspace_id = '${workspaceId}'`,
+      )
+      return found?.isMeasured === true && found.answers === 0
+    })
+    await worker.start()
+    await untilFine('GET', `/db/${DATABASE}:main/tables/items/data/total`)
+  })
+
   const FORK = { from: 'main' }
   let created = 0
 
   /** Creates a database with a table on a worker. Citus places databases in turns. */
-  async function createDatabaseOn(worker: ClusterNode): Promise<string> {
+  async function createDatabaseOn(
+    worker: ClusterNode,
+    workspaceId = service.workspaceId,
+  ): Promise<string> {
     for (;;) {
       const name = `aside-${created++}`
-      await untilFine('PUT', `/workspaces/${service.workspaceId}/dbs/${name}`, { region: 'local' })
+      await untilFine('PUT', `/workspaces/${workspaceId}/dbs/${name}`, { region: 'local' })
       if ((await cluster.workerOf(name)) !== worker) continue
-      await untilFine('POST', `/db/${name}:main/schema/update`, newTable('items'))
-      await untilFine('PUT', `/db/${name}:main/tables/items/data/total`, { value: 0 })
+      const main = `/${workspaceId}.local/db/${name}:main`
+      await untilFine('POST', `${main}/schema/update`, newTable('items'))
+      await untilFine('PUT', `${main}/tables/items/data/total`, { value: 0 })
       return name
     }
   }

@@ -11,7 +11,7 @@ import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import { collectMigrations } from './domain/schemas/unused-migrations.js'
 import type { Services } from './http/services.js'
 import { prepareNewNodes } from './postgres/cluster-functions.js'
-import { isUnreachable } from './postgres/failures.js'
+import { isNodeUnreachable, isUnreachable } from './postgres/failures.js'
 import { readServerState } from './postgres/server-state.js'
 import {
   absorbNext,
@@ -52,12 +52,13 @@ export async function runBackground(services: BackgroundServices): Promise<boole
   const { database, sessions, files } = services
   const { quotas } = sessions
   const failures: unknown[] = []
-  // Work of one kind does not depend on that of another, but all of it depends on PostgreSQL.
+  // Work of one kind does not depend on that of another, but all of it depends on PostgreSQL: on its only server, or on the
+  // coordinator of a cluster.
   const apart = async (work: () => Promise<void>): Promise<void> => {
     try {
       await work()
     } catch (error) {
-      if (isUnreachable(error)) throw error
+      if (isUnreachable(error) && !isNodeUnreachable(error)) throw error
       failures.push(error)
     }
   }

@@ -158,6 +158,11 @@ const UNREACHABLE = new Set([
 /** The coordinator of a cluster reports these if it cannot connect to a node. Clients do not see them otherwise. */
 const NODE_UNREACHABLE = new Set(['08000', '08001', '08003', '08006'])
 
+/** A node does not answer, and so is treated like one to which the coordinator cannot connect. */
+export class NodeSilentError extends Error {
+  readonly code = '08001'
+}
+
 /**
  * Messages of Citus with the code of an internal error, if a node breaks its connection. Some are those of libpq, which has
  * no codes.
@@ -171,6 +176,16 @@ const COORDINATOR_LOST = /^postmaster was shut down/
 /** Returns whether the coordinator of a cluster has lost a node in a transaction, which it has rolled back. */
 function isNodeLost(error: unknown): boolean {
   return codeOf(error) === INTERNAL && NODE_LOST.test((error as Error).message)
+}
+
+/**
+ * Returns whether a node of a cluster cannot be reached. The coordinator and other nodes may well be. The error may be
+ * mapped to a public one.
+ */
+export function isNodeUnreachable(error: unknown): boolean {
+  return [error, (error as Error).cause].some(
+    (cause) => NODE_UNREACHABLE.has(codeOf(cause) ?? '') || isNodeLost(cause),
+  )
 }
 
 /** Returns whether the coordinator of a cluster has ended while a statement waited for a node. */
@@ -227,8 +242,7 @@ export function toAppError(error: unknown): unknown {
     )
   }
   if (isUnreachable(error)) {
-    const isNode = NODE_UNREACHABLE.has(codeOf(error) ?? '') || isNodeLost(error)
-    const message = isNode
+    const message = isNodeUnreachable(error)
       ? 'a node of the database cluster cannot be reached'
       : 'the database cannot be reached'
     return new AppError('unavailable', message, { cause: error })

@@ -1,6 +1,7 @@
 import { setTimeout as delay, setImmediate } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
+import { NodeSilentError } from './failures.js'
 import { breakConnection, bytesReadBy } from './protocol-errors.js'
 
 /*
@@ -86,7 +87,7 @@ export class NodeWatch {
   /** Notes that a connection uses the rows of a database, or defines its tables. Fails if a node for that is lost. */
   use(client: pg.ClientBase, schema: string, definesTables: boolean): void {
     if (this.#lostSchemas !== undefined && (definesTables || this.#lostSchemas.has(schema))) {
-      throw lost('a node')
+      throw lost('a node', new NodeSilentError())
     }
     const use = this.#uses.get(client)
     if (use === undefined) return
@@ -208,6 +209,6 @@ async function passTicks(count: number, signal: AbortSignal): Promise<undefined>
   }
 }
 
-function lost(what: string): AppError {
-  return new AppError('unavailable', `${what} of the database cluster does not answer`)
+function lost(what: string, cause?: Error): AppError {
+  return new AppError('unavailable', `${what} of the database cluster does not answer`, { cause })
 }

@@ -4,7 +4,7 @@ import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/json-parts.js'
 import { LruMap } from '../../common/lru-map.js'
 import type { Database } from '../../postgres/database.js'
-import { isUndefinedTable } from '../../postgres/failures.js'
+import { isNodeUnreachable, isUndefinedTable } from '../../postgres/failures.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { arrayLiteral } from '../../rows/columns.js'
@@ -284,8 +284,8 @@ export async function collectAnswers(database: Database): Promise<boolean> {
     return isShrinking
   }
   const count = await deleteExpired(database, answersName(databaseId)).catch((error: unknown) => {
-    // The database was deleted.
-    if (isUndefinedTable(error)) return 0
+    // The database was deleted, or the next round tries it again. Those on other nodes must not wait for it.
+    if (isUndefinedTable(error) || isNodeUnreachable(error)) return 0
     throw error
   })
   if (count < STEP_ANSWERS) lastCollected.set(database, databaseId)

@@ -1,10 +1,12 @@
 import type { Database } from '../../postgres/database.js'
+import { isNodeUnreachable } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { sizeHeaps } from '../../rows/branches.js'
 import { storedFileBytes, storedRowBytes } from '../../telemetry/events.js'
 import {
   findDueMeasurement,
   insertMissingUsage,
+  postponeMeasurement,
   sumUsage,
   updateMeasurement,
   updateUsage,
@@ -31,10 +33,12 @@ export async function measureUsage(
   options: { bytesMaxDefault: number | null; heapsMax?: number },
 ): Promise<boolean> {
   const { bytesMaxDefault, heapsMax = STEP_HEAPS } = options
-  return runTransaction(
+  let measured: string | undefined
+  const step = runTransaction(
     database,
     async (transaction) => {
       const due = await findDueMeasurement(transaction, { bytesMaxDefault })
+      measured = due?.workspaceId
       if (due === undefined) return insertMissingUsage(transaction, STEP_WORKSPACES)
       const { workspaceId, databaseIds, heapId: afterId, hasQuota } = due
       const { bytes, lastId } = await sizeHeaps(transaction, { databaseIds, afterId, heapsMax })
@@ -49,6 +53,12 @@ export async function measureUsage(
     },
     { isolation: 'read committed' },
   )
+  return step.catch(async (error: unknown) => {
+    if (measured === undefined || !isNodeUnreachable(error)) throw error
+    // Workspaces on other nodes must not wait for this one.
+    await postponeMeasurement(database, { workspaceId: measured, seconds: QUOTA_SECONDS })
+    return true
+  })
 }
 
 /** Updates the metrics with the totals of all workspaces. */

@@ -132,6 +132,17 @@ export async function updateMeasurement(
     where workspace_id = ${step.workspaceId}`)
 }
 
+/** The measurement goes on later where it is now. */
+export async function postponeMeasurement(
+  database: Queryable,
+  { workspaceId, seconds }: { workspaceId: string; seconds: number },
+): Promise<void> {
+  await database.query(sql`
+    update offshoot.workspace_usage
+    set due_at = now() + make_interval(secs => ${seconds})
+    where workspace_id = ${workspaceId}`)
+}
+
 export async function updateUsage(
   transaction: Queryable,
   result: { workspaceId: string; rowBytes: number; nextInSeconds: number },
