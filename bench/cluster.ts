@@ -152,7 +152,6 @@ async function openSide(
 ): Promise<Side> {
   const service = await startServiceOn(url, {
     dataDir: path.join(folder, isCluster ? 'ours' : 'baseline'),
-    ...(isCluster ? { settings: { OFFSHOOT_DISTRIBUTE_DATABASES: 'true' } } : {}),
   })
   const nodes = isCluster ? await listNodes(url) : [url]
   const side = { service, postgresPids: await Promise.all(nodes.map(postmasterOf)), count: 0 }

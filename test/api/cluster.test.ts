@@ -88,6 +88,41 @@ describe('databases on a cluster', () => {
   })
 })
 
+describe('OFFSHOOT_DISTRIBUTE_DATABASES=false', () => {
+  const TABLES = { t: [{ name: 'n', type: 'int' }] } as const
+
+  it('places further databases on the coordinator, and leaves the others where they are', async () => {
+    const placed = await TestBranches.create(service, 'placed', TABLES)
+    const node = await placeOf(placed)
+    const off = await createTestService({ url: service.url, distributes: false })
+    const created = await off.call('PUT', `/workspaces/${service.workspaceId}/dbs/kept`, {
+      key: service.key,
+      body: { region: 'local' },
+    })
+    expect(created.status).toBe(201)
+    const kept = new TestBranches(service, 'kept', off)
+    await kept.edit(
+      'main',
+      { addTable: { table: 't' } },
+      { addColumn: { table: 't', column: { name: 'n', type: 'int' } } },
+    )
+    await kept.put('main', 't', 'a', { n: 1 })
+    await kept.fork('dev')
+    await kept.put('dev', 't', 'a', { n: 2 })
+    await kept.merge('dev')
+    expect(await kept.record('main', 't', 'a')).toMatchObject({ n: 2 })
+    await expect(placeOf(kept)).rejects.toThrow('on a node')
+    expect(await placeOf(placed)).toEqual(node)
+    await off.close()
+  })
+
+  it('leaves a new instance on the coordinator as on any other server', async () => {
+    const off = await createTestService({ distributes: false })
+    expect(off.database.isCluster).toBe(false)
+    await off.close()
+  })
+})
+
 describe('a stream into a database that is moved to another node', () => {
   it('goes on there', async () => {
     const branches = await TestBranches.create(service, 'streamed', {

@@ -235,10 +235,10 @@ const SETTINGS = {
   }),
   distributesDatabases: setting({
     env: 'OFFSHOOT_DISTRIBUTE_DATABASES',
-    help: 'Experimental: on a Citus cluster, each new database is placed on one of its nodes. It cannot be switched off again.',
-    fallback: 'false',
+    help: 'On a Citus cluster with workers, each new database is placed on one of its nodes. With false, it is placed on the coordinator.',
+    fallback: 'true',
     allowed: 'true or false',
-    parse: (text = 'false') => (['true', 'false'].includes(text) ? text === 'true' : undefined),
+    parse: (text = 'true') => (['true', 'false'].includes(text) ? text === 'true' : undefined),
   }),
   keyRequestsPerSecond: setting<number>({
     env: 'OFFSHOOT_KEY_REQUESTS_PER_SECOND',

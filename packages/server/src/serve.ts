@@ -119,9 +119,6 @@ export async function serve(
   const postgres = await connectPostgres(config, { app, database, embedded, cleanUps, stopping })
   if (postgres === undefined) return
   await migrate(database)
-  if (config.distributesDatabases && !database.isCluster) {
-    app.log.warn('PostgreSQL has no Citus, so OFFSHOOT_DISTRIBUTE_DATABASES has no effect')
-  }
   if (database.isCluster && (await countOpenFunctions(database)) > 0) {
     app.log.warn(OPEN_FUNCTIONS_WARNING)
   }

@@ -32,7 +32,6 @@ export async function startOnCluster(
     if (isRecoveredByService) await cluster.setRecoveryInterval('-1')
     service = new ProofService(path.join(folder.path, 'service'), {
       OFFSHOOT_DATABASE_URL: cluster.coordinator.url,
-      OFFSHOOT_DISTRIBUTE_DATABASES: 'true',
       OFFSHOOT_BACKGROUND_PAUSE_MS: String(backgroundPauseMs),
     })
     await service.start()

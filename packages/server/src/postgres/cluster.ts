@@ -26,6 +26,8 @@ import {
 /** Whether the server of a connection is a cluster. It is known once the catalogue is up to date. */
 export interface ServerKind extends Recovery {
   isCluster: boolean
+  /** Whether new databases are placed on the nodes. */
+  readonly distributes: boolean
   readonly nodes: NodeWatch
 }
 
@@ -38,6 +40,10 @@ export function noteServer(client: pg.ClientBase, kind: ServerKind): void {
 
 export function isOnCluster(client: pg.ClientBase): boolean {
   return kinds.get(client)?.isCluster === true
+}
+
+export function distributesDatabases(client: pg.ClientBase): boolean {
+  return kinds.get(client)?.distributes === true
 }
 
 export function recoveryOf(client: pg.ClientBase): Recovery | undefined {

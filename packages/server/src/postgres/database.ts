@@ -19,6 +19,8 @@ export interface Queryable {
   query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
   /** Whether the server distributes schemas over nodes (Citus). */
   readonly isCluster?: boolean
+  /** Whether new databases are placed on the nodes. */
+  readonly distributes?: boolean
 }
 
 const IDLE_TIMEOUT_MS = 60_000
@@ -42,7 +44,7 @@ export interface DatabaseOptions {
   readonly poolMax: number
   /** Connections for SQL of users; 8 by default. */
   readonly userPoolMax?: number
-  /** On a Citus cluster, databases are placed on its nodes. */
+  /** On a Citus cluster, new databases are placed on its nodes. */
   readonly distributes?: boolean
   /** Zero means no limit. */
   readonly statementTimeoutMs: number
@@ -83,11 +85,7 @@ export class Database implements Queryable {
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
-  readonly #kind: ServerKind = {
-    isCluster: false,
-    nodes: new NodeWatch(() => this.#openProbe()),
-    recover: () => this.recover(),
-  }
+  readonly #kind: ServerKind
   #recovering: Promise<void> | undefined
   /** Connections of the pools. */
   readonly #open = new Set<pg.ClientBase>()
@@ -100,6 +98,12 @@ export class Database implements Queryable {
 
   constructor(options: DatabaseOptions) {
     this.#options = options
+    this.#kind = {
+      isCluster: false,
+      distributes: options.distributes === true,
+      nodes: new NodeWatch(() => this.#openProbe()),
+      recover: () => this.recover(),
+    }
     const waitMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#places = new Places({ placesMax: options.poolMax, waitMs }, tooManyRequests)
     this.reading = { bytes: 0, bytesMax: options.readingBytesMax ?? Number.POSITIVE_INFINITY }
@@ -179,7 +183,7 @@ export class Database implements Queryable {
 
   /** Whether databases are placed on the nodes of a cluster, if the server is one. */
   get distributes(): boolean {
-    return this.#options.distributes === true
+    return this.#kind.distributes
   }
 
   get isCluster(): boolean {

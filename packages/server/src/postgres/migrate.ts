@@ -194,15 +194,28 @@ export async function createCatalogue(
 
 /** Refuses servers that are too old, and notes whether the server is a Citus cluster. */
 export async function requireVersion(database: Database): Promise<void> {
-  const [row] = await database.query<{ number: number; text: string; isCluster: boolean }>(sql`
+  const [row] = await database.query<{
+    number: number
+    text: string
+    hasCitus: boolean
+    isPrepared: boolean
+  }>(sql`
     select current_setting('server_version_num')::integer as number,
       current_setting('server_version') as text,
-      exists (select from pg_extension where extname = 'citus') and (
-        -- This schema exists since databases were first placed on nodes.
-        ${database.distributes}::boolean or to_regnamespace('offshoot_node') is not null
-      ) as "isCluster"`)
+      exists (select from pg_extension where extname = 'citus') as "hasCitus",
+      -- This schema exists since databases were first placed on nodes.
+      to_regnamespace('offshoot_node') is not null as "isPrepared"`)
   if (row === undefined || row.number < POSTGRES_VERSION_MIN) {
     throw new MigrateError(`PostgreSQL 15 or later is needed; this one is ${row?.text}`)
   }
-  database.isCluster = row.isCluster
+  const { hasCitus, isPrepared } = row
+  database.isCluster =
+    hasCitus && (isPrepared || (database.distributes && (await hasWorkers(database))))
+}
+
+/** Returns whether a server with Citus has workers. Without, it is used like any other. */
+async function hasWorkers(database: Database): Promise<boolean> {
+  const workers = await database.query(sql`
+    select from pg_dist_node where groupid > 0 and noderole = 'primary' limit 1`)
+  return workers.length > 0
 }

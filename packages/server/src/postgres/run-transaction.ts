@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
-import { isOnCluster, noteControl } from './cluster.js'
+import { distributesDatabases, isOnCluster, noteControl } from './cluster.js'
 import {
   COMMIT_CALLS,
   releaseAfter,
@@ -226,6 +226,7 @@ function transactionOn(client: pg.PoolClient, batches: QueryBatches): Transactio
     lastSteps: [],
     lastStatements: [],
     isCluster: isOnCluster(client),
+    distributes: distributesDatabases(client),
     query: <Row extends pg.QueryResultRow>(statement: Sql) => batches.query<Row>(statement),
   }
 }

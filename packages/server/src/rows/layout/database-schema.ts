@@ -47,10 +47,14 @@ export const restoreStage = (
 })
 const stagePrefix = (schema: string): string => `restore_${schema.slice(SCHEMA_PREFIX.length)}_`
 
-/** Creates the schema of a database without tables, if it does not exist. A cluster chooses a node for all its tables. */
+/**
+ * Creates the schema of a database without tables, if it does not exist. A cluster chooses a node for all its tables, unless
+ * databases are placed on the coordinator.
+ */
 export async function createSchema(transaction: Queryable, name: string): Promise<void> {
   if (transaction.isCluster && name.startsWith(SCHEMA_PREFIX)) {
-    await transaction.query(sql`set local citus.enable_schema_based_sharding = on`)
+    const isPlaced = transaction.distributes ? sql`on` : sql`off`
+    await transaction.query(sql`set local citus.enable_schema_based_sharding = ${isPlaced}`)
   }
   await transaction.query(sql`create schema if not exists ${ident(name)}`)
 }
