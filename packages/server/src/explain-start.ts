@@ -1,5 +1,5 @@
 import type { Config } from './config.js'
-import { isUnreachable } from './postgres/failures.js'
+import { isNodeUnreachable, isUnreachable } from './postgres/failures.js'
 
 /** Describes an error of the start for a person, with what to do about it. */
 export function explainStart(error: unknown, config: Config): string {
@@ -17,6 +17,10 @@ export function explainStart(error: unknown, config: Config): string {
   }
   if (code === 'EADDRNOTAVAIL' || (syscall === 'getaddrinfo' && hostname === config.host)) {
     return `[${config.host}] is not an address of this machine: set OFFSHOOT_HOST to 127.0.0.1, or to 0.0.0.0 for all interfaces`
+  }
+  if (isNodeUnreachable(error)) {
+    const { message: reason } = ((error as Error).cause ?? error) as Error
+    return `the PostgreSQL of OFFSHOOT_DATABASE_URL is the coordinator of a Citus cluster, which could not use a node (docs/guides/scaling.md says what nodes need): ${reason}`
   }
   if (config.databaseHosts !== null && isUnreachable(error)) {
     return `the PostgreSQL of OFFSHOOT_DATABASE_URL cannot be reached: ${message}`
