@@ -17,9 +17,11 @@ export function isConsoleStale() {
 }
 
 /** Builds the console, and compresses its assets. */
-export async function buildConsole() {
+export async function buildConsole(into = path.join(folder, 'dist')) {
+  // Otherwise, NODE_ENV=development in the shell of a user would build React for development.
+  process.env.NODE_ENV = 'production'
   const { build } = await import('vite')
-  await replaceFolder(path.join(folder, 'dist'), async (target) => {
+  await replaceFolder(into, async (target) => {
     await build({
       configFile: path.join(folder, 'vite.config.ts'),
       logLevel: 'warn',

@@ -163,3 +163,23 @@ describe('the packages, installed from their archives into an empty folder', () 
     expect(stdout).toBe('Ada\ninvalid_record\n')
   })
 })
+
+describe('the build of the console', () => {
+  it('is the same if NODE_ENV is development', async () => {
+    const parent = await mkdtemp(path.join(tmpdir(), 'offshoot-console-'))
+    try {
+      const into = path.join(parent, 'dist')
+      const build = new URL('../../packages/console/build.js', import.meta.url).href
+      const program = `const { buildConsole } = await import(${JSON.stringify(build)})
+        await buildConsole(${JSON.stringify(into)})`
+      const env = { ...process.env, NODE_ENV: 'development' }
+      await execute(process.execPath, ['--input-type=module', '-e', program], { env })
+      // Names have hashes of the contents.
+      const built = await readdir(path.join(into, 'assets'))
+      const known = await readdir(path.join(ROOT, 'packages', 'console', 'dist', 'assets'))
+      expect(built.sort()).toEqual(known.sort())
+    } finally {
+      await rm(parent, { recursive: true, force: true })
+    }
+  })
+})

@@ -87,7 +87,10 @@ export function DataGrid({ name, table }: { name: string; table: TableDefinition
     document.addEventListener('visibilitychange', look)
     return () => document.removeEventListener('visibilitychange', look)
   }, [store])
-  useEffect(() => () => store.close(), [store])
+  useEffect(() => {
+    store.open()
+    return () => store.close()
+  }, [store])
 
   const draftCount = staged.drafts.length
   const known = store.knownRows

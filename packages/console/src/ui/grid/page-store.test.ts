@@ -112,4 +112,16 @@ describe('PageStore', () => {
     expect(store.error).toBeNull()
     expect(store.get(2)).toBe(2)
   })
+
+  it('reads on when it is opened again', async () => {
+    const source = { count: 3, reads: 0 }
+    const store = new PageStore<number>(numbers(source), OPTIONS)
+    store.close()
+    store.view(0, 0)
+    await settled()
+    expect(source.reads).toBe(0)
+    store.open()
+    await settled()
+    expect(store.get(2)).toBe(2)
+  })
 })

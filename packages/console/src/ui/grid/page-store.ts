@@ -125,9 +125,15 @@ export class PageStore<Row> {
     void this.#work()
   }
 
+  /** Reads rows again after `close`: React may run an effect, undo it and run it again. */
+  open(): void {
+    this.#isClosed = false
+    void this.#work()
+  }
+
+  /** Ends reading. */
   close(): void {
     this.#isClosed = true
-    this.#listeners.clear()
   }
 
   #pageOf(index: number): number {
