@@ -29,8 +29,8 @@ interface Place {
   readonly port: number
 }
 
-async function placeOf({ database }: TestBranches): Promise<Place> {
-  const [place] = await service.database.query<Place & Record<string, unknown>>(sql`
+async function placeOf({ database }: TestBranches, at = service): Promise<Place> {
+  const [place] = await at.database.query<Place & Record<string, unknown>>(sql`
     select 'offshoot_db_' || d.id as schema, s.nodeport as port
     from offshoot.databases d
     join citus_shards s on s.table_name::text = format('offshoot_db_%s.idempotency_keys', d.id)
@@ -119,6 +119,30 @@ describe('OFFSHOOT_DISTRIBUTE_DATABASES=false', () => {
   it('leaves a new instance on the coordinator as on any other server', async () => {
     const off = await createTestService({ distributes: false })
     expect(off.database.isCluster).toBe(false)
+    await off.close()
+  })
+
+  it('can be left out later: databases stay on the coordinator, and further ones are placed on nodes', async () => {
+    const off = await createTestService({ distributes: false })
+    const early = await TestBranches.create(off, 'early', TABLES)
+    await early.put('main', 't', 'a', { n: 1 })
+    await early.fork('dev')
+    await early.put('dev', 't', 'b', { n: 2 })
+    const on = await createTestService({ url: off.url })
+    expect(on.database.isCluster).toBe(true)
+    const same = new TestBranches(off, 'early', on)
+    await same.put('dev', 't', 'a', { n: 3 })
+    await same.merge('dev')
+    expect(await same.record('main', 't', 'a')).toMatchObject({ n: 3 })
+    expect(await same.record('main', 't', 'b')).toMatchObject({ n: 2 })
+    await expect(placeOf(same, on)).rejects.toThrow('on a node')
+    const created = await on.call('PUT', `/workspaces/${off.workspaceId}/dbs/late`, {
+      key: off.key,
+      body: { region: 'local' },
+    })
+    expect(created.status).toBe(201)
+    expect((await placeOf(new TestBranches(off, 'late', on), on)).schema).toMatch(/^offshoot_db_/)
+    await on.close()
     await off.close()
   })
 })
