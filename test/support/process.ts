@@ -164,8 +164,8 @@ export async function killServer(folder: string): Promise<void> {
 
 /** Kills the main process of the PostgreSQL whose own data are in a folder. The others end when they notice. */
 export async function killPostmaster(folder: string): Promise<void> {
-  const [pid] = (await readFile(path.join(folder, 'postmaster.pid'), 'utf8')).split('\n')
-  kill(Number(pid), 'SIGKILL')
+  const [postmaster] = await serverProcesses(folder)
+  if (postmaster !== undefined) kill(postmaster, 'SIGKILL')
 }
 
 /**

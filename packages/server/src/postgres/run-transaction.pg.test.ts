@@ -85,6 +85,29 @@ describe('runTransaction', () => {
     expect(database.pool.idleCount).toBe(database.pool.totalCount)
   })
 
+  it('does not claim that nothing was applied if a COMMIT fails by an internal error', async () => {
+    await database.query(sql`
+      create function fail() returns trigger language plpgsql as
+      $$ begin raise exception 'postmaster was shut down, exiting' using errcode = 'XX000'; end $$`)
+    await database.query(sql`
+      create constraint trigger fails after update on counters
+      deferrable initially deferred for each row execute function fail()`)
+    try {
+      const attempt = (isEarly: boolean) =>
+        runTransaction(database, async (transaction) => {
+          transaction.lastStatements.push(sql`update counters set value = 5 where id = 1`)
+          // The trigger then runs before the COMMIT.
+          if (isEarly) transaction.lastStatements.push(sql`set constraints all immediate`)
+        })
+      await expect(attempt(false)).rejects.toMatchObject({ code: 'commit_unknown' })
+      await expect(attempt(true)).rejects.toMatchObject({ code: 'unavailable' })
+    } finally {
+      await database.query(sql`drop trigger fails on counters`)
+      await database.query(sql`drop function fail()`)
+    }
+    expect(await read()).toBe(0)
+  })
+
   it('runs the last statements of the attempt that is committed, and of no other', async () => {
     let attempts = 0
     await runTransaction(database, async (transaction) => {
