@@ -14,6 +14,7 @@ import {
 } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import {
+  isTaken,
   runSharedInsert,
   runSteps,
   runWrites,
@@ -103,7 +104,7 @@ async function insertRecord(
   const writer = await prepareWrite(context, table, files)
   const row = { id, isNewId: given === undefined, values }
   const { written, answer } = await write(context, table, {
-    isNew: given === undefined && writer.uniqueColumns.length === 0,
+    isNewId: given === undefined,
     call: writer.insertOne(row),
     id,
     checks: writer.checkRows([row]),
@@ -250,8 +251,8 @@ async function write(
   table: BranchTable,
   options: {
     call: Call
-    /** The call inserts a row that cannot conflict with another one. */
-    isNew?: boolean
+    /** The call inserts a row whose id was generated for it. */
+    isNewId?: boolean
     otherwise?: Call | undefined
     id: string
     checks: readonly UniqueCheck[]
@@ -259,27 +260,22 @@ async function write(
   },
 ): Promise<Written> {
   const { database, session, columns } = context
-  const { checks, otherwise, idempotent = NOT_IDEMPOTENT } = options
+  const { checks, otherwise, idempotent = NOT_IDEMPOTENT, isNewId = false } = options
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
   const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
-  try {
-    const isPlain = checks.length === 0 && idempotent.key === undefined
-    if (options.isNew && calls.length === 1 && isPlain) {
-      const written = await runSharedInsert(database, session.guard, options.call)
-      const answer = await writeAnswer(context, read, written)
-      return { written, alternative: undefined, answer }
-    }
-    const describe = async (rows: readonly TextRows[]): Promise<Written> => {
-      const written = rows[0]?.[0]
-      const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
-      const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
-      return { written, alternative, answer: await writeAnswer(context, read, row) }
-    }
-    if (isPlain) return await describe(await runWrites(database, session.guard, calls))
-    return await runChecked(context, table, {
+  const isPlain = checks.length === 0 && idempotent.key === undefined
+  const describe = async (rows: readonly TextRows[]): Promise<Written> => {
+    const written = rows[0]?.[0]
+    const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
+    const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
+    return { written, alternative, answer: await writeAnswer(context, read, row) }
+  }
+  const run = async (): Promise<Written> => {
+    if (isPlain) return describe(await runWrites(database, session.guard, calls))
+    return runChecked(context, table, {
       calls,
       writes,
       checks,
@@ -291,6 +287,20 @@ async function write(
         }
         return made
       },
+    })
+  }
+  try {
+    const cannotConflict = isNewId && table.codec.uniqueColumns.length === 0
+    if (cannotConflict && calls.length === 1 && isPlain) {
+      const written = await runSharedInsert(database, session.guard, options.call)
+      const answer = await writeAnswer(context, read, written)
+      return { written, alternative: undefined, answer }
+    }
+    return await run().catch((error: unknown) => {
+      // The value may be taken by this very record. If two writes insert the same id at the same time, PostgreSQL can
+      // report the unique value of the second, although `on conflict` would have handled its id.
+      if (isTaken(error) && !isNewId) return run()
+      throw error
     })
   } catch (error) {
     throw toRecordError(error, table.codec)
