@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { collectGates } from '../../packages/server/src/rows/branches.js'
 import { queuesOf } from '../../packages/server/src/rows/running/gate.js'
@@ -5,6 +6,7 @@ import { TestBranches } from '../support/branches.js'
 import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { branchCall } from '../support/tables.js'
 
 let service: TestService
 /** The opened gates of a test, so that a failure does not block the next test. */
@@ -145,6 +147,58 @@ describe('a fork that waits for a long write', () => {
       await fork
     })
     expect(await branches.record('dev', 't', 'w9')).toMatchObject({ n: 9 })
+  })
+})
+
+describe('a fork of a branch that nobody has written to', () => {
+  it('takes no more round trips than one of a branch that has a gate', async () => {
+    let roundTrips = 0
+    const watch = (client: pg.PoolClient) => {
+      const query = client.query.bind(client) as (...parts: unknown[]) => unknown
+      Object.assign(client, {
+        query(...parts: readonly unknown[]) {
+          roundTrips++
+          return query(...parts)
+        },
+      })
+    }
+    const counted = await createTestService({ tracing: { watch, startCall: () => undefined } })
+    try {
+      const branches = await TestBranches.create(counted, 'counted', TABLES)
+      const costOf = async (name: string, source: string) => {
+        const before = roundTrips
+        await branches.fork(name, source)
+        return roundTrips - before
+      }
+      await branches.fork('written')
+      await branches.put('written', 't', 'a', { n: 1 })
+      await branches.fork('fresh')
+      await branches.fork('fresher', 'fresh')
+      const usual = await costOf('of-written', 'written')
+      expect(await costOf('of-fresher', 'fresher')).toBe(usual)
+      expect(await costOf('second', 'fresher')).toBe(usual)
+    } finally {
+      await counted.close()
+    }
+  })
+
+  it('can be one of many at the same time, in several processes', async () => {
+    const second = await createTestService({ url: service.url })
+    try {
+      const branches = await TestBranches.create(service, 'crowd', TABLES)
+      await branches.put('main', 't', 'a', { n: 1 })
+      for (const round of range(5)) {
+        await branches.fork(`fresh${round}`)
+        const forks = range(8).map((n) => {
+          const via = n % 2 === 0 ? service : second
+          const call = branchCall(service, 'crowd', { branch: `f${round}-${n}`, via })
+          return call('PUT', '', { body: { from: `fresh${round}` } })
+        })
+        expect(statusesOf(await Promise.all(forks))).toEqual([201])
+      }
+    } finally {
+      await second.close()
+    }
   })
 })
 

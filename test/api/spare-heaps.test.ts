@@ -2,7 +2,10 @@ import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
-import { SPARES_MAX } from '../../packages/server/src/rows/layout/spare-heaps.js'
+import {
+  SPARES_MAX,
+  SPARES_OF_TABLE_MAX,
+} from '../../packages/server/src/rows/layout/spare-heaps.js'
 import { makeArchive, openForBackup } from '../support/archive.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestDatabase } from '../support/database.js'
@@ -207,6 +210,24 @@ describe('the first write of a fork', () => {
 })
 
 describe('spare heaps', () => {
+  it('become more, up to a limit, while first writes take all of them', async () => {
+    const { branches, databaseId } = await open()
+    let forks = 0
+    const takeAll = async (): Promise<number> => {
+      const present = (await listSpares(databaseId)).length
+      const names = Array.from({ length: present + 1 }, () => `fork${++forks}`)
+      for (const name of names) await branches.fork(name)
+      await Promise.all(names.map((name) => branches.put(name, 'items', 'a', { name })))
+      return present
+    }
+    let present = await takeAll()
+    while (present < SPARES_OF_TABLE_MAX) {
+      await untilSpares(databaseId, Math.max(1, present))
+      present = await takeAll()
+    }
+    expect(present).toBe(SPARES_OF_TABLE_MAX)
+  })
+
   it('are limited in each database', async () => {
     const tables = Object.fromEntries(
       Array.from({ length: SPARES_MAX }, (_, index) => [`t${index}`, ITEMS]),

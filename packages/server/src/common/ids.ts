@@ -1,4 +1,4 @@
-import { randomBytes, randomInt } from 'node:crypto'
+import { randomInt } from 'node:crypto'
 
 /** The digits of base32hex in lower case, which sort like the numbers they encode. */
 const DIGITS = '0123456789abcdefghijklmnopqrstuv'
@@ -12,7 +12,7 @@ const PAIRS = Array.from(
 
 const COUNTER_MAX = 2 ** 20 - 1
 /** 35 random bits that distinguish processes which make ids in the same millisecond. */
-const processPart = randomDigits(7)
+const processPart = randomText(DIGITS, 7)
 
 let lastMs = 0
 let msPart = ''
@@ -43,17 +43,19 @@ function startMillisecond(ms: number): void {
   msPart = digits
 }
 
-function randomDigits(length: number): string {
-  return Array.from(randomBytes(length), (byte) => DIGITS.charAt(byte & 31)).join('')
-}
-
-function randomWord(length: number): string {
-  return Array.from({ length }, () => WORD.charAt(randomInt(WORD.length))).join('')
+/** `randomInt` takes its random bytes from a stock, and `randomBytes` asks for them each time. */
+function randomText(characters: string, length: number): string {
+  let text = ''
+  for (let count = 0; count < length; count++) {
+    text += characters.charAt(randomInt(characters.length))
+  }
+  return text
 }
 
 export const newRecordId = (): string => `rec_${timeOrderedId()}`
 export const newUserId = (): string => `usr_${timeOrderedId()}`
 export const newInviteId = (): string => `inv_${timeOrderedId()}`
 export const newMigrationId = (): string => `mig_${timeOrderedId()}`
-export const newBranchId = (): string => `bb_${timeOrderedId()}${randomDigits(6)}_${randomWord(6)}`
-export const newWorkspaceId = (slug: string): string => `${slug}-${randomWord(6)}`
+export const newBranchId = (): string =>
+  `bb_${timeOrderedId()}${randomText(DIGITS, 6)}_${randomText(WORD, 6)}`
+export const newWorkspaceId = (slug: string): string => `${slug}-${randomText(WORD, 6)}`

@@ -66,7 +66,7 @@ async function ensureSome(
   }
   const assigned = await assignSpares(database, layout, { tables, owner })
   if (!assigned.isComplete) {
-    await runAlone(database, [branchId], create, { owner, createsGates: true })
+    await runAlone(database, [branchId], create, { owner })
   }
   refillSpares(database, { databaseId, tables })
   return assigned.isComplete ? assigned.layout : undefined

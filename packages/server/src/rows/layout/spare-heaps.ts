@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { eachApart } from '../../common/each-apart.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
@@ -19,8 +20,10 @@ import { listAllColumns, type StoredTable } from './stored-schema.js'
  * one is created after the request.
  */
 
-/** Spare heaps for each definition of a table. */
+/** Spare heaps for each definition of a table, at first. */
 const SPARES_OF_TABLE = 2
+/** Spare heaps for each definition of a table of which requests have kept taking all. */
+export const SPARES_OF_TABLE_MAX = 16
 /** Spare heaps of one database. */
 export const SPARES_MAX = 32
 /** Tables that wait for spare heaps, of all databases. Further ones get some after their next first write. */
@@ -70,7 +73,7 @@ export async function assignSpares(
 ): Promise<Assigned> {
   if (limitOf(database) === 0) return { isComplete: false, layout: undefined }
   // The commit of the write that follows waits for the disk, and so for this one, too.
-  const options = { owner, createsGates: true, isRepeatable: true }
+  const options = { owner, isRepeatable: true }
   const { branchId } = layout
   const statements = [assignSql(layout, tables), sql`select (${layoutSql(sql`${branchId}`)})::text`]
   const [[assigned] = [], [found] = []] = await runStatementsAlone(
@@ -170,58 +173,93 @@ const limitOf = (database: Database): number => limits.get(database) ?? SPARES_M
 /** Tables of which this process is about to create spare heaps, by database and definition. */
 type Queue = Map<string, { readonly databaseId: string; readonly table: StoredTable }>
 
-const waiting = new WeakMap<Database, Queue>()
+/** What this process knows of the spare heaps on a server. */
+interface Refilling {
+  /** undefined: no spare heaps are being created. */
+  queue: Queue | undefined
+  /** How many spare heaps of a definition there should be, by database and definition. */
+  readonly wanted: LruMap<string, number>
+}
+
+const refilling = new WeakMap<Database, Refilling>()
+
+function refillingOf(database: Database): Refilling {
+  let known = refilling.get(database)
+  if (known === undefined) {
+    known = {
+      queue: undefined,
+      wanted: new LruMap(QUEUE_MAX, { unusedMsMax: BRANCH_UNUSED_MS_MAX }),
+    }
+    refilling.set(database, known)
+  }
+  return known
+}
 
 /** Creates spare heaps for tables after a branch has taken some. Does not wait for it. */
 export function refillSpares(database: Database, { databaseId, tables }: SpareTables): void {
   if (limitOf(database) === 0) return
-  const known = waiting.get(database)
-  const queue: Queue = known ?? new Map()
+  const state = refillingOf(database)
+  const queue: Queue = state.queue ?? new Map()
   for (const table of tables) {
     const definition = definitionOf(table)
     if (definition !== undefined && queue.size < QUEUE_MAX) {
       queue.set(`${databaseId} ${definition}`, { databaseId, table })
     }
   }
-  if (known !== undefined || queue.size === 0) return
-  waiting.set(database, queue)
-  void createWaiting(database, queue).finally(() => waiting.delete(database))
+  if (state.queue !== undefined || queue.size === 0) return
+  state.queue = queue
+  void createWaiting(database, queue).finally(() => {
+    state.queue = undefined
+  })
 }
 
 /** One at a time, so that requests find connections. */
 async function createWaiting(database: Database, queue: Queue): Promise<void> {
+  const { wanted } = refillingOf(database)
   await delay(REFILL_AFTER_MS, undefined, { ref: false })
   for (const [key, { databaseId, table }] of queue) {
     queue.delete(key)
     try {
-      while (await createSpare(database, databaseId, table));
+      const before = wanted.get(key)
+      let isFirst = true
+      for (;;) {
+        const max = wanted.get(key) ?? SPARES_OF_TABLE
+        const left = await createSpare(database, { databaseId, table, max })
+        if (left === undefined) break
+        // Requests have taken all of them since the last time, so there were too few.
+        const isTooFew = isFirst && left === 0 && before !== undefined
+        wanted.set(key, isTooFew ? Math.min(2 * max, SPARES_OF_TABLE_MAX) : max)
+        isFirst = false
+      }
     } catch {
       // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
     }
   }
 }
 
-/** Returns whether it has created a spare heap. */
-function createSpare(database: Database, databaseId: string, table: StoredTable): Promise<boolean> {
+/** Creates a spare heap, unless there are enough. Returns how many there were before. */
+function createSpare(
+  database: Database,
+  { databaseId, table, max }: { databaseId: string; table: StoredTable; max: number },
+): Promise<number | undefined> {
   const definition = definitionOf(table)
-  const create = async (transaction: Queryable): Promise<boolean> => {
-    const [next] = await transaction.query<{ heapId: string }>(sql`
-      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId"
+  const create = async (transaction: Queryable): Promise<number | undefined> => {
+    const [next] = await transaction.query<{ heapId: string; left: number }>(sql`
+      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId",
+        s.own::integer as left
       from offshoot.databases d
-      where d.id = ${databaseId}
-        and ${SPARES_OF_TABLE} > (
-          select count(*) from offshoot_work.spares s
-          where s.database_id = d.id and s.definition = ${definition}
-        )
-        and ${limitOf(database)} > (
-          select count(*) from offshoot_work.spares s where s.database_id = d.id
-        )`)
-    if (next === undefined) return false
+      cross join lateral (
+        select count(*) as all, count(*) filter (where definition = ${definition}) as own
+        from offshoot_work.spares
+        where database_id = d.id
+      ) s
+      where d.id = ${databaseId} and s.own < ${max} and s.all < ${limitOf(database)}`)
+    if (next === undefined) return undefined
     await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
     await transaction.query(sql`
       insert into offshoot_work.spares (heap_id, database_id, definition)
       values (${next.heapId}, ${databaseId}, ${definition})`)
-    return true
+    return next.left
   }
   // A crash loses both the tables and their entry.
   return runAlone(database, [], create, { isRepeatable: true })

@@ -10,7 +10,7 @@ import {
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { TextRows } from '../../postgres/statement.js'
-import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
+import { createMissingGates, enterAloneCalls, knownGates, queuesOf } from './gate.js'
 
 /**
  * How long a transaction waits for a gate at first. Writers wait behind it, so it gives up soon, lets them
@@ -21,11 +21,7 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
-export interface AloneOptions
-  extends Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> {
-  /** Gates are probably missing, and are created in the transaction. Otherwise this takes three more round trips. */
-  readonly createsGates?: boolean
-}
+export type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'>
 
 /**
  * Runs a transaction with the exclusive gates of branches: no writer and no other such transaction of these
@@ -83,7 +79,7 @@ async function attempt<Result>(
   options: AloneOptions & { gates: readonly string[]; waitMs: number },
   run: RunEntering<Result>,
 ): Promise<{ result: Result } | undefined> {
-  const { gates, waitMs, owner, createsGates = false, isRepeatable = false } = options
+  const { gates, waitMs, owner, isRepeatable = false } = options
   const beginsLate = options.beginsLate ?? false
   const queues = queuesOf(database)
   const entered: string[] = []
@@ -92,21 +88,26 @@ async function attempt<Result>(
       if (!(await queues.enter(gate, 'alone', waitMs))) return undefined
       entered.push(gate)
     }
-    const enter = (creates: boolean) =>
+    const known = knownGates(database)
+    // A gate may be missing if this process has not entered it. To create it right away saves five round trips.
+    const unknown = gates.filter((gate) => known.get(gate) === undefined)
+    const enter = (created: readonly string[]) =>
       run({
         isolation: 'read committed',
         isRepeatable,
-        opening: enterAloneCalls(gates, { waitMs, creates, isCluster: database.isCluster }),
+        opening: enterAloneCalls(gates, { waitMs, created, isCluster: database.isCluster }),
         owner,
         beginsLate,
       })
-    const result = await enter(createsGates).catch(async (error: unknown) => {
-      // Another request may have created a gate at the same time.
-      const canBeEntered = isUndefinedTable(error) || (createsGates && isAlreadyCreated(error))
+    const result = await enter(unknown).catch(async (error: unknown) => {
+      // Another request may have created a gate at the same time, or the branch of a known one is gone.
+      const canBeEntered =
+        isUndefinedTable(error) || (unknown.length > 0 && isAlreadyCreated(error))
       if (!canBeEntered) throw error
       if (!(await createMissingGates(database, gates))) throw gone()
-      return enter(false)
+      return enter([])
     })
+    for (const gate of unknown) known.set(gate, true)
     return { result }
   } catch (error) {
     if (isLockTimeout(error)) return undefined

@@ -53,18 +53,19 @@ export async function enterBesideBackups(transaction: Queryable): Promise<void> 
 }
 
 /**
- * Enters the gates of branches alone. Fails if one of them does not open within the given time. With `creates`, gates
- * that are missing are created.
+ * Enters the gates of branches alone. Fails if one of them does not open within the given time. Those of `created` are
+ * created if they are missing.
  */
 export function enterAloneCalls(
   branchIds: readonly string[],
-  options: { waitMs: number; creates: boolean; isCluster: boolean },
+  options: { waitMs: number; created: readonly string[]; isCluster: boolean },
 ): Call[] {
-  const { waitMs, creates, isCluster } = options
+  const { waitMs, created, isCluster } = options
   return [
     ...limitLockWait(waitMs, isCluster).map(toCall),
     toCall(ENTER_INSTANCE),
-    ...(creates ? branchIds.map((id) => toCall(createGateSql(id))) : []),
+    // Not kept prepared, because it runs about once.
+    ...created.map((id) => ({ ...toCall(createGateSql(id)), isUnnamed: true })),
     ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
   ]
 }
@@ -159,14 +160,26 @@ export async function collectGates(database: Database): Promise<boolean> {
   return dropped > 0 && gone.length === STEP_GATES
 }
 
+const known = new WeakMap<Database, LruMap<string, true>>()
+
+/** Gates that this process has entered alone, so they exist as long as their branches. */
+export function knownGates(database: Database): LruMap<string, true> {
+  let gates = known.get(database)
+  if (gates === undefined) {
+    gates = new LruMap(10_000, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
+    known.set(database, gates)
+  }
+  return gates
+}
+
 const queues = new WeakMap<Database, GateQueues>()
 
 /** Returns the queues in front of the gates. The writers of one branch take at most half of the pool. */
 export function queuesOf(database: Database): GateQueues {
-  let known = queues.get(database)
-  if (known === undefined) {
-    known = new GateQueues({ sharedMax: Math.max(1, Math.floor(database.poolMax / 2)) })
-    queues.set(database, known)
+  let found = queues.get(database)
+  if (found === undefined) {
+    found = new GateQueues({ sharedMax: Math.max(1, Math.floor(database.poolMax / 2)) })
+    queues.set(database, found)
   }
-  return known
+  return found
 }
