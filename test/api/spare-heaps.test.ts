@@ -5,6 +5,7 @@ import { sql } from '../../packages/server/src/postgres/sql.js'
 import {
   SPARES_MAX,
   SPARES_OF_TABLE_MAX,
+  untilRefilled,
 } from '../../packages/server/src/rows/layout/spare-heaps.js'
 import { makeArchive, openForBackup } from '../support/archive.js'
 import { TestBranches } from '../support/branches.js'
@@ -211,21 +212,18 @@ describe('the first write of a fork', () => {
 
 describe('spare heaps', () => {
   it('become more, up to a limit, while first writes take all of them', async () => {
-    const { branches, databaseId } = await open()
-    let forks = 0
-    const takeAll = async (): Promise<number> => {
-      const present = (await listSpares(databaseId)).length
-      const names = Array.from({ length: present + 1 }, () => `fork${++forks}`)
-      for (const name of names) await branches.fork(name)
-      await Promise.all(names.map((name) => branches.put(name, 'items', 'a', { name })))
-      return present
+    const { branches, databaseId } = await open({ items: [{ name: 'price', type: 'int' }] })
+    const counts: number[] = []
+    while (counts.length < 5) {
+      await service.database.query(sql`
+        delete from offshoot_work.spares where database_id = ${databaseId}`)
+      const name = `fork${counts.length}`
+      await branches.fork(name)
+      await branches.put(name, 'items', 'a', { price: 1 })
+      await untilRefilled(service.database)
+      counts.push((await listSpares(databaseId)).length)
     }
-    let present = await takeAll()
-    while (present < SPARES_OF_TABLE_MAX) {
-      await untilSpares(databaseId, Math.max(1, present))
-      present = await takeAll()
-    }
-    expect(present).toBe(SPARES_OF_TABLE_MAX)
+    expect(counts).toEqual([2, 4, 8, SPARES_OF_TABLE_MAX, SPARES_OF_TABLE_MAX])
   })
 
   it('are limited in each database', async () => {

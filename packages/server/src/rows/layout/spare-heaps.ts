@@ -177,6 +177,8 @@ type Queue = Map<string, { readonly databaseId: string; readonly table: StoredTa
 interface Refilling {
   /** undefined: no spare heaps are being created. */
   queue: Queue | undefined
+  /** Resolves when the queue is empty. */
+  work: Promise<void>
   /** How many spare heaps of a definition there should be, by database and definition. */
   readonly wanted: LruMap<string, number>
 }
@@ -188,6 +190,7 @@ function refillingOf(database: Database): Refilling {
   if (known === undefined) {
     known = {
       queue: undefined,
+      work: Promise.resolve(),
       wanted: new LruMap(QUEUE_MAX, { unusedMsMax: BRANCH_UNUSED_MS_MAX }),
     }
     refilling.set(database, known)
@@ -208,32 +211,45 @@ export function refillSpares(database: Database, { databaseId, tables }: SpareTa
   }
   if (state.queue !== undefined || queue.size === 0) return
   state.queue = queue
-  void createWaiting(database, queue).finally(() => {
+  state.work = createWaiting(database, queue).finally(() => {
     state.queue = undefined
   })
 }
 
+/** Waits until this process creates no more spare heaps. */
+export async function untilRefilled(database: Database): Promise<void> {
+  await refillingOf(database).work
+}
+
 /** One at a time, so that requests find connections. */
 async function createWaiting(database: Database, queue: Queue): Promise<void> {
-  const { wanted } = refillingOf(database)
   await delay(REFILL_AFTER_MS, undefined, { ref: false })
   for (const [key, { databaseId, table }] of queue) {
     queue.delete(key)
     try {
-      const before = wanted.get(key)
-      let isFirst = true
-      for (;;) {
-        const max = wanted.get(key) ?? SPARES_OF_TABLE
-        const left = await createSpare(database, { databaseId, table, max })
-        if (left === undefined) break
-        // Requests have taken all of them since the last time, so there were too few.
-        const isTooFew = isFirst && left === 0 && before !== undefined
-        wanted.set(key, isTooFew ? Math.min(2 * max, SPARES_OF_TABLE_MAX) : max)
-        isFirst = false
-      }
+      await createSpares(database, { key, databaseId, table })
     } catch {
       // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
     }
+  }
+}
+
+/** Creates the wanted number of spare heaps. If requests have taken all since the last time, more are wanted. */
+async function createSpares(
+  database: Database,
+  { key, databaseId, table }: { key: string; databaseId: string; table: StoredTable },
+): Promise<void> {
+  const { wanted } = refillingOf(database)
+  const before = wanted.get(key)
+  let max = before ?? SPARES_OF_TABLE
+  // Requests may take them as fast as they are created. Other tables get their turn, too.
+  for (let count = 0; count < SPARES_OF_TABLE_MAX; count++) {
+    const left = await createSpare(database, { databaseId, table, max })
+    if (left === undefined) return
+    if (count === 0 && left === 0 && before !== undefined) {
+      max = Math.min(2 * max, SPARES_OF_TABLE_MAX)
+    }
+    wanted.set(key, max)
   }
 }
 
