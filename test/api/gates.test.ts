@@ -1,4 +1,3 @@
-import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { collectGates } from '../../packages/server/src/rows/branches.js'
 import { queuesOf } from '../../packages/server/src/rows/running/gate.js'
@@ -7,6 +6,7 @@ import { holdGate } from '../support/gates.js'
 import { until } from '../support/process.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { branchCall } from '../support/tables.js'
+import { watchQueries } from '../support/watch-queries.js'
 
 let service: TestService
 /** The opened gates of a test, so that a failure does not block the next test. */
@@ -153,16 +153,10 @@ describe('a fork that waits for a long write', () => {
 describe('a fork of a branch that nobody has written to', () => {
   it('takes no more round trips than one of a branch that has a gate', async () => {
     let roundTrips = 0
-    const watch = (client: pg.PoolClient) => {
-      const query = client.query.bind(client) as (...parts: unknown[]) => unknown
-      Object.assign(client, {
-        query(...parts: readonly unknown[]) {
-          roundTrips++
-          return query(...parts)
-        },
-      })
-    }
-    const counted = await createTestService({ tracing: { watch, startCall: () => undefined } })
+    const tracing = watchQueries(() => {
+      roundTrips++
+    })
+    const counted = await createTestService({ tracing })
     try {
       const branches = await TestBranches.create(counted, 'counted', TABLES)
       const costOf = async (name: string, source: string) => {

@@ -1,7 +1,7 @@
-import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { watchQueries } from '../support/watch-queries.js'
 
 /*
  * Statements are counted for two numbers of tables. The difference is what one table costs, whatever else a request
@@ -11,20 +11,11 @@ import { createTestService, type TestService } from '../support/service.js'
 let service: TestService
 let statements = 0
 
-/** Counts the statements that a connection sends. */
-function watch(client: pg.PoolClient): void {
-  const query = client.query.bind(client) as (...parts: unknown[]) => unknown
-  Object.assign(client, {
-    query(...parts: readonly unknown[]) {
-      const [first] = parts as [{ statements?: readonly string[] }]
-      statements += first.statements?.length ?? 1
-      return query(...parts)
-    },
-  })
-}
-
 beforeAll(async () => {
-  service = await createTestService({ tracing: { watch, startCall: () => undefined } })
+  const tracing = watchQueries((sent) => {
+    statements += sent.length
+  })
+  service = await createTestService({ tracing })
 })
 afterAll(() => service.close())
 

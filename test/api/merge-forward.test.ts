@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
+import { watchQueries } from '../support/watch-queries.js'
 
 /*
  * A merge writes rows that the target has not changed without staging them. The statements of the service show whether
@@ -14,24 +15,14 @@ let service: TestService
 let number = 0
 let stages = 0
 
-/** Counts the stages that merges create. */
-function watch(client: pg.PoolClient): void {
-  const query = client.query.bind(client) as (...parts: unknown[]) => unknown
-  Object.assign(client, {
-    query(...parts: readonly unknown[]) {
-      const [{ text = '', statements = [] }] = parts as [
-        { text?: string; statements?: readonly string[] },
-      ]
-      // On a cluster, it is a table of a node.
-      const creates = /^\s*create (temporary table pg_temp\."|unlogged table .*_)merge_ids"/
-      stages += [text, ...statements].filter((each) => creates.test(each)).length
-      return query(...parts)
-    },
-  })
-}
+/** Creates a stage of a merge. On a cluster, it is a table of a node. */
+const CREATES_STAGE = /^\s*create (temporary table pg_temp\."|unlogged table .*_)merge_ids"/
 
 beforeAll(async () => {
-  service = await createTestService({ tracing: { watch, startCall: () => undefined } })
+  const tracing = watchQueries((statements) => {
+    stages += statements.filter((statement) => CREATES_STAGE.test(statement)).length
+  })
+  service = await createTestService({ tracing })
 })
 afterAll(() => service.close())
 

@@ -226,6 +226,34 @@ describe('spare heaps', () => {
     expect(counts).toEqual([2, 4, 8, SPARES_OF_TABLE_MAX, SPARES_OF_TABLE_MAX])
   })
 
+  it('of one table leave room for those of others', async () => {
+    const names = Array.from({ length: 4 }, (_, index) => `t${index}`)
+    const { branches, databaseId } = await open(
+      Object.fromEntries(names.map((name) => [name, [{ name: 'price', type: 'int' }]])),
+    )
+    const write = async (branch: string, tables: readonly string[]) => {
+      await branches.fork(branch)
+      const operations = tables.map((table) => ({ insert: { table, record: { price: 1 } } }))
+      expectOk(await branches.call(branch, 'POST', '/transaction', { operations }))
+      await untilRefilled(service.database)
+    }
+    const perTable = async () => {
+      const rows = await service.database.query<{ count: number }>(sql`
+        select count(*)::integer as count from offshoot_work.spares
+        where database_id = ${databaseId} group by definition order by count desc`)
+      return rows.map(({ count }) => count)
+    }
+    const greedy = names.slice(0, 2)
+    for (let round = 0; round < 5; round++) {
+      await service.database.query(sql`
+        delete from offshoot_work.spares where database_id = ${databaseId}`)
+      await write(`greedy${round}`, greedy)
+    }
+    expect(await perTable()).toEqual([SPARES_OF_TABLE_MAX, 2])
+    await write('all', names)
+    expect((await perTable()).slice(1)).toEqual([2, 2, 2])
+  })
+
   it('are limited in each database', async () => {
     const tables = Object.fromEntries(
       Array.from({ length: SPARES_MAX }, (_, index) => [`t${index}`, ITEMS]),

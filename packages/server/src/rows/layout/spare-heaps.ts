@@ -171,9 +171,16 @@ export function limitSpares(database: Database, max: number): void {
 const limitOf = (database: Database): number => limits.get(database) ?? SPARES_MAX
 
 /** Tables of which this process is about to create spare heaps, by database and definition. */
-type Queue = Map<string, { readonly databaseId: string; readonly table: StoredTable }>
+type Queue = Map<string, Wanting>
 
-/** What this process knows of the spare heaps on a server. */
+/** A table that wants spare heaps. */
+interface Wanting {
+  readonly databaseId: string
+  readonly table: StoredTable
+  readonly definition: string
+}
+
+/** The creation of spare heaps by this process, on one server. */
 interface Refilling {
   /** undefined: no spare heaps are being created. */
   queue: Queue | undefined
@@ -206,7 +213,7 @@ export function refillSpares(database: Database, { databaseId, tables }: SpareTa
   for (const table of tables) {
     const definition = definitionOf(table)
     if (definition !== undefined && queue.size < QUEUE_MAX) {
-      queue.set(`${databaseId} ${definition}`, { databaseId, table })
+      queue.set(`${databaseId} ${definition}`, { databaseId, table, definition })
     }
   }
   if (state.queue !== undefined || queue.size === 0) return
@@ -224,10 +231,10 @@ export async function untilRefilled(database: Database): Promise<void> {
 /** One at a time, so that requests find connections. */
 async function createWaiting(database: Database, queue: Queue): Promise<void> {
   await delay(REFILL_AFTER_MS, undefined, { ref: false })
-  for (const [key, { databaseId, table }] of queue) {
+  for (const [key, wanting] of queue) {
     queue.delete(key)
     try {
-      await createSpares(database, { key, databaseId, table })
+      await createSpares(database, key, wanting)
     } catch {
       // The database may be gone, or PostgreSQL is stopping. Requests create what they need.
     }
@@ -235,16 +242,13 @@ async function createWaiting(database: Database, queue: Queue): Promise<void> {
 }
 
 /** Creates the wanted number of spare heaps. If requests have taken all since the last time, more are wanted. */
-async function createSpares(
-  database: Database,
-  { key, databaseId, table }: { key: string; databaseId: string; table: StoredTable },
-): Promise<void> {
+async function createSpares(database: Database, key: string, wanting: Wanting): Promise<void> {
   const { wanted } = refillingOf(database)
   const before = wanted.get(key)
   let max = before ?? SPARES_OF_TABLE
   // Requests may take them as fast as they are created. Other tables get their turn, too.
   for (let count = 0; count < SPARES_OF_TABLE_MAX; count++) {
-    const left = await createSpare(database, { databaseId, table, max })
+    const left = await createSpare(database, wanting, max)
     if (left === undefined) return
     if (count === 0 && left === 0 && before !== undefined) {
       max = Math.min(2 * max, SPARES_OF_TABLE_MAX)
@@ -253,12 +257,16 @@ async function createSpares(
   }
 }
 
-/** Creates a spare heap, unless there are enough. Returns how many there were before. */
+/**
+ * Creates a spare heap, unless there are enough. Returns how many there were before. A table has more than the usual number
+ * only while the database has less than half of its own, so that other tables find room.
+ */
 function createSpare(
   database: Database,
-  { databaseId, table, max }: { databaseId: string; table: StoredTable; max: number },
+  { databaseId, table, definition }: Wanting,
+  max: number,
 ): Promise<number | undefined> {
-  const definition = definitionOf(table)
+  const limit = limitOf(database)
   const create = async (transaction: Queryable): Promise<number | undefined> => {
     const [next] = await transaction.query<{ heapId: string; left: number }>(sql`
       select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as "heapId",
@@ -269,7 +277,8 @@ function createSpare(
         from offshoot_work.spares
         where database_id = d.id
       ) s
-      where d.id = ${databaseId} and s.own < ${max} and s.all < ${limitOf(database)}`)
+      where d.id = ${databaseId} and s.own < ${max}
+        and s.all < case when s.own < ${SPARES_OF_TABLE} then ${limit} else ${limit} / 2 end`)
     if (next === undefined) return undefined
     await createTables(transaction, [{ databaseId, heapId: next.heapId, table }])
     await transaction.query(sql`

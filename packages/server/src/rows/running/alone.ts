@@ -89,7 +89,7 @@ async function attempt<Result>(
       entered.push(gate)
     }
     const known = knownGates(database)
-    // A gate may be missing if this process has not entered it. To create it right away saves five round trips.
+    // A gate may be missing if this process has not entered it. To create it right away saves six round trips.
     const unknown = gates.filter((gate) => known.get(gate) === undefined)
     const enter = (created: readonly string[]) =>
       run({
