@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
+import { watchQueries } from '../support/watch-queries.js'
 
 const XATA_CLIENT = { 'x-xata-client-id': 'client' }
 
@@ -146,6 +147,43 @@ describe('an address without a workspace', () => {
     expect(answer.body.message).toContain(`database [${database}]: ${reason}`)
     expect(answer.body.message).toContain('http://{workspace}.{region}.localhost/db/...')
     expect(answer.body.message).toContain('http://localhost:80/{workspace}.{region}/db/...')
+  })
+
+  it('takes no more round trips to PostgreSQL than one with a workspace', async () => {
+    let roundTrips = 0
+    const tracing = watchQueries(() => {
+      roundTrips++
+    })
+    const counted = await createTestService({ tracing })
+    try {
+      await createDatabase(counted, 'counted')
+      const steps = (name: string) =>
+        [
+          ['PUT', `/db/counted:${name}`, { from: 'main' }],
+          ['GET', `/db/counted:${name}`],
+          ['GET', `/db/counted:${name}/diff`],
+          ['POST', `/db/counted:${name}/sql`, { statement: 'select 1' }],
+          ['POST', `/db/counted:${name}/merge`, { into: 'main' }],
+          ['DELETE', `/db/counted:${name}`],
+        ] as const
+      const costsOf = async (prefix: string, name: string) => {
+        const costs: number[] = []
+        for (const [method, path, body] of steps(name)) {
+          const before = roundTrips
+          const answer = await counted.call(method, `${prefix}${path}`, { body })
+          expect(answer.status, path).toBeLessThan(300)
+          costs.push(roundTrips - before)
+        }
+        return costs
+      }
+      const named = `/${counted.workspaceId}.local`
+      // The first round loads what a process reads once.
+      await costsOf(named, 'first')
+      await costsOf('', 'second')
+      expect(await costsOf('', 'third')).toEqual(await costsOf(named, 'fourth'))
+    } finally {
+      await counted.close()
+    }
   })
 
   it('is made clear by a key that reaches one workspace only', async () => {

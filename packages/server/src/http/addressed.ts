@@ -51,7 +51,7 @@ export function namesOf(
     : undefined
 }
 
-/** Returns the workspace, the database and the branch of a request, if its address names all three. */
+/** Returns the workspace, the database and the branch of a request, if its address names the last two. */
 export function placeOf(request: FastifyRequest): Place | undefined {
   const names = namesOf(request)
   return names && toPlace(request.workspaceAddress?.workspaceId, names)

@@ -78,8 +78,8 @@ interface SessionParts {
 }
 
 /**
- * A statement sees one snapshot. Returns undefined if the address names no workspace, or if the schema was replaced
- * and deleted before it could be read.
+ * A statement sees one snapshot. Returns undefined if the address names no workspace and there is not exactly one, or if
+ * the schema was replaced and deleted before it could be read.
  */
 async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSession | undefined> {
   const { database } = parts.sources
@@ -90,6 +90,7 @@ async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSessi
     place,
     more: ({ branchId }) => sql`select json_build_object('rows', (${rowsSql(branchId)}))`,
   })
+  if (found === undefined) return undefined
   const branch = await resolveBranch(
     database,
     { ...principal, found },

@@ -26,9 +26,9 @@ export interface Principal {
   readonly found?: FoundPlace
 }
 
-/** The names in an address. */
+/** The names in an address. Without a workspace, it is the only one of the user with such a database. */
 export interface Place {
-  readonly workspaceId: string
+  readonly workspaceId: string | undefined
   readonly databaseName: string
   readonly branchName: string
 }
@@ -43,7 +43,7 @@ export function toPlace(
   workspaceId: string | undefined,
   names: Omit<Place, 'workspaceId'>,
 ): Place | undefined {
-  return workspaceId !== undefined && isWorkspaceId(workspaceId)
+  return workspaceId === undefined || isWorkspaceId(workspaceId)
     ? { workspaceId, ...names }
     : undefined
 }
@@ -69,7 +69,9 @@ export interface FoundBranchRow {
 
 /** The rows of a place. Whether the scope of the key includes them is not checked yet. */
 export interface FoundPlace {
-  readonly place: Place
+  readonly place: Place & { readonly workspaceId: string }
+  /** The address names no workspace, and no other workspace of the user has a database with that name. */
+  readonly isOnly: boolean
   /** When it was read, by `performance.now()`. */
   readonly atMs: number
   /** Undefined if the user is no member of the workspace. */
@@ -129,14 +131,32 @@ export const DATABASE_COLUMNS = sql`m.workspace_id as "workspaceId", m.role, d.i
           d.name as "databaseName", d.region, d.default_branch_id as "defaultBranchId"`
 
 /**
+ * Returns a join with the id of the workspace of a place, if that is a single one. It does not consider the scope of
+ * the key.
+ */
+const workspaceOf = ({ workspaceId, databaseName }: Place): Sql =>
+  workspaceId === undefined
+    ? sql`
+    left join lateral (
+      select min(m.workspace_id) as id
+      from offshoot.members m
+      join offshoot.databases d on d.workspace_id = m.workspace_id and d.name = ${databaseName}
+      where m.user_id = u.id
+      having count(*) = 1
+    ) w on true`
+    : sql`
+    cross join (select ${workspaceId}::text as id) w`
+
+/**
  * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `more` reads
- * something else about the place by the same statement.
+ * something else about the place by the same statement. `found` is undefined if the place names no workspace and none, or
+ * more than one, has such a database.
  */
 export async function authenticateAt(
   database: Queryable,
   key: string,
   { place, more }: { place: Place; more?: ReadMore | undefined },
-): Promise<Principal & { readonly found: FoundPlace }> {
+): Promise<Principal> {
   const { from, where } = keySource(key)
   const ids = {
     branchId: sql`at."branchId"`,
@@ -152,8 +172,8 @@ export async function authenticateAt(
   >(
     prepared(sql`
     select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${further}
-    from ${from}
-    left join offshoot.members m on m.user_id = u.id and m.workspace_id = ${place.workspaceId}
+    from ${from}${workspaceOf(place)}
+    left join offshoot.members m on m.user_id = u.id and m.workspace_id = w.id
     left join offshoot.databases d
       on d.workspace_id = m.workspace_id and d.name = ${place.databaseName}
     left join lateral (
@@ -168,8 +188,11 @@ export async function authenticateAt(
   const { branchId, isProtected, remainingMs, ttlSeconds } = row as FoundBranchRow
   const { workspaceId, role, databaseId, databaseName, region, defaultBranchId } =
     row as DatabaseRow
+  const foundId = place.workspaceId ?? workspaceId
+  if (foundId === null) return principal
   const found = {
-    place,
+    place: { ...place, workspaceId: foundId },
+    isOnly: place.workspaceId === undefined,
     atMs,
     database:
       role === null

@@ -107,7 +107,10 @@ export function readWithKey(
 }
 
 /** Returns the rows of a place, if they were read together with the key. */
-function foundIn(principal: Principal, place: Partial<Place>): FoundPlace | undefined {
+function foundIn(
+  principal: Principal,
+  place: Partial<FoundPlace['place']>,
+): FoundPlace | undefined {
   const { found } = principal
   if (found === undefined || !isFresh(found)) return undefined
   const names = Object.entries(place) as [keyof Place, string][]
@@ -141,7 +144,7 @@ export async function resolveDatabase(
 async function findDatabase(
   database: Queryable,
   principal: Principal,
-  { workspaceId, databaseName }: Pick<Place, 'workspaceId' | 'databaseName'>,
+  { workspaceId, databaseName }: { workspaceId: string; databaseName: string },
 ): Promise<DatabaseRow | undefined> {
   const found = foundIn(principal, { workspaceId, databaseName })
   if (found !== undefined) return found.database
@@ -228,11 +231,17 @@ async function findOnlyWorkspace(
   principal: Principal,
   databaseName: string,
 ): Promise<string> {
-  const rows = await database.query<{ workspaceId: string }>(sql`
+  const found = foundIn(principal, { databaseName })
+  const rows =
+    found?.isOnly === true
+      ? [{ workspaceId: found.place.workspaceId }]
+      : await database.query<{ workspaceId: string }>(
+          prepared(sql`
     select m.workspace_id as "workspaceId"
     from offshoot.members m
     join offshoot.databases d on d.workspace_id = m.workspace_id and d.name = ${databaseName}
-    where m.user_id = ${principal.userId}`)
+    where m.user_id = ${principal.userId}`),
+        )
   // Databases outside the scope of the key are treated as if they did not exist.
   const reached = rows.filter(
     (row) =>
