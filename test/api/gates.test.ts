@@ -150,32 +150,60 @@ describe('a fork that waits for a long write', () => {
   })
 })
 
-describe('a fork of a branch that nobody has written to', () => {
-  it('takes no more round trips than one of a branch that has a gate', async () => {
-    let roundTrips = 0
+describe('a fork', () => {
+  let counted: TestService
+  let roundTrips = 0
+  beforeAll(async () => {
     const tracing = watchQueries(() => {
       roundTrips++
     })
-    const counted = await createTestService({ tracing })
-    try {
-      const branches = await TestBranches.create(counted, 'counted', TABLES)
-      const costOf = async (name: string, source: string) => {
-        const before = roundTrips
-        await branches.fork(name, source)
-        return roundTrips - before
-      }
-      await branches.fork('written')
-      await branches.put('written', 't', 'a', { n: 1 })
-      await branches.fork('fresh')
-      await branches.fork('fresher', 'fresh')
-      const usual = await costOf('of-written', 'written')
-      expect(await costOf('of-fresher', 'fresher')).toBe(usual)
-      expect(await costOf('second', 'fresher')).toBe(usual)
-    } finally {
-      await counted.close()
-    }
+    counted = await createTestService({ tracing })
+  })
+  afterAll(() => counted.close())
+
+  const costOf = async (branches: TestBranches, name: string, source: string) => {
+    const before = roundTrips
+    await branches.fork(name, source)
+    return roundTrips - before
+  }
+
+  it('of a branch that nobody has written to takes no more round trips than one of a branch that has a gate', async () => {
+    const branches = await TestBranches.create(counted, 'counted', TABLES)
+    await branches.fork('written')
+    await branches.put('written', 't', 'a', { n: 1 })
+    await branches.fork('fresh')
+    await branches.fork('fresher', 'fresh')
+    const usual = await costOf(branches, 'of-written', 'written')
+    expect(await costOf(branches, 'of-fresher', 'fresher')).toBe(usual)
+    expect(await costOf(branches, 'second', 'fresher')).toBe(usual)
   })
 
+  it('of a branch that was just forked or created takes no more round trips than one of the default branch', async () => {
+    const branches = await TestBranches.create(counted, 'likely', TABLES)
+    await branches.fork('staging')
+    const usual = await costOf(branches, 'of-main', 'main')
+    expect(await costOf(branches, 'of-new', 'of-main')).toBe(usual)
+    expect(await costOf(branches, 'of-staging', 'staging')).toBe(usual)
+    expect(await costOf(branches, 'again', 'staging')).toBe(usual)
+  })
+
+  it('of a branch whose name belongs to another branch now is one of that branch', async () => {
+    const branches = await TestBranches.create(counted, 'renewed', TABLES)
+    await branches.fork('dev')
+    await branches.put('dev', 't', 'a', { n: 1 })
+    await branches.fork('of-first', 'dev')
+    await branches.delete('dev')
+    const missing = await branches.call('of-none', 'PUT', '', { from: 'dev' })
+    expect(missing).toMatchObject({ status: 400, body: { code: 'unknown_source_branch' } })
+    await branches.fork('dev')
+    await branches.put('dev', 't', 'b', { n: 2 })
+    await branches.fork('of-second', 'dev')
+    expect(await branches.read('of-second', 't', ['a', 'b'])).toMatchObject({ b: { n: 2 } })
+    expect(await branches.read('of-second', 't', ['a'])).toEqual({})
+  })
+})
+
+describe('a fork of a branch that nobody has written to', () => {
   it('can be one of many at the same time, in several processes', async () => {
     const second = await createTestService({ url: service.url })
     try {

@@ -14,8 +14,8 @@ export const fixedSettings = {
   max_connections: '200',
   max_locks_per_transaction: '256',
   max_pred_locks_per_transaction: '256',
-  // Bounds the log on disk. PostgreSQL keeps the files of the log for reuse, so a large bound would stay on disk
-  // after one large import. A small one costs checkpoints: with 192MB, writes take 1.4 times as long.
+  // Bounds the log on disk while rows are written. When the server rests, the service makes the log smaller. A small
+  // bound costs checkpoints: with 192MB, writes take 1.4 times as long.
   max_wal_size: '1GB',
   checkpoint_timeout: '15min',
   // Checkpoints by size are expected here, so they are not reported.

@@ -13,6 +13,7 @@ import type { Services } from './http/services.js'
 import { prepareNewNodes } from './postgres/cluster-functions.js'
 import { isNodeUnreachable, isUnreachable } from './postgres/failures.js'
 import { readServerState } from './postgres/server-state.js'
+import { trimLog } from './postgres/trim-log.js'
 import {
   absorbNext,
   collectDeletedRecords,
@@ -42,7 +43,10 @@ const STEPS_MS_MAX = 60_000
 /** The pause after a round that is behind: clients that keep deleting branches must not be faster than the collectors. */
 const BEHIND_PAUSE_MS = 50
 
-type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'>
+type BackgroundServices = Pick<Services, 'database' | 'sessions' | 'files' | 'indexes'> & {
+  /** The server is the embedded one, so this process also looks after its log. */
+  readonly isEmbedded?: boolean
+}
 
 /**
  * Runs one round of all background work. Each step is short. Returns whether it is behind with work that requests
@@ -104,6 +108,7 @@ export async function runBackground(services: BackgroundServices): Promise<boole
   }
   await apart(() => quotas.refresh())
   await apart(() => measureBacklogs(services))
+  if (services.isEmbedded === true) await apart(async () => void (await trimLog(database)))
   if (failures.length > 0) throw failures[0]
   return isBehind
 }

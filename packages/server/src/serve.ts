@@ -131,7 +131,8 @@ export async function serve(
   // A key from the settings may have replaced the one that an earlier start left in the file.
   const key = newKey ?? config.apiKey
   if (key !== null) await writeKeyFile(config.dataDir, key)
-  const background = startBackground(services, {
+  const work = { ...services, isEmbedded: embedded !== undefined }
+  const background = startBackground(work, {
     pauseMs: config.backgroundPauseMs,
     log: app.log,
   })

@@ -11,11 +11,12 @@ export interface LiveBranch {
   readonly isSliding: boolean
 }
 
-/** Identifies a branch of a database by its id or its name. */
+/** Identifies a branch of a database by its id or its name, or several by their names. */
 export interface BranchIdentity {
   readonly databaseId: string | Sql
   readonly id?: string | Sql
   readonly name?: string
+  readonly names?: readonly string[]
 }
 
 export async function findLiveBranch(
@@ -26,11 +27,13 @@ export async function findLiveBranch(
   return row
 }
 
-export function liveBranchSql({ databaseId, id, name }: BranchIdentity): Sql {
+export function liveBranchSql({ databaseId, id, name, names }: BranchIdentity): Sql {
+  const isNamed =
+    names === undefined ? sql`name = ${name ?? null}` : sql`name = any(${names}::text[])`
   return sql`
     select id, name, ttl_seconds is not null as "isSliding"
     from offshoot.branches
     where database_id = ${databaseId}
-      and (id = ${id ?? null} or name = ${name ?? null})
+      and (id = ${id ?? null} or ${isNamed})
       and ${isLive}`
 }

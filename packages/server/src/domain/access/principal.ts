@@ -89,7 +89,7 @@ export interface PlaceIds {
 }
 
 /** Returns a subquery about a place, whose result is a JSON object. */
-export type ReadMore = (ids: PlaceIds) => Sql
+export type ReadMore = (ids: PlaceIds, place: Place) => Sql
 
 interface KeyRow {
   readonly keyId: string
@@ -163,7 +163,7 @@ export async function authenticateAt(
     databaseId: sql`d.id`,
     defaultBranchId: sql`d.default_branch_id`,
   }
-  const further = more === undefined ? empty : sql`, (${more(ids)}) as more`
+  const further = more === undefined ? empty : sql`, (${more(ids, place)}) as more`
   const [row] = await database.query<
     KeyRow &
       DatabaseRow & { [Name in keyof FoundBranchRow]: FoundBranchRow[Name] | null } & {

@@ -9,6 +9,7 @@ import { type BranchIdentity, type LiveBranch, liveBranchSql } from '../access/f
 import type { ReadMore } from '../access/principal.js'
 import { type DatabaseAccess, readWithKey } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
+import { likelySources } from './likely-sources.js'
 
 export async function readBranchRules(
   database: Database,
@@ -54,22 +55,23 @@ export async function writeBranchRules(
   )
 }
 
-/** The rules of a database, and the branch that a request wants to fork. */
+/** The rules of a database, and branches that a request may want to fork. */
 interface ForkSettings {
   readonly rules: readonly RuleRow[] | null
-  /** The branch that is forked; null if there is no such branch. */
-  readonly source: LiveBranch | null
+  readonly sources: readonly LiveBranch[] | null
 }
 
-const settingsSql = (source: BranchIdentity): Sql => sql`
+const settingsSql = (sources: BranchIdentity): Sql => sql`
     select json_build_object(
-      'rules', (select json_agg(rules) from (${rulesSql(source.databaseId)}) rules),
-      'source', (select row_to_json(source) from (${liveBranchSql(source)}) source)
+      'rules', (select json_agg(rules) from (${rulesSql(sources.databaseId)}) rules),
+      'sources', (select json_agg(sources) from (${liveBranchSql(sources)}) sources)
     )`
 
-/** Reads the rules and the default branch together with the key, for `findRuleAndSource`. */
-export const readForkSettings: ReadMore = ({ databaseId, defaultBranchId }) => sql`
-    select json_build_object('fork', (${settingsSql({ databaseId, id: defaultBranchId })}))`
+/** Reads the rules, the default branch and likely sources together with the key, for `findRuleAndSource`. */
+export const readForkSettings: ReadMore = ({ databaseId, defaultBranchId: id }, place) => {
+  const settings = settingsSql({ databaseId, id, names: likelySources(place) })
+  return sql`select json_build_object('fork', (${settings}))`
+}
 
 /** Finds the rule for a new branch, and the branch that it may be forked from: `from`, or the default branch. */
 export async function findRuleAndSource(
@@ -77,12 +79,14 @@ export async function findRuleAndSource(
   access: DatabaseAccess,
   { name, from }: { name: string; from: string | undefined },
 ): Promise<{ rule: BranchRule | undefined; source: LiveBranch | undefined }> {
+  const isWanted = (branch: LiveBranch) =>
+    from === undefined ? branch.id === access.defaultBranchId : branch.name === from
   const read = readWithKey(access, 'fork') as ForkSettings | undefined
-  const isRead = read !== undefined && (from === undefined || from === read.source?.name)
-  const { rules, source } = isRead ? read : await findSettings(database, access, from)
+  const isRead = read?.sources?.some(isWanted) === true
+  const { rules, sources } = isRead ? read : await findSettings(database, access, from)
   return {
     rule: (rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(name, pattern)),
-    source: source ?? undefined,
+    source: sources?.find(isWanted),
   }
 }
 

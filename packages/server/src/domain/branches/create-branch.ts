@@ -19,6 +19,7 @@ import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
 import { findRuleAndSource, showRule } from './branch-rules.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
+import { noteFork } from './likely-sources.js'
 import {
   type BranchLife,
   findExpiredBranch,
@@ -78,6 +79,7 @@ export async function createBranch(
     })
   }
   forks.add()
+  noteFork(access, [name, fork.source.name])
   return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
 
