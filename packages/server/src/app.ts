@@ -150,9 +150,14 @@ export async function buildApp(services: Services, options: AppOptions): Promise
     await protectedApp.register(workspaceRoutes(services))
     await protectedApp.register(databaseRoutes(services))
     await protectedApp.register(branchRoutes(services))
-    await protectedApp.register(branchChangeRoutes(services))
     await protectedApp.register(schemaRoutes(services))
     await protectedApp.register(indexRoutes(services))
+  })
+  await app.register(async (branchApp) => {
+    limitBodies(branchApp, services.limits.controlBytesMax)
+    useLane(branchApp, 'control')
+    await branchApp.register(branchSessionPlugin, services)
+    await branchApp.register(branchChangeRoutes(services))
   })
   await app.register(async (dataApp) => {
     await dataApp.register(branchSessionPlugin, services)

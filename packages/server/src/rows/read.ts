@@ -43,10 +43,16 @@ export {
   selectPlan,
 } from './reading/select-plan.js'
 export { estimateTexts } from './reading/text-statistics.js'
-export type { Guard } from './running/guard.js'
+export { type Guard, keyGuardCall } from './running/guard.js'
 export { runReads, runSnapshot } from './running/reads.js'
 export { runSharedRead } from './running/shared-calls.js'
-export { confirmed, isConfirmed, NewStorageError, StaleError } from './running/staleness.js'
+export {
+  confirmed,
+  confirmKey,
+  isConfirmed,
+  NewStorageError,
+  StaleError,
+} from './running/staleness.js'
 export { type OpenTransaction, runSerialReads } from './running/transactions.js'
 
 /**

@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Principal } from '../../domain/access/principal.js'
-import type { BranchExpiry } from '../../domain/access/resolve.js'
+import type { BranchAccess, BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
@@ -54,6 +54,9 @@ const SESSION_CACHE = {
   unusedMsMax: BRANCH_UNUSED_MS_MAX,
 }
 
+/** Sessions that are opened ahead at the same time. Each takes a query. */
+const AHEAD_MAX = 4
+
 const ATTEMPTS_MAX = 20
 /** The time for which links to a branch work without checking its expiry again. */
 const LINKED_BRANCH_MS = 5_000
@@ -83,6 +86,9 @@ export class Sessions {
     SESSION_CACHE,
   )
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_CACHE)
+  /** Sessions that are being opened ahead of a request. */
+  readonly #ahead = new Map<string, Promise<Entry | undefined>>()
+  #aheadMax = AHEAD_MAX
   readonly #uses = new BranchUses()
 
   constructor(
@@ -103,7 +109,7 @@ export class Sessions {
   ): Promise<Result> {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
-      const entry = this.#known(key) ?? (await this.#open(key, request))
+      const entry = this.#known(key) ?? (await this.#openOnce(key, request))
       const { session: known, isSliding } = entry
       const { scope } = known.principal
       const session = this.#startUse(known, {
@@ -198,7 +204,36 @@ export class Sessions {
     const key = keyOf(request)
     const known = this.#known(key)
     if (known !== undefined) return known.session.principal
-    return this.#open(key, request).then(({ session }) => session.principal)
+    return this.#openOnce(key, request).then(({ session }) => session.principal)
+  }
+
+  /** Opens the session of a branch that a request is likely to use next. Does not wait for it. */
+  openAhead(request: SessionAddress): void {
+    const key = keyOf(request)
+    if (this.#ahead.size >= this.#aheadMax || this.#ahead.has(key) || this.#known(key)) return
+    const opening = this.#openUnused(key, request)
+      .catch(() => undefined)
+      .finally(() => this.#ahead.delete(key))
+    this.#ahead.set(key, opening)
+  }
+
+  /** Limits the sessions that are opened ahead at the same time. 0: none. */
+  limitAhead(max: number): void {
+    this.#aheadMax = max
+  }
+
+  /**
+   * Returns the access to a branch from the cache. The branch may be gone since. Not for branches that expire, because a
+   * request must postpone that.
+   */
+  findAccess(request: SessionAddress): BranchAccess | undefined {
+    const entry = this.#known(keyOf(request))
+    return entry?.expiresAtMs === Number.POSITIVE_INFINITY ? entry.session.access : undefined
+  }
+
+  /** Forgets the session of a branch that turned out to be gone. */
+  forget(request: SessionAddress): void {
+    this.#entries.delete(keyOf(request))
   }
 
   /** Checks in PostgreSQL that an earlier admission is still valid. */
@@ -228,9 +263,23 @@ export class Sessions {
     return entry !== undefined && entry.expiresAtMs > Date.now() ? entry : undefined
   }
 
+  /** Opens a session, or waits for one that is being opened ahead. */
+  async #openOnce(key: string, request: SessionRequest): Promise<Entry> {
+    return (await this.#ahead.get(key)) ?? this.#open(key, request)
+  }
+
+  /** Opens a session, unless the branch expires: only a use postpones that. */
+  async #openUnused(key: string, request: SessionAddress): Promise<Entry | undefined> {
+    const { session, branch } = await resolveSession(this.#sources, request)
+    return branch.expiry === undefined ? this.#cache(key, session, undefined) : undefined
+  }
+
   async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
-    const expiry = await renewExpiry(this.#sources.database, branch)
+    return this.#cache(key, session, await renewExpiry(this.#sources.database, branch))
+  }
+
+  #cache(key: string, session: Session, expiry: BranchExpiry | undefined): Entry {
     const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY
     const fresh = {
       session,
@@ -272,7 +321,7 @@ function lookAgainAtMs(expiry: BranchExpiry | undefined): number {
   return ttlMs === undefined ? atMs : atMs - Math.min(RENEW_WITHIN_MS, ttlMs * RENEW_WITHIN_PART)
 }
 
-function keyOf(request: SessionRequest): string {
+function keyOf(request: SessionAddress): string {
   const { apiKey, address, databaseName, branchName, isXataClient } = request
   const { workspaceId, region } = address ?? {}
   return [apiKey, workspaceId, region, databaseName, branchName, isXataClient].join('\n')

@@ -93,17 +93,11 @@ const FRESH_MS = 1000
 
 const isFresh = ({ atMs }: FoundPlace): boolean => performance.now() - atMs <= FRESH_MS
 
-/** Returns what was read about a database or a branch together with the key, if it is fresh. */
-export function readWithKey(
-  { principal, databaseId, branchId }: DatabaseAccess & { readonly branchId?: string },
-  name: string,
-): unknown {
+/** Returns what was read about a database together with the key, if it is fresh. */
+export function readWithKey({ principal, databaseId }: DatabaseAccess, name: string): unknown {
   const { found } = principal
   if (found === undefined || !isFresh(found)) return undefined
-  const isOf =
-    found.database?.databaseId === databaseId &&
-    (branchId === undefined || found.branch?.branchId === branchId)
-  return isOf ? found.more?.[name] : undefined
+  return found.database?.databaseId === databaseId ? found.more?.[name] : undefined
 }
 
 /** Returns the rows of a place, if they were read together with the key. */
@@ -186,9 +180,19 @@ export async function resolveBranch(
     need: Need
   },
 ): Promise<FoundBranch> {
-  const { branchName } = options
   const access = await resolveAddressedDatabase(database, principal, options)
-  const row = scopeReachesBranch(principal.scope, branchName)
+  return resolveBranchOf(database, access, options)
+}
+
+/** Resolves a branch of a database that the principal has access to. */
+export async function resolveBranchOf(
+  database: Queryable,
+  access: DatabaseAccess,
+  { branchName, need }: { branchName: string; need: Need },
+): Promise<FoundBranch> {
+  const { scope } = access.principal
+  requireAccess(scope, need)
+  const row = scopeReachesBranch(scope, branchName)
     ? await findBranchRow(database, access, branchName)
     : undefined
   if (row === undefined) {

@@ -7,8 +7,7 @@ import type { StoredSchema } from '../../rows/columns.js'
 import { type StartPoint, startPoint, startRows } from '../../rows/merge.js'
 import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
-import type { ReadMore } from '../access/principal.js'
-import { type BranchAccess, readWithKey } from '../access/resolve.js'
+import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
 /** The state of a branch at one point in time: its schema and the location of its rows. */
@@ -146,10 +145,6 @@ interface SourceBranch {
   readonly branchName: string
 }
 
-/** Reads the source of a branch together with the key, for `getSource`. */
-export const readSource: ReadMore = ({ branchId }) => sql`
-    select json_build_object('source', (${sourceSql(branchId)}))`
-
 function sourceSql(branchId: Sql): Sql {
   return sql`
     select json_build_object('branchId', id, 'branchName', name)
@@ -173,8 +168,7 @@ export async function findSourceOf(
 
 /** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
-  const read = readWithKey(access, 'source') as SourceBranch | null | undefined
-  const source = read ?? (await findSourceOf(database, access.branchId))
+  const source = await findSourceOf(database, access.branchId)
   if (source === undefined || !scopeReachesBranch(access.principal.scope, source.branchName)) {
     throw noSource(access)
   }

@@ -2,6 +2,7 @@ import type { Limits } from '@offshoot/contract/limits'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import { type Amounts, measureTable } from '../../rows/branches.js'
+import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { getState } from './branch-state.js'
 
@@ -11,7 +12,7 @@ export async function readBranchStats(
   access: BranchAccess,
   options: { limits: Limits },
 ) {
-  return runTransaction(
+  const reading = runTransaction(
     database,
     async (transaction) => {
       const { rows, schema } = await getState(transaction, access)
@@ -32,6 +33,7 @@ export async function readBranchStats(
         tables,
       }
     },
-    SNAPSHOT,
+    { ...SNAPSHOT, opening: [keyGuardCall(access.principal)] },
   )
+  return confirmKey(reading)
 }

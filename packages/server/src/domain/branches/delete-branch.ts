@@ -2,7 +2,9 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runStatements } from '../../postgres/run-transaction.js'
 import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
+import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import { isLive } from '../access/is-live.js'
+import type { BranchAccess } from '../access/resolve.js'
 
 /**
  * Hides a branch, deletes its entries in the git mapping, and leaves the rest to the collectors: rows that others
@@ -31,10 +33,15 @@ export async function deleteBranchUnchecked(
 
 /**
  * Deletes a branch, unless it is protected. Returns false if it is, or does not exist. Serializable, so that a git branch
- * that is mapped to it at the same time does not point nowhere.
+ * that is mapped to it at the same time does not point nowhere. Throws a `StaleError` if the rights of the key may have
+ * changed.
  */
-export async function deleteUnprotected(database: Database, branchId: string): Promise<boolean> {
+export async function deleteUnprotected(
+  database: Database,
+  { branchId, principal }: BranchAccess,
+): Promise<boolean> {
   const statement = hideSql(branchId, sql`and not protected and ${isLive}`)
-  const [[row] = []] = await runStatements(database, [statement])
+  const options = { opening: [keyGuardCall(principal)] }
+  const [[row] = []] = await confirmKey(runStatements(database, [statement], options))
   return row?.[0] === 't'
 }

@@ -26,6 +26,7 @@ import {
   type RowTexts,
   UNDECIDED,
 } from '../../rows/merge.js'
+import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
@@ -69,7 +70,7 @@ export async function readDifference(
     throw new AppError('invalid_request', 'query: parameter [after]: needs the parameter [table]')
   }
   // All statements use one snapshot, so that counts and records agree.
-  return runTransaction(
+  const reading = runTransaction(
     database,
     async (transaction) => {
       const [after, source] = await allDone([
@@ -92,8 +93,9 @@ export async function readDifference(
       }
       return writeDifference({ access, before, operations, tables })
     },
-    { ...SNAPSHOT, beginsLate: true },
+    { ...SNAPSHOT, beginsLate: true, opening: [keyGuardCall(access.principal)] },
   )
+  return confirmKey(reading)
 }
 
 /** Budget for the bytes of one response. */

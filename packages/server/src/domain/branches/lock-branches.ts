@@ -5,6 +5,7 @@ import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { runAlone } from '../../rows/branches.js'
+import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 
@@ -14,28 +15,48 @@ export function withBranches<Result>(
   branches: readonly BranchAccess[],
   body: (transaction: Transaction) => Promise<Result>,
 ): Promise<Result> {
-  return readWithBranches(database, branches, { read: async () => undefined, body })
+  return runAlone(
+    database,
+    idsOf(branches),
+    async (transaction) => {
+      await lockBranches(transaction, branches)
+      return body(transaction)
+    },
+    { beginsLate: true },
+  )
 }
 
-/** Like `withBranches`, but the first queries of `read` are sent with the locks. It must not write. */
-export function readWithBranches<Read, Result>(
+/**
+ * Like `withBranches`, for a request whose access comes from a session: throws a `StaleError` if the rights of its key may
+ * have changed. The first queries of `read` are sent with the locks. It must not write.
+ */
+export function confirmWithBranches<Read, Result>(
   database: Database,
-  branches: readonly BranchAccess[],
+  branches: readonly [BranchAccess, ...BranchAccess[]],
   work: {
     read(transaction: Transaction): Promise<Read>
     body(transaction: Transaction, read: Read): Promise<Result>
   },
 ): Promise<Result> {
-  return runAlone(
-    database,
-    branches.map((branch) => branch.branchId),
-    async (transaction) => {
-      const [, read] = await allDone([lockBranches(transaction, branches), work.read(transaction)])
-      return work.body(transaction, read)
-    },
-    { beginsLate: true },
+  const [{ principal }] = branches
+  return confirmKey(
+    runAlone(
+      database,
+      idsOf(branches),
+      async (transaction) => {
+        const [, read] = await allDone([
+          lockBranches(transaction, branches),
+          work.read(transaction),
+        ])
+        return work.body(transaction, read)
+      },
+      { beginsLate: true, checks: [keyGuardCall(principal)] },
+    ),
   )
 }
+
+const idsOf = (branches: readonly BranchAccess[]): string[] =>
+  branches.map(({ branchId }) => branchId)
 
 async function lockBranches(
   transaction: Queryable,

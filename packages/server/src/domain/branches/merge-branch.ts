@@ -8,12 +8,13 @@ import {
 } from '../../postgres/run-transaction.js'
 import { absorbOverlays } from '../../rows/branches.js'
 import { refillTarget } from '../../rows/merge.js'
+import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import { merges } from '../../telemetry/events.js'
 import { reachesWholeWorkspace, requireAccess } from '../access/scope.js'
 import type { Quotas } from '../quotas/quotas.js'
 import { dataLossError } from '../schemas/data-loss.js'
 import type { BranchState } from './branch-state.js'
-import { readWithBranches } from './lock-branches.js'
+import { confirmWithBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
 import { insertMergeSql } from './merge-base.js'
 import { compareMerge, type MergeEffect } from './merge-compare.js'
@@ -76,18 +77,20 @@ function compareInSnapshot(
   database: Database,
   options: MergeOptions,
 ): Promise<{ result: MergeResult; isNothingNew: boolean }> {
-  return runTransaction(
-    database,
-    async (transaction) => {
-      const sides = await findSides(transaction, options, { locks: false })
-      const plan = await planMerge(transaction, options, sides)
-      const comparison = await compareMerge(transaction, plan)
-      return {
-        result: toResult(plan, comparison, { isMerged: false }),
-        isNothingNew: comparison.conflicts.count === 0 && hasNothingNew(plan, comparison),
-      }
-    },
-    WRITABLE_SNAPSHOT,
+  return confirmKey(
+    runTransaction(
+      database,
+      async (transaction) => {
+        const sides = await findSides(transaction, options, { locks: false })
+        const plan = await planMerge(transaction, options, sides)
+        const comparison = await compareMerge(transaction, plan)
+        return {
+          result: toResult(plan, comparison, { isMerged: false }),
+          isNothingNew: comparison.conflicts.count === 0 && hasNothingNew(plan, comparison),
+        }
+      },
+      { ...WRITABLE_SNAPSHOT, opening: [keyGuardCall(options.into.principal)] },
+    ),
   )
 }
 
@@ -135,7 +138,7 @@ function runLocked<Result>(
   options: MergeOptions,
   body: (transaction: Transaction, sides: MergeSides) => Promise<Result>,
 ): Promise<Result> {
-  return readWithBranches(database, [options.from, options.into], {
+  return confirmWithBranches(database, [options.from, options.into], {
     read: (transaction) => findSides(transaction, options, { locks: true }),
     body,
   })

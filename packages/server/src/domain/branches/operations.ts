@@ -88,7 +88,7 @@ export async function deleteBranch(
       `branch [${access.branchName}]: is the default branch of the database and cannot be deleted`,
     )
   }
-  if (await deleteUnprotected(database, access.branchId)) return { status: 'completed' }
+  if (await deleteUnprotected(database, access)) return { status: 'completed' }
   // Throws if the branch does not exist.
   await getBranch(database, access)
   throw new AppError(

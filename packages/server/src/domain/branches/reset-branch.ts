@@ -19,7 +19,7 @@ import { requireAccess } from '../access/scope.js'
 import { findHead } from '../schemas/queries.js'
 import { readDifference } from './diff-branch.js'
 import { lockHistory } from './history/compact-database.js'
-import { withBranches } from './lock-branches.js'
+import { confirmWithBranches } from './lock-branches.js'
 import { updateMergesOf } from './merge-base.js'
 import { deleteHiddenBranch } from './unused-branches.js'
 
@@ -45,18 +45,20 @@ export async function resetBranch(
     const difference = await readDifference(database, access, compared)
     return { ...result, difference: JSON.parse(difference) }
   }
-  const branches = [access, source]
-  await withBranches(database, branches, async (transaction) => {
-    await lockHistory(transaction, access.databaseId)
-    await requireUnprotected(transaction, access)
-    const forked = await closeEpoch(transaction, source.branchId)
-    if (forked === undefined) throw new Error('a locked branch must exist')
-    const hiddenId = await hideState(transaction, branchId)
-    await startOver(transaction, branchId, forked)
-    await deleteHiddenBranch(transaction, {
-      branchId: hiddenId,
-      databaseId: access.databaseId,
-    })
+  await confirmWithBranches(database, [access, source], {
+    read: async () => undefined,
+    body: async (transaction) => {
+      await lockHistory(transaction, access.databaseId)
+      await requireUnprotected(transaction, access)
+      const forked = await closeEpoch(transaction, source.branchId)
+      if (forked === undefined) throw new Error('a locked branch must exist')
+      const hiddenId = await hideState(transaction, branchId)
+      await startOver(transaction, branchId, forked)
+      await deleteHiddenBranch(transaction, {
+        branchId: hiddenId,
+        databaseId: access.databaseId,
+      })
+    },
   })
   forks.add()
   return result

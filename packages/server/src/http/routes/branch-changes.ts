@@ -12,18 +12,22 @@ import {
   ResetResultSchema,
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
+import { StatusSchema } from '@offshoot/contract/databases'
+import { AppError } from '@offshoot/contract/errors'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { BranchAccess } from '../../domain/access/resolve.js'
+import { type BranchAccess, resolveBranchOf } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
-import { getSource, readSource } from '../../domain/branches/branch-state.js'
+import { getSource } from '../../domain/branches/branch-state.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
 import type { ConflictPage } from '../../domain/branches/conflict-list.js'
 import { readDifference } from '../../domain/branches/diff-branch.js'
 import { mergeBranches } from '../../domain/branches/merge-branch.js'
+import { deleteBranch } from '../../domain/branches/operations.js'
+import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { resetBranch } from '../../domain/branches/reset-branch.js'
-import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
 import type { Services } from '../services.js'
@@ -40,31 +44,70 @@ const RULES = {
 } as const
 
 /**
+ * DELETE /db/:databaseBranch
  * GET    /db/:databaseBranch/diff
  * POST   /db/:databaseBranch/merge
  * POST   /db/:databaseBranch/pull
  * POST   /db/:databaseBranch/reset
  * GET    /db/:databaseBranch/stats
+ *
+ * Access comes from sessions. The transaction of each operation checks that the key still has it.
  */
 export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebox {
-  const { database, limits } = services
-  const { quotas } = services.sessions
-  const { branchOf } = addressed(database)
+  const { database, limits, sessions } = services
+  const { quotas } = sessions
 
-  /** Returns the named branch of the same database, or the source of the branch. */
-  const otherBranch = (
+  const run = <Result>(
+    request: BranchRequest,
+    need: Need,
+    operation: (access: BranchAccess) => Promise<Result>,
+  ): Promise<Result> =>
+    sessions.run(sessionRequest(request, need), ({ access }) => operation(access))
+
+  /** Runs an operation with the named branch of the same database, or with the source of the branch. */
+  const runWithOther = async <Result>(
     request: BranchRequest,
     access: BranchAccess,
     options: { name: string | undefined; need: Need },
-  ): Promise<BranchAccess> => {
-    if (options.name === undefined) return getSource(database, access)
-    const { databaseName } = splitDatabaseBranch(request.params.databaseBranch)
-    return branchOf(request, options.need, `${databaseName}:${options.name}`)
+    operation: (other: BranchAccess) => Promise<Result>,
+  ): Promise<Result> => {
+    const { name: branchName, need } = options
+    if (branchName === undefined) return operation(await getSource(database, access))
+    const address = { ...sessionRequest(request, need), branchName }
+    const known = sessions.findAccess(address)
+    if (known !== undefined) {
+      try {
+        return await operation(known)
+      } catch (error) {
+        if (!(error instanceof AppError && error.code === 'branch_not_found')) throw error
+        // Another branch may have the name now.
+        sessions.forget(address)
+      }
+    }
+    const other = await resolveBranchOf(database, access, { branchName, need })
+    await renewExpiry(database, other)
+    return operation(other)
   }
 
   return async (app) => {
     const tags = ['Branch']
     const params = BranchParamsSchema
+
+    app.delete(
+      '/db/:databaseBranch',
+      {
+        schema: {
+          tags,
+          operationId: 'deleteBranch',
+          summary: 'Delete a branch',
+          description:
+            'Forks of the branch keep their rows. The default branch and protected branches cannot be deleted.',
+          params,
+          response: { 200: StatusSchema, ...refusals(404, 409) },
+        },
+      },
+      async (request) => run(request, 'write', (access) => deleteBranch(database, access)),
+    )
 
     app.get(
       '/db/:databaseBranch/diff',
@@ -82,16 +125,14 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       },
       async (request, reply) => {
         const { against = 'base', table, size = DIFFERENCE_PAGE_SIZE, after } = request.query
-        const access = await branchOf(request, 'read')
-        const difference = await readDifference(database, access, {
-          against: isMoment(against)
-            ? against
-            : await otherBranch(request, access, { name: against, need: 'read' }),
-          limits,
-          tableName: table,
-          size,
-          after,
-        })
+        const shown = { limits, tableName: table, size, after }
+        const difference = await run(request, 'read', (access) =>
+          isMoment(against)
+            ? readDifference(database, access, { ...shown, against })
+            : runWithOther(request, access, { name: against, need: 'read' }, (other) =>
+                readDifference(database, access, { ...shown, against: other }),
+              ),
+        )
         return sendJson(reply, difference)
       },
     )
@@ -99,7 +140,6 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/merge',
       {
-        config: { readWithKey: readSource },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -115,11 +155,11 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       async (request) => {
         const { into: name, page, ...rules } = request.body ?? {}
         const { dryRun = false } = rules
-        const from = await branchOf(request, dryRun ? 'read' : 'write')
-        const into = await otherBranch(request, from, { name, need: 'write' })
-        return mergeBranches(
-          { database, quotas },
-          { ...RULES, ...rules, page: pageOf(page), from, into, limits },
+        const options = { ...RULES, ...rules, page: pageOf(page), limits }
+        return run(request, dryRun ? 'read' : 'write', (from) =>
+          runWithOther(request, from, { name, need: 'write' }, (into) =>
+            mergeBranches({ database, quotas }, { ...options, from, into }),
+          ),
         )
       },
     )
@@ -127,7 +167,6 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/pull',
       {
-        config: { readWithKey: readSource },
         bodyLimit: Math.min(limits.mergeBytesMax, limits.requestBytesMax),
         schema: {
           tags,
@@ -141,11 +180,11 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       },
       async (request) => {
         const { from: name, page, ...rules } = request.body ?? {}
-        const into = await branchOf(request, 'write')
-        const from = await otherBranch(request, into, { name, need: 'read' })
-        return mergeBranches(
-          { database, quotas },
-          { ...RULES, ...rules, page: pageOf(page), from, into, limits },
+        const options = { ...RULES, ...rules, page: pageOf(page), limits }
+        return run(request, 'write', (into) =>
+          runWithOther(request, into, { name, need: 'read' }, (from) =>
+            mergeBranches({ database, quotas }, { ...options, from, into }),
+          ),
         )
       },
     )
@@ -153,7 +192,6 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     app.post(
       '/db/:databaseBranch/reset',
       {
-        config: { readWithKey: readSource },
         schema: {
           tags,
           operationId: 'resetBranch',
@@ -167,9 +205,11 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       },
       async (request) => {
         const { to: name, dryRun = false } = request.body ?? {}
-        const access = await branchOf(request, 'write')
-        const to = await otherBranch(request, access, { name, need: 'read' })
-        return resetBranch(database, access, { to, dryRun, limits })
+        return run(request, 'write', (access) =>
+          runWithOther(request, access, { name, need: 'read' }, (to) =>
+            resetBranch(database, access, { to, dryRun, limits }),
+          ),
+        )
       },
     )
 
@@ -184,7 +224,8 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           response: { 200: BranchStatsSchema, ...refusals(404) },
         },
       },
-      async (request) => readBranchStats(database, await branchOf(request, 'read'), { limits }),
+      async (request) =>
+        run(request, 'read', (access) => readBranchStats(database, access, { limits })),
     )
   }
 }

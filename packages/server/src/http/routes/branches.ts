@@ -15,11 +15,7 @@ import {
   ResolvedBranchSchema,
   UpdateBranchSchema,
 } from '@offshoot/contract/branches'
-import {
-  DatabaseSettingsSchema,
-  StatusSchema,
-  UpdateDatabaseSettingsSchema,
-} from '@offshoot/contract/databases'
+import { DatabaseSettingsSchema, UpdateDatabaseSettingsSchema } from '@offshoot/contract/databases'
 import { AppError } from '@offshoot/contract/errors'
 import { DatabaseNameSchema } from '@offshoot/contract/names'
 import type { FastifyRequest } from 'fastify'
@@ -38,7 +34,6 @@ import {
   writeGitBranch,
 } from '../../domain/branches/git-mapping.js'
 import {
-  deleteBranch,
   readBranch,
   readBranches,
   readMetadata,
@@ -47,12 +42,13 @@ import {
 } from '../../domain/branches/operations.js'
 import { readSettings, updateSettings } from '../../domain/databases/operations.js'
 import { addressed, splitDatabaseBranch } from '../addressed.js'
+import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendLarge } from '../send-json.js'
 import type { Services } from '../services.js'
 
 /**
- * GET    /db/:databaseBranch                  PUT, PATCH, DELETE
+ * GET    /db/:databaseBranch                  PUT, PATCH
  * GET    /db/:databaseBranch/metadata         PUT
  * GET    /dbs/:databaseName
  * GET    /dbs/:databaseName/settings          PATCH
@@ -60,7 +56,7 @@ import type { Services } from '../services.js'
  * GET    /dbs/:databaseName/gitBranches       POST, DELETE
  * GET    /dbs/:databaseName/resolveBranch
  */
-export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox {
+export function branchRoutes({ database, sessions }: Services): FastifyPluginAsyncTypebox {
   const { branchOf, databaseOf } = addressed(database)
 
   return async (app) => {
@@ -107,6 +103,9 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
           wishes: from === undefined ? { ...request.body } : { ...request.body, from },
           dataDefault: inheritsRows(request),
         })
+        // The first read of the fork then finds its session. The answer is sent before.
+        const next = sessionRequest(request, 'read')
+        setImmediate(() => sessions.openAhead(next))
         return reply.code(201).header('location', `/db/${databaseName}:${branchName}`).send(created)
       },
     )
@@ -129,22 +128,6 @@ export function branchRoutes({ database }: Services): FastifyPluginAsyncTypebox 
         const access = await branchOf(request, 'write')
         return sendLarge(reply, await updateBranch(database, access, request.body))
       },
-    )
-
-    app.delete(
-      '/db/:databaseBranch',
-      {
-        schema: {
-          tags,
-          operationId: 'deleteBranch',
-          summary: 'Delete a branch',
-          description:
-            'Forks of the branch keep their rows. The default branch and protected branches cannot be deleted.',
-          params,
-          response: { 200: StatusSchema, ...refusals(404, 409) },
-        },
-      },
-      async (request) => deleteBranch(database, await branchOf(request, 'write')),
     )
 
     app.get(

@@ -9,7 +9,7 @@ import {
   type TransactionOptions,
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
-import type { TextRows } from '../../postgres/statement.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
 import { createMissingGates, enterAloneCalls, knownGates, queuesOf } from './gate.js'
 
 /**
@@ -21,7 +21,10 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
-export type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'>
+export type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> & {
+  /** Calls that run right after the gates are entered, in the same round trip. */
+  readonly checks?: readonly Call[]
+}
 
 /**
  * Runs a transaction with the exclusive gates of branches: no writer and no other such transaction of these
@@ -95,7 +98,10 @@ async function attempt<Result>(
       run({
         isolation: 'read committed',
         isRepeatable,
-        opening: enterAloneCalls(gates, { waitMs, created, isCluster: database.isCluster }),
+        opening: [
+          ...enterAloneCalls(gates, { waitMs, created, isCluster: database.isCluster }),
+          ...(options.checks ?? []),
+        ],
         owner,
         beginsLate,
       })

@@ -56,6 +56,15 @@ const checkMoment = (current: Sql): Statement => {
 }
 const MOMENT_PASSED = '2201F'
 
+const KEY_CHECK = check(sql`
+  from offshoot.api_keys k
+  where k.id = ${slot(0)}::bigint and k.stamp = ${slot(1)}::bigint`)
+
+/** Checks the stamp of a key alone, for operations that look at the branch themselves in the same transaction. */
+export function keyGuardCall({ keyId, keyStamp }: { keyId: string; keyStamp: string }): Call {
+  return { statement: KEY_CHECK, values: [keyId, keyStamp] }
+}
+
 const BY_KEY = { check: check(CURRENT), checkMoment: checkMoment(CURRENT) }
 const BY_LINK = { check: check(CURRENT_BRANCH), checkMoment: checkMoment(CURRENT_BRANCH) }
 

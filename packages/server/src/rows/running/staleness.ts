@@ -48,6 +48,13 @@ export function isConfirmed(error: unknown): boolean {
   return false
 }
 
+/** Awaits work with a guard of the key. Converts a failure of the guard to a `StaleError`. */
+export function confirmKey<Result>(work: Promise<Result>): Promise<Result> {
+  return work.catch((error: unknown) => {
+    throw codeOf(error) === GUARD_FAILED ? new StaleError(GUARD_FAILED) : error
+  })
+}
+
 /** Converts a failure of the guard, or one that an outdated layout can explain, to a `StaleError`. */
 export function toStaleError(error: unknown): unknown {
   const code = codeOf(error)

@@ -1,0 +1,196 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { addMember, createKey, createUser } from '../support/people.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { watchQueries } from '../support/watch-queries.js'
+
+/*
+ * Operations on branches take their access from sessions that a process caches, and check it in their transactions.
+ * `other` is a second process that changes what the first one has cached.
+ */
+
+const TABLES = { t: [{ name: 'n', type: 'int' }] } as const
+
+let service: TestService
+let other: TestService
+/** The texts of the queries of the first process. One is one round trip. */
+const sent: string[] = []
+let number = 0
+
+beforeAll(async () => {
+  const tracing = watchQueries((statements) => {
+    sent.push(statements.join(';'))
+  })
+  service = await createTestService({ tracing, sessionsAheadMax: 4 })
+  other = await createTestService({ url: service.url })
+})
+afterAll(async () => {
+  await other.close()
+  await service.close()
+})
+
+/** A database with a record on `main` and a fork `dev` that has changed it. */
+async function open() {
+  const branches = await TestBranches.create(service, `sessions${++number}`, TABLES)
+  await branches.put('main', 't', 'a', { n: 1 })
+  await branches.fork('dev')
+  await branches.put('dev', 't', 'a', { n: 2 })
+  return { branches, aside: branches.through(other) }
+}
+
+/** All operations, with those last that remove the branch. */
+const OPERATIONS = [
+  ['GET', '/diff'],
+  ['GET', '/diff?against=main'],
+  ['GET', '/stats'],
+  ['POST', '/merge', { into: 'main', dryRun: true }],
+  ['POST', '/merge', { into: 'main' }],
+  ['POST', '/merge'],
+  ['POST', '/pull', { from: 'main' }],
+  ['POST', '/reset', { to: 'main', dryRun: true }],
+  ['POST', '/reset', { to: 'main' }],
+  ['DELETE', ''],
+] as const
+
+const labelled = OPERATIONS.map(
+  ([method, path, body]) =>
+    [`${method} ${path} ${JSON.stringify(body ?? {})}`, method, path, body] as const,
+)
+
+describe('an operation on a branch whose session is cached', () => {
+  it.each(labelled)(
+    '%s is refused with 401 once the key is deleted',
+    async (_name, method, path, body) => {
+      const { branches } = await open()
+      const name = `key${++number}`
+      const key = await createKey(service, name)
+      for (const branch of ['main', 'dev']) {
+        expect(
+          (await branches.call(branch, 'GET', '/tables/t/data/a', undefined, { key })).status,
+        ).toBe(200)
+      }
+      expect((await other.call('DELETE', `/user/keys/${name}`, { key: service.key })).status).toBe(
+        204,
+      )
+      const answer = await branches.call('dev', method, path, body, { key })
+      expect(answer.status).toBe(401)
+      expect(await branches.record('main', 't', 'a')).toMatchObject({ n: 1 })
+      expect(await branches.record('dev', 't', 'a')).toMatchObject({ n: 2 })
+    },
+  )
+
+  it.each(labelled)(
+    '%s is refused with 404 once the user is no member',
+    async (_name, method, path, body) => {
+      const { branches } = await open()
+      const user = await createUser(service, `member${++number}`)
+      await addMember(service, user)
+      const { key } = user
+      for (const branch of ['main', 'dev']) {
+        expect(
+          (await branches.call(branch, 'GET', '/tables/t/data/a', undefined, { key })).status,
+        ).toBe(200)
+      }
+      const removed = await other.call(
+        'DELETE',
+        `/workspaces/${service.workspaceId}/members/${user.id}`,
+        { key: service.key },
+      )
+      expect(removed.status).toBe(204)
+      const answer = await branches.call('dev', method, path, body, { key })
+      expect(answer.status).toBe(404)
+      expect(await branches.record('main', 't', 'a')).toMatchObject({ n: 1 })
+      expect(await branches.record('dev', 't', 'a')).toMatchObject({ n: 2 })
+    },
+  )
+
+  it.each(labelled)(
+    '%s is refused with 404 once the branch is deleted',
+    async (_name, method, path, body) => {
+      const { branches, aside } = await open()
+      await branches.record('dev', 't', 'a')
+      await aside.delete('dev')
+      const answer = await branches.call('dev', method, path, body)
+      expect(answer).toMatchObject({ status: 404, body: { code: 'branch_not_found' } })
+      expect(await branches.record('main', 't', 'a')).toMatchObject({ n: 1 })
+    },
+  )
+
+  it('sees the changes of another process', async () => {
+    const { branches, aside } = await open()
+    await aside.edit('dev', { addColumn: { table: 't', column: { name: 'm', type: 'int' } } })
+    await aside.put('dev', 't', 'b', { n: 3, m: 4 })
+    const { body } = await branches.call('dev', 'GET', '/diff')
+    expect(body.tables[0]).toMatchObject({ inserted: 1, updated: 1 })
+    expect((await branches.call('dev', 'POST', '/merge', { into: 'main' })).status).toBe(200)
+    expect(await branches.record('main', 't', 'b')).toMatchObject({ n: 3, m: 4 })
+  })
+
+  it.each([
+    ['merged into', 'dev', '/merge', (name: string) => ({ into: name })],
+    ['pulled from', 'dev', '/pull', (name: string) => ({ from: name })],
+    ['reset to', 'dev', '/reset', (name: string) => ({ to: name })],
+  ])(
+    'finds the branch that has the name now if it is %s one',
+    async (_name, branch, path, bodyOf) => {
+      const { branches, aside } = await open()
+      await branches.fork('target')
+      await branches.put('target', 't', 'old', { n: 5 })
+      await aside.delete('target')
+      await aside.fork('target')
+      await aside.put('target', 't', 'new', { n: 6 })
+      expect((await branches.call(branch, 'POST', path, bodyOf('target'))).status).toBe(200)
+      const changed = path === '/merge' ? 'target' : 'dev'
+      expect(await branches.record(changed, 't', 'new')).toMatchObject({ n: 6 })
+      expect(await branches.record(changed, 't', 'old')).toBeUndefined()
+      await aside.delete('target')
+      const gone = await branches.call(branch, 'POST', path, bodyOf('target'))
+      expect(gone).toMatchObject({ status: 404, body: { code: 'branch_not_found' } })
+    },
+  )
+
+  it('deletes the branch that has the name now', async () => {
+    const { branches, aside } = await open()
+    await branches.record('dev', 't', 'a')
+    await aside.delete('dev')
+    await aside.fork('dev')
+    await branches.delete('dev')
+    expect((await aside.call('dev', 'GET', '')).status).toBe(404)
+  })
+
+  it('takes a single round trip to delete it', async () => {
+    const { branches } = await open()
+    await branches.record('dev', 't', 'a')
+    const before = sent.length
+    await branches.delete('dev')
+    expect(sent.length - before).toBe(1)
+  })
+})
+
+describe('a fork', () => {
+  it('has a session before its first request', async () => {
+    const { branches } = await open()
+    const before = sent.length
+    await branches.fork('ahead')
+    // Two for the fork and one for the session.
+    await until(async () => sent.length - before === 3)
+    await branches.record('ahead', 't', 'a')
+    expect(sent.length - before).toBe(4)
+  })
+
+  it('that expires is not used by that', async () => {
+    const { branches } = await open()
+    const before = sent.length
+    await branches.fork('brief', 'main', { ttl: 3600 })
+    const opened = () => sent.slice(before).filter((text) => text.includes("'rows'"))
+    await until(async () => opened().length === 1)
+    await branches.record('main', 't', 'a')
+    expect(sent.slice(before).filter((text) => text.includes('set expires_at'))).toEqual([])
+    // A use opens a session of its own, and postpones the expiry.
+    const known = opened().length
+    await branches.record('brief', 't', 'a')
+    expect(opened()).toHaveLength(known + 1)
+    expect(sent.slice(before).filter((text) => text.includes('set expires_at'))).toHaveLength(1)
+  })
+})
