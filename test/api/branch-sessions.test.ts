@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
 import { addMember, createKey, createUser } from '../support/people.js'
-import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { watchQueries } from '../support/watch-queries.js'
 
@@ -22,7 +21,7 @@ beforeAll(async () => {
   const tracing = watchQueries((statements) => {
     sent.push(statements.join(';'))
   })
-  service = await createTestService({ tracing, sessionsAheadMax: 4 })
+  service = await createTestService({ tracing })
   other = await createTestService({ url: service.url })
 })
 afterAll(async () => {
@@ -169,28 +168,55 @@ describe('an operation on a branch whose session is cached', () => {
 })
 
 describe('a fork', () => {
-  it('has a session before its first request', async () => {
+  it('has a session before its first request, also if its source is a fork that nobody has used', async () => {
     const { branches } = await open()
+    for (const [name, source] of [
+      ['one', 'main'],
+      ['two', 'one'],
+      ['three', 'two'],
+    ] as const) {
+      const before = sent.length
+      await branches.fork(name, source)
+      expect(sent.length - before).toBe(2)
+    }
     const before = sent.length
-    await branches.fork('ahead')
-    // Two for the fork and one for the session.
-    await until(async () => sent.length - before === 3)
-    await branches.record('ahead', 't', 'a')
-    expect(sent.length - before).toBe(4)
+    expect(await branches.record('three', 't', 'a')).toMatchObject({ n: 1 })
+    expect(sent.length - before).toBe(1)
+    await branches.put('three', 't', 'a', { n: 3 })
+    expect(await branches.record('two', 't', 'a')).toMatchObject({ n: 1 })
+    expect(await branches.record('three', 't', 'a')).toMatchObject({ n: 3 })
   })
 
-  it('that expires is not used by that', async () => {
+  it('without rows has one, too', async () => {
     const { branches } = await open()
+    await branches.fork('empty', 'dev', { data: false })
     const before = sent.length
+    expect(await branches.record('empty', 't', 'a')).toBeUndefined()
+    expect(sent.length - before).toBe(1)
+    await branches.put('empty', 't', 'b', { n: 1 })
+    expect(await branches.record('empty', 't', 'b')).toMatchObject({ n: 1 })
+  })
+
+  it('that expires has none, because its first use postpones the expiry', async () => {
+    const { branches } = await open()
     await branches.fork('brief', 'main', { ttl: 3600 })
-    const opened = () => sent.slice(before).filter((text) => text.includes("'rows'"))
-    await until(async () => opened().length === 1)
-    await branches.record('main', 't', 'a')
-    expect(sent.slice(before).filter((text) => text.includes('set expires_at'))).toEqual([])
-    // A use opens a session of its own, and postpones the expiry.
-    const known = opened().length
+    const before = sent.length
     await branches.record('brief', 't', 'a')
-    expect(opened()).toHaveLength(known + 1)
-    expect(sent.slice(before).filter((text) => text.includes('set expires_at'))).toHaveLength(1)
+    const renewals = sent.slice(before).filter((text) => text.includes('set expires_at'))
+    expect(renewals).toHaveLength(1)
+  })
+
+  it('of a branch that inherits from many others has none, so that it takes no longer', async () => {
+    const { branches } = await open()
+    let source = 'main'
+    for (let depth = 1; depth <= 20; depth++) {
+      await branches.fork(`deep${depth}`, source)
+      source = `deep${depth}`
+    }
+    await branches.record(source, 't', 'a')
+    await branches.fork('deeper', source)
+    const before = sent.length
+    expect(await branches.record('deeper', 't', 'a')).toMatchObject({ n: 1 })
+    expect(sent.length - before).toBe(2)
   })
 })

@@ -90,8 +90,6 @@ export async function createTestService(
     consoleFolder?: string
     /** Spare heaps of each database. They are created after requests, so tests that count tables need none. */
     spareHeapsMax?: number
-    /** Sessions that are opened after a fork, ahead of its first request. Tests that count queries need none. */
-    sessionsAheadMax?: number
     /** Whether databases are on the nodes, if the server is a cluster; true by default. */
     distributes?: boolean
   } = {},
@@ -126,7 +124,6 @@ export async function createTestService(
     files.links,
     new Quotas(database, { bytesMaxDefault: options.workspaceBytesMax ?? null }),
   )
-  sessions.limitAhead(options.sessionsAheadMax ?? 0)
   const indexes = new IndexBuilder(database, () => undefined)
   const app = await buildApp(
     {

@@ -12,7 +12,9 @@ import {
   layoutOf,
   layoutSql,
   ownHeap,
+  shallowLayoutSql,
   toLayout,
+  toShallowLayout,
 } from './layout/layout.js'
 import {
   countTexts,
@@ -61,6 +63,13 @@ export const rowsSql: (branchId: Sql, options?: { hidden?: boolean }) => Sql = l
 
 export function toRows(found: unknown): BranchRows | undefined {
   return toLayout((found ?? []) as readonly LevelRow[])
+}
+
+/** Like `rowsSql`, for `toShallowRows`: finds the rows of a branch only if it inherits from few others. */
+export const shallowRowsSql: (branchId: Sql) => Sql = shallowLayoutSql
+
+export function toShallowRows(found: unknown): BranchRows | undefined {
+  return toShallowLayout((found ?? []) as readonly LevelRow[])
 }
 
 /** Returns whether the branch was ever forked, so that its writers keep old versions. */

@@ -4,6 +4,7 @@ import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchAccess, BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
+import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
@@ -21,6 +22,7 @@ import {
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
+  openSession,
   type ResolvedBranch,
   resolveLinkedBranch,
   resolveSession,
@@ -54,8 +56,8 @@ const SESSION_CACHE = {
   unusedMsMax: BRANCH_UNUSED_MS_MAX,
 }
 
-/** Sessions that are opened ahead at the same time. Each takes a query. */
-const AHEAD_MAX = 4
+/** A new branch is opened at once if its database has up to this number of columns: more make the fork slower. */
+const OPENED_COLUMNS_MAX = 500
 
 const ATTEMPTS_MAX = 20
 /** The time for which links to a branch work without checking its expiry again. */
@@ -86,9 +88,8 @@ export class Sessions {
     SESSION_CACHE,
   )
   readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_CACHE)
-  /** Sessions that are being opened ahead of a request. */
-  readonly #ahead = new Map<string, Promise<Entry | undefined>>()
-  #aheadMax = AHEAD_MAX
+  /** The number of columns in the storage of a branch of a database, by the last session that was opened. */
+  readonly #columnCounts = new LruMap<string, number>(SESSIONS_MAX)
   readonly #uses = new BranchUses()
 
   constructor(
@@ -109,7 +110,7 @@ export class Sessions {
   ): Promise<Result> {
     const key = keyOf(request)
     for (let attempt = 1; ; attempt++) {
-      const entry = this.#known(key) ?? (await this.#openOnce(key, request))
+      const entry = this.#known(key) ?? (await this.#open(key, request))
       const { session: known, isSliding } = entry
       const { scope } = known.principal
       const session = this.#startUse(known, {
@@ -204,22 +205,18 @@ export class Sessions {
     const key = keyOf(request)
     const known = this.#known(key)
     if (known !== undefined) return known.session.principal
-    return this.#openOnce(key, request).then(({ session }) => session.principal)
+    return this.#open(key, request).then(({ session }) => session.principal)
   }
 
-  /** Opens the session of a branch that a request is likely to use next. Does not wait for it. */
-  openAhead(request: SessionAddress): void {
-    const key = keyOf(request)
-    if (this.#ahead.size >= this.#aheadMax || this.#ahead.has(key) || this.#known(key)) return
-    const opening = this.#openUnused(key, request)
-      .catch(() => undefined)
-      .finally(() => this.#ahead.delete(key))
-    this.#ahead.set(key, opening)
+  /** Caches the session of a branch that was just created and does not expire, for its first request. */
+  async adopt(request: SessionAddress, { branch, rows }: OpenedBranch): Promise<void> {
+    const resolved = await openSession(this.#sources, request, { branch, rows })
+    if (resolved !== undefined) this.#cache(keyOf(request), resolved.session, undefined)
   }
 
-  /** Limits the sessions that are opened ahead at the same time. 0: none. */
-  limitAhead(max: number): void {
-    this.#aheadMax = max
+  /** Returns whether a new branch of a database should be opened with its creation. */
+  opensNew(databaseId: string): boolean {
+    return (this.#columnCounts.get(databaseId) ?? Number.POSITIVE_INFINITY) <= OPENED_COLUMNS_MAX
   }
 
   /**
@@ -263,17 +260,6 @@ export class Sessions {
     return entry !== undefined && entry.expiresAtMs > Date.now() ? entry : undefined
   }
 
-  /** Opens a session, or waits for one that is being opened ahead. */
-  async #openOnce(key: string, request: SessionRequest): Promise<Entry> {
-    return (await this.#ahead.get(key)) ?? this.#open(key, request)
-  }
-
-  /** Opens a session, unless the branch expires: only a use postpones that. */
-  async #openUnused(key: string, request: SessionAddress): Promise<Entry | undefined> {
-    const { session, branch } = await resolveSession(this.#sources, request)
-    return branch.expiry === undefined ? this.#cache(key, session, undefined) : undefined
-  }
-
   async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
     return this.#cache(key, session, await renewExpiry(this.#sources.database, branch))
@@ -287,6 +273,7 @@ export class Sessions {
       isSliding: expiry?.ttlMs !== undefined,
     }
     this.#entries.set(key, fresh)
+    this.#columnCounts.set(session.access.databaseId, session.columnCount)
     return fresh
   }
 

@@ -98,15 +98,16 @@ export function branchRoutes({ database, sessions }: Services): FastifyPluginAsy
         const { databaseName, branchName } = splitDatabaseBranch(request.params.databaseBranch)
         const { from } = request.query
         const access = await databaseOf(request, databaseName, 'write')
-        const created = await createBranch(database, access, {
+        const address = sessionRequest(request, 'read')
+        const { answer, opened } = await createBranch(database, access, {
           name: branchName,
           wishes: from === undefined ? { ...request.body } : { ...request.body, from },
           dataDefault: inheritsRows(request),
+          opens: sessions.opensNew(access.databaseId),
         })
-        // The first read of the fork then finds its session. The answer is sent before.
-        const next = sessionRequest(request, 'read')
-        setImmediate(() => sessions.openAhead(next))
-        return reply.code(201).header('location', `/db/${databaseName}:${branchName}`).send(created)
+        // The branch exists, whatever becomes of its session.
+        if (opened !== undefined) await sessions.adopt(address, opened).catch(() => undefined)
+        return reply.code(201).header('location', `/db/${databaseName}:${branchName}`).send(answer)
       },
     )
 
