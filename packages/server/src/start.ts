@@ -1,7 +1,10 @@
 import { statSync } from 'node:fs'
+import nodeModule from 'node:module'
 import { fileURLToPath } from 'node:url'
 
 const BUNDLE = new URL('../bundle/main.js', import.meta.url)
+/** Replaced with the bundle, so it does not grow. Whoever can write to it can also change the code. */
+const COMPILED = new URL('../bundle/.compiled', import.meta.url)
 
 /** Files that are only in a checkout, and newer than the bundle if it is stale. */
 const NEWER_IF_STALE = [
@@ -17,10 +20,21 @@ const NEWER_IF_STALE = [
  * if there is one, because that takes a third of the time of loading all modules.
  */
 export async function main(): Promise<number> {
+  const isFresh = isBundleFresh()
+  if (isFresh) keepCompiled()
   const service = (
-    isBundleFresh() ? await import(BUNDLE.href) : await import('./main.js')
+    isFresh ? await import(BUNDLE.href) : await import('./main.js')
   ) as typeof import('./main.js')
   return service.main()
+}
+
+/**
+ * Lets Node.js 22 and later keep the code that V8 has compiled, for the next start. It does nothing if the folder cannot be
+ * written to.
+ */
+function keepCompiled(): void {
+  const { enableCompileCache } = nodeModule as { enableCompileCache?(folder: string): unknown }
+  enableCompileCache?.(fileURLToPath(COMPILED))
 }
 
 /** Returns whether there is a bundle of the modules as they are now. */
