@@ -1,6 +1,8 @@
 import type { Column } from '@offshoot/contract/schema'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { sql } from '../../packages/server/src/postgres/sql.js'
+import { boundOwnRows } from '../../packages/server/src/rows/merge.js'
 import { TestBranches } from '../support/branches.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { expectOk } from '../support/tables.js'
@@ -14,6 +16,7 @@ import { watchQueries } from '../support/watch-queries.js'
 let service: TestService
 let number = 0
 let stages = 0
+let counts = 0
 
 /** Creates a stage of a merge. On a cluster, it is a table of a node. */
 const CREATES_STAGE = /^\s*create (temporary table pg_temp\."|unlogged table .*_)merge_ids"/
@@ -21,6 +24,7 @@ const CREATES_STAGE = /^\s*create (temporary table pg_temp\."|unlogged table .*_
 beforeAll(async () => {
   const tracing = watchQueries((statements) => {
     stages += statements.filter((statement) => CREATES_STAGE.test(statement)).length
+    counts += statements.filter((statement) => statement.includes('count(distinct id)')).length
   })
   service = await createTestService({ tracing })
 })
@@ -394,6 +398,57 @@ describe('a merge of as many rows as are not staged', () => {
       const costly = plans.filter(({ rows }) => rows > 50 * count)
       expect(costly.map(({ text, rows }) => ({ text, rows }))).toEqual([])
       expect(plans.some(({ rows }) => rows > count)).toBe(true)
+    }
+  })
+})
+
+describe('the number of rows to merge', () => {
+  const ids = (length: number) => Array.from({ length }, (_, index) => String(index))
+
+  it('is not counted if the fork has written little', async () => {
+    const branches = await open('main')
+    await branches.patch('dev', 'items', 'a', { price: 9 })
+    const before = counts
+    await branches.merge('dev', { into: 'main' })
+    // The sizes of tables on nodes are not read.
+    expect(counts - before).toBe(service.database.isCluster ? 1 : 0)
+    expect(await branches.record('main', 'items', 'a')).toMatchObject({ price: 9 })
+  })
+
+  it('is counted if the fork has written more, or inherits some of the rows', async () => {
+    const branches = await open('main')
+    const records = ids(3000).map((id) => ({ id, name: 'x'.repeat(100) }))
+    for (let start = 0; start < records.length; start += 1000) {
+      await branches.bulk('dev', 'items', records.slice(start, start + 1000))
+    }
+    let before = counts
+    await branches.merge('dev', { into: 'main' })
+    expect(counts).toBeGreaterThan(before)
+    await branches.patch('old', 'items', 'b', { price: 8 })
+    await branches.fork('younger', 'old')
+    await branches.patch('younger', 'items', 'c', { price: 7 })
+    before = counts
+    await branches.merge('younger', { into: 'main' })
+    expect(counts).toBeGreaterThan(before)
+    expect(await branches.read('main', 'items', ['b', 'c'])).toMatchObject({
+      b: { price: 8 },
+      c: { price: 7 },
+    })
+  })
+
+  it('is never more than its bound, also for the smallest rows', async () => {
+    const branches = await open('main')
+    const [dev] = await service.database.query<{ id: string }>(sql`
+      select b.id from offshoot.branches b join offshoot.databases d on d.id = b.database_id
+      where b.name = 'dev' and d.name = ${branches.database}`)
+    let written = 0
+    for (const count of [1, 135, 1, 1, 200, 1]) {
+      const records = ids(written + count)
+        .slice(written)
+        .map((id) => ({ id }))
+      await branches.bulk('dev', 'empty', records)
+      written += count
+      expect(await boundOwnRows(service.database, dev?.id ?? '')).toBeGreaterThanOrEqual(written)
     }
   })
 })

@@ -14,7 +14,7 @@ import {
 } from './layout/layout.js'
 import { refillSpares } from './layout/spare-heaps.js'
 import { listAllColumns, type StoredTable } from './layout/stored-schema.js'
-import { changedIds, mayDiffer, repeatedIds } from './merging/changed-ids.js'
+import { addsOwnHeap, changedIds, mayDiffer, repeatedIds } from './merging/changed-ids.js'
 import {
   findMissingValues,
   findRuleBreakers,
@@ -49,6 +49,7 @@ import type { MergeColumn } from './merging/stage-sql.js'
  * and write it (publish-stage).
  */
 
+export { boundOwnRows } from './layout/heap-sizes.js'
 export { areRelated, mayDiffer } from './merging/changed-ids.js'
 export type { MissingValues, UniqueClash } from './merging/check-stage.js'
 export {
@@ -465,6 +466,15 @@ export async function hasManyCandidates(
     for (const { found, count } of rows) total += found === read ? limit + 1 : count
   }
   return total > limit
+}
+
+/** Returns whether all rows that may have changed since the base are in heaps of the branch itself. */
+export function areCandidatesOwn(tables: readonly ComparedTable[]): boolean {
+  return tables.every(
+    (table) =>
+      table.base.states.length === 1 &&
+      statesThatDiffer(table).every((states) => addsOwnHeap(...states)),
+  )
 }
 
 /** Lists the pairs of a state of the base and the later state between which rows of the table may differ. */

@@ -10,6 +10,7 @@ import {
 import { absorbOverlays } from '../../rows/branches.js'
 import { compileTable, type StoredTable } from '../../rows/columns.js'
 import {
+  areCandidatesOwn,
   areRowsLost,
   type ComparedTable,
   dropStage,
@@ -68,12 +69,16 @@ import { deleteLostPins, deletePins } from './pins.js'
 const WRITTEN_SHARE = 0.5
 
 /** Returns whether more rows have to be compared than a merge may do with locked branches. */
-export function isLarge(
+export async function isLarge(
   transaction: Transaction,
   options: MergeOptions,
   sides: MergeSides,
 ): Promise<boolean> {
-  return hasManyCandidates(transaction, listMerged(sides), options.limits.mergeLockedRowsMax)
+  const { mergeLockedRowsMax } = options.limits
+  const tables = listMerged(sides)
+  // A fork that has written little needs no count.
+  if (sides.ownRowsMax <= mergeLockedRowsMax && areCandidatesOwn(tables)) return false
+  return hasManyCandidates(transaction, tables, mergeLockedRowsMax)
 }
 
 /** Lists the tables whose rows are merged. */

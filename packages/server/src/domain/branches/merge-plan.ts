@@ -6,6 +6,7 @@ import type { MergeConflict, Resolution } from '@offshoot/contract/merge-conflic
 import { allDone } from '../../common/all-done.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
+import { boundOwnRows } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
@@ -68,8 +69,12 @@ export interface Pins {
 /** The states that a merge compares, and how it treats tables. */
 export interface MergeSides extends Sides {
   readonly bases: Bases
+  /** A bound of the number of rows that the merged branch has written. It can be infinite. */
+  readonly ownRowsMax: number
   ruleOf(tableId: number): TableRule
 }
+
+const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
 
 /** Finds the states to compare, in a snapshot or with locked branches. */
 export async function findSides(
@@ -80,10 +85,11 @@ export async function findSides(
   const { from, into } = options
   const stateOf = (access: BranchAccess, pinId: string | undefined) =>
     pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
-  const [theirs, ours, history] = await allDone([
+  const [theirs, ours, history, ownRowsMax] = await allDone([
     stateOf(from, pins?.theirs),
     stateOf(into, pins?.ours),
     findHistoryOf(transaction, { from, into }),
+    locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
   ])
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(
@@ -91,7 +97,7 @@ export async function findSides(
     { from, into },
     { history, locks, known: [theirs, ours] },
   )
-  return { theirs, ours, bases, ruleOf: rulesOf(options, { theirs, ours }) }
+  return { theirs, ours, bases, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 
 /** Plans a merge: merges the schemas, and counts the values that removals would lose. */

@@ -1,6 +1,7 @@
 import { onNode } from '../../postgres/cluster.js'
 import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
+import { prepared } from '../../postgres/statement.js'
 import { SCHEMA_PREFIX, schemaName } from './database-schema.js'
 import type { HeapAddress } from './layout.js'
 
@@ -85,4 +86,28 @@ export async function sizeTables(
     : sum(sql`${names}::text[]`)
   const [row] = await database.query<{ bytes: number }>(statement)
   return row?.bytes ?? 0
+}
+
+/** The least size of a row in a heap: its header, the common columns and an id. */
+const ROW_BYTES_MIN = 60
+/** The size of more heaps is not read. */
+const SIZED_HEAPS_MAX = 50
+
+/** Returns a bound of the number of rows in the heaps of a branch, from their size. It can be infinite. */
+export async function boundOwnRows(transaction: Queryable, branchId: string): Promise<number> {
+  // The sizes of tables on nodes take a round trip for each.
+  if (transaction.isCluster) return Number.POSITIVE_INFINITY
+  const [row] = await transaction.query<{ bytes: number; count: number }>(
+    prepared(sql`
+    select count(*)::integer as count,
+      coalesce(sum(pg_relation_size(to_regclass(${SCHEMA_PREFIX} || h.database_id || '.heap_' || h.id))), 0)::float8 as bytes
+    from (
+      select id, database_id
+      from offshoot.heaps
+      where branch_id = ${branchId} and kind = 'heap'
+      limit ${SIZED_HEAPS_MAX + 1}
+    ) h`),
+  )
+  const { bytes = 0, count = 0 } = row ?? {}
+  return count > SIZED_HEAPS_MAX ? Number.POSITIVE_INFINITY : bytes / ROW_BYTES_MIN
 }
