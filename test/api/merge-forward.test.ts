@@ -402,6 +402,32 @@ describe('a merge of as many rows as are not staged', () => {
   })
 })
 
+describe('a merge that turns out to bring nothing new', () => {
+  it('leaves no trace in a target that has written nothing', async () => {
+    const branches = await open('heir')
+    await branches.patch('dev', 'items', 'b', { price: 9 })
+    await branches.patch('dev', 'items', 'b', { price: 1 })
+    const stateOf = async () => {
+      const [row] = await service.database.query(sql`
+        select b.stamp, b.epoch,
+          (select count(*)::integer from offshoot.heaps h where h.branch_id = b.id) as heaps,
+          (select count(*)::integer from offshoot.merges m where m.into_branch_id = b.id) as merges
+        from offshoot.branches b join offshoot.databases d on d.id = b.database_id
+        where b.name = 'heir' and d.name = ${branches.database}`)
+      return row
+    }
+    const before = await stateOf()
+    expect(before).toMatchObject({ heaps: 0, merges: 0 })
+    const result = await branches.merge('dev', { into: 'heir' })
+    expect(result).toMatchObject({ merged: false })
+    expect(await stateOf()).toEqual(before)
+    await branches.patch('dev', 'items', 'b', { price: 8 })
+    expect(await branches.merge('dev', { into: 'heir' })).toMatchObject({ merged: true })
+    expect(await stateOf()).toMatchObject({ heaps: 1, merges: 1 })
+    expect(await branches.record('heir', 'items', 'b')).toMatchObject({ price: 8 })
+  })
+})
+
 describe('the number of rows to merge', () => {
   const ids = (length: number) => Array.from({ length }, (_, index) => String(index))
 

@@ -94,7 +94,23 @@ function compareInSnapshot(
   )
 }
 
+/** Rolls back a merge that turned out to bring nothing new. */
+class NothingNewError extends Error {
+  constructor(readonly result: MergeResult) {
+    super('the merge brings nothing new')
+  }
+}
+
 async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
+  try {
+    return await mergeInSteps(database, options)
+  } catch (error) {
+    if (error instanceof NothingNewError) return error.result
+    throw error
+  }
+}
+
+async function mergeInSteps(database: Database, options: MergeOptions): Promise<MergeResult> {
   const small = await runLocked(database, options, async (transaction, sides) =>
     (await isLarge(transaction, options, sides))
       ? undefined
@@ -154,7 +170,10 @@ async function mergeLocked(
   const { dataLoss } = plan
   if (dataLoss.length > 0 && !plan.allowDataLoss) throw dataLossError(dataLoss)
   const forwarded = await forwardMerge(transaction, plan)
-  if (forwarded !== undefined) return recordMerge(transaction, plan, forwarded)
+  if (forwarded !== undefined) {
+    if (!hasNothingNew(plan, forwarded)) return recordMerge(transaction, plan, forwarded)
+    throw new NothingNewError(toResult(plan, forwarded, { isMerged: false }))
+  }
   const comparison = await compareMerge(transaction, plan)
   requireNoConflicts(plan, comparison)
   return recordMerge(transaction, plan, comparison, () => applyMerge(transaction, plan, comparison))

@@ -8,7 +8,7 @@ import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
 import { joinChanges } from './count-changed.js'
 import { clearMoved, openTarget, runOnce } from './publish-stage.js'
-import { type MergeTally, NO_EFFECT } from './stage.js'
+import type { MergeTally } from './stage.js'
 
 /*
  * Most merges bring rows that the target has not changed since the base. Such rows cannot be in conflict, so their
@@ -46,27 +46,26 @@ export async function isContested(
   return row?.isContested ?? true
 }
 
-/** Writes the changes of tables that are not contested to the target, whose gate must be locked. */
+/**
+ * Writes the changes of tables that are not contested to the target, whose gate must be locked. Opens tables of the target
+ * without knowing whether there are changes, so if there are none, the transaction should be rolled back.
+ */
 export async function forwardRows(
   transaction: Transaction,
   tables: readonly ForwardTable[],
   target: Layout,
 ): Promise<MergeTally[]> {
-  const changed = new Set<ForwardTable>()
-  for (const table of tables) {
-    if (!isOpen(table) && (await hasChanges(transaction, table))) changed.add(table)
-  }
-  const codecs = [...changed].map(({ codec }) => codec)
-  const opened = codecs.length > 0 ? await openTarget(transaction, codecs, target) : undefined
+  const closed = tables.flatMap((table) => (isOpen(table) ? [] : [table.codec]))
+  const opened = closed.length > 0 ? await openTarget(transaction, closed, target) : target
   const tallies: MergeTally[] = []
   for (const table of tables) {
-    const layout = isOpen(table) ? layoutOf(table.ours) : changed.has(table) ? opened : undefined
-    tallies.push(layout === undefined ? NO_EFFECT : await forwardTable(transaction, layout, table))
+    const layout = isOpen(table) ? layoutOf(table.ours) : opened
+    tallies.push(await forwardTable(transaction, layout, table))
   }
   return tallies
 }
 
-/** Returns whether the target can be written to at once. It then does not matter whether there are changes. */
+/** Returns whether the target can be written to at once. */
 function isOpen({ codec, ours }: ForwardTable): boolean {
   const layout = layoutOf(ours)
   const { id } = codec.table
@@ -78,15 +77,6 @@ function compare({ codec, base, theirs }: ForwardTable) {
   const columns = new Set(codec.physical.keys())
   // The base has the rows of the target that theirs has changed. Unlike those, its rows stay during the merge.
   return joinChanges({ codec, columns, before: base, after: theirs })
-}
-
-async function hasChanges(transaction: Transaction, table: ForwardTable): Promise<boolean> {
-  const { joins, isInserted, isUpdated, isDeleted } = compare(table)
-  const [row] = await transaction.query<{ hasChanges: boolean }>(sql`
-    select exists (
-      select ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
-    ) as "hasChanges"`)
-  return row?.hasChanges ?? true
 }
 
 async function forwardTable(
