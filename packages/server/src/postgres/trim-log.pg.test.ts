@@ -57,7 +57,8 @@ describe('the log of the embedded PostgreSQL', () => {
     await write(200)
     expect(await logBytes()).toBeGreaterThan(200 * MIB)
     expect(await trimLog(database)).toBe(false)
-    expect(await trimLog(database)).toBe(true)
+    // PostgreSQL writes by itself at times, such as for statistics.
+    await until(() => trimLog(database))
     expect(await logBytes()).toBeLessThan(64 * MIB)
     await until(recycles)
     expect(await trimLog(database)).toBe(false)
@@ -73,8 +74,7 @@ describe('the log of the embedded PostgreSQL', () => {
   })
 
   it('stays as it is if it is not large', async () => {
-    await trimLog(database)
-    await trimLog(database)
+    await until(() => trimLog(database))
     await write(40)
     expect(await trimLog(database)).toBe(false)
     expect(await trimLog(database)).toBe(false)

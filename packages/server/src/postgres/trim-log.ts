@@ -17,6 +17,8 @@ const WRITTEN_BYTES_MIN = 32 * 1024 * 1024
 /** How long a changed setting may take to be in effect. */
 const RELOAD_MS_MAX = 5_000
 const RELOAD_POLL_MS = 20
+/** PostgreSQL tells its processes one after the other. */
+const RELOAD_SPREAD_MS = 200
 
 /** Positions in the log, in bytes. */
 interface Seen {
@@ -33,7 +35,7 @@ const seen = new WeakMap<Database, Seen>()
  */
 export async function trimLog(database: Database): Promise<boolean> {
   const [row] = await database.query<{ position: number; bytes: number; recycles: boolean }>(sql`
-    select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as position,
+    select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as position,
       (select coalesce(sum(size), 0)::float8 from pg_ls_waldir()) as bytes,
       current_setting('wal_recycle')::boolean as recycles`)
   const { position = 0, bytes = 0, recycles = true } = row ?? {}
@@ -73,13 +75,14 @@ async function recycle(connection: Queryable): Promise<void> {
   await connection.query(sql`select pg_reload_conf()`)
 }
 
-/** Waits until this connection knows the setting. The process that runs checkpoints is told at the same time. */
+/** Waits until the process that runs checkpoints knows the setting. It is told a moment after this connection. */
 async function untilOff(connection: Queryable): Promise<void> {
   const endsAt = performance.now() + RELOAD_MS_MAX
   while (performance.now() < endsAt) {
     const [row] = await connection.query<{ recycles: boolean }>(sql`
       select current_setting('wal_recycle')::boolean as recycles`)
-    if (row?.recycles === false) return
+    if (row?.recycles === false) break
     await delay(RELOAD_POLL_MS)
   }
+  await delay(RELOAD_SPREAD_MS)
 }
