@@ -426,6 +426,23 @@ describe('a merge that turns out to bring nothing new', () => {
     expect(await stateOf()).toMatchObject({ heaps: 1, merges: 1 })
     expect(await branches.record('heir', 'items', 'b')).toMatchObject({ price: 8 })
   })
+
+  it('for some of its tables opens only the others in the target', async () => {
+    const branches = await open('heir')
+    await branches.patch('dev', 'items', 'b', { price: 9 })
+    await branches.patch('dev', 'users', 'b', { place: 9 })
+    await branches.patch('dev', 'users', 'b', { place: 1 })
+    await branches.merge('dev', { into: 'heir' })
+    const heaps = await service.database.query(sql`
+      select h.id
+      from offshoot.heaps h
+      join offshoot.branches b on b.id = h.branch_id
+      join offshoot.databases d on d.id = b.database_id
+      where b.name = 'heir' and d.name = ${branches.database}`)
+    expect(heaps).toHaveLength(1)
+    expect(await branches.record('heir', 'items', 'b')).toMatchObject({ price: 9 })
+    expect(await branches.record('heir', 'users', 'b')).toMatchObject({ place: 1 })
+  })
 })
 
 describe('the number of rows to merge', () => {

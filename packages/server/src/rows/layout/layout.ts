@@ -122,7 +122,7 @@ export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coal
       ), 0)`
 
 /** Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. */
-function levelsSql(branchId: Sql, isHidden: Sql, isFollowed: Sql = empty): Sql {
+function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = empty): Sql {
   return sql`
     with recursive chain as (
       select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
@@ -164,10 +164,17 @@ export async function findLayout(
   return toLayout(await database.query<LevelRow>(prepared(levelsSql(sql`${branchId}`, isHidden))))
 }
 
-/** A subquery for the layout of a branch, as JSON for `toLayout`. With `hidden`, the branch may be hidden. */
-export function layoutSql(branchId: Sql, options: { hidden?: boolean } = {}): Sql {
-  const isHidden = options.hidden ? sql`true` : sql`false`
-  return sql`select json_agg(l) from (${levelsSql(branchId, isHidden)}) l`
+/**
+ * A subquery for the layout of a branch, as JSON for `toLayout`. With `hidden`, the branch may be hidden. With
+ * `levelsMax`, at most one level more than that is read.
+ */
+export function layoutSql(
+  branchId: Sql,
+  { hidden = false, levelsMax }: { hidden?: boolean; levelsMax?: number } = {},
+): Sql {
+  const isHidden = hidden ? sql`true` : sql`false`
+  const isFollowed = levelsMax === undefined ? empty : sql`and c.depth < ${levelsMax}::integer`
+  return sql`select json_agg(l) from (${levelsSql(branchId, isHidden, isFollowed)}) l`
 }
 
 /** Levels of a branch, with its own, that are found in a fraction of a millisecond. */
@@ -175,8 +182,7 @@ const SHALLOW_LEVELS_MAX = 16
 
 /** Like `layoutSql`, for `toShallowLayout`: it takes no longer for a branch that inherits from many others. */
 export function shallowLayoutSql(branchId: Sql): Sql {
-  const isFollowed = sql`and c.depth < ${SHALLOW_LEVELS_MAX}::integer`
-  return sql`select json_agg(l) from (${levelsSql(branchId, sql`false`, isFollowed)}) l`
+  return layoutSql(branchId, { levelsMax: SHALLOW_LEVELS_MAX })
 }
 
 /** Returns undefined if the branch inherits from many others. */

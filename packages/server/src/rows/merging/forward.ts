@@ -8,7 +8,7 @@ import { furtherColumns, StatementParts } from '../writing/statement-parts.js'
 import { changedIds, mayDiffer, repeatedIds } from './changed-ids.js'
 import { joinChanges } from './count-changed.js'
 import { clearMoved, openTarget, runOnce } from './publish-stage.js'
-import type { MergeTally } from './stage.js'
+import { type MergeTally, NO_EFFECT } from './stage.js'
 
 /*
  * Most merges bring rows that the target has not changed since the base. Such rows cannot be in conflict, so their
@@ -47,22 +47,38 @@ export async function isContested(
 }
 
 /**
- * Writes the changes of tables that are not contested to the target, whose gate must be locked. Opens tables of the target
- * without knowing whether there are changes, so if there are none, the transaction should be rolled back.
+ * Writes the changes of tables that are not contested to the target, whose gate must be locked. May open a table of the
+ * target that turns out to have no changes, so if there are none at all, the transaction should be rolled back.
  */
 export async function forwardRows(
   transaction: Transaction,
   tables: readonly ForwardTable[],
   target: Layout,
 ): Promise<MergeTally[]> {
-  const closed = tables.flatMap((table) => (isOpen(table) ? [] : [table.codec]))
-  const opened = closed.length > 0 ? await openTarget(transaction, closed, target) : target
+  const closed = tables.filter((table) => !isOpen(table))
+  const changed = new Set(await listChanged(transaction, closed))
+  const codecs = [...changed].map(({ codec }) => codec)
+  const opened = codecs.length > 0 ? await openTarget(transaction, codecs, target) : undefined
   const tallies: MergeTally[] = []
   for (const table of tables) {
-    const layout = isOpen(table) ? layoutOf(table.ours) : opened
-    tallies.push(await forwardTable(transaction, layout, table))
+    const layout = isOpen(table) ? layoutOf(table.ours) : changed.has(table) ? opened : undefined
+    tallies.push(layout === undefined ? NO_EFFECT : await forwardTable(transaction, layout, table))
   }
   return tallies
+}
+
+/**
+ * Lists the tables that have changes. A single one most likely has some, and is opened without looking. Of many, those
+ * without changes would leave heaps in the target that nobody needs.
+ */
+async function listChanged(
+  transaction: Transaction,
+  tables: readonly ForwardTable[],
+): Promise<readonly ForwardTable[]> {
+  if (tables.length < 2) return tables
+  const changed: ForwardTable[] = []
+  for (const table of tables) if (await hasChanges(transaction, table)) changed.push(table)
+  return changed
 }
 
 /** Returns whether the target can be written to at once. */
@@ -77,6 +93,15 @@ function compare({ codec, base, theirs }: ForwardTable) {
   const columns = new Set(codec.physical.keys())
   // The base has the rows of the target that theirs has changed. Unlike those, its rows stay during the merge.
   return joinChanges({ codec, columns, before: base, after: theirs })
+}
+
+async function hasChanges(transaction: Transaction, table: ForwardTable): Promise<boolean> {
+  const { joins, isInserted, isUpdated, isDeleted } = compare(table)
+  const [row] = await transaction.query<{ hasChanges: boolean }>(sql`
+    select exists (
+      select ${joins} where ${isInserted} or ${isUpdated} or ${isDeleted}
+    ) as "hasChanges"`)
+  return row?.hasChanges ?? true
 }
 
 async function forwardTable(

@@ -469,7 +469,7 @@ export function mapTally(numberOf: (count: keyof MergeTally) => number): MergeTa
   }
 }
 
-const NO_EFFECT = mapTally(() => 0)
+export const NO_EFFECT = mapTally(() => 0)
 
 /** Lists conflicts in the order of ids, starting after an id. */
 export function listConflicts(
