@@ -5,8 +5,8 @@ import { type EmbeddedPostgres, startEmbedded } from '@offshoot/embedded-postgre
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { endAll, until } from '../../../../test/support/process.js'
 import { Database } from './database.js'
-import { sql } from './sql.js'
-import { trimLog } from './trim-log.js'
+import { literal, sql } from './sql.js'
+import { OFF_FOR_A_CHECKPOINT, trimLog } from './trim-log.js'
 
 const MIB = 1024 * 1024
 
@@ -81,10 +81,24 @@ describe('the log of the embedded PostgreSQL', () => {
   })
 
   it('is kept for reuse again if a process has ended during its checkpoint', async () => {
-    await database.query(sql`alter system set wal_recycle = off`)
+    await database.query(sql`alter system set wal_recycle = ${literal(OFF_FOR_A_CHECKPOINT)}`)
     await database.query(sql`select pg_reload_conf()`)
     await until(async () => !(await recycles()))
     await trimLog(database)
+    await until(recycles)
+  })
+
+  it('is not kept for reuse if an administrator has decided so', async () => {
+    await database.query(sql`alter system set wal_recycle = off`)
+    await database.query(sql`select pg_reload_conf()`)
+    await until(async () => !(await recycles()))
+    await write(200)
+    for (let round = 0; round < 3; round++) expect(await trimLog(database)).toBe(false)
+    const setting = await database.query(sql`
+      select setting from pg_file_settings where name = 'wal_recycle'`)
+    expect(setting).toEqual([{ setting: 'off' }])
+    await database.query(sql`alter system reset wal_recycle`)
+    await database.query(sql`select pg_reload_conf()`)
     await until(recycles)
   })
 })

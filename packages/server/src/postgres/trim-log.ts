@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database, Queryable } from './database.js'
-import { sql } from './sql.js'
+import { literal, sql } from './sql.js'
 
 /*
  * After a large import, PostgreSQL keeps the files of its log for reuse, as many as fit into `max_wal_size`. That is good
@@ -19,6 +19,12 @@ const RELOAD_MS_MAX = 5_000
 const RELOAD_POLL_MS = 20
 /** PostgreSQL tells its processes one after the other. */
 const RELOAD_SPREAD_MS = 200
+
+/**
+ * What this file writes for `off`. PostgreSQL reads any beginning of `false` as off; this one shows that the setting was
+ * made here, for one checkpoint, and not by an administrator, whose setting stays.
+ */
+export const OFF_FOR_A_CHECKPOINT = 'fals'
 
 /** Positions in the log, in bytes. */
 interface Seen {
@@ -39,8 +45,8 @@ export async function trimLog(database: Database): Promise<boolean> {
       (select coalesce(sum(size), 0)::float8 from pg_ls_waldir()) as bytes,
       current_setting('wal_recycle')::boolean as recycles`)
   const { position = 0, bytes = 0, recycles = true } = row ?? {}
-  // A process that ended during its checkpoint has left the setting.
-  if (!recycles) await recycle(database)
+  // Either a process ended during its checkpoint, or an administrator lets every checkpoint remove files.
+  if (!recycles && !(await endOff(database))) return false
   const before = seen.get(database)
   const trimmed = before?.trimmed
   seen.set(database, { lastRound: position, trimmed })
@@ -59,20 +65,24 @@ export async function trimLog(database: Database): Promise<boolean> {
 
 /** Runs a checkpoint that removes files of the log instead of keeping them. */
 async function checkpoint(connection: Queryable): Promise<void> {
-  await connection.query(sql`alter system set wal_recycle = off`)
+  await connection.query(sql`alter system set wal_recycle = ${literal(OFF_FOR_A_CHECKPOINT)}`)
   try {
     await connection.query(sql`select pg_reload_conf()`)
     await untilOff(connection)
     await connection.query(sql`checkpoint`)
   } finally {
-    await recycle(connection)
+    await endOff(connection)
   }
 }
 
-/** Lets later checkpoints keep files again. */
-async function recycle(connection: Queryable): Promise<void> {
+/** Lets later checkpoints keep files again. Returns false, and changes nothing, if an administrator has turned that off. */
+async function endOff(connection: Queryable): Promise<boolean> {
+  const [row] = await connection.query<{ setting: string }>(sql`
+    select setting from pg_file_settings where name = 'wal_recycle' order by seqno desc limit 1`)
+  if (row?.setting !== OFF_FOR_A_CHECKPOINT) return false
   await connection.query(sql`alter system reset wal_recycle`)
   await connection.query(sql`select pg_reload_conf()`)
+  return true
 }
 
 /** Waits until the process that runs checkpoints knows the setting. It is told a moment after this connection. */
