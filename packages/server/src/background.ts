@@ -10,6 +10,7 @@ import { sweepBranch } from './domain/branches/sweep-branch.js'
 import { countStoredBytes, measureUsage } from './domain/quotas/measure.js'
 import { collectMigrations } from './domain/schemas/unused-migrations.js'
 import type { Services } from './http/services.js'
+import { analyzeGrown } from './postgres/analyze-grown.js'
 import { prepareNewNodes } from './postgres/cluster-functions.js'
 import { isNodeUnreachable, isUnreachable } from './postgres/failures.js'
 import { readServerState } from './postgres/server-state.js'
@@ -71,13 +72,16 @@ export async function runBackground(services: BackgroundServices): Promise<boole
   await apart(() => prepareNewNodes(database))
   await apart(() => renewLinkKeys(database))
   await apart(() => files.links.load(database))
+  await apart(async () => void (await analyzeGrown(database)))
   // Index builds may take long, so the round does not wait for them.
   services.indexes.wake()
   // Written before the measurement, so that this process knows which of its writes the measurement
   // includes.
   await apart(() => quotas.refresh())
+  // A compaction reads all branches of its database, so it is run once for all merges of a round.
+  const compacted = new Set<string>()
   const queues: ReadonlySet<() => Promise<boolean>> = new Set([
-    () => compactDatabase(database),
+    () => compactDatabase(database, compacted),
     () => absorbNext(database),
     () => foldNext(database),
     () => collectPins(database),

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { join, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
 
@@ -27,13 +27,24 @@ export async function findLiveBranch(
   return row
 }
 
+/**
+ * One lookup for each way to identify a branch: for a condition with `or`, PostgreSQL reads all branches of the database. A
+ * lookup by id must not use an index on databases either, which seems as good while there are few branches.
+ */
 export function liveBranchSql({ databaseId, id, name, names }: BranchIdentity): Sql {
-  const isNamed =
-    names === undefined ? sql`name = ${name ?? null}` : sql`name = any(${names}::text[])`
-  return sql`
+  const lookups = [
+    ...(id === undefined
+      ? []
+      : [sql`id = ${id} and database_id is not distinct from ${databaseId}`]),
+    ...(name === undefined ? [] : [sql`database_id = ${databaseId} and name = ${name}`]),
+    ...(names === undefined
+      ? []
+      : [sql`database_id = ${databaseId} and name = any(${names}::text[])`]),
+  ].map(
+    (isMeant) => sql`
     select id, name, ttl_seconds is not null as "isSliding"
     from offshoot.branches
-    where database_id = ${databaseId}
-      and (id = ${id ?? null} or ${isNamed})
-      and ${isLive}`
+    where ${isMeant} and ${isLive}`,
+  )
+  return join(lookups, ' union ')
 }

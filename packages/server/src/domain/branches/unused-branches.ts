@@ -78,10 +78,11 @@ async function deleteUnusedBranch(transaction: Queryable, branchId: string): Pro
 }
 
 async function isUsed(transaction: Queryable, branchId: string): Promise<boolean> {
+  // The latest fork is the end of an index. To look for any fork, PostgreSQL reads all branches if many have one parent.
   const [row] = await transaction.query<{ isUsed: boolean }>(
     prepared(sql`
     select
-      exists (select from offshoot.branches f where f.parent_id = ${branchId})
+      (select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId}) is not null
       or exists (select from offshoot.merges m where m.base_branch_id = ${branchId}) as "isUsed"`),
   )
   return row?.isUsed ?? false

@@ -48,11 +48,10 @@ export async function updateHead(
 
 export async function deleteUnusedSchema(database: Queryable, schemaId: string): Promise<void> {
   await database.query(sql`
-    delete from offshoot.schemas s
-    where s.id = ${schemaId}
-      and not exists (
-        select from offshoot.branches b where b.schema_id = s.id or b.fork_schema_id = s.id
-      )`)
+    delete from offshoot.schemas
+    where id = ${schemaId}
+      and not exists (select from offshoot.branches where schema_id = ${schemaId})
+      and not exists (select from offshoot.branches where fork_schema_id = ${schemaId})`)
 }
 
 export async function insertSchema(

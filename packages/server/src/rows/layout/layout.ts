@@ -121,36 +121,44 @@ export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coal
         select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId} ${conditions}
       ), 0)`
 
-/** Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. */
-function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = empty): Sql {
+const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stamp, b.schema_id, b.version_base, b.epoch`
+
+/**
+ * Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. A
+ * parent is looked up by a subquery with `offset`: PostgreSQL expects many rows of a recursive query, and would join
+ * them with all branches of all databases.
+ */
+function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = sql`true`): Sql {
   return sql`
     with recursive chain as (
-      select 0 as depth, b.id, b.parent_id, b.fork_epoch, null::integer as as_of
+      select 0 as depth, null::integer as as_of, ${LEVEL_COLUMNS}
       from offshoot.branches b
       where b.id = ${branchId} and (b.deleted_at is null or ${isHidden})
       union all
-      select c.depth + 1, p.id, p.parent_id, p.fork_epoch, c.fork_epoch
+      select c.depth + 1, c.fork_epoch, parent.*
       from chain c
-      join offshoot.branches p on p.id = c.parent_id ${isFollowed}
+      cross join lateral (
+        select ${LEVEL_COLUMNS} from offshoot.branches b where b.id = c.parent_id offset 0
+      ) parent
+      where ${isFollowed}
     )
-    select c.depth, b.id as "branchId", b.database_id::text as "databaseId",
-      b.stamp::text as stamp, b.schema_id::text as "schemaId",
-      b.version_base::text as "versionBase", b.epoch, c.as_of as "asOf", b.epoch > 1 as "hasForks",
-      case when c.depth = 0 then ${latestForkOf(sql`b.id`)} else 0 end as "latestFork",
+    select c.depth, c.id as "branchId", c.database_id::text as "databaseId",
+      c.stamp::text as stamp, c.schema_id::text as "schemaId",
+      c.version_base::text as "versionBase", c.epoch, c.as_of as "asOf", c.epoch > 1 as "hasForks",
+      case when c.depth = 0 then ${latestForkOf(sql`c.id`)} else 0 end as "latestFork",
       (
         select json_agg(json_build_object(
           'id', h.id, 'tableId', h.table_id, 'columnIds', h.column_ids, 'kind', h.kind,
           'epoch', h.epoch, 'nextBranchId', h.next_branch_id,
           'latestFork', case when h.kind = 'overlay'
-            then ${latestForkOf(sql`b.id`, sql`and f.fork_epoch < h.epoch`)} end))
+            then ${latestForkOf(sql`c.id`, sql`and f.fork_epoch < h.epoch`)} end))
         from offshoot.heaps h
-        where h.branch_id = b.id
+        where h.branch_id = c.id
           and h.kind <> 'staged'
           and case when h.kind = 'fold' then h.epoch = c.as_of
             else c.as_of is null or h.epoch <= c.as_of end
       ) as heaps
     from chain c
-    join offshoot.branches b on b.id = c.id
     order by c.depth`
 }
 
@@ -173,7 +181,7 @@ export function layoutSql(
   { hidden = false, levelsMax }: { hidden?: boolean; levelsMax?: number } = {},
 ): Sql {
   const isHidden = hidden ? sql`true` : sql`false`
-  const isFollowed = levelsMax === undefined ? empty : sql`and c.depth < ${levelsMax}::integer`
+  const isFollowed = levelsMax === undefined ? undefined : sql`c.depth < ${levelsMax}::integer`
   return sql`select json_agg(l) from (${levelsSql(branchId, isHidden, isFollowed)}) l`
 }
 

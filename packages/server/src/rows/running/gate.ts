@@ -138,7 +138,8 @@ const DROP_WAIT_MS = 100
 export async function collectGates(database: Database): Promise<boolean> {
   const gone = await database.query<{ branchId: string }>(sql`
     select g.id as "branchId"
-    from pg_class c, substr(c.relname, ${PREFIX.length + 1}) as g (id)
+    -- Names of relations have another collation than ids, which would keep PostgreSQL from using the index of ids.
+    from pg_class c, lateral (select substr(c.relname, ${PREFIX.length + 1}) collate "default" as id) g
     where c.relname >= ${PREFIX} and c.relname < ${`${PREFIX}~`}
       and c.relnamespace = 'offshoot_work'::regnamespace
       and not exists (

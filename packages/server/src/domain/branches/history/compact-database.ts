@@ -20,24 +20,28 @@ export async function lockHistory(transaction: Queryable, databaseId: string): P
 }
 
 /**
- * Compacts the history of one database that has changed. Returns whether there was one. Forks, merges
- * and deletions may run concurrently: a state that no pair of branches needs now is not needed by any
- * pair after them either. A database whose compaction fails is postponed.
+ * Compacts the history of one database that has changed and is not in `done`, and adds it. Returns whether there was one.
+ * Forks, merges and deletions may run concurrently: a state that no pair of branches needs now is not needed by any pair
+ * after them either. A database whose compaction fails is postponed.
  */
-export async function compactDatabase(database: Database): Promise<boolean> {
+export async function compactDatabase(
+  database: Database,
+  done: Set<string> = new Set(),
+): Promise<boolean> {
   let current: string | undefined
   try {
-    return await runTransaction(
+    await runTransaction(
       database,
       async (transaction) => {
-        current = await findDue(transaction)
-        if (current === undefined) return false
-        await compactNext(transaction, current)
-        return true
+        current = await findDue(transaction, done)
+        if (current !== undefined) await compactNext(transaction, current)
       },
       // After waiting for a lock, each statement must see what was committed meanwhile.
       REPEATABLE_WORK,
     )
+    if (current === undefined) return false
+    done.add(current)
+    return true
   } catch (error) {
     // The rollback keeps the request, and the next compaction reads the history again.
     if (error instanceof HistoryChangedError) return true
@@ -54,11 +58,14 @@ export async function compactDatabase(database: Database): Promise<boolean> {
 /** Thrown when a fork was deleted while the history was compacted. */
 class HistoryChangedError extends Error {}
 
-async function findDue(transaction: Queryable): Promise<string | undefined> {
+async function findDue(
+  transaction: Queryable,
+  done: ReadonlySet<string>,
+): Promise<string | undefined> {
   const [request] = await transaction.query<{ databaseId: string }>(sql`
     select database_id as "databaseId"
     from offshoot.compactions
-    where due_at <= now()
+    where due_at <= now() and database_id <> all(${[...done]}::bigint[])
     order by due_at, id
     limit 1
     for update skip locked`)

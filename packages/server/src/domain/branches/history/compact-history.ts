@@ -1,6 +1,8 @@
+import { randomFillSync } from 'node:crypto'
 import { inTurns } from '../../../common/in-turns.js'
 import {
   type Contained,
+  countUntil,
   type Fork,
   type History,
   HistoryGraph,
@@ -27,10 +29,10 @@ type Steps<Result> = Generator<undefined, Result>
  * left out has its own history; a merge stays if any of these histories needs it.
  */
 export function compactHistory(history: History, heads: readonly State[]): Promise<Compaction> {
-  return inTurns(compactUntilStable(history, heads))
+  return inTurns(compactionSteps(history, heads))
 }
 
-function* compactUntilStable(history: History, heads: readonly State[]): Steps<Compaction> {
+export function* compactionSteps(history: History, heads: readonly State[]): Steps<Compaction> {
   const before = new Set(history.merges)
   let merges = history.merges
   let after: ReadonlySet<Merge> = before
@@ -50,8 +52,49 @@ function* compactUntilStable(history: History, heads: readonly State[]): Steps<C
 }
 
 function* reachedForks(history: History, heads: readonly State[]): Steps<Fork[]> {
-  const reached = yield* reachedFrom(new HistoryGraph(history), heads)
-  return history.forks.filter(({ branchId }) => reached.has(branchId))
+  const live = new Set(heads.map(({ branchId }) => branchId))
+  const { observers } = observersOf(history, heads)
+  const reached = yield* reachedFrom(new HistoryGraph(history), observers)
+  return history.forks.filter(({ branchId }) => live.has(branchId) || reached.has(branchId))
+}
+
+interface Observers {
+  readonly observers: readonly State[]
+  /** The forks that an observer can contain. */
+  readonly forks: readonly Fork[]
+}
+
+/**
+ * Returns few states that stand for the heads. Most branches of a large database were never forked or merged. Such a branch
+ * contains its parent as of its fork, and nothing that another branch contains besides. If two of them were forked from the
+ * same parent with no merge into it in between, the later one contains all that the earlier one does, and differs only in
+ * epochs of the parent. In the history of another branch, the base of the earlier one is either the state that it was
+ * forked from, which every fork keeps, or the same as that of the later one. So the latest of them is enough.
+ */
+function observersOf({ forks, merges }: History, heads: readonly State[]): Observers {
+  const involved = new Set(forks.map(({ parent }) => parent.branchId))
+  for (const { into, from } of merges) involved.add(into.branchId).add(from.branchId)
+  const parents = new Map(forks.map(({ branchId, parent }) => [branchId, parent]))
+  const mergedAt = epochsByBranch(merges.map(({ into }) => into))
+  const observers: State[] = []
+  const latest = new Map<string, State>()
+  const simple = new Set<string>()
+  for (const head of heads) {
+    if (involved.has(head.branchId)) {
+      observers.push(head)
+      continue
+    }
+    simple.add(head.branchId)
+    const parent = parents.get(head.branchId)
+    if (parent === undefined) continue
+    const { branchId, epoch } = parent
+    const key = `${branchId}/${countUntil(mergedAt.get(branchId) ?? [], epoch, (merged) => merged)}`
+    if ((latest.get(key)?.epoch ?? -1) < epoch) latest.set(key, parent)
+  }
+  return {
+    observers: [...observers, ...latest.values()],
+    forks: forks.filter(({ branchId }) => !simple.has(branchId)),
+  }
 }
 
 /** Returns the states that any of the given states contains. */
@@ -73,12 +116,13 @@ function* compact(history: History, heads: readonly State[]): Steps<Merge[]> {
   const groups = tablesLeftOut(history)
   // One table stands for its group. Undefined stands for the tables that no merge has left out.
   const tableIds = [undefined, ...groups.map(([tableId]) => tableId)]
-  const candidates = candidatesOf(history, heads)
+  const { observers, forks } = observersOf(history, heads)
+  const candidates = candidatesOf({ forks, merges: history.merges }, observers)
   const needed = new Map<string, State>()
   yield
   for (const tableId of tableIds) {
     const graph = new HistoryGraph(history, tableId)
-    for (const state of yield* neededStates(graph, candidates, heads)) {
+    for (const state of yield* neededStates(graph, candidates, observers)) {
       needed.set(stateKey(state), state)
     }
   }
@@ -123,27 +167,32 @@ function* leftOutOf(
 }
 
 /** Lists the states to classify: the observers of a branch change only at these epochs. */
-function candidatesOf({ forks, merges }: History, heads: readonly State[]): State[] {
-  const states = [...heads, ...forks.map(({ parent }) => parent), ...merges.map(({ from }) => from)]
+function candidatesOf({ forks, merges }: History, observers: readonly State[]): State[] {
+  const states = [
+    ...observers,
+    ...forks.map(({ parent }) => parent),
+    ...merges.map(({ from }) => from),
+  ]
   return [...new Map(states.map((state) => [stateKey(state), state])).values()]
 }
 
 function* neededStates(
   graph: HistoryGraph,
   candidates: readonly State[],
-  heads: readonly State[],
+  observers: readonly State[],
 ): Steps<State[]> {
-  const needed = new Map(heads.map((head) => [stateKey(head), head]))
-  const classes = new ObserverClasses(candidates)
-  let unseen = [...heads]
+  const needed = new Map(observers.map((state) => [stateKey(state), state]))
+  const observations = new Observations(epochsByBranch(candidates))
+  let unseen = [...observers]
   while (unseen.length > 0) {
     for (const observer of unseen) {
-      classes.split(graph.containedIn(observer))
+      observations.add(graph.containedIn(observer))
       yield
     }
     unseen = []
-    for (const alike of classes.list()) {
-      for (const state of graph.latest(latestOfEachBranch(alike))) {
+    for (const alike of yield* observations.classes()) {
+      // A single state is not contained in another one.
+      for (const state of alike.length === 1 ? alike : graph.latest(alike)) {
         if (needed.has(stateKey(state))) continue
         needed.set(stateKey(state), state)
         unseen.push(state)
@@ -154,52 +203,67 @@ function* neededStates(
   return [...needed.values()]
 }
 
-/** Groups states by their observers. States without an observer are in no group. */
-class ObserverClasses {
-  readonly #states: readonly State[]
-  readonly #classOf: Int32Array
-  #classes = 1
+/** An epoch of a branch up to which an observer contains it, and the mark of that observer. */
+interface Observation {
+  readonly epoch: number
+  readonly mark: Mark
+}
 
-  constructor(states: readonly State[]) {
-    this.#states = states
-    this.#classOf = new Int32Array(states.length)
+/** A random number of 96 bits. */
+type Mark = Uint32Array
+
+/** Groups states by their observers. The sum of the marks of a set of observers identifies the set. */
+class Observations {
+  readonly #candidates: Epochs
+  readonly #ofBranch = new Map<string, Observation[]>()
+
+  constructor(candidates: Epochs) {
+    this.#candidates = candidates
   }
 
-  /** Splits each class into observed and other states. Class 0 has the states without an observer. */
-  split(observed: Contained): void {
-    const next = new Map<number, number>()
-    this.#states.forEach((state, index) => {
-      if (!isIn(observed, state)) return
-      const before = this.#classOf[index] ?? 0
-      let after = next.get(before)
-      if (after === undefined) {
-        after = this.#classes++
-        next.set(before, after)
+  add(contained: Contained): void {
+    const mark = randomFillSync(new Uint32Array(3))
+    for (const [branchId, epoch] of contained) {
+      const known = this.#ofBranch.get(branchId)
+      if (known === undefined) this.#ofBranch.set(branchId, [{ epoch, mark }])
+      else known.push({ epoch, mark })
+    }
+  }
+
+  /** Returns the latest state of each branch in each class. States without an observer are in no class. */
+  *classes(): Steps<State[][]> {
+    const classes = new Map<string, State[]>()
+    for (const [branchId, observations] of this.#ofBranch) {
+      observations.sort((left, right) => right.epoch - left.epoch)
+      for (const [key, epoch] of latestSeen(observations, this.#candidates.get(branchId) ?? [])) {
+        const known = classes.get(key)
+        if (known === undefined) classes.set(key, [{ branchId, epoch }])
+        else known.push({ branchId, epoch })
       }
-      this.#classOf[index] = after
-    })
-  }
-
-  list(): State[][] {
-    const groups = new Map<number, State[]>()
-    this.#states.forEach((state, index) => {
-      const number = this.#classOf[index] ?? 0
-      if (number === 0) return
-      const group = groups.get(number)
-      if (group === undefined) groups.set(number, [state])
-      else group.push(state)
-    })
-    return [...groups.values()]
+      yield
+    }
+    return [...classes.values()]
   }
 }
 
-function latestOfEachBranch(states: readonly State[]): State[] {
-  const latest = new Map<string, State>()
-  for (const state of states) {
-    const known = latest.get(state.branchId)
-    if (known === undefined || known.epoch < state.epoch) latest.set(state.branchId, state)
+/** Returns the latest of those candidates of one branch that have the same observers, by the sum of their marks. */
+function latestSeen(
+  observations: readonly Observation[],
+  candidates: readonly number[],
+): Map<string, number> {
+  const latest = new Map<string, number>()
+  const sum = new Uint32Array(3)
+  let seen = 0
+  for (const epoch of candidates.toReversed()) {
+    for (; (observations[seen]?.epoch ?? -1) >= epoch; seen++) {
+      const { mark } = observations[seen] as Observation
+      for (const index of sum.keys()) sum[index] = (sum[index] ?? 0) ^ (mark[index] ?? 0)
+    }
+    if (seen === 0) continue
+    const key = sum.join()
+    if (!latest.has(key)) latest.set(key, epoch)
   }
-  return [...latest.values()]
+  return latest
 }
 
 type Epochs = ReadonlyMap<string, readonly number[]>
@@ -222,7 +286,8 @@ function* replacements(history: History, targets: Epochs): Steps<Merge[]> {
   for (const { into, from } of history.merges) {
     const states: State[] = []
     for (const [branchId, epoch] of graph.containedIn(from)) {
-      const within = targets.get(branchId)?.findLast((candidate) => candidate <= epoch)
+      const epochs = targets.get(branchId) ?? []
+      const within = epochs[countUntil(epochs, epoch, (target) => target) - 1]
       if (within !== undefined) states.push({ branchId, epoch: within })
     }
     for (const state of graph.latest(states)) replaced.push({ into, from: state, leftOut: [] })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Random } from '../../../../../../test/support/seeded-random.js'
 import { NO_COLUMN, UNDECIDED } from '../../../rows/merge.js'
-import { compactHistory } from './compact-history.js'
+import { compactHistory, compactionSteps } from './compact-history.js'
 import {
   type Fork,
   findMergeBase,
@@ -160,6 +160,27 @@ describe('the history of a database', () => {
       model.merges = [...model.merges.filter((merge) => !removed.includes(merge)), ...added]
       expect(model.merges.length).toBeLessThanOrEqual(4 * branches.length)
     }
+  })
+})
+
+describe('a compaction', () => {
+  /** Counts the steps of a compaction with this many forks before, between and after merges. */
+  function countSteps(forks: number): number {
+    const model = new Model()
+    const merged = model.fork('b0')
+    for (let round = 0; round < 3; round++) {
+      for (let count = 0; count < forks; count++) model.fork('b0')
+      model.merge(merged, 'b0')
+    }
+    for (let count = 0; count < forks; count++) model.fork('b0')
+    const heads = [...model.live].map((id) => model.head(id))
+    let steps = 0
+    for (const run = compactionSteps(model, heads); !run.next().done; ) steps++
+    return steps
+  }
+
+  test('takes as many steps for many forks that were never merged as for a few', () => {
+    expect(countSteps(300)).toBe(countSteps(3))
   })
 })
 

@@ -26,6 +26,8 @@ export interface History {
   readonly merges: readonly Merge[]
 }
 
+const epochOfMerge = ({ into }: Merge): number => into.epoch
+
 /** A set of states, as the latest epoch of each branch. All earlier epochs are in the set too. */
 export type Contained = ReadonlyMap<string, number>
 
@@ -93,7 +95,7 @@ export class HistoryGraph {
     const parent = this.#parents.get(branchId)
     if (parent !== undefined && after < 0) yield parent
     const merges = this.#merges.get(branchId) ?? []
-    for (let index = firstAfter(merges, after); index < merges.length; index++) {
+    for (let index = countUntil(merges, after, epochOfMerge); index < merges.length; index++) {
       const { into, from } = merges[index] as Merge
       if (into.epoch > epoch) return
       yield from
@@ -113,13 +115,20 @@ export class HistoryGraph {
   }
 }
 
-/** Finds the first merge after an epoch by binary search, because walks visit a branch repeatedly. */
-function firstAfter(merges: readonly Merge[], epoch: number): number {
+/**
+ * Counts the items of an epoch or earlier ones. They are in the order of their epochs. Searches by halves, because walks
+ * visit a branch repeatedly.
+ */
+export function countUntil<Item>(
+  items: readonly Item[],
+  epoch: number,
+  epochOf: (item: Item) => number,
+): number {
   let low = 0
-  let high = merges.length
+  let high = items.length
   while (low < high) {
     const middle = (low + high) >>> 1
-    if ((merges[middle] as Merge).into.epoch <= epoch) low = middle + 1
+    if (epochOf(items[middle] as Item) <= epoch) low = middle + 1
     else high = middle
   }
   return low

@@ -81,7 +81,10 @@ interface HistoryRow {
   ][]
 }
 
-/** Reads all in a single statement, because compaction could replace merges between two statements. */
+/**
+ * Reads all in a single statement, because compaction could replace merges between two statements. The ids are an array,
+ * because PostgreSQL expects a recursive query to find many rows, and would join it with all branches of all databases.
+ */
 function historySql(reached: Sql): Sql {
   return sql`
     with recursive reached (id) as (${reached})
@@ -91,14 +94,14 @@ function historySql(reached: Sql): Sql {
           b.fork_epoch, (
             select max(f.fork_epoch) from offshoot.branches f where f.parent_id = b.id
           )))
-        from reached r
-        join offshoot.branches b on b.id = r.id
+        from offshoot.branches b
+        where b.id = any(array(select id from reached))
       ), '[]') as branches,
       coalesce((
         select json_agg(json_build_array(m.id, m.into_branch_id, m.into_epoch, m.from_branch_id,
           m.from_epoch, m.base_branch_id, m.left_out))
-        from reached r
-        join offshoot.merges m on m.into_branch_id = r.id
+        from offshoot.merges m
+        where m.into_branch_id = any(array(select id from reached))
       ), '[]') as merges`
 }
 
