@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { GATE_KEY } from '../../packages/server/src/postgres/advisory-keys.js'
 import { collectGates } from '../../packages/server/src/rows/branches.js'
 import { queuesOf } from '../../packages/server/src/rows/running/gate.js'
 import { TestBranches } from '../support/branches.js'
@@ -222,7 +223,94 @@ describe('a fork of a branch that nobody has written to', () => {
       await second.close()
     }
   })
+
+  it('creates no table', async () => {
+    const branches = await TestBranches.create(service, 'tableless', TABLES)
+    await branches.put('main', 't', 'a', { n: 1 })
+    const before = await gatesOf()
+    await branches.fork('fresh')
+    await branches.fork('of-fresh', 'fresh')
+    await branches.delete('of-fresh')
+    expect(await gatesOf()).toEqual(before)
+  })
+
+  it('makes the first write wait until it has ended', async () => {
+    const branches = await TestBranches.create(service, 'first-write', TABLES)
+    await branches.fork('fresh')
+    const end = await begin('enter_alone', 'first-write', 'fresh')
+    const write = branches.put('fresh', 't', 'a', { n: 1 })
+    await until(isWaiting)
+    expect(await branches.read('fresh', 't', ['a'])).toEqual({})
+    await end()
+    await write
+    expect(await branches.read('fresh', 't', ['a'])).toMatchObject({ a: { n: 1 } })
+  })
+
+  it('waits for the first writer', async () => {
+    const branches = await TestBranches.create(service, 'first-writer', TABLES)
+    await branches.fork('fresh')
+    const end = await begin('create_gate', 'first-writer', 'fresh')
+    const fork = branches.fork('of-fresh', 'fresh')
+    await until(isWaiting)
+    await end()
+    await fork
+  })
+
+  it('is not changed by first writes at the same time, in several processes', async () => {
+    const second = await createTestService({ url: service.url })
+    try {
+      const branches = await TestBranches.create(service, 'racing', TABLES)
+      await branches.put('main', 't', 'a', { n: 1 })
+      const ids = ['a', ...range(8).map((n) => `w${n}`)]
+      for (const round of range(10)) {
+        await branches.fork(`fresh${round}`)
+        const seen = await Promise.all(
+          range(8).map(async (n) => {
+            const via = branches.through(n % 4 < 2 ? service : second)
+            if (n % 2 === 0) await via.put(`fresh${round}`, 't', `w${n}`, { n })
+            else await via.fork(`f${round}-${n}`, `fresh${round}`)
+            return n % 2 === 0 ? undefined : via.read(`f${round}-${n}`, 't', ids)
+          }),
+        )
+        for (const n of [1, 3, 5, 7]) {
+          expect(await branches.read(`f${round}-${n}`, 't', ids)).toEqual(seen[n])
+        }
+        const all = await branches.read(`fresh${round}`, 't', ids)
+        expect(Object.keys(all).sort()).toEqual(['a', 'w0', 'w2', 'w4', 'w6'])
+      }
+    } finally {
+      await second.close()
+    }
+  })
 })
+
+/** Begins a transaction that calls a function for the gate of a branch. Returns a function that ends it. */
+async function begin(
+  name: 'enter_alone' | 'create_gate',
+  database: string,
+  branch: string,
+): Promise<() => Promise<void>> {
+  const client = await service.database.pool.connect()
+  await client.query('begin')
+  await client.query(
+    `select offshoot_work.${name}(b.id)
+    from offshoot.branches b
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = $1 and b.name = $2`,
+    [database, branch],
+  )
+  return async () => {
+    await client.query('commit')
+    client.release()
+  }
+}
+
+async function isWaiting(): Promise<boolean> {
+  const { rows } = await service.database.pool.query(
+    `select from pg_locks where locktype = 'advisory' and not granted and classid = ${GATE_KEY}`,
+  )
+  return rows.length > 0
+}
 
 describe('a gate', () => {
   it('is created when it is first needed, as after a restore', async () => {
@@ -236,8 +324,10 @@ describe('a gate', () => {
     await drop()
     const writes = range(8).map((n) => branches.put('main', 't', `w${n}`, { n }))
     await Promise.all(writes)
+    expect(await gatesOf()).toHaveLength(1)
     await drop()
     await Promise.all(range(3).map((n) => branches.fork(`f${n}`)))
+    await branches.put('main', 't', 'b', { n: 2 })
     expect(await gatesOf()).toHaveLength(1)
   })
 

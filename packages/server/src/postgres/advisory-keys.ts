@@ -18,3 +18,5 @@ export const INDEX_KEY = 6_001_002
 export const HISTORY_KEY = 6_001_005
 /** Held, together with the id of a database, while a fold is published or rows are moved. */
 export const FOLD_KEY = 6_001_006
+/** Held, together with a hash of the id of a branch, while the gate of the branch is created, or must not be. */
+export const GATE_KEY = 6_001_007

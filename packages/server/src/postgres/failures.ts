@@ -29,8 +29,6 @@ export const UNIQUE_VIOLATION = '23505'
 export const INVALID_PARAMETER_VALUE = '22023'
 export const UNDEFINED_TABLE = '42P01'
 const UNDEFINED_SCHEMA = '3F000'
-const DUPLICATE_TABLE = '42P07'
-const DUPLICATE_OBJECT = '42710'
 const UNDEFINED_COLUMN = '42703'
 const FOREIGN_KEY_VIOLATION = '23503'
 const SERIALIZATION_FAILURE = '40001'
@@ -49,13 +47,6 @@ export function isSqlState(code: string): boolean {
 /** A statement names a table that does not exist. Some statements report a missing schema instead. */
 export function isUndefinedTable(error: unknown): boolean {
   return [UNDEFINED_TABLE, UNDEFINED_SCHEMA].includes(codeOf(error) ?? '')
-}
-
-/** Another transaction has created a table of the same name at the same time. */
-export function isAlreadyCreated(error: unknown): boolean {
-  const code = codeOf(error)
-  const isInCatalogue = code === UNIQUE_VIOLATION && constraintOf(error)?.startsWith('pg_') === true
-  return isInCatalogue || code === DUPLICATE_TABLE || code === DUPLICATE_OBJECT
 }
 
 /** A lock was not granted within `lock_timeout`. The error may be mapped to a public one. */

@@ -22,6 +22,7 @@ import { answers } from './migrations/018-answers.js'
 import { moveToSchemas, schemas } from './migrations/019-schemas.js'
 import { spares } from './migrations/020-spares.js'
 import { deletedRecords, moveDeletedRecords } from './migrations/021-deleted-records.js'
+import { gateFunctions } from './migrations/022-gate-functions.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -68,6 +69,7 @@ const MIGRATIONS: readonly Migration[] = [
     statements: deletedRecords,
     prepare: moveDeletedRecords,
   },
+  { number: 22, name: 'gate functions', statements: gateFunctions },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -13,6 +13,7 @@ import {
   wantsSearchIndex,
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
+import { createGate } from '../running/gate.js'
 import { deletedName } from './database-schema.js'
 import { type HeapAddress, heapName, pastName, qualified, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
@@ -46,6 +47,8 @@ export async function createHeaps(
     tables: readonly StoredTable[]
   },
 ): Promise<void> {
+  if (options.tables.length === 0) return
+  await createGate(transaction, options.branchId)
   await createTables(transaction, await insertHeaps(transaction, options))
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { allDone } from '../../common/all-done.js'
 import { eachApart } from '../../common/each-apart.js'
 import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
@@ -7,6 +8,7 @@ import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { runAlone, runStatementsAlone } from '../running/alone.js'
+import { createGate, createGateSql } from '../running/gate.js'
 import { SCHEMA_PREFIX } from './database-schema.js'
 import { BACKGROUND, needsFold } from './fold-policy.js'
 import { createTables, describeHeap, HEAP_COLUMNS, HEAP_VALUES } from './heap-ddl.js'
@@ -75,8 +77,12 @@ export async function assignSpares(
   // The commit of the write that follows waits for the disk, and so for this one, too.
   const options = { owner, isRepeatable: true }
   const { branchId } = layout
-  const statements = [assignSql(layout, tables), sql`select (${layoutSql(sql`${branchId}`)})::text`]
-  const [[assigned] = [], [found] = []] = await runStatementsAlone(
+  const statements = [
+    createGateSql(branchId),
+    assignSql(layout, tables),
+    sql`select (${layoutSql(sql`${branchId}`)})::text`,
+  ]
+  const [, [assigned] = [], [found] = []] = await runStatementsAlone(
     database,
     [branchId],
     statements,
@@ -95,7 +101,10 @@ export async function assignSparesIn(
   layout: Layout,
   tables: readonly StoredTable[],
 ): Promise<void> {
-  await transaction.query(prepared(assignSql(layout, tables)))
+  await allDone([
+    createGate(transaction, layout.branchId),
+    transaction.query(prepared(assignSql(layout, tables))),
+  ])
 }
 
 function assignSql(layout: Layout, tables: readonly StoredTable[]): Sql {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '@offshoot/contract/errors'
 import type { Database } from '../../postgres/database.js'
-import { isAlreadyCreated, isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
+import { isLockTimeout, isUndefinedTable } from '../../postgres/failures.js'
 import {
   runStatements,
   runTransaction,
@@ -10,7 +10,7 @@ import {
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { createMissingGates, enterAloneCalls, knownGates, queuesOf } from './gate.js'
+import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
 
 /**
  * How long a transaction waits for a gate at first. Writers wait behind it, so it gives up soon, lets them
@@ -91,29 +91,23 @@ async function attempt<Result>(
       if (!(await queues.enter(gate, 'alone', waitMs))) return undefined
       entered.push(gate)
     }
-    const known = knownGates(database)
-    // A gate may be missing if this process has not entered it. To create it right away saves six round trips.
-    const unknown = gates.filter((gate) => known.get(gate) === undefined)
-    const enter = (created: readonly string[]) =>
+    const enter = () =>
       run({
         isolation: 'read committed',
         isRepeatable,
         opening: [
-          ...enterAloneCalls(gates, { waitMs, created, isCluster: database.isCluster }),
+          ...enterAloneCalls(gates, { waitMs, isCluster: database.isCluster }),
           ...(options.checks ?? []),
         ],
         owner,
         beginsLate,
       })
-    const result = await enter(unknown).catch(async (error: unknown) => {
-      // Another request may have created a gate at the same time, or the branch of a known one is gone.
-      const canBeEntered =
-        isUndefinedTable(error) || (unknown.length > 0 && isAlreadyCreated(error))
-      if (!canBeEntered) throw error
+    const result = await enter().catch(async (error: unknown) => {
+      // A gate is dropped if its branch is gone.
+      if (!isUndefinedTable(error)) throw error
       if (!(await createMissingGates(database, gates))) throw gone()
-      return enter([])
+      return enter()
     })
-    for (const gate of unknown) known.set(gate, true)
     return { result }
   } catch (error) {
     if (isLockTimeout(error)) return undefined

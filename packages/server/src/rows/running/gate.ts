@@ -8,7 +8,7 @@ import {
   setLockWait,
 } from '../../postgres/run-transaction.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
-import { type Call, compileStatement, prepared } from '../../postgres/statement.js'
+import { type Call, compileStatement, prepared, slot } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
 
 /*
@@ -17,7 +17,8 @@ import { GateQueues } from './gate-queues.js'
  * sees everything that was committed before it got the lock. A lock function called in a `select` would take
  * the snapshot before it waits, and a write could then miss a fork.
  *
- * A gate is created when it is first needed, so that a fork is a row in the catalogue and nothing else.
+ * A gate is created for the first writer of a branch. So a fork is a row in the catalogue and nothing else, also if
+ * it is forked itself: transactions that run alone need no gate (`offshoot_work.enter_alone`).
  */
 
 /** The beginning of the names of gates. */
@@ -52,21 +53,17 @@ export async function enterBesideBackups(transaction: Queryable): Promise<void> 
   await transaction.query(ENTER_INSTANCE)
 }
 
-/**
- * Enters the gates of branches alone. Fails if one of them does not open within the given time. Those of `created` are
- * created if they are missing.
- */
+const ENTER_ALONE = compileStatement(sql`select offshoot_work.enter_alone(${slot(0)}::text)`)
+
+/** Enters the gates of branches alone. Fails if one of them does not open within the given time. */
 export function enterAloneCalls(
   branchIds: readonly string[],
-  options: { waitMs: number; created: readonly string[]; isCluster: boolean },
+  { waitMs, isCluster }: { waitMs: number; isCluster: boolean },
 ): Call[] {
-  const { waitMs, created, isCluster } = options
   return [
     ...limitLockWait(waitMs, isCluster).map(toCall),
     toCall(ENTER_INSTANCE),
-    // Not kept prepared, because it runs about once.
-    ...created.map((id) => ({ ...toCall(createGateSql(id)), isUnnamed: true })),
-    ...branchIds.map((id) => toCall(sql`lock table ${gateOf(id)} in exclusive mode`)),
+    ...branchIds.map((id) => ({ statement: ENTER_ALONE, values: [id] })),
   ]
 }
 
@@ -87,13 +84,13 @@ export async function enterInstance(transaction: Queryable): Promise<void> {
   )
 }
 
-/** Creates the gate of a branch that has just been inserted. */
+/** Creates the gate of a branch, unless it has one. A branch that gets its first heap needs it. */
 export async function createGate(transaction: Queryable, branchId: string): Promise<void> {
-  await transaction.query(createGateSql(branchId))
+  await transaction.query(prepared(createGateSql(branchId)))
 }
 
-const createGateSql = (branchId: string): Sql =>
-  sql`create table if not exists ${gateOf(branchId)} ()`
+export const createGateSql = (branchId: string): Sql =>
+  sql`select offshoot_work.create_gate(${branchId}::text)`
 
 /** Creates missing gates of branches. Returns false if a branch does not exist. */
 export async function createMissingGates(
@@ -103,15 +100,9 @@ export async function createMissingGates(
   const branches = await listGates(database, branchIds)
   if (branches.length < branchIds.length) return false
   for (const { id } of branches.filter(({ hasGate }) => !hasGate)) {
-    try {
-      // A gate that is lost in a crash is created again, and a later commit of a write behind the gate waits for the
-      // gate, too.
-      await runTransaction(database, (transaction) => createGate(transaction, id), REPEATABLE_WORK)
-    } catch (error) {
-      // Another request may have created it at the same time, which PostgreSQL reports in several ways.
-      const [branch] = await listGates(database, [id])
-      if (!branch?.hasGate) throw error
-    }
+    // A gate that is lost in a crash is created again, and a later commit of a write behind the gate waits for the
+    // gate, too.
+    await runTransaction(database, (transaction) => createGate(transaction, id), REPEATABLE_WORK)
   }
   return true
 }
@@ -123,8 +114,7 @@ async function listGates(
 ): Promise<{ readonly id: string; readonly hasGate: boolean }[]> {
   return database.query(
     prepared(sql`
-    select id,
-      to_regclass('offshoot_work.' || quote_ident(${PREFIX} || id)) is not null as "hasGate"
+    select id, offshoot_work.has_gate(id) as "hasGate"
     from offshoot.branches
     where id = any(${branchIds}::text[]) and deleted_at is null`),
   )
@@ -159,18 +149,6 @@ export async function collectGates(database: Database): Promise<boolean> {
     ),
   )
   return dropped > 0 && gone.length === STEP_GATES
-}
-
-const known = new WeakMap<Database, LruMap<string, true>>()
-
-/** Gates that this process has entered alone, so they exist as long as their branches. */
-export function knownGates(database: Database): LruMap<string, true> {
-  let gates = known.get(database)
-  if (gates === undefined) {
-    gates = new LruMap(10_000, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
-    known.set(database, gates)
-  }
-  return gates
 }
 
 const queues = new WeakMap<Database, GateQueues>()
