@@ -142,7 +142,8 @@ export async function dropLostStages(database: Queryable, databaseId: string): P
     from pg_class c
     where c.relnamespace = to_regnamespace(${schemaName(databaseId)})
       and c.relkind = 'r'
-      and starts_with(c.relname, ${SHARED_PREFIX})
+      -- A range of names, so that an index finds them among the tables of all databases.
+      and c.relname >= ${SHARED_PREFIX} and c.relname < ${`${SHARED_PREFIX}~`}
       and not exists (
         select from offshoot.branches b
         where starts_with(c.relname, ${SHARED_PREFIX} || b.id || '_')
