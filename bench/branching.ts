@@ -202,27 +202,23 @@ async function copyTemplate(
   return median(times)
 }
 
-/** Measures the same work in a database with ten branches and in one with very many. */
+/** Measures the same work with ten branches and with very many. */
 async function benchManyBranches(environment: Environment, sizes: Sizes): Promise<Figure[]> {
   const rows = 10_000
   const databases = [
     { database: 'few', count: BRANCHES_FEW },
     { database: 'many', count: sizes.branches },
   ]
+  const times: BranchTimes[] = []
   for (const { database, count } of databases) {
     await createDatabase(environment, { name: database, tables: ['people'], rows })
     await createBranches(environment, { database, count })
+    // Measured before the next database has its branches, because all databases share a catalogue. The first time is a
+    // warm-up.
+    await measureBranches(environment, database, sizes.forks)
+    times.push(await measureBranches(environment, database, sizes.forks))
   }
-  const names = databases.map(({ database }) => database)
-  // Measured forks are deleted again, so that the number of branches stays the same.
-  const forkTimes = await latencies(
-    sizes.forks,
-    names.map((name) => () => environment.call('PUT', `/db/${name}:measured`)),
-    async () => {
-      for (const name of names) await environment.call('DELETE', `/db/${name}:measured`)
-    },
-  )
-  const [few = Number.NaN, many = Number.NaN] = forkTimes.map(median)
+  const [few, many] = times as [BranchTimes, BranchTimes]
 
   const onOne = await compareRates(environment, sizes, {
     ours: readOf({ branch: () => 'many:branch7', rows }),
@@ -245,11 +241,13 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
   })
   const count = sizes.branches.toLocaleString('en')
   return [
-    figure(`fork, ${count} branches against ten`, {
-      ratio: many / few,
-      atMost: 1.5,
-      detail: `${many.toFixed(1)} ms against ${few.toFixed(1)} ms`,
-    }),
+    ...(['fork', 'difference', 'merge'] as const).map((operation) =>
+      figure(`${operation}, ${count} branches against ten`, {
+        ratio: many[operation] / few[operation],
+        atMost: 1.5,
+        detail: `${many[operation].toFixed(1)} ms against ${few[operation].toFixed(1)} ms`,
+      }),
+    ),
     figure(`get by id, ${count} branches against ten`, {
       ratio: onOne.baseline / onOne.ours,
       atMost: 1.5,
@@ -261,6 +259,35 @@ async function benchManyBranches(environment: Environment, sizes: Sizes): Promis
       detail: rateDetail(onAll, 'with ten'),
     }),
   ]
+}
+
+/** Milliseconds. */
+interface BranchTimes {
+  readonly fork: number
+  readonly difference: number
+  readonly merge: number
+}
+
+/** Measures operations on a branch with one changed record. It is deleted again, so that the number of branches stays the same. */
+async function measureBranches(
+  { call }: Environment,
+  database: string,
+  count: number,
+): Promise<BranchTimes> {
+  const branch = `/db/${database}:measured`
+  const times = { fork: [] as number[], difference: [] as number[], merge: [] as number[] }
+  for (let round = 0; round < count; round++) {
+    times.fork.push(await timeMs(() => call('PUT', branch)))
+    await call('PATCH', `${branch}/tables/people/data/${rowId(1)}`, { age: round })
+    times.difference.push(await timeMs(() => call('GET', `${branch}/diff`)))
+    times.merge.push(await timeMs(() => call('POST', `${branch}/merge`)))
+    await call('DELETE', branch)
+  }
+  return {
+    fork: median(times.fork),
+    difference: median(times.difference),
+    merge: median(times.merge),
+  }
 }
 
 /**
