@@ -93,12 +93,13 @@ export async function listCompared(
     ...before.map(joinState),
     ...beside.map((rows, index) => joinState(rows, afterIndex + 1 + index)),
   ]
-  // The first row is always returned, the others only as long as they fit into the page.
+  // The first row is always returned, the others only as long as they fit into the page. JavaScript reads JSON ten times as
+  // fast as arrays of PostgreSQL.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
     select t.id,
       case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
         or row_number() over w = 1
-        then t.states end as states
+        then array_to_json(t.states) end as states
     from (
       select k.id, array[${join(
         aliases.map((alias) => stateTexts(codec, alias, form)),
