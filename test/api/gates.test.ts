@@ -246,14 +246,22 @@ describe('a fork of a branch that nobody has written to', () => {
     expect(await branches.read('fresh', 't', ['a'])).toMatchObject({ a: { n: 1 } })
   })
 
-  it('waits for the first writer', async () => {
+  it('waits for the first writer, and then for later ones', async () => {
     const branches = await TestBranches.create(service, 'first-writer', TABLES)
     await branches.fork('fresh')
-    const end = await begin('create_gate', 'first-writer', 'fresh')
-    const fork = branches.fork('of-fresh', 'fresh')
+    const endWriter = await begin('create_gate', 'first-writer', 'fresh')
+    const fork = begin('enter_alone', 'first-writer', 'fresh')
     await until(isWaiting)
-    await end()
-    await fork
+    await endWriter()
+    const endFork = await fork
+    const { rows } = await service.database.pool.query(
+      `select b.name
+      from pg_locks l
+      join offshoot.branches b on l.relation = to_regclass('offshoot_work."gate_' || b.id || '"')
+      where l.mode = 'ExclusiveLock' and l.granted`,
+    )
+    await endFork()
+    expect(rows).toEqual([{ name: 'fresh' }])
   })
 
   it('is not changed by first writes at the same time, in several processes', async () => {
