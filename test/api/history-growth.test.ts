@@ -1,6 +1,7 @@
 import { appendFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { compactDatabase } from '../../packages/server/src/domain/branches/history/compact-database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { SEED } from '../support/random.js'
@@ -137,4 +138,25 @@ describe('the storage of branches that merge and pull', () => {
     },
     TIMEOUT_MS,
   )
+})
+
+describe('the compaction of history', () => {
+  it('is done once for a database in a round, and again in the next one', async () => {
+    const branches = await TestBranches.create(service, 'rounds', {
+      items: [{ name: 'value', type: 'int' }],
+    })
+    await branches.fork('dev')
+    while (await compactDatabase(service.database));
+    const merge = async (value: number) => {
+      await branches.put('dev', 'items', 'a', { value })
+      await branches.merge('dev')
+    }
+    const round = new Set<string>()
+    await merge(1)
+    expect(await compactDatabase(service.database, round)).toBe(true)
+    await merge(2)
+    expect(await compactDatabase(service.database, round)).toBe(false)
+    expect(await compactDatabase(service.database)).toBe(true)
+    expect(await compactDatabase(service.database)).toBe(false)
+  })
 })

@@ -21,8 +21,8 @@ const RELOAD_POLL_MS = 20
 const RELOAD_SPREAD_MS = 200
 
 /**
- * What this file writes for `off`. PostgreSQL reads any beginning of `false` as off; this one shows that the setting was
- * made here, for one checkpoint, and not by an administrator, whose setting stays.
+ * The value that `checkpoint` gives to `wal_recycle`. PostgreSQL reads `fals`, like any beginning of `false`, as off. An
+ * administrator would write `off`, so the service can tell its own setting, which it resets, from that of an administrator.
  */
 export const OFF_FOR_A_CHECKPOINT = 'fals'
 
@@ -46,7 +46,7 @@ export async function trimLog(database: Database): Promise<boolean> {
       current_setting('wal_recycle')::boolean as recycles`)
   const { position = 0, bytes = 0, recycles = true } = row ?? {}
   // Either a process ended during its checkpoint, or an administrator lets every checkpoint remove files.
-  if (!recycles && !(await endOff(database))) return false
+  if (!recycles && !(await recycleAgain(database))) return false
   const before = seen.get(database)
   const trimmed = before?.trimmed
   seen.set(database, { lastRound: position, trimmed })
@@ -71,12 +71,12 @@ async function checkpoint(connection: Queryable): Promise<void> {
     await untilOff(connection)
     await connection.query(sql`checkpoint`)
   } finally {
-    await endOff(connection)
+    await recycleAgain(connection)
   }
 }
 
 /** Lets later checkpoints keep files again. Returns false, and changes nothing, if an administrator has turned that off. */
-async function endOff(connection: Queryable): Promise<boolean> {
+async function recycleAgain(connection: Queryable): Promise<boolean> {
   const [row] = await connection.query<{ setting: string }>(sql`
     select setting from pg_file_settings where name = 'wal_recycle' order by seqno desc limit 1`)
   if (row?.setting !== OFF_FOR_A_CHECKPOINT) return false

@@ -11,11 +11,10 @@ export interface LiveBranch {
   readonly isSliding: boolean
 }
 
-/** Identifies a branch of a database by its id or its name, or several by their names. */
+/** Identifies branches of a database by an id, by names, or both. */
 export interface BranchIdentity {
   readonly databaseId: string | Sql
   readonly id?: string | Sql
-  readonly name?: string
   readonly names?: readonly string[]
 }
 
@@ -31,20 +30,17 @@ export async function findLiveBranch(
  * One lookup for each way to identify a branch: for a condition with `or`, PostgreSQL reads all branches of the database. A
  * lookup by id must not use an index on databases either, which seems as good while there are few branches.
  */
-export function liveBranchSql({ databaseId, id, name, names }: BranchIdentity): Sql {
-  const lookups = [
-    ...(id === undefined
-      ? []
-      : [sql`id = ${id} and database_id is not distinct from ${databaseId}`]),
-    ...(name === undefined ? [] : [sql`database_id = ${databaseId} and name = ${name}`]),
-    ...(names === undefined
-      ? []
-      : [sql`database_id = ${databaseId} and name = any(${names}::text[])`]),
-  ].map(
+export function liveBranchSql({ databaseId, id, names }: BranchIdentity): Sql {
+  const lookups: Sql[] = []
+  if (id !== undefined)
+    lookups.push(sql`id = ${id} and database_id is not distinct from ${databaseId}`)
+  if (names !== undefined)
+    lookups.push(sql`database_id = ${databaseId} and name = any(${names}::text[])`)
+  const selects = lookups.map(
     (isMeant) => sql`
     select id, name, ttl_seconds is not null as "isSliding"
     from offshoot.branches
     where ${isMeant} and ${isLive}`,
   )
-  return join(lookups, ' union ')
+  return join(selects, ' union ')
 }

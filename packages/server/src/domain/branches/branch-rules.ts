@@ -95,7 +95,7 @@ async function findSettings(
   { databaseId, defaultBranchId }: DatabaseAccess,
   from: string | undefined,
 ): Promise<ForkSettings> {
-  const source = from === undefined ? { id: defaultBranchId } : { name: from }
+  const source = from === undefined ? { id: defaultBranchId } : { names: [from] }
   const [row] = await database.query<{ settings: ForkSettings }>(
     prepared(sql`select (${settingsSql({ databaseId, ...source })}) as settings`),
   )

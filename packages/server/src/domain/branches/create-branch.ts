@@ -230,7 +230,7 @@ async function findDefaultSource(
   const source =
     rule?.from === undefined
       ? usual
-      : await findLiveBranch(database, { databaseId, name: rule.from })
+      : await findLiveBranch(database, { databaseId, names: [rule.from] })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
   // The caller did not name the source, so its name is shown only if the key may see it.
   const shown = rule && showRule(principal.scope, rule)

@@ -1,3 +1,4 @@
+import { allDone } from '../../common/all-done.js'
 import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
@@ -48,8 +49,11 @@ export async function createHeaps(
   },
 ): Promise<void> {
   if (options.tables.length === 0) return
-  await createGate(transaction, options.branchId)
-  await createTables(transaction, await insertHeaps(transaction, options))
+  const [, heaps] = await allDone([
+    createGate(transaction, options.branchId),
+    insertHeaps(transaction, options),
+  ])
+  await createTables(transaction, heaps)
 }
 
 /** Creates the tables of heaps. */

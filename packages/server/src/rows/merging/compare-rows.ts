@@ -93,18 +93,18 @@ export async function listCompared(
     ...before.map(joinState),
     ...beside.map((rows, index) => joinState(rows, afterIndex + 1 + index)),
   ]
-  // The first row is always returned, the others only as long as they fit into the page. JavaScript reads JSON ten times as
-  // fast as arrays of PostgreSQL.
+  // The first row is always returned, the others only as long as they fit into the page. States are JSON, because parsing
+  // arrays of PostgreSQL took a fifth of the CPU time of a difference.
   const rows = await transaction.query<{ id: string; states: RowTexts[] | null }>(sql`
     select t.id,
       case when sum(pg_column_size(t.states)) over w <= ${PAGE_BYTES_MAX}::bigint
         or row_number() over w = 1
-        then array_to_json(t.states) end as states
+        then t.states end as states
     from (
-      select k.id, array[${join(
+      select k.id, array_to_json(array[${join(
         aliases.map((alias) => stateTexts(codec, alias, form)),
         ', ',
-      )}] as states
+      )}]) as states
       from ${from}
       ${join(joins, ' ')}
       offset 0

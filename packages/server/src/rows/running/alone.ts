@@ -10,7 +10,7 @@ import {
 } from '../../postgres/run-transaction.js'
 import type { Sql } from '../../postgres/sql.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
-import { createMissingGates, enterAloneCalls, queuesOf } from './gate.js'
+import { areBranches, enterAloneCalls, queuesOf } from './gate.js'
 
 /**
  * How long a transaction waits for a gate at first. Writers wait behind it, so it gives up soon, lets them
@@ -103,9 +103,9 @@ async function attempt<Result>(
         beginsLate,
       })
     const result = await enter().catch(async (error: unknown) => {
-      // A gate is dropped if its branch is gone.
+      // The gate of a deleted branch may have been dropped a moment ago.
       if (!isUndefinedTable(error)) throw error
-      if (!(await createMissingGates(database, gates))) throw gone()
+      if (!(await areBranches(database, gates))) throw gone()
       return enter()
     })
     return { result }

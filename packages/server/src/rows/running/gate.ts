@@ -92,32 +92,29 @@ export async function createGate(transaction: Queryable, branchId: string): Prom
 export const createGateSql = (branchId: string): Sql =>
   sql`select offshoot_work.create_gate(${branchId}::text)`
 
-/** Creates missing gates of branches. Returns false if a branch does not exist. */
-export async function createMissingGates(
+/** Creates the gate of a branch if it is missing. Returns false if the branch does not exist. */
+export async function createMissingGate(database: Database, branchId: string): Promise<boolean> {
+  const created = await runTransaction(
+    database,
+    (transaction) =>
+      transaction.query(sql`
+    select offshoot_work.create_gate(id)
+    from offshoot.branches
+    where id = ${branchId} and deleted_at is null`),
+    // A gate that is lost in a crash is created again, and a later commit of a write behind the gate waits for the gate, too.
+    REPEATABLE_WORK,
+  )
+  return created.length > 0
+}
+
+/** Returns whether all of these branches exist. */
+export async function areBranches(
   database: Database,
   branchIds: readonly string[],
 ): Promise<boolean> {
-  const branches = await listGates(database, branchIds)
-  if (branches.length < branchIds.length) return false
-  for (const { id } of branches.filter(({ hasGate }) => !hasGate)) {
-    // A gate that is lost in a crash is created again, and a later commit of a write behind the gate waits for the
-    // gate, too.
-    await runTransaction(database, (transaction) => createGate(transaction, id), REPEATABLE_WORK)
-  }
-  return true
-}
-
-/** Returns the branches that exist, and whether they have a gate. */
-async function listGates(
-  database: Database,
-  branchIds: readonly string[],
-): Promise<{ readonly id: string; readonly hasGate: boolean }[]> {
-  return database.query(
-    prepared(sql`
-    select id, offshoot_work.has_gate(id) as "hasGate"
-    from offshoot.branches
-    where id = any(${branchIds}::text[]) and deleted_at is null`),
-  )
+  const branches = await database.query(sql`
+    select from offshoot.branches where id = any(${branchIds}::text[]) and deleted_at is null`)
+  return branches.length === branchIds.length
 }
 
 /** Maximum number of gates dropped by one step. */

@@ -1,7 +1,7 @@
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { busy } from './alone.js'
-import { createMissingGates, queuesOf } from './gate.js'
+import { createMissingGate, queuesOf } from './gate.js'
 import { StaleError } from './staleness.js'
 
 /** How long a writer waits in this process for the gate of its branch. */
@@ -19,7 +19,7 @@ export async function throughGate<Result>(
   try {
     return await attempt().catch(async (error: unknown) => {
       const mayLackGate = error instanceof StaleError && isUndefinedTable(error.cause)
-      if (mayLackGate && (await createMissingGates(database, [branchId]))) return attempt()
+      if (mayLackGate && (await createMissingGate(database, branchId))) return attempt()
       throw error
     })
   } finally {
