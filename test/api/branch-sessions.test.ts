@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
-import { addMember, createKey, createUser } from '../support/people.js'
+import { addMember, createDatabase, createKey, createUser } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { watchQueries } from '../support/watch-queries.js'
 
@@ -152,6 +152,72 @@ describe('an operation on a branch whose session is cached', () => {
     },
   )
 
+  describe.each(['one process', 'another process'])('after a rename by %s', (by) => {
+    /** Renames the database, and creates a new one of its name, with a fork `dev` and a record `new`. */
+    async function replace(branches: TestBranches): Promise<TestBranches> {
+      const via = by === 'one process' ? service : other
+      const path = `/workspaces/${service.workspaceId}/dbs/${branches.database}`
+      const renamed = `${branches.database}-old`
+      const answer = await via.call('POST', `${path}/rename`, {
+        key: service.key,
+        body: { newName: renamed },
+      })
+      expect(answer.status).toBe(200)
+      await createDatabase(service, branches.database)
+      // The first process must not look at the new branches yet.
+      const fresh = branches.through(other)
+      await fresh.edit(
+        'main',
+        { addTable: { table: 't' } },
+        { addColumn: { table: 't', column: TABLES.t[0] } },
+      )
+      await fresh.put('main', 't', 'new', { n: 7 })
+      await fresh.fork('dev')
+      return new TestBranches(service, renamed)
+    }
+
+    it.each([
+      ['GET', '/diff?against=main', undefined],
+      ['POST', '/merge', { into: 'main', dryRun: true }],
+      ['POST', '/merge', { into: 'main' }],
+      ['POST', '/pull', { from: 'main', dryRun: true }],
+      ['POST', '/pull', { from: 'main' }],
+      ['POST', '/reset', { to: 'main', dryRun: true }],
+      ['POST', '/reset', { to: 'main' }],
+    ] as const)(
+      '%s %s %o uses the branches of the new database of that name',
+      async (method, path, body) => {
+        const { branches } = await open()
+        await branches.call('dev', 'GET', '/diff?against=main')
+        await useBoth(branches, service.key)
+        const old = await replace(branches)
+        const answer = await branches.call('dev', method, path, body)
+        expect(answer).toMatchObject({ status: 200 })
+        expect(await branches.record('dev', 't', 'new')).toMatchObject({ n: 7 })
+        expect(await branches.record('dev', 't', 'a')).toBeUndefined()
+        expect(await branches.record('main', 't', 'a')).toBeUndefined()
+        await expectUnchanged(old)
+        // Nothing of the old database belongs to the new one.
+        const place = `/workspaces/${service.workspaceId}/dbs/${old.database}`
+        expect((await service.call('DELETE', place, { key: service.key })).status).toBe(200)
+      },
+    )
+  })
+
+  it.each([
+    ['POST', '/merge', { into: 'main', dryRun: true }],
+    ['POST', '/pull', { from: 'main', dryRun: true }],
+    ['GET', '/diff?against=main', undefined],
+  ] as const)(
+    '%s %s %o is answered after another database of the workspace was created',
+    async (method, path, body) => {
+      const { branches } = await open()
+      await useBoth(branches, service.key)
+      await TestBranches.create(service, `further${++number}`, TABLES)
+      expect(await branches.call('dev', method, path, body)).toMatchObject({ status: 200 })
+    },
+  )
+
   it('deletes the branch that has the name now', async () => {
     const { branches, aside } = await open()
     await branches.record('dev', 't', 'a')
@@ -180,7 +246,8 @@ describe('a fork', () => {
     ] as const) {
       const before = sent.length
       await branches.fork(name, source)
-      expect(sent.length - before).toBe(2)
+      // The key, the rules and the source, the fork.
+      expect(sent.length - before).toBe(3)
     }
     const before = sent.length
     expect(await branches.record('three', 't', 'a')).toMatchObject({ n: 1 })

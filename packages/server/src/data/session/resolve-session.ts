@@ -3,7 +3,7 @@ import type { MetadataKey } from '@offshoot/contract/names'
 import { isLive } from '../../domain/access/is-live.js'
 import {
   authenticate,
-  authenticateAt,
+  authenticateAtRows,
   type Principal,
   toPlace,
 } from '../../domain/access/principal.js'
@@ -87,17 +87,11 @@ async function resolveByOneStatement(parts: SessionParts): Promise<ResolvedSessi
   const { apiKey, address, databaseName, branchName } = parts.address
   const place = toPlace(address?.workspaceId, { databaseName, branchName })
   if (place === undefined) return undefined
-  const { found, ...principal } = await authenticateAt(database, apiKey, {
-    place,
-    more: ({ branchId }) => sql`select json_build_object('rows', (${rowsSql(branchId)}))`,
-  })
+  const read = await authenticateAtRows(database, apiKey, { place, rowsOf: rowsSql })
+  const { found, ...principal } = read.principal
   if (found === undefined) return undefined
-  const branch = await resolveBranch(
-    database,
-    { ...principal, found },
-    { ...parts.address, need: 'read' },
-  )
-  return createResolved(database, { ...parts, principal, branch, rows: toRows(found.more?.rows) })
+  const branch = await resolveBranch(database, read.principal, { ...parts.address, need: 'read' })
+  return createResolved(database, { ...parts, principal, branch, rows: toRows(read.rows) })
 }
 
 async function resolveStepwise(reads: Queryable, parts: SessionParts): Promise<ResolvedSession> {

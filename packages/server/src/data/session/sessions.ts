@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Principal } from '../../domain/access/principal.js'
-import type { BranchAccess, BranchExpiry } from '../../domain/access/resolve.js'
+import type { BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
 import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
@@ -217,20 +217,6 @@ export class Sessions {
   /** Returns whether a new branch of a database should be opened with its creation. */
   opensNew(databaseId: string): boolean {
     return (this.#columnCounts.get(databaseId) ?? Number.POSITIVE_INFINITY) <= OPENED_COLUMNS_MAX
-  }
-
-  /**
-   * Returns the access to a branch from the cache. The branch may be gone since. Not for branches that expire, because a
-   * request must postpone that.
-   */
-  findAccess(request: SessionAddress): BranchAccess | undefined {
-    const entry = this.#known(keyOf(request))
-    return entry?.expiresAtMs === Number.POSITIVE_INFINITY ? entry.session.access : undefined
-  }
-
-  /** Forgets the session of a branch that turned out to be gone. */
-  forget(request: SessionAddress): void {
-    this.#entries.delete(keyOf(request))
   }
 
   /** Checks in PostgreSQL that an earlier admission is still valid. */

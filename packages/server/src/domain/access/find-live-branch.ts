@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/database.js'
-import { join, type Sql, sql } from '../../postgres/sql.js'
+import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { isLive } from './is-live.js'
 
@@ -11,12 +11,11 @@ export interface LiveBranch {
   readonly isSliding: boolean
 }
 
-/** Identifies branches of a database by an id, by names, or both. */
-export interface BranchIdentity {
-  readonly databaseId: string | Sql
-  readonly id?: string | Sql
-  readonly names?: readonly string[]
-}
+/** Identifies a branch of a database, by its id or its name. */
+export type BranchIdentity = { readonly databaseId: string } & (
+  | { readonly id: string }
+  | { readonly name: string }
+)
 
 export async function findLiveBranch(
   database: Queryable,
@@ -27,20 +26,17 @@ export async function findLiveBranch(
 }
 
 /**
- * One lookup for each way to identify a branch: for a condition with `or`, PostgreSQL reads all branches of the database. A
- * lookup by id must not use an index on databases either, which seems as good while there are few branches.
+ * A lookup by id must not use an index on databases, which PostgreSQL takes for as good while there are few branches: no
+ * index helps with `is not distinct from`.
  */
-export function liveBranchSql({ databaseId, id, names }: BranchIdentity): Sql {
-  const lookups: Sql[] = []
-  if (id !== undefined)
-    lookups.push(sql`id = ${id} and database_id is not distinct from ${databaseId}`)
-  if (names !== undefined)
-    lookups.push(sql`database_id = ${databaseId} and name = any(${names}::text[])`)
-  const selects = lookups.map(
-    (isMeant) => sql`
+export function liveBranchSql(branch: BranchIdentity): Sql {
+  const { databaseId } = branch
+  const isMeant =
+    'id' in branch
+      ? sql`id = ${branch.id} and database_id is not distinct from ${databaseId}`
+      : sql`database_id = ${databaseId} and name = ${branch.name}`
+  return sql`
     select id, name, ttl_seconds is not null as "isSliding"
     from offshoot.branches
-    where ${isMeant} and ${isLive}`,
-  )
-  return join(selects, ' union ')
+    where ${isMeant} and ${isLive}`
 }

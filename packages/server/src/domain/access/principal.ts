@@ -77,19 +77,7 @@ export interface FoundPlace {
   /** Undefined if the user is no member of the workspace. */
   readonly database: DatabaseRow | undefined
   readonly branch: FoundBranchRow | undefined
-  /** The members of the JSON object that the subquery of the caller has returned. */
-  readonly more: Readonly<Record<string, unknown>> | undefined
 }
-
-/** Expressions for the ids of a place, in the query that looks it up. An id is null if there is no such row. */
-export interface PlaceIds {
-  readonly branchId: Sql
-  readonly databaseId: Sql
-  readonly defaultBranchId: Sql
-}
-
-/** Returns a subquery about a place, whose result is a JSON object. */
-export type ReadMore = (ids: PlaceIds, place: Place) => Sql
 
 interface KeyRow {
   readonly keyId: string
@@ -148,30 +136,45 @@ const workspaceOf = ({ workspaceId, databaseName }: Place): Sql =>
     cross join (select ${workspaceId}::text as id) w`
 
 /**
- * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `more` reads
- * something else about the place by the same statement. `found` is undefined if the place names no workspace and none, or
- * more than one, has such a database.
+ * Finds the user of an API key, and the workspace, the database and the branch of a place, by one statement. `found` is
+ * undefined if the place names no workspace and none, or more than one, has such a database.
  */
 export async function authenticateAt(
   database: Queryable,
   key: string,
-  { place, more }: { place: Place; more?: ReadMore | undefined },
+  place: Place,
 ): Promise<Principal> {
+  const { principal } = await authenticateWith(database, key, { place, columns: empty })
+  return principal
+}
+
+/**
+ * Like `authenticateAt`, and also returns where the rows of the branch are, from the same snapshot: what the subquery
+ * `rowsOf` selects for the id of the branch, which is null if there is none.
+ */
+export async function authenticateAtRows(
+  database: Queryable,
+  key: string,
+  { place, rowsOf }: { place: Place; rowsOf: (branchId: Sql) => Sql },
+): Promise<{ principal: Principal; rows: unknown }> {
+  const columns = sql`, (${rowsOf(sql`at."branchId"`)}) as rows`
+  return authenticateWith(database, key, { place, columns })
+}
+
+async function authenticateWith(
+  database: Queryable,
+  key: string,
+  { place, columns }: { place: Place; columns: Sql },
+): Promise<{ principal: Principal; rows: unknown }> {
   const { from, where } = keySource(key)
-  const ids = {
-    branchId: sql`at."branchId"`,
-    databaseId: sql`d.id`,
-    defaultBranchId: sql`d.default_branch_id`,
-  }
-  const further = more === undefined ? empty : sql`, (${more(ids, place)}) as more`
   const [row] = await database.query<
     KeyRow &
       DatabaseRow & { [Name in keyof FoundBranchRow]: FoundBranchRow[Name] | null } & {
-        more?: FoundPlace['more'] | null
+        rows?: unknown
       }
   >(
     prepared(sql`
-    select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${further}
+    select ${KEY_COLUMNS}, ${DATABASE_COLUMNS}, at.*${columns}
     from ${from}${workspaceOf(place)}
     left join offshoot.members m on m.user_id = u.id and m.workspace_id = w.id
     left join offshoot.databases d
@@ -189,7 +192,8 @@ export async function authenticateAt(
   const { workspaceId, role, databaseId, databaseName, region, defaultBranchId } =
     row as DatabaseRow
   const foundId = place.workspaceId ?? workspaceId
-  if (foundId === null) return principal
+  const rows = row?.rows
+  if (foundId === null) return { principal, rows }
   const found = {
     place: { ...place, workspaceId: foundId },
     isOnly: place.workspaceId === undefined,
@@ -199,9 +203,8 @@ export async function authenticateAt(
         ? undefined
         : { workspaceId, role, databaseId, databaseName, region, defaultBranchId },
     branch: branchId === null ? undefined : { branchId, isProtected, remainingMs, ttlSeconds },
-    more: row?.more ?? undefined,
   }
-  return { ...principal, found }
+  return { principal: { ...principal, found }, rows }
 }
 
 function toPrincipal(row: KeyRow | undefined, key: string): Principal {

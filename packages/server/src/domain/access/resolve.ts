@@ -93,13 +93,6 @@ const FRESH_MS = 1000
 
 const isFresh = ({ atMs }: FoundPlace): boolean => performance.now() - atMs <= FRESH_MS
 
-/** Returns what was read about a database together with the key, if it is fresh. */
-export function readWithKey({ principal, databaseId }: DatabaseAccess, name: string): unknown {
-  const { found } = principal
-  if (found === undefined || !isFresh(found)) return undefined
-  return found.database?.databaseId === databaseId ? found.more?.[name] : undefined
-}
-
 /** Returns the rows of a place, if they were read together with the key. */
 function foundIn(
   principal: Principal,

@@ -5,11 +5,9 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { type BranchIdentity, type LiveBranch, liveBranchSql } from '../access/find-live-branch.js'
-import type { ReadMore } from '../access/principal.js'
-import { type DatabaseAccess, readWithKey } from '../access/resolve.js'
+import { type LiveBranch, liveBranchSql } from '../access/find-live-branch.js'
+import type { DatabaseAccess } from '../access/resolve.js'
 import { matchesPattern, requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
-import { likelySources } from './likely-sources.js'
 
 export async function readBranchRules(
   database: Database,
@@ -55,52 +53,23 @@ export async function writeBranchRules(
   )
 }
 
-/** The rules of a database, and branches that a request may want to fork. */
-interface ForkSettings {
-  readonly rules: readonly RuleRow[] | null
-  readonly sources: readonly LiveBranch[] | null
-}
-
-const settingsSql = (sources: BranchIdentity): Sql => sql`
-    select json_build_object(
-      'rules', (select json_agg(rules) from (${rulesSql(sources.databaseId)}) rules),
-      'sources', (select json_agg(sources) from (${liveBranchSql(sources)}) sources)
-    )`
-
-/** Reads the rules, the default branch and likely sources together with the key, for `findRuleAndSource`. */
-export const readForkSettings: ReadMore = ({ databaseId, defaultBranchId: id }, place) => {
-  const settings = settingsSql({ databaseId, id, names: likelySources(place) })
-  return sql`select json_build_object('fork', (${settings}))`
-}
-
 /** Finds the rule for a new branch, and the branch that it may be forked from: `from`, or the default branch. */
 export async function findRuleAndSource(
   database: Queryable,
-  access: DatabaseAccess,
+  { databaseId, defaultBranchId }: DatabaseAccess,
   { name, from }: { name: string; from: string | undefined },
 ): Promise<{ rule: BranchRule | undefined; source: LiveBranch | undefined }> {
-  const isWanted = (branch: LiveBranch) =>
-    from === undefined ? branch.id === access.defaultBranchId : branch.name === from
-  const read = readWithKey(access, 'fork') as ForkSettings | undefined
-  const isRead = read?.sources?.some(isWanted) === true
-  const { rules, sources } = isRead ? read : await findSettings(database, access, from)
-  return {
-    rule: (rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(name, pattern)),
-    source: sources?.find(isWanted),
-  }
-}
-
-async function findSettings(
-  database: Queryable,
-  { databaseId, defaultBranchId }: DatabaseAccess,
-  from: string | undefined,
-): Promise<ForkSettings> {
-  const source = from === undefined ? { id: defaultBranchId } : { names: [from] }
-  const [row] = await database.query<{ settings: ForkSettings }>(
-    prepared(sql`select (${settingsSql({ databaseId, ...source })}) as settings`),
+  const meant = from === undefined ? { id: defaultBranchId } : { name: from }
+  const [row] = await database.query<{ rules: RuleRow[] | null; source: LiveBranch | null }>(
+    prepared(sql`
+    select
+      (select json_agg(rules) from (${rulesSql(databaseId)}) rules) as rules,
+      (select to_json(source) from (${liveBranchSql({ databaseId, ...meant })}) source) as source`),
   )
-  if (row === undefined) throw new Error('a select without a table has a row')
-  return row.settings
+  return {
+    rule: (row?.rules ?? []).map(toRule).find(({ pattern }) => matchesPattern(name, pattern)),
+    source: row?.source ?? undefined,
+  }
 }
 
 interface RuleRow {

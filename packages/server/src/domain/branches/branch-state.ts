@@ -10,6 +10,26 @@ import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 
+/** A row of the catalogue that an access is compared with. */
+interface NamedBranch {
+  readonly id: string
+  readonly name: string
+  readonly databaseId: string
+}
+
+/** Returns whether a row of the catalogue is the branch that an access was granted to, under its name and in its database. */
+export function isBranchOf(access: BranchAccess, row: NamedBranch): boolean {
+  return (
+    row.id === access.branchId &&
+    row.name === access.branchName &&
+    row.databaseId === access.databaseId
+  )
+}
+
+export function branchNotFound({ branchName }: BranchAccess): AppError {
+  return new AppError('branch_not_found', `branch [${branchName}] not found`)
+}
+
 /** The state of a branch at one point in time: its schema and the location of its rows. */
 export interface BranchState {
   readonly rows: BranchRows
@@ -25,34 +45,36 @@ interface OriginRow {
   readonly forkSchema: StoredSchema | null
 }
 
-export async function getState(
-  database: Queryable,
-  access: Pick<BranchAccess, 'branchId' | 'branchName'>,
-): Promise<BranchState> {
-  const state = await findState(database, access.branchId)
-  if (state === undefined) {
-    throw new AppError('branch_not_found', `branch [${access.branchName}] not found`)
-  }
+/** Returns the state of a branch. Throws if the branch is no longer the one that the access was granted to. */
+export async function getState(database: Queryable, access: BranchAccess): Promise<BranchState> {
+  const state = await findState(database, access)
+  if (state === undefined) throw branchNotFound(access)
   return state
 }
 
-async function findState(database: Queryable, branchId: string): Promise<BranchState | undefined> {
-  const [row] = await database.query<{
-    found: unknown
-    schema: StoredSchema
-    isSchemaOfStart: boolean | null
-    startSchema: StoredSchema | null
-  }>(
+async function findState(
+  database: Queryable,
+  access: BranchAccess,
+): Promise<BranchState | undefined> {
+  const [row] = await database.query<
+    NamedBranch & {
+      found: unknown
+      schema: StoredSchema
+      isSchemaOfStart: boolean | null
+      startSchema: StoredSchema | null
+    }
+  >(
     prepared(sql`
-    select (${rowsSql(sql`at.id`)}) as found, s.document as schema,
+    select at.id, at.name, at.database_id as "databaseId",
+      (${rowsSql(sql`at.id`)}) as found, s.document as schema,
       at.fork_schema_id = at.schema_id as "isSchemaOfStart", f.document as "startSchema"
     from offshoot.branches at
     join offshoot.schemas s on s.id = at.schema_id
     left join offshoot.schemas f on f.id = nullif(at.fork_schema_id, at.schema_id)
-    where at.id = ${branchId}`),
+    where at.id = ${access.branchId}`),
   )
   const rows = toRows(row?.found)
-  if (row === undefined || rows === undefined) return undefined
+  if (row === undefined || rows === undefined || !isBranchOf(access, row)) return undefined
   const { schema, isSchemaOfStart, startSchema } = row
   return { rows, schema, startSchema: isSchemaOfStart ? schema : (startSchema ?? undefined) }
 }
@@ -140,39 +162,33 @@ export async function getForkState(
   }
 }
 
-interface SourceBranch {
-  readonly branchId: string
-  readonly branchName: string
-}
-
-function sourceSql(branchId: Sql): Sql {
-  return sql`
-    select json_build_object('branchId', id, 'branchName', name)
+/** Finds the source of a branch, if it still exists in the same database. Does not check the scope of the key. */
+export async function findSource(
+  database: Queryable,
+  access: BranchAccess,
+): Promise<BranchAccess | undefined> {
+  const [source] = await database.query<NamedBranch>(
+    prepared(sql`
+    select id, name, database_id as "databaseId"
     from offshoot.branches
     where id = (
-        select of.started_from ->> 'dbBranchID' from offshoot.branches of where of.id = ${branchId}
+        select of.started_from ->> 'dbBranchID'
+        from offshoot.branches of
+        where of.id = ${access.branchId}
       )
-      and ${isLive}`
-}
-
-/** Finds the source of a branch, if it still exists. Does not check the scope of the key. */
-export async function findSourceOf(
-  database: Queryable,
-  branchId: string,
-): Promise<SourceBranch | undefined> {
-  const [row] = await database.query<{ source: SourceBranch | null }>(
-    prepared(sql`select (${sourceSql(sql`${branchId}`)}) as source`),
+      and ${isLive}`),
   )
-  return row?.source ?? undefined
+  if (source === undefined || source.databaseId !== access.databaseId) return undefined
+  return { ...access, branchId: source.id, branchName: source.name }
 }
 
 /** Returns the source of a branch. Throws if it no longer exists or the scope of the key excludes it. */
 export async function getSource(database: Queryable, access: BranchAccess): Promise<BranchAccess> {
-  const source = await findSourceOf(database, access.branchId)
+  const source = await findSource(database, access)
   if (source === undefined || !scopeReachesBranch(access.principal.scope, source.branchName)) {
     throw noSource(access)
   }
-  return { ...access, ...source }
+  return source
 }
 
 function noSource({ branchName }: BranchAccess): AppError {

@@ -21,7 +21,6 @@ import { insertMigration, insertSchema } from '../schemas/queries.js'
 import { planLife } from './branch-life.js'
 import { findRuleAndSource, showRule } from './branch-rules.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
-import { noteFork } from './likely-sources.js'
 import {
   type BranchLife,
   findExpiredBranch,
@@ -101,7 +100,6 @@ export async function createBranch(
     })
   }
   forks.add()
-  noteFork(access, [name, fork.source.name])
   const { databaseName } = access
   return {
     answer: { databaseName, branchName: name, status: 'completed' },
@@ -230,7 +228,7 @@ async function findDefaultSource(
   const source =
     rule?.from === undefined
       ? usual
-      : await findLiveBranch(database, { databaseId, names: [rule.from] })
+      : await findLiveBranch(database, { databaseId, name: rule.from })
   if (source !== undefined && scopeReachesBranch(principal.scope, source.name)) return source
   // The caller did not name the source, so its name is shown only if the key may see it.
   const shown = rule && showRule(principal.scope, rule)

@@ -32,13 +32,7 @@ import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
-import {
-  type BranchState,
-  findSourceOf,
-  getForkState,
-  getSource,
-  getState,
-} from './branch-state.js'
+import { type BranchState, findSource, getForkState, getSource, getState } from './branch-state.js'
 import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
@@ -167,8 +161,7 @@ function rowsIn(
 
 /** The source of a branch, and the history of both. */
 interface Source {
-  readonly branchId: string
-  readonly branchName: string
+  readonly branch: BranchAccess
   readonly history: StoredHistory
 }
 
@@ -176,13 +169,13 @@ const NO_SOURCE: Promise<Source | undefined> = Promise.resolve(undefined)
 
 async function readSource(
   transaction: Transaction,
-  { branchId }: BranchAccess,
+  access: BranchAccess,
 ): Promise<Source | undefined> {
-  const [source, history] = await allDone([
-    findSourceOf(transaction, branchId),
-    findHistoryWithSource(transaction, branchId),
+  const [branch, history] = await allDone([
+    findSource(transaction, access),
+    findHistoryWithSource(transaction, access.branchId),
   ])
-  return source && { ...source, history }
+  return branch && { branch, history }
 }
 
 /**
@@ -194,14 +187,14 @@ async function findBase(
   access: BranchAccess,
   { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
-  const from = { ...source, databaseId: access.databaseId }
-  const options = { history: source.history, locks: false, known: [after] }
+  const { branch: from, history } = source
+  const options = { history, locks: false, known: [after] }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
-  const isShown = scopeReachesBranch(access.principal.scope, source.branchName)
+  const isShown = scopeReachesBranch(access.principal.scope, from.branchName)
   const general = rowsIn(bases.general.states, bases.general.rowOf)
   return {
-    name: isShown ? source.branchName : undefined,
+    name: isShown ? from.branchName : undefined,
     at: bases.isForkOfTarget ? 'fork' : 'base',
     schema: withNames(baseSchema(bases), after.schema),
     rowsOf(tableId) {

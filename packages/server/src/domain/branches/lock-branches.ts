@@ -1,4 +1,3 @@
-import { AppError } from '@offshoot/contract/errors'
 import { allDone } from '../../common/all-done.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
@@ -8,8 +7,12 @@ import { runAlone } from '../../rows/branches.js'
 import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
+import { branchNotFound, isBranchOf } from './branch-state.js'
 
-/** Runs a transaction during which no one else can write to the branches or delete them. */
+/**
+ * Runs a transaction during which no one else can write to the branches or delete them. Throws if one of them is no longer
+ * the branch that the access was granted to.
+ */
 export function withBranches<Result>(
   database: Database,
   branches: readonly BranchAccess[],
@@ -62,19 +65,14 @@ async function lockBranches(
   transaction: Queryable,
   branches: readonly BranchAccess[],
 ): Promise<void> {
-  const rows = await transaction.query<{ id: string }>(
+  const rows = await transaction.query<{ id: string; name: string; databaseId: string }>(
     prepared(sql`
-    select id
+    select id, name, database_id as "databaseId"
     from offshoot.branches
     where id = any(${branches.map((branch) => branch.branchId)}::text[]) and ${isLive}
     order by id
     for no key update`),
   )
-  const ids = new Set(rows.map((row) => row.id))
-  const gone = branches.find((branch) => !ids.has(branch.branchId))
+  const gone = branches.find((branch) => !rows.some((row) => isBranchOf(branch, row)))
   if (gone !== undefined) throw branchNotFound(gone)
-}
-
-function branchNotFound({ branchName }: BranchAccess): AppError {
-  return new AppError('branch_not_found', `branch [${branchName}] not found`)
 }

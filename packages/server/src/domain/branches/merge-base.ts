@@ -25,13 +25,33 @@ import { isUpToDate } from './history/up-to-date.js'
 import { type Row, virtualRow } from './history/virtual-row.js'
 import { virtualSchema } from './history/virtual-schema.js'
 
+type Branch = Pick<BranchAccess, 'branchId' | 'branchName' | 'databaseId'>
+
 interface Sides {
-  readonly from: Pick<BranchAccess, 'branchId' | 'branchName' | 'databaseId'>
-  readonly into: Pick<BranchAccess, 'branchId' | 'branchName'>
+  readonly from: Branch
+  readonly into: Branch
 }
 
 /** An epoch later than all others. It stands for the current state of a branch. */
-const NOW = 2_147_483_647
+export const NOW = 2_147_483_647
+
+/** The states that a merge compares, by their place in the history. */
+export interface ComparedStates {
+  readonly theirs: State
+  readonly ours: State
+}
+
+/** Returns the current states of two branches. They must be locked, or read in one snapshot. */
+const statesNow = ({ from, into }: Sides): ComparedStates => ({
+  theirs: { branchId: from.branchId, epoch: NOW },
+  ours: { branchId: into.branchId, epoch: NOW },
+})
+
+/** A state that a hidden fork keeps, and its place in the history. */
+export interface PinnedState extends State {
+  /** The id of the hidden fork. */
+  readonly id: string
+}
 
 /** The base of a merge: one state, or the virtual merge of several states. */
 export interface Base {
@@ -98,14 +118,16 @@ export function baseSchema({ general, ofTables }: Bases): StoredSchema {
 /** Reads the history of both sides of a merge. */
 export function findHistoryOf(
   transaction: Queryable,
-  { from, into }: Sides,
+  { theirs, ours }: { theirs: Pick<State, 'branchId'>; ours: Pick<State, 'branchId'> },
 ): Promise<StoredHistory> {
-  return findHistory(transaction, sql`values (${from.branchId}), (${into.branchId})`)
+  return findHistory(transaction, sql`values (${theirs.branchId}), (${ours.branchId})`)
 }
 
 interface BaseOptions {
-  /** The history of both sides. */
+  /** The history of both sides. It must be one of the moment at which the states are compared, or a later one. */
   readonly history: StoredHistory
+  /** The states whose base is wanted; by default the current ones. */
+  readonly states?: ComparedStates | undefined
   /** The states of the bases are locked until the transaction ends. A snapshot needs no locks. */
   readonly locks: boolean
   /** States of the branches that the transaction has read, after it has locked them if it `locks`. */
@@ -130,12 +152,12 @@ export async function tryFindBases(
   sides: Sides,
   options: BaseOptions,
 ): Promise<Bases | undefined> {
-  const { from, into } = sides
-  const { history } = options
+  const { history, states: compared = statesNow(sides) } = options
+  const { theirs, ours } = compared
   const states = new StateReader(transaction, options)
   const baseOf = async (tableId?: number) => {
     const graph = new HistoryGraph(history, tableId)
-    const found = mergeBaseOf(graph, sides)
+    const found = mergeBaseOf(graph, sides, compared)
     if (found === undefined) return undefined
     const read = await states.readAll(statesOf(found))
     const base: Base = {
@@ -143,8 +165,8 @@ export async function tryFindBases(
       isUpToDate: await isUpToDate(transaction, {
         history,
         tableId,
-        from: from.branchId,
-        contained: graph.containedIn({ branchId: into.branchId, epoch: NOW }),
+        from: theirs,
+        contained: graph.containedIn(ours),
       }),
     }
     return { found, base }
@@ -158,7 +180,7 @@ export async function tryFindBases(
     for (const tableId of tableIds) ofTables.set(tableId, ofTable)
   }
   const { found } = general
-  const fork = history.forks.find(({ branchId }) => branchId === into.branchId)?.parent
+  const fork = history.forks.find(({ branchId }) => branchId === ours.branchId)?.parent
   return {
     general: general.base,
     ofTables,
@@ -174,12 +196,13 @@ export function unrelated(one: string, other: string): AppError {
   )
 }
 
-function mergeBaseOf(graph: HistoryGraph, { from, into }: Sides): MergeBase | undefined {
+function mergeBaseOf(
+  graph: HistoryGraph,
+  { from, into }: Sides,
+  compared: ComparedStates,
+): MergeBase | undefined {
   try {
-    return findMergeBase(graph, {
-      ours: { branchId: into.branchId, epoch: NOW },
-      theirs: { branchId: from.branchId, epoch: NOW },
-    })
+    return findMergeBase(graph, compared)
   } catch (error) {
     if (!(error instanceof TooManyBasesError)) throw error
     throw new AppError(
@@ -228,6 +251,19 @@ function must(state: BranchState | undefined): BranchState {
   return state
 }
 
+/**
+ * Thrown when a state of the base is gone: since the history was read, a compaction has replaced it, or a reset has moved
+ * it. Nothing was merged.
+ */
+export class StateGoneError extends AppError {
+  constructor() {
+    super(
+      'retry_limit',
+      'the history of the branches changed during the merge; nothing was merged, please try again',
+    )
+  }
+}
+
 /** Reads states by way of their forks. Every state that can be a base has a fork. */
 class StateReader {
   readonly #transaction: Queryable
@@ -257,12 +293,7 @@ class StateReader {
       this.#transaction.query(prepared(sql`${forkAtSql(state)} ${this.#lock}`)),
       findStateAt(this.#transaction, state),
     ])
-    if (fork === undefined || found === undefined) {
-      throw new AppError(
-        'retry_limit',
-        'the history of the branches changed during the merge; nothing was merged, please try again',
-      )
-    }
+    if (fork === undefined || found === undefined) throw new StateGoneError()
     this.#known.set(stateKey(state), found)
     return found
   }
@@ -282,13 +313,24 @@ export function insertMergeSql({
     select 1 / count(*) from merged`)
 }
 
-/** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */
-export async function insertPin(transaction: Queryable, branch: Sides['from']): Promise<string> {
-  const [pin] = await transaction.query<{ id: string }>(
-    prepared(sql`with ${pinSql(branch, newBranchId())} select id from pin`),
+const PIN_COLUMNS = sql`id, parent_id as "branchId", fork_epoch as epoch`
+
+/** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. */
+export async function insertPin(transaction: Queryable, branch: Branch): Promise<PinnedState> {
+  const [pin] = await transaction.query<PinnedState>(
+    prepared(sql`with ${pinSql(branch, newBranchId())} select ${PIN_COLUMNS} from pin`),
   )
   if (pin === undefined) throw new Error('a locked branch must exist')
-  return pin.id
+  return pin
+}
+
+/** Returns the place of a pinned state in the history. A reset of its branch moves it. */
+export async function getPin(transaction: Queryable, id: string): Promise<PinnedState> {
+  const [pin] = await transaction.query<PinnedState>(
+    prepared(sql`select ${PIN_COLUMNS} from offshoot.branches where id = ${id}`),
+  )
+  if (pin === undefined) throw new Error('a pinned state must exist')
+  return pin
 }
 
 /** Records that a pinned state has been merged. */

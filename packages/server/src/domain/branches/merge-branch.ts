@@ -16,7 +16,7 @@ import { dataLossError } from '../schemas/data-loss.js'
 import type { BranchState } from './branch-state.js'
 import { confirmWithBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
-import { insertMergeSql } from './merge-base.js'
+import { insertMergeSql, StateGoneError } from './merge-base.js'
 import { compareMerge, type MergeEffect } from './merge-compare.js'
 import { forwardMerge } from './merge-forward.js'
 import { isLarge, isNewForSure, mergePinned } from './merge-pinned.js'
@@ -28,6 +28,9 @@ import {
   planMerge,
 } from './merge-plan.js'
 import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
+
+/** How often a merge is tried whose history changes between two of its statements. */
+const ATTEMPTS_MAX = 5
 
 /**
  * How often a large merge compares pinned states. If the target has changed each time in a way that does not fit,
@@ -102,11 +105,13 @@ class NothingNewError extends Error {
 }
 
 async function mergeChanges(database: Database, options: MergeOptions): Promise<MergeResult> {
-  try {
-    return await mergeInSteps(database, options)
-  } catch (error) {
-    if (error instanceof NothingNewError) return error.result
-    throw error
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await mergeInSteps(database, options)
+    } catch (error) {
+      if (error instanceof NothingNewError) return error.result
+      if (!(error instanceof StateGoneError) || attempt === ATTEMPTS_MAX) throw error
+    }
   }
 }
 

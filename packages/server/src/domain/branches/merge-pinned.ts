@@ -17,7 +17,6 @@ import {
   hasChanges,
   hasManyCandidates,
   isOverlaid,
-  isPinOf,
   publishOverlays,
   type RestagedTable,
   restageOverlay,
@@ -37,8 +36,12 @@ import {
   baseOfTable,
   findBases,
   findHistoryOf,
+  getPin,
   insertMergeOfPin,
   insertPin,
+  NOW,
+  type PinnedState,
+  StateGoneError,
   tableBase,
   tableOf,
 } from './merge-base.js'
@@ -125,11 +128,13 @@ export async function mergePinned(
   // An overlay could be dropped between the transactions of the merge.
   await absorbOverlays(database, into.branchId)
   await absorbOverlays(database, from.branchId)
+  // No merge into either branch is recorded while both are locked, so states and history are of one moment.
   const pins = await withBranches(database, [from, into], async (transaction) => ({
+    history: await findHistoryOf(transaction, { theirs: from, ours: into }),
     theirs: await insertPin(transaction, from),
     ours: await insertPin(transaction, into),
   }))
-  const stage = sharedStage({ databaseId: into.databaseId, branchId: pins.ours })
+  const stage = sharedStage({ databaseId: into.databaseId, branchId: pins.ours.id })
   let staged: readonly StagedTable[] = []
   try {
     const { plan, comparison } = await comparePins(database, { options, pins, stage })
@@ -137,7 +142,7 @@ export async function mergePinned(
     requireNoConflicts(plan, comparison)
     const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
     const overlays = await stageOverlays(database, listOverlaid(comparison.tables, writtenMax), {
-      branchId: pins.ours,
+      branchId: pins.ours.id,
       databaseId: into.databaseId,
     })
     // The merged state is pinned, so its branch can go on.
@@ -146,7 +151,8 @@ export async function mergePinned(
     )
   } catch (error) {
     // An overlay of a base may have been dropped.
-    if (error instanceof StaleStageError || isUndefinedTable(error)) return undefined
+    const isStale = [StaleStageError, StateGoneError].some((kind) => error instanceof kind)
+    if (isStale || isUndefinedTable(error)) return undefined
     throw error
   } finally {
     // The merge is decided by now. What could not be deleted is found by the background.
@@ -223,20 +229,16 @@ async function publish(
   merge: { plan: MergePlan; comparison: MergeComparison; pins: Pins; overlays: Overlays },
 ): Promise<MergeResult> {
   const { plan, comparison, pins, overlays } = merge
-  const { from, into, leftOut } = plan
-  if (!(await isPinOf(transaction, { pinId: pins.ours, branchId: into.branchId }))) {
-    throw new StaleStageError('the target was reset')
-  }
+  const { into, leftOut } = plan
+  const pinned = await getPin(transaction, pins.ours.id)
+  if (pinned.branchId !== into.branchId) throw new StaleStageError('the target was reset')
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId)
     throw new StaleStageError('the schema changed')
-  const history = await findHistoryOf(transaction, { from, into })
-  const bases = await findBases(
-    transaction,
-    { from, into },
-    { history, locks: true, known: [ours] },
-  )
-  if (basesKey(bases) !== basesKey(plan.bases)) throw new StaleStageError('the history changed')
+  await requireSameBases(transaction, plan, {
+    ours,
+    theirs: await getPin(transaction, pins.theirs.id),
+  })
   await requireUnwritten(transaction, plan, ours)
   const tables = await restage(transaction, comparison, ours)
   const overlaid = await restageOverlays(transaction, { tables, overlays, ours })
@@ -251,8 +253,24 @@ async function publish(
     // A writer took a unique value meanwhile. Comparing again shows which one.
     throw new StaleStageError('a unique value was taken', { cause: error })
   }
-  await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
+  await insertMergeOfPin(transaction, { pinId: pins.theirs.id, into, leftOut })
   return toResult(plan, { ...comparison, tables }, { isMerged: true })
+}
+
+/**
+ * Throws if the pinned state has other bases with the target as it is now than it was compared with: other merges have
+ * brought a part of it to the target.
+ */
+async function requireSameBases(
+  transaction: Transaction,
+  { from, into, bases }: MergePlan,
+  { ours, theirs }: { ours: BranchState; theirs: PinnedState },
+): Promise<void> {
+  const states = { theirs, ours: { branchId: into.branchId, epoch: NOW } }
+  const history = await findHistoryOf(transaction, states)
+  const options = { history, states, locks: true, known: [ours] }
+  const current = await findBases(transaction, { from, into }, options)
+  if (basesKey(current) !== basesKey(bases)) throw new StaleStageError('the history changed')
 }
 
 function basesKey({ general, ofTables }: Bases): string {
@@ -342,5 +360,5 @@ async function endMerge(
     stage,
     staged.map((table) => table.staged),
   )
-  await deletePins(database, [pins.ours, pins.theirs])
+  await deletePins(database, [pins.ours.id, pins.theirs.id])
 }

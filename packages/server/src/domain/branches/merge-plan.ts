@@ -14,7 +14,15 @@ import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/mer
 import { type BranchState, getStartOf, getState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
 import { countContested } from './contested-removals.js'
-import { type Bases, baseOfTable, baseSchema, findBases, findHistoryOf } from './merge-base.js'
+import type { StoredHistory } from './history/queries.js'
+import {
+  type Bases,
+  baseOfTable,
+  baseSchema,
+  findBases,
+  findHistoryOf,
+  type PinnedState,
+} from './merge-base.js'
 import { Resolutions } from './resolutions.js'
 
 export interface MergeOptions {
@@ -60,10 +68,11 @@ export interface MergePlan extends MergeOptions {
   readonly decisions: Resolutions
 }
 
-/** The ids of hidden forks that keep the compared states. */
+/** States of both branches at one moment, which hidden forks keep, and the history at that moment. */
 export interface Pins {
-  readonly theirs: string
-  readonly ours: string
+  readonly theirs: PinnedState
+  readonly ours: PinnedState
+  readonly history: StoredHistory
 }
 
 /** The states that a merge compares, and how it treats tables. */
@@ -76,26 +85,30 @@ export interface MergeSides extends Sides {
 
 const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
 
-/** Finds the states to compare, in a snapshot or with locked branches. */
+/**
+ * Finds the states to compare. Rows, schemas and history of both sides are of one moment: that of a snapshot, of locked
+ * branches, or of the pins.
+ */
 export async function findSides(
   transaction: Transaction,
   options: MergeOptions,
   { locks, pins }: { locks: boolean; pins?: Pins },
 ): Promise<MergeSides> {
   const { from, into } = options
-  const stateOf = (access: BranchAccess, pinId: string | undefined) =>
-    pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
+  const stateOf = (access: BranchAccess, pin: PinnedState | undefined) =>
+    pin === undefined ? getState(transaction, access) : getStartOf(transaction, pin.id)
+  const readHistory = () => findHistoryOf(transaction, { theirs: from, ours: into })
   const [theirs, ours, history, ownRowsMax] = await allDone([
     stateOf(from, pins?.theirs),
     stateOf(into, pins?.ours),
-    findHistoryOf(transaction, { from, into }),
+    pins === undefined ? readHistory() : Promise.resolve(pins.history),
     locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
   ])
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(
     transaction,
     { from, into },
-    { history, locks, known: [theirs, ours] },
+    { history, locks, known: [theirs, ours], states: pins },
   )
   return { theirs, ours, bases, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
 }

@@ -1,11 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import {
-  authenticate,
-  authenticateAt,
-  type Principal,
-  type ReadMore,
-} from '../../domain/access/principal.js'
+import { authenticate, authenticateAt, type Principal } from '../../domain/access/principal.js'
 import type { Database } from '../../postgres/database.js'
 import { placeOf } from '../addressed.js'
 import { apiKeyOf } from './admission.js'
@@ -14,10 +9,6 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The authenticated user and key. Undefined on public routes, which must not read it. */
     principal: Principal
-  }
-  interface FastifyContextConfig {
-    /** Reads something about the place of a request together with its key. */
-    readWithKey?: ReadMore
   }
 }
 
@@ -30,10 +21,7 @@ export const authPlugin = fastifyPlugin(
       request.principal = await app.identify(request, reply, () =>
         place === undefined
           ? authenticate(options.database, apiKeyOf(request))
-          : authenticateAt(options.database, apiKeyOf(request), {
-              place,
-              more: request.routeOptions.config.readWithKey,
-            }),
+          : authenticateAt(options.database, apiKeyOf(request), place),
       )
     })
   },

@@ -13,19 +13,17 @@ import {
 } from '@offshoot/contract/branch-changes'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { StatusSchema } from '@offshoot/contract/databases'
-import { AppError } from '@offshoot/contract/errors'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { type BranchAccess, resolveBranchOf } from '../../domain/access/resolve.js'
+import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
-import { getSource } from '../../domain/branches/branch-state.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
 import type { ConflictPage } from '../../domain/branches/conflict-list.js'
 import { readDifference } from '../../domain/branches/diff-branch.js'
 import { mergeBranches } from '../../domain/branches/merge-branch.js'
 import { deleteBranch } from '../../domain/branches/operations.js'
-import { renewExpiry } from '../../domain/branches/renew-expiry.js'
+import { withOther } from '../../domain/branches/other-branch.js'
 import { resetBranch } from '../../domain/branches/reset-branch.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
@@ -51,7 +49,8 @@ const RULES = {
  * POST   /db/:databaseBranch/reset
  * GET    /db/:databaseBranch/stats
  *
- * Access comes from sessions. The transaction of each operation checks that the key still has it.
+ * Access to the branch of the path comes from its session. The transaction of each operation checks that the key still
+ * has it. The other branch of an operation is looked up in the same database.
  */
 export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebox {
   const { database, limits, sessions } = services
@@ -63,31 +62,6 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
     operation: (access: BranchAccess) => Promise<Result>,
   ): Promise<Result> =>
     sessions.run(sessionRequest(request, need), ({ access }) => operation(access))
-
-  /** Runs an operation with the named branch of the same database, or with the source of the branch. */
-  const runWithOther = async <Result>(
-    request: BranchRequest,
-    access: BranchAccess,
-    options: { name: string | undefined; need: Need },
-    operation: (other: BranchAccess) => Promise<Result>,
-  ): Promise<Result> => {
-    const { name: branchName, need } = options
-    if (branchName === undefined) return operation(await getSource(database, access))
-    const address = { ...sessionRequest(request, need), branchName }
-    const known = sessions.findAccess(address)
-    if (known !== undefined) {
-      try {
-        return await operation(known)
-      } catch (error) {
-        if (!(error instanceof AppError && error.code === 'branch_not_found')) throw error
-        // Another branch may have the name now.
-        sessions.forget(address)
-      }
-    }
-    const other = await resolveBranchOf(database, access, { branchName, need })
-    await renewExpiry(database, other)
-    return operation(other)
-  }
 
   return async (app) => {
     const tags = ['Branch']
@@ -129,7 +103,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         const difference = await run(request, 'read', (access) =>
           isMoment(against)
             ? readDifference(database, access, { ...shown, against })
-            : runWithOther(request, access, { name: against, need: 'read' }, (other) =>
+            : withOther(database, access, { name: against, need: 'read' }, (other) =>
                 readDifference(database, access, { ...shown, against: other }),
               ),
         )
@@ -157,7 +131,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         const { dryRun = false } = rules
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
         return run(request, dryRun ? 'read' : 'write', (from) =>
-          runWithOther(request, from, { name, need: 'write' }, (into) =>
+          withOther(database, from, { name, need: 'write' }, (into) =>
             mergeBranches({ database, quotas }, { ...options, from, into }),
           ),
         )
@@ -182,7 +156,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
         const { from: name, page, ...rules } = request.body ?? {}
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
         return run(request, 'write', (into) =>
-          runWithOther(request, into, { name, need: 'read' }, (from) =>
+          withOther(database, into, { name, need: 'read' }, (from) =>
             mergeBranches({ database, quotas }, { ...options, from, into }),
           ),
         )
@@ -206,7 +180,7 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
       async (request) => {
         const { to: name, dryRun = false } = request.body ?? {}
         return run(request, 'write', (access) =>
-          runWithOther(request, access, { name, need: 'read' }, (to) =>
+          withOther(database, access, { name, need: 'read' }, (to) =>
             resetBranch(database, access, { to, dryRun, limits }),
           ),
         )

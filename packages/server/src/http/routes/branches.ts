@@ -20,11 +20,7 @@ import { AppError } from '@offshoot/contract/errors'
 import { DatabaseNameSchema } from '@offshoot/contract/names'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import {
-  readBranchRules,
-  readForkSettings,
-  writeBranchRules,
-} from '../../domain/branches/branch-rules.js'
+import { readBranchRules, writeBranchRules } from '../../domain/branches/branch-rules.js'
 import { createBranch } from '../../domain/branches/create-branch.js'
 import { resolveOrCreate } from '../../domain/branches/create-git-branch.js'
 import {
@@ -81,7 +77,6 @@ export function branchRoutes({ database, sessions }: Services): FastifyPluginAsy
     app.put(
       '/db/:databaseBranch',
       {
-        config: { readWithKey: readForkSettings },
         schema: {
           tags,
           operationId: 'createBranch',

@@ -15,12 +15,14 @@ export async function isUpToDate(
   transaction: Queryable,
   options: {
     history: StoredHistory
-    from: string
+    /** The merged state. */
+    from: State
     contained: Contained
     tableId: number | undefined
   },
 ): Promise<boolean> {
-  const { history, from: branchId, contained, tableId } = options
+  const { history, contained, tableId } = options
+  const { branchId, epoch } = options.from
   let left = FOLLOWED_MAX
   const waiting: State[] = []
   /** Adds the states of other branches that a branch has got after an epoch and until another. */
@@ -47,9 +49,9 @@ export async function isUpToDate(
         (tableId === undefined || !leftOut.includes(tableId)),
     ) || (await isChangedBetween(transaction, { branchId: branch, after, until }))
   const known = contained.get(branchId) ?? 0
-  if (!follow(branchId, known, Number.POSITIVE_INFINITY)) return false
+  if (!follow(branchId, known, epoch)) return false
   // Nobody can tell epochs apart that no fork reads.
-  const forked = history.forkedEpochs.get(branchId) ?? 0
+  const forked = Math.min(history.forkedEpochs.get(branchId) ?? 0, epoch)
   if (forked > known && (await isChanged(branchId, known, forked))) return false
   for (let state = waiting.pop(); state !== undefined; state = waiting.pop()) {
     if (isIn(contained, state)) continue
