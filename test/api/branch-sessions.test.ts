@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { addMember, createDatabase, createKey, createUser } from '../support/people.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -233,6 +234,51 @@ describe('an operation on a branch whose session is cached', () => {
     const before = sent.length
     await branches.delete('dev')
     expect(sent.length - before).toBe(1)
+  })
+})
+
+describe('a request whose session names a table of PostgreSQL that is gone', () => {
+  /** Gives the heap of a branch another number, which no stamp tells. */
+  async function renumberHeap({ database: name }: TestBranches, branch: string): Promise<void> {
+    const [heap] = await service.database.query<{ id: string; databaseId: string }>(sql`
+      select h.id, h.database_id as "databaseId"
+      from offshoot.heaps h
+      join offshoot.branches b on b.id = h.branch_id
+      join offshoot.databases d on d.id = b.database_id
+      where d.name = ${name} and b.name = ${branch}`)
+    if (heap === undefined) throw new Error('the branch must have a heap')
+    const [next] = await service.database.query<{ id: string }>(sql`
+      select nextval(pg_get_serial_sequence('offshoot.heaps', 'id')) as id`)
+    const id = next?.id ?? ''
+    for (const table of ['heap', 'past']) {
+      const schema = ident(`offshoot_db_${heap.databaseId}`)
+      await service.database.query(sql`
+        alter table ${schema}.${ident(`${table}_${heap.id}`)} rename to ${ident(`${table}_${id}`)}`)
+    }
+    // The id is an identity, so the row is made anew.
+    await service.database.query(sql`
+      with old as (delete from offshoot.heaps where id = ${heap.id} returning *)
+      insert into offshoot.heaps
+        (id, database_id, branch_id, table_id, column_ids, file_column_ids, epoch, kind)
+      overriding system value
+      select ${id}::bigint, database_id, branch_id, table_id, column_ids, file_column_ids, epoch, kind
+      from old`)
+  }
+
+  it.each([
+    ['GET', '/tables/t/data/a', undefined],
+    ['POST', '/tables/t/query', {}],
+    ['POST', '/sql', { statement: 'select n from t' }],
+    ['POST', '/tables/t/summarize', { summaries: { all: { count: '*' } } }],
+    ['PATCH', '/tables/t/data/a', { n: 3 }],
+    ['POST', '/tables/t/bulk', { records: [{ n: 3 }] }],
+    ['POST', '/transaction', { operations: [{ get: { table: 't', id: 'a', columns: ['n'] } }] }],
+  ] as const)('%s %s starts over with a new session', async (method, path, body) => {
+    const { branches } = await open()
+    await branches.record('dev', 't', 'a')
+    await renumberHeap(branches, 'dev')
+    const answer = await branches.call('dev', method, path, body)
+    expect(answer).toMatchObject({ status: 200 })
   })
 })
 

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { QueryHold } from '../support/hold-query.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { listWaiting, lockTable } from '../support/table-lock.js'
@@ -70,6 +71,63 @@ describe('a merge of as many rows as may be locked', () => {
       expect(Object.keys(await branches.read('main', 'items', ids))).toEqual(ids)
     } finally {
       await small.close()
+    }
+  })
+})
+
+describe('a large merge that has pinned both branches', () => {
+  const COLUMNS: readonly Column[] = [
+    { name: 'ours', type: 'int' },
+    { name: 'theirs', type: 'int' },
+  ]
+  const IDS = ['a', 'b', 'c', 'd', 'e', 'f']
+
+  it('compares them with the history of that moment, if they are merged the other way before it compares', async () => {
+    const hold = new QueryHold()
+    const limits = { mergeLockedRowsMax: 2 }
+    const held = await createTestService({ limits, tracing: hold.tracing })
+    const other = await createTestService({ limits, url: held.url })
+    try {
+      const branches = await TestBranches.create(held, 'both-ways', { items: COLUMNS })
+      await branches.bulk(
+        'main',
+        'items',
+        IDS.map((id) => ({ id, ours: 0, theirs: 0 })),
+      )
+      await branches.fork('dev')
+      for (const id of IDS.slice(1)) {
+        await branches.patch('main', 'items', id, { ours: 1 })
+        await branches.patch('dev', 'items', id, { theirs: 1 })
+      }
+      await branches.remove('main', 'items', 'a')
+      await branches.put('main', 'items', 'new', { ours: 1 })
+      let merging: ReturnType<typeof branches.merging> | undefined
+      await hold.during(
+        (text) => text === 'begin isolation level repeatable read',
+        () => {
+          merging = branches.merging('dev', {})
+        },
+        async () => {
+          const pulled = await branches.through(other).call('dev', 'POST', '/pull', {})
+          expect(pulled.body).toMatchObject({ merged: true })
+        },
+      )
+      const tables = [{ name: 'items', inserted: 0, updated: IDS.length - 1, deleted: 0 }]
+      expect(await merging).toMatchObject({ status: 200, body: { tables } })
+      const expected = Object.fromEntries([
+        ...IDS.slice(1).map((id) => [id, { ours: 1, theirs: 1 }]),
+        ['new', { ours: 1 }],
+      ])
+      const all = [...IDS, 'new']
+      expect(await branches.read('main', 'items', all)).toEqual(expected)
+      expect(await branches.read('dev', 'items', all)).toEqual(expected)
+      // Neither direction has anything left to bring.
+      expect(await branches.merge('dev')).toMatchObject({ merged: false })
+      const again = await branches.call('dev', 'POST', '/pull', {})
+      expect(again.body).toMatchObject({ merged: false })
+    } finally {
+      await other.close()
+      await held.close()
     }
   })
 })

@@ -2,8 +2,12 @@ import type { Column } from '@offshoot/contract/schema'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
+import { forkBranch } from '../../packages/server/src/domain/branches/create-branch.js'
+import type { Queryable } from '../../packages/server/src/postgres/database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
+import { absorbOverlays, runAlone } from '../../packages/server/src/rows/branches.js'
 import { TestBranches } from '../support/branches.js'
+import { until } from '../support/process.js'
 import { SEED } from '../support/random.js'
 import { Random } from '../support/seeded-random.js'
 import { createTestService, type TestService } from '../support/service.js'
@@ -343,6 +347,54 @@ describe('a branch whose merged rows are not yet in its heap', () => {
     })
     await runBackground(service)
     await twins.compare()
+  })
+
+  it('is read again by a fork of a fork that was on its way when the rows were moved', async () => {
+    const { database } = service
+    const branches = await open()
+    await mergeInterrupted(branches, 'main')
+    await branches.fork('reader')
+    const rows = await database.query<{ id: string; name: string; databaseId: string }>(sql`
+      select b.id, b.name, b.database_id as "databaseId"
+      from offshoot.branches b
+      join offshoot.databases d on d.id = b.database_id
+      where d.name = ${branches.database} and b.deleted_at is null and b.name in ('main', 'reader')`)
+    const [main, reader] = ['main', 'reader'].map((name) => rows.find((row) => row.name === name))
+    if (main === undefined || reader === undefined) throw new Error('the branches must exist')
+    const fork = {
+      databaseId: reader.databaseId,
+      name: 'late',
+      source: { ...reader, isSliding: false },
+      metadata: {},
+      life: { expiresAt: null, ttlSeconds: null, protected: false },
+      data: true,
+    }
+    const stampOf = async (queries: Queryable, id: string) => {
+      const [row] = await queries.query<{ stamp: string }>(sql`
+        select stamp from offshoot.branches where id = ${id}`)
+      return row?.stamp
+    }
+    let moving: Promise<void> | undefined
+    const late = await runAlone(database, [reader.id], async (transaction) => {
+      const id = await forkBranch(transaction, fork)
+      if (id === undefined) throw new Error('the name must be free')
+      moving = absorbOverlays(database, main.id)
+      await until(async () => {
+        const waiting = await database.query(sql`
+          select from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'
+            and query like '%offshoot.branches%'`)
+        return waiting.length > 0
+      })
+      return { id, stamp: await stampOf(transaction, id) }
+    })
+    await moving
+    expect(await countOverlays(branches)).toBe(0)
+    // A layout that was read with the fork names the overlay, so it must not hold any longer.
+    expect(await stampOf(database, late.id)).not.toBe(late.stamp)
+    expect(await branches.read('late', 'items', [newId(1)])).toEqual({
+      [newId(1)]: { code: 'c61', place: 10, price: 1 },
+    })
   })
 
   it('is edited, merged and reset', async () => {

@@ -464,7 +464,7 @@ async function pinMain(databaseName: string): Promise<string> {
   return runTransaction(
     database,
     async (transaction) => {
-      const { id: branchId } = await insertPin(transaction, { ...main, branchName: 'main' })
+      const branchId = await insertPin(transaction, { ...main, branchName: 'main' })
       await createStage(transaction, sharedStage({ databaseId, branchId }))
       return branchId
     },

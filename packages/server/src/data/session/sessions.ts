@@ -129,7 +129,7 @@ export class Sessions {
         const rows = error instanceof NewStorageError ? error.rows : undefined
         if (rows === undefined) this.#entries.delete(key)
         else this.#entries.set(key, { ...entry, session: withRows(known, rows) })
-        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
+        if (attempt === ATTEMPTS_MAX) throw givenUp(error)
       } finally {
         endUse?.()
       }
@@ -160,7 +160,7 @@ export class Sessions {
         session.growth.undo()
         await this.#requireStale(session, error)
         this.#branches.delete(branchId)
-        if (attempt === ATTEMPTS_MAX) throw retryLimit(error)
+        if (attempt === ATTEMPTS_MAX) throw givenUp(error)
       }
     }
   }
@@ -194,10 +194,8 @@ export class Sessions {
    * that depends on the session only, compares the stamps with PostgreSQL.
    */
   async #requireStale(session: BranchSession, error: unknown): Promise<void> {
-    const isStale = error instanceof StaleError
-    if (isStale && error.cause === undefined) return
-    if (!isStale && isConfirmed(error)) throw error
-    if (await this.#holds(session)) throw isStale ? error.cause : error
+    if (error instanceof StaleError) return
+    if (isConfirmed(error) || (await this.#holds(session))) throw error
   }
 
   /** Checks that the key is valid and the branch exists. Uses the cache. */
@@ -300,6 +298,9 @@ function keyOf(request: SessionAddress): string {
   return [apiKey, workspaceId, region, databaseName, branchName, isXataClient].join('\n')
 }
 
-function retryLimit(cause: unknown): AppError {
+/** Returns the error of an operation whose session was outdated each time. */
+function givenUp(cause: unknown): unknown {
+  // A table that is missing for a new session, too, is a fault of the service.
+  if (cause instanceof StaleError && cause.cause !== undefined) return cause.cause
   return new AppError('retry_limit', 'the branch kept changing; nothing was applied', { cause })
 }

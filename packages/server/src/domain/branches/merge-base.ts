@@ -47,16 +47,8 @@ const statesNow = ({ from, into }: Sides): ComparedStates => ({
   ours: { branchId: into.branchId, epoch: NOW },
 })
 
-/** A state that a hidden fork keeps, and its place in the history. */
-export interface PinnedState extends State {
-  /** The id of the hidden fork. */
-  readonly id: string
-}
-
 /** The base of a merge: one state, or the virtual merge of several states. */
 export interface Base {
-  /** Identifies the states of the base and how they are combined. */
-  readonly key: string
   readonly states: readonly BranchState[]
   readonly schema: StoredSchema
   /** Computes the row of the base from the rows of its states, which are given in the same order. */
@@ -124,7 +116,7 @@ export function findHistoryOf(
 }
 
 interface BaseOptions {
-  /** The history of both sides. It must be one of the moment at which the states are compared, or a later one. */
+  /** The history of both sides, of the same moment as the places of the states. */
   readonly history: StoredHistory
   /** The states whose base is wanted; by default the current ones. */
   readonly states?: ComparedStates | undefined
@@ -132,6 +124,25 @@ interface BaseOptions {
   readonly locks: boolean
   /** States of the branches that the transaction has read, after it has locked them if it `locks`. */
   readonly known: readonly BranchState[]
+}
+
+/**
+ * Names the bases of two states. States keep their bases, so that another name tells that a reset has moved one of the
+ * states, or that a compaction has removed a part of the history that only these states needed.
+ */
+export function nameBases(
+  history: StoredHistory,
+  sides: Sides,
+  compared: ComparedStates = statesNow(sides),
+): string {
+  const nameOf = (tableId?: number) =>
+    JSON.stringify(mergeBaseOf(new HistoryGraph(history, tableId), sides, compared) ?? null)
+  const general = nameOf()
+  const ofTables = tablesLeftOut(history)
+    .flatMap((ids) => ids.map((id): [number, string] => [id, nameOf(ids[0])]))
+    .filter(([, name]) => name !== general)
+    .sort(([left], [right]) => left - right)
+  return JSON.stringify([general, ofTables])
 }
 
 /** Finds the bases of a merge. */
@@ -233,7 +244,6 @@ async function toBase(
     },
   })
   return {
-    key: JSON.stringify(base),
     states: statesOf(base).map(stateOf),
     schema,
     rowOf: rowsOf(base),
@@ -313,21 +323,20 @@ export function insertMergeSql({
     select 1 / count(*) from merged`)
 }
 
-const PIN_COLUMNS = sql`id, parent_id as "branchId", fork_epoch as epoch`
-
-/** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. */
-export async function insertPin(transaction: Queryable, branch: Branch): Promise<PinnedState> {
-  const [pin] = await transaction.query<PinnedState>(
-    prepared(sql`with ${pinSql(branch, newBranchId())} select ${PIN_COLUMNS} from pin`),
+/** Closes the epoch of a branch and adds a hidden fork, which keeps that state readable. Returns its id. */
+export async function insertPin(transaction: Queryable, branch: Branch): Promise<string> {
+  const [pin] = await transaction.query<{ id: string }>(
+    prepared(sql`with ${pinSql(branch, newBranchId())} select id from pin`),
   )
   if (pin === undefined) throw new Error('a locked branch must exist')
-  return pin
+  return pin.id
 }
 
 /** Returns the place of a pinned state in the history. A reset of its branch moves it. */
-export async function getPin(transaction: Queryable, id: string): Promise<PinnedState> {
-  const [pin] = await transaction.query<PinnedState>(
-    prepared(sql`select ${PIN_COLUMNS} from offshoot.branches where id = ${id}`),
+export async function getPin(transaction: Queryable, id: string): Promise<State> {
+  const [pin] = await transaction.query<State>(
+    prepared(sql`
+    select parent_id as "branchId", fork_epoch as epoch from offshoot.branches where id = ${id}`),
   )
   if (pin === undefined) throw new Error('a pinned state must exist')
   return pin

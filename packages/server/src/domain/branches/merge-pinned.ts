@@ -32,15 +32,13 @@ import { type BranchState, getState } from './branch-state.js'
 import { withBranches } from './lock-branches.js'
 import { applyMerge } from './merge-apply.js'
 import {
-  type Bases,
   baseOfTable,
-  findBases,
   findHistoryOf,
   getPin,
   insertMergeOfPin,
   insertPin,
   NOW,
-  type PinnedState,
+  nameBases,
   StateGoneError,
   tableBase,
   tableOf,
@@ -129,12 +127,15 @@ export async function mergePinned(
   await absorbOverlays(database, into.branchId)
   await absorbOverlays(database, from.branchId)
   // No merge into either branch is recorded while both are locked, so states and history are of one moment.
-  const pins = await withBranches(database, [from, into], async (transaction) => ({
-    history: await findHistoryOf(transaction, { theirs: from, ours: into }),
-    theirs: await insertPin(transaction, from),
-    ours: await insertPin(transaction, into),
-  }))
-  const stage = sharedStage({ databaseId: into.databaseId, branchId: pins.ours.id })
+  const pins = await withBranches(database, [from, into], async (transaction): Promise<Pins> => {
+    const history = await findHistoryOf(transaction, { theirs: from, ours: into })
+    return {
+      theirs: await insertPin(transaction, from),
+      ours: await insertPin(transaction, into),
+      bases: nameBases(history, { from, into }),
+    }
+  })
+  const stage = sharedStage({ databaseId: into.databaseId, branchId: pins.ours })
   let staged: readonly StagedTable[] = []
   try {
     const { plan, comparison } = await comparePins(database, { options, pins, stage })
@@ -142,7 +143,7 @@ export async function mergePinned(
     requireNoConflicts(plan, comparison)
     const writtenMax = WRITTEN_SHARE * options.limits.mergeLockedRowsMax
     const overlays = await stageOverlays(database, listOverlaid(comparison.tables, writtenMax), {
-      branchId: pins.ours.id,
+      branchId: pins.ours,
       databaseId: into.databaseId,
     })
     // The merged state is pinned, so its branch can go on.
@@ -230,15 +231,12 @@ async function publish(
 ): Promise<MergeResult> {
   const { plan, comparison, pins, overlays } = merge
   const { into, leftOut } = plan
-  const pinned = await getPin(transaction, pins.ours.id)
+  const pinned = await getPin(transaction, pins.ours)
   if (pinned.branchId !== into.branchId) throw new StaleStageError('the target was reset')
   const ours = await getState(transaction, into)
   if (ours.rows.schemaId !== plan.ours.rows.schemaId)
     throw new StaleStageError('the schema changed')
-  await requireSameBases(transaction, plan, {
-    ours,
-    theirs: await getPin(transaction, pins.theirs.id),
-  })
+  await requireSameBases(transaction, plan, pins)
   await requireUnwritten(transaction, plan, ours)
   const tables = await restage(transaction, comparison, ours)
   const overlaid = await restageOverlays(transaction, { tables, overlays, ours })
@@ -253,7 +251,7 @@ async function publish(
     // A writer took a unique value meanwhile. Comparing again shows which one.
     throw new StaleStageError('a unique value was taken', { cause: error })
   }
-  await insertMergeOfPin(transaction, { pinId: pins.theirs.id, into, leftOut })
+  await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
   return toResult(plan, { ...comparison, tables }, { isMerged: true })
 }
 
@@ -263,18 +261,15 @@ async function publish(
  */
 async function requireSameBases(
   transaction: Transaction,
-  { from, into, bases }: MergePlan,
-  { ours, theirs }: { ours: BranchState; theirs: PinnedState },
+  { from, into }: MergePlan,
+  pins: Pins,
 ): Promise<void> {
+  const theirs = await getPin(transaction, pins.theirs)
   const states = { theirs, ours: { branchId: into.branchId, epoch: NOW } }
   const history = await findHistoryOf(transaction, states)
-  const options = { history, states, locks: true, known: [ours] }
-  const current = await findBases(transaction, { from, into }, options)
-  if (basesKey(current) !== basesKey(bases)) throw new StaleStageError('the history changed')
-}
-
-function basesKey({ general, ofTables }: Bases): string {
-  return JSON.stringify([general.key, [...ofTables].map(([id, { key }]) => [id, key]).sort()])
+  if (nameBases(history, { from, into }, states) !== pins.bases) {
+    throw new StaleStageError('the history changed')
+  }
 }
 
 /**
@@ -360,5 +355,5 @@ async function endMerge(
     stage,
     staged.map((table) => table.staged),
   )
-  await deletePins(database, [pins.ours.id, pins.theirs.id])
+  await deletePins(database, [pins.ours, pins.theirs])
 }

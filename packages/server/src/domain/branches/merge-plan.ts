@@ -14,14 +14,16 @@ import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/mer
 import { type BranchState, getStartOf, getState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
 import { countContested } from './contested-removals.js'
-import type { StoredHistory } from './history/queries.js'
 import {
   type Bases,
   baseOfTable,
   baseSchema,
+  type ComparedStates,
   findBases,
   findHistoryOf,
-  type PinnedState,
+  getPin,
+  nameBases,
+  StateGoneError,
 } from './merge-base.js'
 import { Resolutions } from './resolutions.js'
 
@@ -68,11 +70,13 @@ export interface MergePlan extends MergeOptions {
   readonly decisions: Resolutions
 }
 
-/** States of both branches at one moment, which hidden forks keep, and the history at that moment. */
+/** States of both branches at one moment, which hidden forks keep. */
 export interface Pins {
-  readonly theirs: PinnedState
-  readonly ours: PinnedState
-  readonly history: StoredHistory
+  /** The ids of the hidden forks. */
+  readonly theirs: string
+  readonly ours: string
+  /** The name of the bases at that moment. */
+  readonly bases: string
 }
 
 /** The states that a merge compares, and how it treats tables. */
@@ -87,7 +91,7 @@ const UNBOUNDED = Promise.resolve(Number.POSITIVE_INFINITY)
 
 /**
  * Finds the states to compare. Rows, schemas and history of both sides are of one moment: that of a snapshot, of locked
- * branches, or of the pins.
+ * branches, or of the pins. Throws a `StateGoneError` if the history no longer shows the bases that pinned states had.
  */
 export async function findSides(
   transaction: Transaction,
@@ -95,22 +99,33 @@ export async function findSides(
   { locks, pins }: { locks: boolean; pins?: Pins },
 ): Promise<MergeSides> {
   const { from, into } = options
-  const stateOf = (access: BranchAccess, pin: PinnedState | undefined) =>
-    pin === undefined ? getState(transaction, access) : getStartOf(transaction, pin.id)
-  const readHistory = () => findHistoryOf(transaction, { theirs: from, ours: into })
+  const stateOf = (access: BranchAccess, pinId: string | undefined) =>
+    pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
+  const states = pins && (await findPlaces(transaction, pins))
   const [theirs, ours, history, ownRowsMax] = await allDone([
     stateOf(from, pins?.theirs),
     stateOf(into, pins?.ours),
-    pins === undefined ? readHistory() : Promise.resolve(pins.history),
+    findHistoryOf(transaction, states ?? { theirs: from, ours: into }),
     locks ? boundOwnRows(transaction, from.branchId) : UNBOUNDED,
   ])
+  if (pins !== undefined && nameBases(history, { from, into }, states) !== pins.bases) {
+    throw new StateGoneError()
+  }
   requireKnownTables(options.tables, [theirs.schema, ours.schema])
   const bases = await findBases(
     transaction,
     { from, into },
-    { history, locks, known: [theirs, ours], states: pins },
+    { history, locks, known: [theirs, ours], states },
   )
   return { theirs, ours, bases, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
+}
+
+async function findPlaces(transaction: Transaction, pins: Pins): Promise<ComparedStates> {
+  const [theirs, ours] = await allDone([
+    getPin(transaction, pins.theirs),
+    getPin(transaction, pins.ours),
+  ])
+  return { theirs, ours }
 }
 
 /** Plans a merge: merges the schemas, and counts the values that removals would lose. */

@@ -27,9 +27,7 @@ export async function withPin<Result>(
   body: (pin: Pin) => Promise<Result>,
 ): Promise<Result> {
   await deleteLostPins(database, access.databaseId)
-  const { id } = await withBranches(database, [access], (transaction) =>
-    insertPin(transaction, access),
-  )
+  const id = await withBranches(database, [access], (transaction) => insertPin(transaction, access))
   try {
     const rows = await findStartRows(database, id)
     if (rows === undefined) throw new Error('a pin must exist')

@@ -8,8 +8,8 @@ import { GUARD_FAILED } from './guard.js'
  * reason:
  *
  * - A `StaleError` without a cause: the stamps have changed. The request starts over.
- * - A `StaleError` with a cause: a table or column does not exist, most likely because the schema has
- *   changed. The stamps are checked; if they have not changed, the cause is the error.
+ * - A `StaleError` with a cause: a table or column does not exist, so the layout of the session is outdated. The request
+ *   starts over, whatever the stamps are. If that does not help, the cause is the error.
  * - A confirmed error: it occurred after PostgreSQL had checked the stamps in this request. It is final.
  * - Any other error depends on the session only, such as an unknown column. The stamps are checked.
  */
