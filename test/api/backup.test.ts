@@ -191,6 +191,47 @@ describe('a backup, restored into an empty instance', () => {
     await shop.merge('dev', { strategy: 'theirs' })
     expect(await shop.record('main', 'people', 'p2')).toMatchObject({ name: 'Changed on dev' })
   })
+
+  it('forgets the versions of deleted records when it comes from a version that kept them', async () => {
+    const earlier = await createTestService()
+    cleanUps.push(() => earlier.close())
+    const branches = await TestBranches.create(earlier, 'kept', {
+      items: [{ name: 'n', type: 'int' }],
+    })
+    await branches.put('main', 'items', 'stays', { n: 1 })
+    await branches.patch('main', 'items', 'stays', { n: 2 })
+    await branches.fork('dev')
+    await branches.reset('dev')
+    // The catalogue as it was before migration 23.
+    const [row] = await earlier.database.query<{ schema: string }>(sql`
+      select 'offshoot_db_' || id as schema from offshoot.databases`)
+    const schema = row?.schema ?? ''
+    for (const statement of [
+      sql`delete from offshoot.catalogue_migrations where number > 22`,
+      sql`alter table offshoot.branches add column version_base bigint not null default 0`,
+      sql`update offshoot.branches set version_base = resets * 4294967296`,
+      sql`alter table offshoot.branches drop column resets`,
+      sql`create table ${ident(schema)}.deleted_records (heap_id bigint, id text, version bigint)`,
+      sql`insert into ${ident(schema)}.deleted_records values (1, 'gone', 7)`,
+    ]) {
+      await earlier.database.query(statement)
+    }
+    const place = await newPlace()
+    await place.restore(await backUp(earlier))
+    const kept = new TestBranches({ ...(await place.start()), key: earlier.key }, 'kept')
+    for (const branch of ['main', 'dev']) {
+      expect(await kept.record(branch, 'items', 'stays')).toMatchObject({ service: { version: 1 } })
+      await kept.put(branch, 'items', 'gone', { n: 1 })
+      expect(await kept.record(branch, 'items', 'gone')).toMatchObject({ service: { version: 0 } })
+    }
+    expect(
+      await place.database.query(sql`select name, resets from offshoot.branches order by name`),
+    ).toEqual(expect.arrayContaining([{ name: 'dev', resets: 1 }]))
+    expect(
+      await place.database.query(sql`
+        select from pg_tables where tablename = 'deleted_records'`),
+    ).toEqual([])
+  })
 })
 
 describe('while a backup is made', () => {

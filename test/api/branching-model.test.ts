@@ -16,7 +16,7 @@ import {
   type ModelConflict,
   type ModelRow,
   type ModelTable,
-  nextChange,
+  nextVersion,
   type RecordDecision,
   Refusal,
   type Rule,
@@ -29,7 +29,6 @@ import {
 } from '../support/merge-model.js'
 import { createDatabase } from '../support/people.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
-import { RecordVersions } from '../support/record-versions.js'
 import { Random } from '../support/seeded-random.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { branchCall, expectOk } from '../support/tables.js'
@@ -94,7 +93,6 @@ class Run {
   readonly random: Random
   readonly model = new MergeModel('main')
   readonly log: string[] = []
-  readonly #versions = new RecordVersions()
   #names = 0
 
   constructor(
@@ -614,32 +612,21 @@ class Run {
     const wanted: Record<string, unknown> = {}
     for (const table of tables) {
       for (const [id, row] of table.rows) {
-        wanted[`${table.name} ${id}`] = recordOf(row, table, table.columns)
+        const { version } = row
+        wanted[`${table.name} ${id}`] = { ...recordOf(row, table, table.columns), version }
       }
     }
     const found: Record<string, unknown> = {}
-    const versions = new Map<string, number>()
     if (operations.length > 0) {
       const answer = expectOk(await this.call(branch, 'POST', '/transaction', { operations }))
       for (const [index, { columns }] of answer.body.results.entries()) {
         if (columns.id === undefined) continue
         const { id, service, ...record } = columns
         const key = `${operations[index]?.get.table} ${id}`
-        found[key] = record
-        versions.set(key, service.version)
+        found[key] = { ...record, version: service.version }
       }
     }
     expect(found, `branch ${branch.name}`).toEqual(wanted)
-    for (const table of tables) {
-      for (const [id, row] of table.rows) {
-        this.#versions.compare(versions.get(`${table.name} ${id}`) ?? -1, {
-          branch,
-          life: branch.line,
-          record: `${table.uid} ${id}`,
-          ...row,
-        })
-      }
-    }
     if (!this.random.chance(0.2)) return
     const { body } = expectOk(await this.call(branch, 'GET', ''))
     const columnsOf = (columns: readonly Column[]) =>
@@ -743,7 +730,7 @@ function applyWrite(state: State, { kind, table: name, id, values }: Write): Sta
     return defaultValue === undefined ? [] : [[column.uid, DEFAULTS.get(defaultValue)]]
   })
   const row = {
-    ...nextChange(before),
+    version: nextVersion(before),
     values: new Map(given.filter(([, value]) => value !== null)),
   }
   const written = { ...table, rows: rows.set(id, row) }

@@ -771,6 +771,47 @@ describe.each([
   })
 })
 
+describe('a file that is changed while its record is created anew', () => {
+  /** Called once, between reading the files of a record and writing it. */
+  let meanwhile: (() => Promise<void>) | undefined
+
+  useService(async () => {
+    const store = await openLocalStore()
+    const put = store.blobs.put.bind(store.blobs)
+    store.blobs.put = async (source, options) => {
+      const run = meanwhile
+      meanwhile = undefined
+      await run?.()
+      return put(source, options)
+    }
+    return store
+  })
+
+  it.each([
+    ['PATCH', ''],
+    ['PATCH', '?ifVersion=0'],
+    ['POST', ''],
+  ])('by %s %s belongs to the new record', async (method, query) => {
+    const path = '/tables/people/data/anew'
+    const create = async (name: string) => {
+      const photo = { name, base64Content: base64(name), enablePublicUrl: name === 'old' }
+      expectOk(await call('PUT', path, { body: { photo, papers: [] } }))
+    }
+    await create('old')
+    meanwhile = async () => {
+      expectOk(await call('DELETE', path))
+      await create('new')
+    }
+    const body = { photo: { base64Content: base64(`${method} ${query}`) } }
+    const changed = expectOk(await call(method, `${path}${query}`, { body })).body
+    expect(meanwhile).toBeUndefined()
+    expect(changed.service.version).toBe(1)
+    const { photo } = (await call('GET', path)).body
+    expect(photo).toMatchObject({ name: 'new', enablePublicUrl: false, version: 1 })
+    expectOk(await call('DELETE', path))
+  })
+})
+
 describe('files that do not fit', () => {
   useService(openLocalStore)
 

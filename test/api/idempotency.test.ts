@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { collectAnswers } from '../../packages/server/src/data/records/idempotency.js'
 import {
@@ -198,6 +199,32 @@ describe('an Idempotency-Key', () => {
       expect(idsOf(expectOk(await send()).body)).toEqual(second)
     })
   }
+
+  it('is stored as earlier versions did, so that an upgrade executes no request again', async () => {
+    const branch = branchCall(service, 'shop', { branch: 'upgraded' })
+    expectOk(await branch('PUT', ''))
+    const user = expectOk(await service.call('GET', '/user')).body.id
+    const [place] = await service.database.query<{ id: string; schema: string }>(sql`
+      select id, 'offshoot_db_' || database_id as schema from offshoot.branches
+      where name = 'upgraded' and deleted_at is null`)
+    const stored = async (): Promise<string[]> => {
+      const rows = await service.database.query<{ hash: string }>(sql`
+        select encode(hash, 'hex') as hash
+        from ${ident(place?.schema ?? '')}.idempotency_keys`)
+      return rows.map(({ hash }) => hash)
+    }
+    const hashOf = (...parts: readonly string[]) =>
+      createHash('sha256')
+        .update(parts.map((part) => `${part}\0`).join(''))
+        .digest('hex')
+    // Earlier versions have added 2^32 to the versions of the branch with each reset, and hashed the sum.
+    for (const resets of [[], ['4294967296'], ['8589934592']]) {
+      const headers = { [HEADER]: 'upgraded' }
+      expectOk(await branch('POST', '/tables/users/data', { body: {}, headers }))
+      expect(await stored()).toContain(hashOf(user, place?.id ?? '', ...resets, 'upgraded'))
+      expectOk(await branch('POST', '/reset'))
+    }
+  })
 
   it('keeps nothing of a creation that was refused', async () => {
     const headers = newKey()

@@ -56,9 +56,9 @@ beforeAll(async () => {
   // The API would take longer.
   await first.database.query(sql`
     insert into offshoot.branches (id, database_id, name, schema_id, last_migration_id, metadata, started_from,
-      fork_schema_id, protected, parent_id, fork_epoch, version_base)
+      fork_schema_id, protected, parent_id, fork_epoch)
     select 'bb_filled_' || n, database_id, 'filled' || n, schema_id, last_migration_id, metadata, started_from,
-      fork_schema_id, protected, parent_id, n + 1, version_base
+      fork_schema_id, protected, parent_id, n + 1
     from offshoot.branches, generate_series(1, ${BRANCHES}) n
     where name = 'like'`)
   await first.database.query(sql`

@@ -234,6 +234,22 @@ describe('while a large merge compares', () => {
     expect(await leftovers()).toBe(0)
   })
 
+  it('a record of the target is created anew, with the version that was compared', async () => {
+    const branches = await open()
+    const { status, body } = await during(branches, {}, async () => {
+      await branches.remove('main', 'items', 'a', 'b')
+      await branches.put('main', 'items', 'a', { code: 'A', price: 3 })
+      await branches.put('main', 'items', 'b', { code: 'B', price: 3 })
+    })
+    expect([status, body.code]).toEqual([409, 'merge_conflict'])
+    expect(body.conflicts).toMatchObject([{ id: 'a', versions: { ours: 0, theirs: 1 } }])
+    await branches.merge('dev', { strategy: 'theirs' })
+    expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
+      a: { code: 'A', price: 10 },
+      b: { code: 'B', price: 3 },
+    })
+  })
+
   it('another merge into the target finishes first', async () => {
     const branches = await open()
     await branches.fork('small', 'dev')

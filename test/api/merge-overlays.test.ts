@@ -183,6 +183,28 @@ describe('the rows of a large merge', () => {
     expect(await branches.read('main', 'items', ids)).toEqual(merged)
   })
 
+  it('start at version 0 if they are deleted before they are moved, and created anew', async () => {
+    const branches = await open()
+    await mergeInterrupted(branches, 'main')
+    expect(await countOverlays(branches)).toBe(1)
+    const ids = [oldId(0), oldId(31), oldId(60), newId(0), newId(1)]
+    const [, , gone, ...others] = ids
+    await branches.remove('main', 'items', oldId(0), oldId(31), newId(0), newId(1))
+    for (const id of [gone ?? '', ...others, oldId(0), oldId(31)]) {
+      await branches.put('main', 'items', id, { price: 7 })
+    }
+    for (const isMoved of [false, true]) {
+      if (isMoved) await runBackground(service)
+      expect(await countOverlays(branches)).toBe(isMoved ? 0 : 1)
+      const content = await contentOf(branches, 'main')
+      for (const id of ids) expect(content.get(id), id).toEqual({ price: 7, version: 0 })
+    }
+    expect(await branches.read('old', 'items', [oldId(0), oldId(60), newId(0)])).toEqual({
+      [oldId(0)]: { code: 'c0', price: 0 },
+      [oldId(60)]: { code: 'c60', price: 60 },
+    })
+  })
+
   it('leave no table behind after a merge that nobody interrupts', async () => {
     const branches = await open()
     await branches.merge('dev')

@@ -355,6 +355,7 @@ describe('a resolution is refused, and nothing is merged,', () => {
     const branches = await contradict()
     const { versions } = await conflictOf(branches, 'a')
     await branches.fork('copy', 'main')
+    await branches.patch('copy', 'items', 'a', { price: 4 })
     await branches.reset('main', 'copy')
     const resolutions = [{ table: 'items', id: 'a', take: 'ours', versions }]
     const { body } = await branches.merging('dev', { resolutions })

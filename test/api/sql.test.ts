@@ -994,7 +994,6 @@ describe('rights', () => {
       // It can be on another node.
       [`select 1 from ${await findHeap(others.schema)} limit 1`, FORBIDDEN, UNDEFINED_TABLE],
       [`select 1 from "${schema}".idempotency_keys`],
-      [`select 1 from "${schema}".deleted_records`],
       ["select pg_read_file('/etc/passwd')"],
       ['select * from pg_authid'],
       // A node prepares the statement.

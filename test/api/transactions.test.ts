@@ -382,9 +382,9 @@ describe('order', () => {
       { age: 10 },
       { age: 10 },
       {},
-      { name: 'B', service: { version: 3 } },
+      { name: 'B', service: { version: 0 } },
       undefined,
-      { name: 'C', service: { version: 4 } },
+      { name: 'C', service: { version: 1 } },
     ])
   })
 

@@ -147,6 +147,15 @@ describe('a catalogue of the first version', () => {
     expect(repeated.body).toMatchObject({ code: 'idempotency_mismatch' })
   })
 
+  it('starts records at version 0 that were deleted by an earlier version', async () => {
+    expect(await branches.record('dev', 'people', 'p3')).toBeUndefined()
+    for (const version of [0, 1]) {
+      await branches.put('dev', 'people', 'p3', { name: 'again' })
+      expect(await branches.record('dev', 'people', 'p3')).toMatchObject({ service: { version } })
+    }
+    await branches.remove('dev', 'people', 'p3')
+  })
+
   it('takes part in what later versions can do', async () => {
     await branches.edit('main', {
       addColumn: { table: 'orders', column: { name: 'receipt', type: 'file' } },

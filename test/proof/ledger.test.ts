@@ -40,7 +40,7 @@ class Story {
   /** Adds a fork taken between `from` (by default now) and now. */
   fork(from = performance.now()): Branch {
     const inherited = { from, until: performance.now(), seen: undefined }
-    const state = { inherited, own: new Map(), hasVersions: true, resets: 0 }
+    const state = { inherited, own: new Map(), hasVersions: true }
     const branch: Branch = { name: 'fork', state, pending: undefined }
     this.ledger.branches.set('fork', branch)
     return branch

@@ -2,7 +2,6 @@ import { expect } from 'vitest'
 import { sweepBranch } from '../../packages/server/src/domain/branches/sweep-branch.js'
 import { collectHeap } from '../../packages/server/src/rows/branches.js'
 import { createDatabase } from './people.js'
-import { RecordVersions } from './record-versions.js'
 import type { TestService } from './service.js'
 import { type BranchCall, branchCall, expectOk } from './tables.js'
 import { withoutTimes } from './transaction-model.js'
@@ -22,10 +21,7 @@ interface ModelTable {
   readonly records: Map<string, ModelRecord>
 }
 interface ModelRecord {
-  /** Identifies the record on all branches that have it. */
-  readonly birth: object
-  /** The number of changes since its creation. */
-  readonly count: number
+  readonly version: number
   readonly values: Map<string, number>
 }
 interface ModelBranch {
@@ -33,8 +29,6 @@ interface ModelBranch {
   readonly tables: Map<string, ModelTable>
 }
 type Values = Record<string, number | null>
-/** A record as the service returns it. */
-type Found = { service?: { version: number } } & Record<string, unknown>
 
 const IDS = ['a', 'b', 'c', 'd', 'e']
 const NAMES = ['n', 'u', 'x', 'y', 'z']
@@ -74,7 +68,6 @@ export class BranchModel {
   readonly #database: string
   readonly #random: () => number
   readonly #branches = new Map<string, ModelBranch>()
-  readonly #versions = new RecordVersions()
   /** The steps so far, newest last, for the message of a failure. */
   readonly log: string[] = []
   #count = 0
@@ -115,24 +108,16 @@ export class BranchModel {
       const { body } = expectOk(await call('POST', '/transaction', { body: { operations } }))
       const expected = keys.map(({ table, id }) => {
         const record = tables.get(table)?.records.get(id)
-        const columns = record && { id, ...Object.fromEntries(record.values) }
+        const columns = record && {
+          id,
+          ...Object.fromEntries(record.values),
+          service: { version: record.version },
+        }
         return { table, id, columns: columns ?? {} }
       })
-      const results = withoutTimes(body.results) as { columns: Found }[]
-      const found = results.map(({ columns: { service: _, ...columns } }, index) => ({
-        ...keys[index],
-        columns,
-      }))
+      const results = withoutTimes(body.results) as { columns: object }[]
+      const found = results.map(({ columns }, index) => ({ ...keys[index], columns }))
       expect({ branch: name, found }).toEqual({ branch: name, found: expected })
-      for (const [index, { columns }] of results.entries()) {
-        const table = tables.get(keys[index]?.table ?? '')
-        const id = keys[index]?.id ?? ''
-        const record = table?.records.get(id)
-        if (columns.service === undefined || table === undefined || record === undefined) continue
-        // A table of the model belongs to one branch.
-        const { version } = columns.service
-        this.#versions.compare(version, { branch: table, life: table, record: id, ...record })
-      }
     }
   }
 
@@ -283,8 +268,7 @@ export class BranchModel {
     /** Stores a record. Returns the expected status, which is 400 if a unique value is taken. */
     const store = (next: Map<string, number>, status: number): number => {
       if (this.#isTaken(table, id, next)) return 400
-      const { birth, count } = present ?? { birth: {}, count: -1 }
-      table.records.set(id, { birth, count: count + 1, values: next })
+      table.records.set(id, { version: (present?.version ?? -1) + 1, values: next })
       return status
     }
     switch (kind) {
@@ -301,7 +285,7 @@ export class BranchModel {
         break
       }
       case 'patch': {
-        const version = present && this.#versions.versionOf({ life: table, ...present })
+        const version = present?.version
         const others = [0, 1, version ?? 2]
         const ifVersion = this.#random() < 0.3 ? this.#pick(others) : undefined
         const query = ifVersion === undefined ? '' : `?ifVersion=${ifVersion}`
@@ -363,7 +347,7 @@ export class BranchModel {
         expect(status).toBe(400)
         return
       }
-      after.records.set(id, { birth: {}, count: 0, values: whole })
+      after.records.set(id, { version: 0, values: whole })
     }
     expect(status).toBe(200)
     for (const [id, record] of after.records) table.records.set(id, record)

@@ -18,10 +18,7 @@ export interface ModelColumn {
 }
 
 export interface ModelRow {
-  /** Identifies the record on all branches that have it. */
-  readonly birth: object
-  /** The number of changes since its creation. */
-  readonly count: number
+  readonly version: number
   /** Values by uid of the column; missing ones are null. */
   readonly values: ReadonlyMap<number, Value>
 }
@@ -337,7 +334,7 @@ function mergeStates(
         tally.deleted++
       } else if (decision instanceof Map) {
         const before = rows.get(id)
-        rows.set(id, { ...nextChange(before), values: decision })
+        rows.set(id, { version: nextVersion(before), values: decision })
         if (before === undefined) tally.inserted++
         else tally.updated++
       }
@@ -351,10 +348,9 @@ function mergeStates(
   return { kind: 'merged', state: { tables, removed }, tables: counts }
 }
 
-/** Returns the identity of a record, and its number of changes after another one. */
-export function nextChange(before: ModelRow | undefined): Omit<ModelRow, 'values'> {
-  if (before === undefined) return { birth: {}, count: 0 }
-  return { birth: before.birth, count: before.count + 1 }
+/** Returns the version of a record after a change. A new record has version 0. */
+export function nextVersion(before: ModelRow | undefined): number {
+  return before === undefined ? 0 : before.version + 1
 }
 
 function compact(

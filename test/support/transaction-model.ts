@@ -36,18 +36,10 @@ export interface ModelRecord {
   readonly values: Values
 }
 /** By table and id. */
-type ModelRecords = Readonly<Record<string, Readonly<Record<string, ModelRecord>>>>
+type ModelState = Readonly<Record<string, Readonly<Record<string, ModelRecord>>>>
 
-export interface ModelState {
-  readonly records: ModelRecords
-  /** The last version of each id that was deleted, by table. */
-  readonly deleted: Readonly<Record<string, Readonly<Record<string, number>>>>
-}
-
-const NO_RECORDS = { plain: {}, coupled: {} }
-
-/** A state without records, in which nothing was deleted yet. */
-export const EMPTY_STATE: ModelState = { records: NO_RECORDS, deleted: NO_RECORDS }
+/** A state without records. */
+export const EMPTY_STATE: ModelState = { plain: {}, coupled: {} }
 
 interface Fields {
   readonly table: string
@@ -68,7 +60,7 @@ class Refused extends Error {}
 const IDS = ['a', 'b', 'c', 'd']
 
 /** Records in both tables that link to each other. */
-const INITIAL_RECORDS: ModelRecords = {
+const INITIAL_RECORDS: ModelState = {
   plain: {
     a: { version: 0, values: { n: 1, s: 'one', ref: 'a' } },
     b: { version: 0, values: { n: 2, ref: 'c' } },
@@ -190,21 +182,19 @@ export function runModel(
       return { state: before, fault: { index, message: error.message } }
     }
   }
-  return { state: { records: run.state, deleted: run.deleted }, results }
+  return { state: run.state, results }
 }
 
 class ModelRun {
   readonly state: Record<string, Record<string, ModelRecord>>
-  readonly deleted: Record<string, Record<string, number>>
 
   constructor(
     before: ModelState,
     private readonly generatedIds: ReadonlyMap<number, string>,
   ) {
-    const copy = <Entry>(tables: Readonly<Record<string, Readonly<Record<string, Entry>>>>) =>
-      Object.fromEntries(Object.entries(tables).map(([name, entries]) => [name, { ...entries }]))
-    this.state = copy(before.records)
-    this.deleted = copy(before.deleted)
+    this.state = Object.fromEntries(
+      Object.entries(before).map(([name, records]) => [name, { ...records }]),
+    )
   }
 
   apply(operation: ModelOperation, index: number): object {
@@ -274,8 +264,6 @@ class ModelRun {
       throw new Refused(`table [${name}]: no rows deleted`)
     }
     const columns = fields.columns && { columns: this.columns(fields, key, false) }
-    const deleted = this.deleted[name]
-    if (present !== undefined && deleted !== undefined) deleted[key] = present.version
     delete this.state[name]?.[key]
     return { operation: 'delete', rows: present === undefined ? 0 : 1, ...columns }
   }
@@ -285,9 +273,9 @@ class ModelRun {
     return { operation: kind, rows: 1, id: key, ...columns }
   }
 
-  /** A record that is created again continues to count. */
+  /** A record that is created again starts at 0 again. */
   private nextVersion(name: string, key: string): number {
-    return (this.find(name, key)?.version ?? this.deleted[name]?.[key] ?? -1) + 1
+    return (this.find(name, key)?.version ?? -1) + 1
   }
 
   private find(name: string, key: string): ModelRecord | undefined {
@@ -393,7 +381,7 @@ export async function expectSameAsModel(
 
 /** Reads all records that may exist. */
 export async function expectState(call: BranchCall, state: ModelState): Promise<void> {
-  const keys = Object.entries(state.records).flatMap(([name, records]) =>
+  const keys = Object.entries(state).flatMap(([name, records]) =>
     [...new Set([...IDS, ...Object.keys(records)])].map((key) => ({ name, key })),
   )
   const operations = keys.map(({ name, key }) => ({
@@ -417,7 +405,7 @@ export async function recreateTables(call: BranchCall): Promise<void> {
 /** Deletes all records and inserts some that link to each other. */
 export async function startOver(call: BranchCall, before: ModelState): Promise<ModelState> {
   const operations = [
-    ...Object.entries(before.records).flatMap(([name, records]) =>
+    ...Object.entries(before).flatMap(([name, records]) =>
       Object.keys(records).map((key) => ({ delete: { table: name, id: key } })),
     ),
     ...Object.entries(INITIAL_RECORDS).flatMap(([name, records]) =>

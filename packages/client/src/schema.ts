@@ -53,7 +53,7 @@ export type ColumnName<Schema, Table extends keyof Schema> = keyof Schema[Table]
 
 /** The metadata of a record. */
 export interface RecordMetadata {
-  /** Grows with every change. Send it as `ifVersion` to detect changes of others. */
+  /** Starts at 0, and grows with every change. Send it as `ifVersion` to detect changes of others. */
   readonly version: number
   readonly createdAt: string
   readonly updatedAt: string

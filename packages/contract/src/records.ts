@@ -33,7 +33,7 @@ const IfVersionSchema = Type.Optional(
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
     description:
-      'The write is refused unless the record has this version. A version has one content: it is not used again after the record was deleted or the branch was reset.',
+      'The write is refused unless the record has this version. Each change of a record has a version of its own, until the record is deleted or the branch is reset: a record that is created anew starts at 0 again.',
   }),
 )
 

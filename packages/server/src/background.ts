@@ -17,7 +17,6 @@ import { readServerState } from './postgres/server-state.js'
 import { trimLog } from './postgres/trim-log.js'
 import {
   absorbNext,
-  collectDeletedRecords,
   collectGates,
   collectHeap,
   collectSchema,
@@ -95,7 +94,6 @@ export async function runBackground(services: BackgroundServices): Promise<boole
     () => collectSpares(database),
     () => collectSchema(database),
     () => collectGates(database),
-    () => collectDeletedRecords(database),
     () => collectStage(database),
     () => collectAnswers(database),
     () => collectUploadClaims(database),

@@ -56,7 +56,6 @@ abstract class BranchWriter extends Writer {
       inherited,
       own: source?.state?.own ?? new Map(),
       hasVersions: source?.state?.hasVersions ?? true,
-      resets: source?.state?.resets ?? 0,
     }
     const from = source?.name ?? 'main'
     const outcome = await this.changeBranch(round, branch, {
@@ -241,7 +240,6 @@ export class Follower extends BranchWriter {
         inherited,
         own,
         hasVersions: way === 'reset',
-        resets: (branch.state?.resets ?? 0) + (way === 'reset' ? 1 : 0),
       },
     })
     if (outcome === 'done') {

@@ -4,9 +4,6 @@
  * acknowledged changes, and all or nothing of the one unacknowledged request of each writer.
  */
 
-/** A reset of a branch adds this to the versions of its records. */
-const VERSION_BASE_STEP = 2 ** 32
-
 export interface Row {
   /** The columns, as JSON with sorted keys. */
   readonly values: string
@@ -118,8 +115,6 @@ export interface BranchState {
   readonly own: Changes
   /** False after a pull, because a pull combines several writes into one version. */
   readonly hasVersions: boolean
-  /** The number of resets of the branch. Each of them adds to the versions of all records. */
-  readonly resets: number
 }
 
 /** A branch other than the first. Its owner sends one request at a time. */
@@ -192,10 +187,10 @@ export class Ledger {
     return total
   }
 
-  #checkState(name: string, state: BranchState | undefined, read: Found | undefined): string[] {
-    if (state === undefined) return read === undefined ? [] : [`${name}: was deleted, and is there`]
-    if (read === undefined) return [`${name}: is missing`]
-    const found = { ...read, rows: withoutBase(read.rows, state.resets * VERSION_BASE_STEP) }
+  #checkState(name: string, state: BranchState | undefined, found: Found | undefined): string[] {
+    if (state === undefined)
+      return found === undefined ? [] : [`${name}: was deleted, and is there`]
+    if (found === undefined) return [`${name}: is missing`]
     const { inherited, own, hasVersions } = state
     const withoutOwn = new Map([...found.rows].filter(([key]) => !own.has(key)))
     const faults = differences(`${name}: own`, present(own), restrict(found.rows, own), hasVersions)
@@ -248,11 +243,6 @@ export class Ledger {
     if (total !== found.total) faults.push(`${name}: the total is ${found.total}, not ${total}`)
     return [...faults, ...checkOrder(name, counts)]
   }
-}
-
-/** Subtracts the base of a branch from the versions of its records. */
-function withoutBase(rows: Rows, base: number): Rows {
-  return new Map([...rows].map(([key, row]) => [key, { ...row, version: row.version - base }]))
 }
 
 /**

@@ -116,7 +116,7 @@ export const CATALOGUE_OF_DATABASE: readonly CatalogueTable[] = [
       protected: copied,
       expires_at: copied,
       ttl_seconds: copied,
-      version_base: copied,
+      resets: renewed,
     },
     order: sql`fork_stamp`,
   },

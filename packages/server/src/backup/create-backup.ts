@@ -7,13 +7,7 @@ import { codeOf } from '../postgres/failures.js'
 import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
-import {
-  DELETED,
-  databaseSchema,
-  enterInstance,
-  holdStorage,
-  releaseStorage,
-} from '../rows/branches.js'
+import { databaseSchema, enterInstance, holdStorage, releaseStorage } from '../rows/branches.js'
 import { findContents, findMentioned } from '../rows/files.js'
 import { version } from '../version.js'
 import {
@@ -290,7 +284,7 @@ async function tablesOfDatabase(
 ): Promise<TableDefinition[]> {
   const heaps = await moment.query<{ id: string }>(sql`
     select id from offshoot.heaps where ${isHeapOfDatabase(sql`${databaseId}::bigint`)}`)
-  const names = new Set([DELETED, ...heaps.flatMap(({ id }) => [`heap_${id}`, `past_${id}`])])
+  const names = new Set(heaps.flatMap(({ id }) => [`heap_${id}`, `past_${id}`]))
   return tables.filter(({ schema, name }) =>
     schema === 'offshoot' ? tableOfDatabase(name) !== undefined : names.has(name),
   )

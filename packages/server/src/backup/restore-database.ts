@@ -18,7 +18,6 @@ import { runTransaction, type Transaction } from '../postgres/run-transaction.js
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
 import {
   createDatabaseSchema,
-  DELETED,
   databaseSchema,
   dropAbandonedSchema,
   lockDatabaseSchema,
@@ -142,7 +141,6 @@ class Load implements Target {
   async addTable(table: TableDefinition, rows: AsyncIterable<Buffer>): Promise<number> {
     if (table.schema === 'offshoot') return this.#stage(table, rows)
     const { database } = this.#options
-    if (table.name === DELETED) return this.#stageDeleted(table, rows)
     this.#heapIds ??= await replaceIds(database, this.#begun)
     const heap = this.#rename(table)
     const count = await runStep(database, (transaction) =>
@@ -161,15 +159,6 @@ class Load implements Target {
     return runStep(this.#options.database, async (transaction) => {
       await transaction.query(sql`
         create table ${qualified(stage)} (like offshoot.${ident(table.name)})`)
-      return copyRows(transaction.client, { ...table, ...stage }, rows)
-    })
-  }
-
-  /** Fills the stage of the versions of deleted records, which name heaps by their old ids. */
-  #stageDeleted(table: TableDefinition, rows: AsyncIterable<Buffer>): Promise<number> {
-    const stage = stageOf(this.#begun, DELETED)
-    return runStep(this.#options.database, async (transaction) => {
-      await createDeletedStage(transaction, this.#begun)
       return copyRows(transaction.client, { ...table, ...stage }, rows)
     })
   }
@@ -195,7 +184,6 @@ class Load implements Target {
     const place = this.#begun
     this.#heapIds ??= await replaceIds(database, place)
     await raiseObjectIds(database, header)
-    await runStep(database, (transaction) => insertDeleted(transaction, place))
     await runTransaction(
       database,
       async (transaction) => {
@@ -237,9 +225,7 @@ class Load implements Target {
     await updateMemberKeyStamps(transaction, workspaceId)
     await updateDueAt(transaction, { workspaceIds: [workspaceId], withinSeconds: 0 })
     const stages = [
-      ...[...CATALOGUE_OF_DATABASE.map(({ name }) => name), DELETED].map((name) =>
-        stageOf(place, name),
-      ),
+      ...CATALOGUE_OF_DATABASE.map(({ name }) => stageOf(place, name)),
       ...REPLACED_IDS.map((kind) => newIdsOf(place, kind)),
     ]
     await transaction.query(sql`drop table ${join(stages.map(qualified), ', ')}`)
@@ -348,7 +334,6 @@ async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap
         create table if not exists ${qualified(stageOf(place, table.name))}
         (like offshoot.${ident(table.name)})`)
     }
-    await createDeletedStage(transaction, place)
     await replaceBranchIds(transaction, place)
     await replaceNumbers(transaction, place, 'schemas')
     await replaceNumbers(transaction, place, 'heaps')
@@ -359,25 +344,6 @@ async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap
       select old_id as "oldId", new_id as "newId" from ${qualified(newIdsOf(place, 'heaps'))}`)
     return new Map(rows.map(({ oldId, newId }) => [oldId, newId]))
   })
-}
-
-function createDeletedStage(transaction: Transaction, place: Place): Promise<unknown> {
-  return transaction.query(sql`
-    create table if not exists ${qualified(stageOf(place, DELETED))}
-    (like ${qualified({ schema: place.schema, name: DELETED })})`)
-}
-
-/**
- * Carries over the versions of deleted records. Heaps that no branch reads have no new id. On a cluster, Citus carries
- * the rows to their node, so the statement is not passed there.
- */
-async function insertDeleted({ client }: Transaction, place: Place): Promise<void> {
-  const { text } = sql`
-    insert into ${qualified({ schema: place.schema, name: DELETED })} (heap_id, id, version, deleted_at)
-    select n.new_id, s.id, s.version, s.deleted_at
-    from ${qualified(stageOf(place, DELETED))} s
-    join ${qualified(newIdsOf(place, 'heaps'))} n on n.old_id = s.heap_id`
-  await client.query(text)
 }
 
 async function replaceBranchIds(transaction: Transaction, place: Place): Promise<void> {

@@ -5,6 +5,7 @@ import { Database } from './database.js'
 import { createCatalogue, MigrateError, migrate } from './migrate.js'
 import { moveToSchemas } from './migrations/019-schemas.js'
 import { moveDeletedRecords } from './migrations/021-deleted-records.js'
+import { dropDeletedRecords } from './migrations/023-first-versions.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -193,7 +194,7 @@ describe('the migration of deleted records', () => {
       'does not exist',
     )
     expect(await applied(database)).toEqual(earlier)
-    await Promise.all([migrate(database), migrate(connect(fresh.url))])
+    while (await runTransaction(database, moveDeletedRecords));
     const entries = async (n: number) =>
       (
         await fresh.pool.query(`
@@ -210,6 +211,71 @@ describe('the migration of deleted records', () => {
       select has_table_privilege('${reader}', 'offshoot_db_1.deleted_records', 'select') as reads`)
     expect(rows).toEqual([{ reads: false }])
     await fresh.pool.query(`drop owned by ${reader}; drop role ${reader}`)
+    // A later migration drops what this one has moved.
+    await migrate(database)
+    await fresh.close()
+  })
+})
+
+describe('the migration of first versions', () => {
+  /** Databases with versions of deleted records. `OFFSHOOT_TEST_TABLES=5000` is the long form. */
+  const count = Number(process.env.OFFSHOOT_TEST_TABLES ?? 120)
+
+  it('forgets the versions of deleted records in steps, and only counts resets', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    const earlier = (await applied(current)).slice(0, 22)
+    await createCatalogue(database, earlier)
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.workspaces (id, name, slug) values ('w', 'w', 'w');
+      insert into offshoot.databases (workspace_id, name, region) values ('w', 'd', 'local');
+      insert into offshoot.schemas (database_id, document) select id, '{}' from offshoot.databases;
+      insert into offshoot.branches (id, database_id, name, schema_id, last_migration_id, version_base)
+      select 'b' || n, d.id, 'b' || n, s.id, 'm', n * 4294967296
+      from generate_series(0, 2) n, offshoot.databases d, offshoot.schemas s`)
+    for (let n = 1; n <= count; n++) {
+      await fresh.pool.query(`
+        create schema offshoot_db_${n};
+        create table offshoot_db_${n}.deleted_records (
+          heap_id bigint, id text, version bigint, deleted_at timestamptz, primary key (heap_id, id)
+        );
+        create index on offshoot_db_${n}.deleted_records (deleted_at);
+        insert into offshoot_db_${n}.deleted_records values (1, 'gone', 7, now());
+        create table offshoot_db_${n}.heap_1 (id text)`)
+    }
+    // A table of somebody else.
+    await fresh.pool.query('create schema others; create table others.deleted_records ()')
+    const tables = async () => {
+      const { rows } = await fresh.pool.query<{ schema: string }>(`
+        select schemaname as schema from pg_tables where tablename = 'deleted_records' order by 1`)
+      return rows.map(({ schema }) => schema)
+    }
+    const branches = async (values: string) =>
+      (await fresh.pool.query(`select id, ${values} from offshoot.branches order by id`)).rows
+    const stamps = await branches('stamp')
+    expect(await runTransaction(database, dropDeletedRecords)).toBe(true)
+    expect(await tables()).toHaveLength(count + 1 - 50)
+    expect(await applied(database)).toEqual(earlier)
+    // Two processes start, after the first one was interrupted.
+    await Promise.all([migrate(database), migrate(connect(fresh.url))])
+    expect(await tables()).toEqual(['others'])
+    const { rows } = await fresh.pool.query(
+      `select count(*)::integer as count from pg_tables where tablename = 'heap_1'`,
+    )
+    expect(rows).toEqual([{ count }])
+    expect(await branches('resets')).toEqual([
+      { id: 'b0', resets: 0 },
+      { id: 'b1', resets: 1 },
+      { id: 'b2', resets: 2 },
+    ])
+    // Sessions of earlier processes would add the old base to versions.
+    const isRenewed = (await branches('stamp')).map(({ stamp }, index) => {
+      return stamp !== stamps[index]?.stamp
+    })
+    expect(isRenewed).toEqual([false, true, true])
     await fresh.close()
   })
 })

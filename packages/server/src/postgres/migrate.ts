@@ -23,6 +23,7 @@ import { moveToSchemas, schemas } from './migrations/019-schemas.js'
 import { spares } from './migrations/020-spares.js'
 import { deletedRecords, moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { gateFunctions } from './migrations/022-gate-functions.js'
+import { dropDeletedRecords, firstVersions } from './migrations/023-first-versions.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -70,6 +71,7 @@ const MIGRATIONS: readonly Migration[] = [
     prepare: moveDeletedRecords,
   },
   { number: 22, name: 'gate functions', statements: gateFunctions },
+  { number: 23, name: 'first versions', statements: firstVersions, prepare: dropDeletedRecords },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -141,7 +141,7 @@ async function createRole(transaction: Transaction, schema: string): Promise<str
 const NAMED_MAX = 100
 
 /** Matches the tables of a schema that are not for the reader: they have no rows of tables. */
-const isHidden = (name: Sql): Sql => sql`${name} in ('idempotency_keys', 'deleted_records')`
+const isHidden = (name: Sql): Sql => sql`${name} = 'idempotency_keys'`
 
 async function grant(
   transaction: Transaction,

@@ -13,7 +13,6 @@ import {
   sourcesOf,
 } from './layout/layout.js'
 import { lockFolds } from './layout/publish-fold.js'
-import { VERSION_BASE_STEP } from './layout/record-version.js'
 import type { StoredTable } from './layout/stored-schema.js'
 import { selectVisible } from './reading/arms.js'
 
@@ -23,7 +22,6 @@ import { selectVisible } from './reading/arms.js'
 
 export { foldTable } from './layout/build-fold.js'
 export {
-  collectDeletedRecords,
   collectHeap,
   deleteUnseenVersions,
   dropUnusedHeap,
@@ -36,7 +34,6 @@ export {
   collectSchema,
   createDatabaseSchema,
   createSchema,
-  DELETED,
   dropAbandonedSchema,
   isDatabaseSchema,
   lockDatabaseSchema,
@@ -58,7 +55,6 @@ export {
 } from './layout/fork.js'
 export { sizeHeaps } from './layout/heap-sizes.js'
 export { absorbNext, absorbOverlays } from './layout/overlays.js'
-export { VERSION_BASE_MAX } from './layout/record-version.js'
 export { collectSpares, limitSpares, listSpareTables } from './layout/spare-heaps.js'
 export { holdStorage, mayRemoveStorage, releaseStorage } from './layout/storage-hold.js'
 export { runAlone, runStatementsAlone } from './running/alone.js'
@@ -87,7 +83,7 @@ export async function moveRows(
 /** Returns assignments that turn a branch without rows into a fork of the given state. */
 export function restartFrom(point: ForkPoint): Sql {
   return sql`parent_id = ${point.id}, fork_epoch = ${point.epoch}, epoch = 1,
-      fork_stamp = nextval('offshoot.stamps'), version_base = version_base + ${VERSION_BASE_STEP}::bigint`
+      fork_stamp = nextval('offshoot.stamps'), resets = resets + 1`
 }
 
 /** The rows or bytes that a branch stores itself, and those that it inherits. */

@@ -10,7 +10,6 @@ import type { TableLookup } from './reading/read-plan.js'
  */
 
 export { schemaName } from './layout/database-schema.js'
-export { recordVersionOf } from './layout/record-version.js'
 export { countArms, countScans, selectNoRows, type VisibleArm } from './reading/arms.js'
 export { countValues } from './reading/count-values.js'
 export { selectJsonRows } from './reading/json-rows.js'
@@ -27,7 +26,6 @@ export {
 } from './reading/read-plan.js'
 export {
   type MetadataForm,
-  recordVersion,
   writeFound,
   writeMetadata,
   writeRecord,

@@ -3,7 +3,7 @@
  * they run in, and the reasons why PostgreSQL rejects values.
  */
 
-export { answersName, listAnswering } from './layout/database-schema.js'
+export { answersName, findAnswering } from './layout/database-schema.js'
 export {
   type ComparedStream,
   publishStream,

@@ -6,7 +6,6 @@ import {
   joinRecord,
   type PlanRoot,
   recordAs,
-  recordVersionOf,
   type TableLookup,
 } from '../../rows/read.js'
 import type { Field, FieldType } from './field.js'
@@ -51,9 +50,7 @@ export class FieldExpressions {
       case 'id':
         return sql`${record.alias}.id`
       case 'metadata':
-        return source.column === 'version'
-          ? recordVersionOf(this.#lookup.rows, record.alias)
-          : sql`${record.alias}.${ident(source.column)}`
+        return sql`${record.alias}.${ident(source.column)}`
       case 'column':
         return record.column(source.index)
       case 'json': {

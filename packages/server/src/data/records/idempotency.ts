@@ -10,7 +10,7 @@ import { compileStatement, type Statement, slot } from '../../postgres/statement
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
 import type { BranchTable } from '../../rows/tables.js'
-import { answersName, listAnswering } from '../../rows/write.js'
+import { answersName, findAnswering } from '../../rows/write.js'
 import { collected } from '../../telemetry/events.js'
 import { planColumns, type Session } from '../session/session.js'
 import { ANSWER_ENTRY_BYTES, keptAnswersOf } from './kept-answers.js'
@@ -130,10 +130,10 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
  * includes the number of resets: a reset undoes the requests, so they can be executed again.
  */
 function keyHash({ principal, access, guard }: Session, key: string): string {
-  const { versionBase } = guard.rows
-  // Without a reset the hash is that of earlier versions, whose answers stay valid after an upgrade.
-  const resets = versionBase === 0 ? [] : [String(versionBase)]
-  return sha256(principal.userId, access.branchId, ...resets, key)
+  const { resets } = guard.rows
+  // The hash is that of earlier versions, whose answers stay valid after an upgrade. They counted resets in this step.
+  const counted = resets === 0 ? [] : [String(resets * 2 ** 32)]
+  return sha256(principal.userId, access.branchId, ...counted, key)
 }
 
 /** Records of a table that a request has created. */
@@ -278,7 +278,7 @@ export async function collectAnswers(database: Database): Promise<boolean> {
   if (await hasEarlier(database)) await deleteExpired(database, EARLIER)
   const isShrinking = await keptAnswersOf(database).shrink()
   const afterId = lastCollected.get(database) ?? '0'
-  const [databaseId] = await listAnswering(database, { afterId, databasesMax: 1 })
+  const databaseId = await findAnswering(database, afterId)
   if (databaseId === undefined) {
     lastCollected.delete(database)
     return isShrinking

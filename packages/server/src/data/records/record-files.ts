@@ -1,10 +1,10 @@
 import { AppError } from '@offshoot/contract/errors'
 import { inTurns } from '../../common/in-turns.js'
 import type { Database } from '../../postgres/database.js'
-import type { TextRows } from '../../postgres/statement.js'
+import type { Call, TextRows } from '../../postgres/statement.js'
 import type { InputRecord } from '../../rows/columns.js'
 import { parseFiles, type StoredFile } from '../../rows/files.js'
-import { recordVersion, runReads, textOf } from '../../rows/read.js'
+import { runReads, textOf } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import type { FileWriter } from '../files/file-input.js'
 import type { Files } from '../files/files.js'
@@ -17,37 +17,35 @@ interface FileAccess {
   readonly files: Files
 }
 
-/** The current files of a record, and the version of the record. */
-interface PresentFiles {
-  readonly version: number
+/** The current files of a record, in some columns. */
+export interface PresentFiles {
   readonly files: ReadonlyMap<number, readonly StoredFile[]>
+  /** Reads the files again, in the transaction that writes the record. */
+  readonly readAgain: Call
+  isSame(rows: TextRows): boolean
 }
 
-/** No record has this version, so an upsert that expects it can only create a record. */
-const NO_VERSION = Number.MAX_SAFE_INTEGER
+/** Thrown if the files of a record have changed since they were read. */
+export class FilesChangedError extends Error {}
+
 const FILE_ATTEMPTS_MAX = 20
 
 /**
- * Runs a write that depends on the current files of a record. Repeats it if the record changes meanwhile. A
+ * Runs a write that depends on the current files of a record. Repeats it if the files change meanwhile. A
  * write without files runs once and reads nothing first.
  */
 export async function onPresentFiles<Result>(
   context: FileAccess,
   table: BranchTable,
-  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
+  record: { id: string; fields: InputRecord },
   run: (present: PresentFiles | undefined) => Promise<Result>,
 ): Promise<Result> {
   for (let attempt = 1; ; attempt++) {
-    const present = await findPresentFiles(context, table, options)
+    const present = await findPresentFiles(context, table, record)
     try {
       return await run(present)
     } catch (error) {
-      const isOutrun =
-        present !== undefined &&
-        options.ifVersion === undefined &&
-        error instanceof AppError &&
-        error.code === 'version_conflict'
-      if (!isOutrun) throw error
+      if (!(error instanceof FilesChangedError)) throw error
       if (attempt === FILE_ATTEMPTS_MAX) {
         throw new AppError('retry_limit', 'the record kept changing; nothing was applied')
       }
@@ -70,13 +68,19 @@ export async function findPresentFiles(
     table,
     touched.map(({ column }) => column.path.join('.')),
   )
-  const [rows] = await runReads(database, session.guard, [{ statement: read.one, values: [id] }])
-  const row = rows?.[0]
-  if (row === undefined) return { version: NO_VERSION, files: new Map() }
-  const files = touched.map(
-    ({ index, column }) => [column.id, parseFiles(textOf(read.plan, row, index))] as const,
-  )
-  return { version: recordVersion(row[1], session.metadata), files: new Map(files) }
+  const textsIn = ([row]: TextRows) =>
+    touched.map(({ index }) => (row === undefined ? null : textOf(read.plan, row, index)))
+  const readAgain = { statement: read.one, values: [id] }
+  const [rows = []] = await runReads(database, session.guard, [readAgain])
+  const texts = textsIn(rows)
+  return {
+    files: new Map(
+      touched.map(({ column }, position) => [column.id, parseFiles(texts[position] ?? null)]),
+    ),
+    readAgain,
+    // Every change of a file gives it a new key, so equal texts are those of the same files.
+    isSame: (found) => textsIn(found).every((text, position) => text === texts[position]),
+  }
 }
 
 /**

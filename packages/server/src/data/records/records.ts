@@ -6,7 +6,6 @@ import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/colum
 import {
   confirmed,
   type OpenTransaction,
-  recordVersion,
   runReads,
   runSharedRead,
   writeMetadata,
@@ -34,10 +33,12 @@ import { planColumns, type Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
 import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
 import {
+  FilesChangedError,
   fileWriter,
   findPresentFiles,
   loadContents,
   onPresentFiles,
+  type PresentFiles,
   storeFiles,
 } from './record-files.js'
 
@@ -159,10 +160,11 @@ export async function updateRecord(
     })
     const update = encodeUpdate(table, fields, files)
     const writer = await prepareWrite(context, table, files)
-    const ifVersion = options.ifVersion ?? present?.version
+    const { ifVersion } = options
     const { written, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }),
       id,
+      present,
       checks: writer.checkUpdates([{ id, update }]),
     })
     if (written === undefined) {
@@ -189,12 +191,13 @@ export async function upsertRecord(
     const update = encodeUpdate(table, fields, files)
     const whole = table.codec.encodeRecord(fields, now(), files?.encode)
     const writer = await prepareWrite(context, table, files)
-    const ifVersion = options.ifVersion ?? present?.version
+    const { ifVersion } = options
     const { written, alternative, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }),
       // If the update has found the record, its id is taken and the insert has no effect.
       otherwise: isFaults(whole) ? undefined : writer.insertOne({ id, values: whole }),
       id,
+      present,
       checks: writer.checkUpdates([{ id, update }]),
     })
     if (written !== undefined) return { answer, created: false }
@@ -255,18 +258,20 @@ async function write(
     isNewId?: boolean
     otherwise?: Call | undefined
     id: string
+    /** The files that the write depends on. */
+    present?: PresentFiles | undefined
     checks: readonly UniqueCheck[]
     idempotent?: IdempotentRequest
   },
 ): Promise<Written> {
   const { database, session, columns } = context
-  const { checks, otherwise, idempotent = NOT_IDEMPOTENT, isNewId = false } = options
+  const { checks, otherwise, present, idempotent = NOT_IDEMPOTENT, isNewId = false } = options
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
   const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
-  const isPlain = checks.length === 0 && idempotent.key === undefined
+  const isPlain = checks.length === 0 && idempotent.key === undefined && present === undefined
   const describe = async (rows: readonly TextRows[]): Promise<Written> => {
     const written = rows[0]?.[0]
     const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
@@ -279,6 +284,7 @@ async function write(
       calls,
       writes,
       checks,
+      present,
       finish: async (transaction, rows) => {
         const made = await describe(rows)
         const { written, answer } = made
@@ -322,8 +328,8 @@ async function writeAnswer(
 }
 
 /**
- * Runs a write that has more steps in its transaction: unique values are checked afterwards, unless it wrote
- * nothing, and `finish` runs before the commit.
+ * Runs a write that has more steps in its transaction: the files that it depends on are compared, unique values are
+ * checked afterwards, unless it wrote nothing, and `finish` runs before the commit.
  */
 function runChecked<Result>(
   { database, session }: RecordContext,
@@ -333,14 +339,18 @@ function runChecked<Result>(
     /** The number of calls that write. The others read. */
     writes: number
     checks: readonly UniqueCheck[]
+    present: PresentFiles | undefined
     finish(transaction: OpenTransaction, rows: readonly TextRows[]): Promise<Result>
   },
 ): Promise<Result> {
-  const { calls, checks } = options
+  const { calls, checks, present } = options
+  const before = present === undefined ? [] : [present.readAgain]
   return runSteps(
     database,
     session.guard,
-    async (transaction, rows) => {
+    async (transaction, found) => {
+      if (present?.isSame(found[0] ?? []) === false) throw new FilesChangedError()
+      const rows = found.slice(before.length)
       const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
         if (isMade && rows[calls.length + index]?.[0] !== undefined) {
@@ -349,7 +359,7 @@ function runChecked<Result>(
       }
       return options.finish(transaction, rows.slice(0, calls.length))
     },
-    { first: [...calls, ...checks.map((check) => check.call)] },
+    { first: [...before, ...calls, ...checks.map((check) => check.call)] },
   )
 }
 
@@ -370,7 +380,7 @@ async function explainNoUpdate(
   const row = rows?.[0]
   if (row === undefined) return recordNotFound(tableName, options.id)
   const { ifVersion } = options
-  if (ifVersion !== undefined && recordVersion(row[1], session.metadata) !== ifVersion) {
+  if (ifVersion !== undefined && Number(row[1]) !== ifVersion) {
     return versionConflict()
   }
   return new AppError(

@@ -1,7 +1,7 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
 import { arrayLiteral, isFaults } from '../../rows/columns.js'
-import { recordVersion, writeMetadata, writeSelection } from '../../rows/read.js'
+import { writeMetadata, writeSelection } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import type { RowInput, UniqueCheck } from '../../rows/write.js'
 import type { Session } from '../session/session.js'
@@ -107,7 +107,7 @@ function prepareUpdates(
       const found = reads.collect(rest)
       for (const operation of operations) {
         const { id, index } = operation
-        if (!changed.has(id)) return refusedUpdate(session, operation, present.get(id))
+        if (!changed.has(id)) return refusedUpdate(operation, present.get(id))
         const columns = columnsOf(session, operation, found)
         results[index] = `{"operation":"update","rows":1,"id":"${id}"${columns ?? ''}}`
         yield
@@ -232,11 +232,7 @@ function refusedInsert(operation: Operation<'insert'>): FaultEntry {
     : { index, message: `${prefix}: record [${id}]: version condition not met` }
 }
 
-function refusedUpdate(
-  { metadata }: Session,
-  operation: Operation<'update'>,
-  present: TextRow | undefined,
-): FaultEntry {
+function refusedUpdate(operation: Operation<'update'>, present: TextRow | undefined): FaultEntry {
   const { index, id, ifVersion, table, whole } = operation
   const prefix = `table [${table.codec.table.name}]`
   if (present === undefined) {
@@ -248,7 +244,7 @@ function refusedUpdate(
     }
   }
   const reason =
-    ifVersion !== undefined && recordVersion(present[1], metadata) !== ifVersion
+    ifVersion !== undefined && Number(present[1]) !== ifVersion
       ? 'version condition not met'
       : 'the result of the arithmetic cannot be stored exactly'
   return { index, message: `${prefix}: record [${id}]: ${reason}` }

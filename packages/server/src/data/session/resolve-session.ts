@@ -137,7 +137,7 @@ async function createResolved(
   const session = createSession({
     guard: { rows, keyId, keyStamp },
     schema,
-    metadata: { key: metadataKey(isXataClient), versionBase: rows.versionBase },
+    metadata: { key: metadataKey(isXataClient) },
     growth: sources.quotas.growth(branch.workspaceId, { showsUsage: false }),
   })
   return { session: { ...session, principal, access: branch, cursorSecret }, branch }
@@ -167,7 +167,7 @@ export function resolveLinkedBranch(
       const session = createSession({
         guard: { rows, keyId: undefined, keyStamp: undefined },
         schema,
-        metadata: { key: metadataKey(false), versionBase: rows.versionBase },
+        metadata: { key: metadataKey(false) },
         growth: quotas.growth(live.workspaceId, { showsUsage: false }),
       })
       return { session, isSliding: live.isSliding }

@@ -2,14 +2,7 @@ import type { ColumnType } from '@offshoot/contract/schema'
 import { ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { Slot } from '../../postgres/statement.js'
 import { isFileType, type PhysicalColumn, type TableCodec } from '../../rows/columns.js'
-import {
-  countArms,
-  listArms,
-  recordAs,
-  recordVersionOf,
-  selectJsonRows,
-  selectNoRows,
-} from '../../rows/read.js'
+import { countArms, listArms, recordAs, selectJsonRows, selectNoRows } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
 import { invalidSql } from './invalid-sql.js'
 import { cutName, findName } from './scope.js'
@@ -136,7 +129,7 @@ function createTable(
   codec: TableCodec,
   { metadataKey, rows }: { metadataKey: string; rows: BranchRows },
 ): BranchTable {
-  const columns = listColumns(codec, { metadataKey, rows })
+  const columns = listColumns(codec, metadataKey)
   const targets = columns.flatMap((column) => targetOf(column) ?? [])
   const names = columns.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
@@ -164,10 +157,7 @@ function createTable(
 }
 
 /** Lists the id, the columns of the schema, and the metadata. Nested columns have dotted names. */
-function listColumns(
-  codec: TableCodec,
-  { metadataKey, rows }: { metadataKey: string; rows: BranchRows },
-): OwnColumn[] {
+function listColumns(codec: TableCodec, metadataKey: string): OwnColumn[] {
   const metadata = (name: string, expression: Sql): OwnColumn => ({
     name: name === 'id' ? name : `${metadataKey}.${name}`,
     type: undefined,
@@ -183,7 +173,7 @@ function listColumns(
   return [
     metadata('id', sql`${ROW}.id`),
     ...own,
-    metadata('version', recordVersionOf(rows, ROW)),
+    metadata('version', sql`${ROW}.version`),
     metadata('createdAt', sql`${ROW}.created_at`),
     metadata('updatedAt', sql`${ROW}.updated_at`),
   ]

@@ -366,8 +366,7 @@ function pinSql({ branchId, databaseId }: Sides['from'], pinId: string): Sql {
         (id, database_id, name, schema_id, last_migration_id, ${FORK_COLUMNS},
           fork_schema_id, deleted_at)
       select ${pinId}, ${databaseId}::bigint, source.name, source.schema_id,
-        source.last_migration_id, source.id, source.epoch, source.version_base,
-        source.schema_id, now()
+        source.last_migration_id, source.id, source.epoch, source.schema_id, now()
       from source
       returning id, database_id, parent_id, fork_epoch
     )`

@@ -11,7 +11,6 @@ import {
   moveRows,
   restartFrom,
   STORAGE_COLUMNS,
-  VERSION_BASE_MAX,
 } from '../../rows/branches.js'
 import { forks } from '../../telemetry/events.js'
 import type { BranchAccess } from '../access/resolve.js'
@@ -104,7 +103,7 @@ async function startOver(
     dbBranchID: source.id,
     migrationID: source.lastMigrationId,
   }
-  const updated = await transaction.query(sql`
+  await transaction.query(sql`
     update offshoot.branches
     set ${restartFrom(source)},
       schema_id = ${source.schemaId}, fork_schema_id = ${source.schemaId},
@@ -115,11 +114,5 @@ async function startOver(
         else started_from
       end,
       stamp = nextval('offshoot.stamps')
-    where id = ${branchId} and version_base < ${VERSION_BASE_MAX}::bigint
-    returning id`)
-  if (updated.length > 0) return
-  throw new AppError(
-    'limit_reached',
-    'the branch has been reset so often that its records cannot have new versions; create a new branch',
-  )
+    where id = ${branchId}`)
 }

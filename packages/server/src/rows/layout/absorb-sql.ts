@@ -10,7 +10,6 @@ import {
   ownOverlay,
   pastName,
 } from './layout.js'
-import { rememberVersions } from './record-version.js'
 import { listAllColumns, type StoredTable } from './stored-schema.js'
 
 /*
@@ -68,11 +67,7 @@ function moveSql({ heap, overlay, isPlain }: Overlaid, rows: WrittenRows): Sql {
   const [own, epoch] = [heapName(heap), raw(String(overlay.epoch))]
   const names = [...overlay.columnIds].map((id) => ident(`c${id}`))
   const listed = (alias: Sql) => join([empty, ...names.map((name) => sql`, ${alias}${name}`)], '')
-  const { raise, remember } = rememberVersions(heap)
   const removing = sql`,
-    gone as (select id, version from s where deleted),
-    raised as (${raise}),
-    remembered as (${remember}),
     removed as (delete from ${own} h using s where s.deleted and h.id = s.id)`
   const overwritten = ['version', 'created_at', 'updated_at', 'epoch', 'deleted'].map(ident)
   const changes = [...overwritten, ...names].map((name) => sql`${name} = excluded.${name}`)

@@ -1,14 +1,11 @@
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { isUndefinedTable } from '../../postgres/failures.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { collected } from '../../telemetry/events.js'
-import { listDeleting } from './database-schema.js'
 import { dropHeap } from './heap-ddl.js'
 import { type HeapAddress, pastName } from './layout.js'
-import { forgetVersions } from './record-version.js'
 import { mayRemoveStorage } from './storage-hold.js'
 
 /*
@@ -183,41 +180,6 @@ function candidates(
 }
 
 const EPOCH_MAX = 2 ** 31 - 1
-
-/** The time for which the version of a deleted record is remembered by its id. */
-const DELETED_SECONDS = 24 * 60 * 60
-
-/** Databases that one step looks at. */
-const STEP_DATABASES = 100
-
-/** The database that the collector of this process has looked at last. */
-const lastForgotten = new WeakMap<Database, string>()
-
-/** Forgets some records that were deleted long ago. Returns whether there may be more in the same databases. */
-export async function collectDeletedRecords(
-  database: Database,
-  { ageSeconds = DELETED_SECONDS }: { ageSeconds?: number } = {},
-): Promise<boolean> {
-  const afterId = lastForgotten.get(database) ?? '0'
-  const ids = await listDeleting(database, { afterId, databasesMax: STEP_DATABASES })
-  let count = 0
-  await eachApart(ids, async (databaseId) => {
-    const statement = forgetVersions(databaseId, { ageSeconds, recordsMax: STEP_ROWS })
-    const [row] = await database.query<{ count: number }>(statement).catch((error: unknown) => {
-      // The database was deleted.
-      if (isUndefinedTable(error)) return []
-      throw error
-    })
-    count += row?.count ?? 0
-  })
-  collected.add('deleted-record', count)
-  if (count > 0) return true
-  // The next round looks at further databases, so that a round does not take longer for more of them.
-  const lastId = ids.length === STEP_DATABASES ? ids.at(-1) : undefined
-  if (lastId === undefined) lastForgotten.delete(database)
-  else lastForgotten.set(database, lastId)
-  return false
-}
 
 /**
  * Queues a branch for the collector: the branch, or row versions that it keeps for forks, may be unused now.

@@ -32,11 +32,6 @@ export const answersName = (databaseId: string): Sql =>
   sql`${schemaOf(databaseId)}.${ident(ANSWERS)}`
 const ANSWERS = 'idempotency_keys'
 
-/** Returns the table of a database that has the last versions of deleted records, see `record-version.ts`. */
-export const deletedName = (databaseId: string): Sql =>
-  sql`${schemaOf(databaseId)}.${ident(DELETED)}`
-export const DELETED = 'deleted_records'
-
 /** Returns the table that has something of a database while it is restored. */
 export const restoreStage = (
   databaseId: string,
@@ -78,17 +73,6 @@ export async function createDatabaseSchema(
   await transaction.query(sql`create index on ${answersName(databaseId)} (created_at)`)
   await transaction.query(sql`
     create index on ${answersName(databaseId)} (created_at) where body is not null`)
-  await transaction.query(sql`
-    create table ${deletedName(databaseId)} (
-      heap_id bigint not null,
-      id text collate "C" not null,
-      -- Wider than the version of a row, which can be the last one.
-      version bigint not null,
-      -- Null: the entry stands for all ids of a kind, and is never forgotten.
-      deleted_at timestamptz default now(),
-      primary key (heap_id, id)
-    )`)
-  await transaction.query(sql`create index on ${deletedName(databaseId)} (deleted_at)`)
 }
 
 /**
@@ -102,38 +86,23 @@ export async function lockDatabaseSchema(
   await transaction.query(sql`lock table ${answersName(databaseId)} in access share mode`)
 }
 
-interface SomeDatabases {
-  readonly afterId: string
-  readonly databasesMax: number
-}
-
-/** Lists some databases that have kept answers, in the order of their ids. */
-export function listAnswering(database: Queryable, some: SomeDatabases): Promise<string[]> {
-  return listFilled(database, ANSWERS, some)
-}
-
-/** Lists some databases that have versions of deleted records, in the order of their ids. */
-export function listDeleting(database: Queryable, some: SomeDatabases): Promise<string[]> {
-  return listFilled(database, DELETED, some)
-}
-
-async function listFilled(
+/** Finds the database with kept answers that has the next id. */
+export async function findAnswering(
   database: Queryable,
-  table: string,
-  { afterId, databasesMax }: SomeDatabases,
-): Promise<string[]> {
+  afterId: string,
+): Promise<string | undefined> {
   // A table of the coordinator is empty if its rows are on another node.
   const isFilled = database.isCluster ? sql`true` : sql`pg_relation_size(c.oid) > 0`
-  const rows = await database.query<{ databaseId: string }>(sql`
+  const [row] = await database.query<{ databaseId: string }>(sql`
     select d.id::text as "databaseId"
     from pg_class c
     join pg_namespace n on n.oid = c.relnamespace,
       lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
-    where c.relname = ${table} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
+    where c.relname = ${ANSWERS} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
       and d.id > ${afterId}::bigint and ${isFilled}
     order by d.id
-    limit ${databasesMax}`)
-  return rows.map(({ databaseId }) => databaseId)
+    limit 1`)
+  return row?.databaseId
 }
 
 /** Schemas that one step drops. */

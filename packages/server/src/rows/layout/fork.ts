@@ -26,7 +26,7 @@ export const closeEpochSql = (branchId: string, conditions = empty): Sql => sql`
     set epoch = epoch + 1,
       stamp = case when epoch = 1 then nextval('offshoot.stamps') else stamp end
     where id = ${branchId} and deleted_at is null ${conditions}
-    returning id, name, schema_id, last_migration_id, version_base, epoch - 1 as epoch`
+    returning id, name, schema_id, last_migration_id, epoch - 1 as epoch`
 
 /** Closes the epoch of a branch. Returns undefined if it does not exist. */
 export async function closeEpoch(
@@ -67,8 +67,7 @@ export function forkSql(fork: {
     inserted as (
       insert into offshoot.branches (${columns}, ${FORK_COLUMNS})
       select ${values}, case when i.inherits then source.id end,
-        case when i.inherits then source.epoch end,
-        case when i.inherits then source.version_base else 0 end
+        case when i.inherits then source.epoch end
       from source, (select ${inherits}::boolean as inherits) i
       on conflict (database_id, name) where deleted_at is null do nothing
       returning id
@@ -89,5 +88,5 @@ export function toForkOutcome(rows: TextRows): ForkOutcome {
 /** The columns of `offshoot.branches` that describe storage. A branch that takes storage over copies them. */
 export const STORAGE_COLUMNS = sql`parent_id, fork_epoch, fork_stamp, epoch`
 
-/** The columns of a branch that say where its inherited rows come from, and how it counts versions. */
-export const FORK_COLUMNS = sql`parent_id, fork_epoch, version_base`
+/** The columns of a branch that say where its inherited rows come from. */
+export const FORK_COLUMNS = sql`parent_id, fork_epoch`

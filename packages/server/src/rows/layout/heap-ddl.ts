@@ -15,7 +15,6 @@ import {
 } from '../indexes/heap-indexes.js'
 import { stopBuilding } from '../indexes/index-lock.js'
 import { createGate } from '../running/gate.js'
-import { deletedName } from './database-schema.js'
 import { type HeapAddress, heapName, pastName, qualified, uniqueIndexName } from './layout.js'
 import { mayRemoveStorage } from './storage-hold.js'
 import { listAllColumns, type StoredColumn, type StoredTable } from './stored-schema.js'
@@ -322,8 +321,5 @@ export async function dropHeap(transaction: Queryable, heap: HeapAddress): Promi
   }
   await stopBuilding(transaction, heapId)
   await transaction.query(sql`drop table if exists ${heapName(heap)}, ${pastName(heap)}`)
-  await transaction.query(
-    sql`delete from ${deletedName(heap.databaseId)} where heap_id = ${heapId}`,
-  )
   await transaction.query(sql`delete from offshoot.heaps where id = ${heapId}`)
 }

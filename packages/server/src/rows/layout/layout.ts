@@ -58,8 +58,8 @@ export interface BranchRows {
   readonly branchId: string
   readonly databaseId: string
   readonly schemaId: string
-  /** The version of a record is that of its row plus this number. */
-  readonly versionBase: number
+  /** How often the branch was reset. */
+  readonly resets: number
 }
 
 /** The epoch of a branch and that of its latest fork. Writers need both, to keep versions that a fork can see. */
@@ -97,7 +97,7 @@ export interface LevelRow {
   readonly databaseId: string
   readonly stamp: string
   readonly schemaId: string
-  readonly versionBase: string
+  readonly resets: number
   readonly epoch: number
   readonly latestFork: number
   readonly asOf: number | null
@@ -121,7 +121,7 @@ export const latestForkOf = (branchId: Sql, conditions = empty): Sql => sql`coal
         select max(f.fork_epoch) from offshoot.branches f where f.parent_id = ${branchId} ${conditions}
       ), 0)`
 
-const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stamp, b.schema_id, b.version_base, b.epoch`
+const LEVEL_COLUMNS = sql`b.id, b.database_id, b.parent_id, b.fork_epoch, b.stamp, b.schema_id, b.resets, b.epoch`
 
 /**
  * Selects the levels of a branch, which `toLayout` takes. Other forms than texts and JSON would differ in an aggregate. A
@@ -144,7 +144,7 @@ function levelsSql(branchId: Sql, isHidden: Sql, isFollowed = sql`true`): Sql {
     )
     select c.depth, c.id as "branchId", c.database_id::text as "databaseId",
       c.stamp::text as stamp, c.schema_id::text as "schemaId",
-      c.version_base::text as "versionBase", c.epoch, c.as_of as "asOf", c.epoch > 1 as "hasForks",
+      c.resets, c.epoch, c.as_of as "asOf", c.epoch > 1 as "hasForks",
       case when c.depth = 0 then ${latestForkOf(sql`c.id`)} else 0 end as "latestFork",
       (
         select json_agg(json_build_object(
@@ -202,13 +202,13 @@ export function toShallowLayout(rows: readonly LevelRow[]): Layout | undefined {
 export function toLayout(rows: readonly LevelRow[]): Layout | undefined {
   const [own] = rows
   if (own === undefined) return undefined
-  const { branchId, databaseId, stamp, schemaId, epoch, latestFork, hasForks } = own
+  const { branchId, databaseId, stamp, schemaId, resets, epoch, latestFork, hasForks } = own
   return {
     branchId,
     databaseId,
     stamp,
     schemaId,
-    versionBase: Number(own.versionBase),
+    resets,
     epoch,
     latestFork,
     hasForks,

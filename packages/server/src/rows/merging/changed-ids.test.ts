@@ -28,7 +28,7 @@ const layout = (...levels: Level[]): Layout => ({
   epoch: 1,
   latestFork: 0,
   hasForks: false,
-  versionBase: 0,
+  resets: 0,
   levels,
 })
 

@@ -169,10 +169,10 @@ async function writeChanges(
     u as (select * from changed where not is_gone)${parts.keep(sql`select id from u`)},
     written as (
       insert into ${parts.own} ${parts.rowColumns}
-      select u.id, coalesce(u.version + 1, f.version),
+      select u.id, coalesce(u.version + 1, 0),
         coalesce(u.created_at, now()), now(), ${parts.epoch}, false${furtherColumns(values)}
-      from u ${parts.joinFirstVersion(sql`u.id`, sql`u.version is null`)}
-      on conflict (id) do update set ${parts.overwriteAny}
+      from u
+      on conflict (id) do update set ${parts.overwrite}
     )
     select count(*) filter (where version is null), count(version) filter (where not is_gone),
       count(*) filter (where is_gone)

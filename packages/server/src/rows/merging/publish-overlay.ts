@@ -2,17 +2,8 @@ import type { Queryable } from '../../postgres/database.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
-import { deletedName } from '../layout/database-schema.js'
 import { createFoldIndexes, dropHeap, fileColumnIds } from '../layout/heap-ddl.js'
-import {
-  type BranchRows,
-  type HeapAddress,
-  heapName,
-  inheritsRows,
-  layoutOf,
-  ownHeap,
-} from '../layout/layout.js'
-import { selectFirstVersion, selectFloors } from '../layout/record-version.js'
+import { type BranchRows, type HeapAddress, heapName, layoutOf } from '../layout/layout.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { changedIds, mayDiffer } from './changed-ids.js'
 import { getTarget, openTarget } from './publish-stage.js'
@@ -26,10 +17,7 @@ import { EFFECTS } from './stage-sql.js'
  */
 
 /** The outcome of a merge for one table, before it is published. */
-export interface StagedOverlay extends HeapAddress {
-  /** The first versions of new rows, when their versions were determined. */
-  readonly floors: string
-}
+export type StagedOverlay = HeapAddress
 
 /** Staged rows of one table: a table, or a query in parentheses. */
 export type OverlaidStage = Pick<StagedRows, 'codec' | 'name'>
@@ -56,7 +44,6 @@ export async function buildOverlay(
     returning id as "heapId"`)
   if (row === undefined) throw new Error('an insert must return a row')
   const overlay = { databaseId: owner.databaseId, heapId: row.heapId }
-  const floors = await readFloors(transaction, rows)
   await transaction.query(sql`
     create table ${heapName(overlay)} as ${selectOutcome(rows, sql`s.decision in ${EFFECTS}`)}`)
   await createFoldIndexes(transaction, {
@@ -65,36 +52,19 @@ export async function buildOverlay(
     columnIds,
     fileColumnIds: fileIds,
   })
-  return { ...overlay, floors }
+  return overlay
 }
 
 /** Selects the staged rows `s` that meet a condition as rows of the target. */
 function selectOutcome({ staged: { codec, name }, ours }: OverlaidRows, condition: Sql): Sql {
-  const layout = layoutOf(ours)
-  const heap = ownHeap(layout, codec.table.id)
   const columns = codec.physical.map(({ physicalName }) => sql`, s.${ident(physicalName)}`)
-  // A tombstone has the last version of the deleted record.
-  const tombstone = heap && sql`left join ${heapName(heap)} t on t.id = s.id and t.deleted`
-  const first = heap
-    ? sql`greatest((${selectFirstVersion(heap, sql`s.id`)}), t.version + 1)`
-    : sql`0`
   return sql`
-    select case s.decision when 'insert' then ${first} when 'update' then r.version + 1 else r.version end
-        as version,
+    select case s.decision when 'update' then r.version + 1 else 0 end as version,
       coalesce(r.created_at, now())::timestamptz(3) as created_at, now()::timestamptz(3) as updated_at,
       s.decision = 'delete' as deleted, s.id${join([empty, ...columns], '')}
     from ${name} s
-    ${joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r`, outer: true, columns: new Set() })}
-    ${tombstone ?? empty}
+    ${joinVisible(layoutOf(ours), codec, { id: sql`s.id`, alias: sql`r`, outer: true, columns: new Set() })}
     where ${condition}`
-}
-
-async function readFloors(transaction: Queryable, { staged, ours }: OverlaidRows): Promise<string> {
-  const heap = ownHeap(layoutOf(ours), staged.codec.table.id)
-  if (heap === undefined) return ''
-  const [row] = await transaction.query<Record<string, unknown>>(sql`
-    select f.generated_floor, f.given_floor from (${selectFloors(heap)}) f`)
-  return JSON.stringify(row)
 }
 
 /**
@@ -116,43 +86,12 @@ export async function amendOverlay(
       insert into ${name} (version, created_at, updated_at, deleted, id${join([empty, ...columns], '')})
       ${selectOutcome(rows, sql`s.n in (select n from ${since}) and s.decision in ${EFFECTS}`)}`)
   }
-  await raiseVersions(transaction, overlay, rows)
   if (!mayDiffer(oursBefore, ours, staged.codec.table.id)) return true
   for (const index of staged.codec.uniqueColumns) {
     const found = await transaction.query(selectTaken(overlay, rows, index))
     if (found.length > 0) return false
   }
   return true
-}
-
-/** Deletions are remembered with the time at which their transaction began, which may have waited for the gate. */
-const DELETED_MINUTES = 10
-
-/** A record may have been created and deleted since the versions of new rows were determined. */
-async function raiseVersions(
-  transaction: Queryable,
-  overlay: StagedOverlay,
-  rows: OverlaidRows,
-): Promise<void> {
-  const layout = layoutOf(rows.ours)
-  const { codec, name } = rows.staged
-  const heap = ownHeap(layout, codec.table.id)
-  // On a branch that inherits rows, a deleted record has a tombstone.
-  if (heap === undefined || inheritsRows(layout, codec.table.id)) return
-  if ((await readFloors(transaction, rows)) !== overlay.floors) {
-    await transaction.query(sql`
-      update ${heapName(overlay)} o
-      set version = greatest(o.version, (${selectFirstVersion(heap, sql`o.id`)}))
-      from ${name} s
-      where s.id = o.id and s.decision = 'insert'`)
-    return
-  }
-  await transaction.query(sql`
-    update ${heapName(overlay)} o
-    set version = greatest(o.version, d.version + 1)
-    from ${deletedName(heap.databaseId)} d
-    where d.heap_id = ${heap.heapId} and d.id = o.id and not o.deleted
-      and d.deleted_at > now() - make_interval(mins => ${DELETED_MINUTES})`)
 }
 
 /** Finds one of the rows that the target has written since whose value another row of the outcome has. */

@@ -2,7 +2,6 @@ import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
-import { recordVersionOf } from '../layout/record-version.js'
 import { joinVisible } from '../reading/arms.js'
 
 /** The versions of a record on both sides of a merge. Null: the record does not exist there. */
@@ -27,18 +26,10 @@ export async function readVersions(
   if (ids.length === 0) return new Map()
   const joinOf = (rows: BranchRows, alias: ReturnType<typeof sql>) =>
     joinVisible(layoutOf(rows), codec, { id: sql`k.id`, alias, outer: true, columns: new Set() })
-  const rows = await transaction.query<{
-    id: string
-    ours: string | null
-    theirs: string | null
-  }>(sql`
-    select k.id, ${recordVersionOf(ours, sql`o`)}::text as ours,
-      ${recordVersionOf(theirs, sql`t`)}::text as theirs
+  const rows = await transaction.query<RowVersions & { id: string }>(sql`
+    select k.id, o.version as ours, t.version as theirs
     from unnest(${ids}::text[]) k (id)
     ${joinOf(ours, sql`o`)}
     ${joinOf(theirs, sql`t`)}`)
-  const numberOf = (text: string | null) => (text === null ? null : Number(text))
-  return new Map(
-    rows.map((row) => [row.id, { ours: numberOf(row.ours), theirs: numberOf(row.theirs) }]),
-  )
+  return new Map(rows.map(({ id, ...versions }) => [id, versions]))
 }

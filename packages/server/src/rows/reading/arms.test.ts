@@ -21,7 +21,7 @@ function chain(depth: number): Layout {
     epoch: 1,
     latestFork: 0,
     hasForks: false,
-    versionBase: 0,
+    resets: 0,
     levels: Array.from({ length: depth + 1 }, (_, level) => ({
       branchId: `b${level}`,
       asOf: level === 0 ? undefined : 1,

@@ -4,11 +4,9 @@ import type { FileForm, FileRecord } from '../columns/file-value.js'
 import { decodeField, decodeFields, type Projection } from '../columns/projection.js'
 import { type LinkPlan, METADATA_COUNT, type ReadPlan } from './read-plan.js'
 
-/** How a response writes records: the key and the versions of the metadata, and the links of files. */
+/** How a response writes records: the key of the metadata, and the links of files. */
 export interface MetadataForm {
   readonly key: MetadataKey
-  /** Added to the version of a row. */
-  readonly versionBase: number
   readonly files?: FileForm
 }
 
@@ -81,18 +79,9 @@ function writeMembers(
   }
 }
 
-/** Returns the version of a record from that of its row. */
-export function recordVersion(
-  rowVersion: string | null | undefined,
-  { versionBase }: MetadataForm,
-): number {
-  return Number(rowVersion) + versionBase
-}
-
 /** Writes the member `"{key}":{...}` from a row whose metadata starts at the offset. */
 export function writeMetadata(row: TextRow, offset: number, form: MetadataForm): string {
-  const [, rowVersion, createdAt, updatedAt] = row.slice(offset, offset + METADATA_COUNT)
-  const version = recordVersion(rowVersion, form)
+  const [, version, createdAt, updatedAt] = row.slice(offset, offset + METADATA_COUNT)
   return `"${form.key}":{"version":${version},"createdAt":"${isoTime(createdAt)}","updatedAt":"${isoTime(updatedAt)}"}`
 }
 

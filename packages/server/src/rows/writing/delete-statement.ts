@@ -8,15 +8,12 @@ export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): S
   const { layout, codec, own } = parts
   if (parts.isPlain && !layout.hasForks) {
     return compileStatement(sql`
-      with gone as (delete from ${own} where id = any(${ids}::text[]) returning id, version),
-      ${parts.rememberGone()}
-      select id from gone`)
+      delete from ${own} where id = any(${ids}::text[]) returning id`)
   }
   if (parts.isPlain) {
     return compileStatement(sql`
       with gone as (delete from ${own} where id = any(${ids}::text[]) returning *),
-      kept as (${parts.keepGone()}),
-      ${parts.rememberGone()}
+      kept as (${parts.keepGone()})
       select id from gone`)
   }
   // The branch inherits rows, so a tombstone must hide them. It has no values: those of a column that is removed
@@ -25,11 +22,11 @@ export function deleteStatement(parts: StatementParts, ids: Sql | Slot = IDS): S
   return compileStatement(sql`
     with u as (select unnest(${ids}::text[]) as id),
     seen as (
-      select r.id, r.version, r.created_at, now() as updated_at, ${parts.epoch} as epoch
+      select r.id, r.created_at, now() as updated_at, ${parts.epoch} as epoch
       from u ${joinVisible(layout, codec, { id: sql`u.id`, alias: sql`r` })}
     )${parts.keep(sql`select id from seen`)}
-    insert into ${own} (id, version, created_at, updated_at, epoch, deleted)
-    select id, version, created_at, updated_at, epoch, true from seen
+    insert into ${own} (id, created_at, updated_at, epoch, deleted)
+    select id, created_at, updated_at, epoch, true from seen
     on conflict (id) do update
     set updated_at = excluded.updated_at, epoch = excluded.epoch, deleted = true${cleared}
     returning id`)

@@ -1,7 +1,6 @@
 import { codeOf, constraintOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { columnOfUniqueIndex } from '../layout/layout.js'
-import { ROW_VERSION_MAX } from '../layout/record-version.js'
 
 /*
  * PostgreSQL reports rejected values by a SQLSTATE and the name of an index. This module converts them to
@@ -44,8 +43,11 @@ export function takenColumn(
   return undefined
 }
 
-/** Functions of PostgreSQL that calculate the version of a row. Arithmetic of users never uses them. */
-const VERSION_ROUTINES: ReadonlySet<unknown> = new Set(['int4pl', 'int84'])
+/** The largest version of a row. */
+const ROW_VERSION_MAX = 2 ** 31 - 1
+
+/** The function of PostgreSQL that calculates the version of a row. Arithmetic of users never uses it. */
+const VERSION_ROUTINE = 'int4pl'
 
 /**
  * A node of a cluster reports the message, in English, and not the function. Arithmetic of users never yields this one:
@@ -53,7 +55,7 @@ const VERSION_ROUTINES: ReadonlySet<unknown> = new Set(['int4pl', 'int84'])
  */
 function isVersionOverflow(error: unknown): boolean {
   const { routine, message } = error as { routine?: unknown; message?: unknown }
-  return VERSION_ROUTINES.has(routine) || (routine === NODE_ROUTINE && message === INTEGER_OVERFLOW)
+  return routine === VERSION_ROUTINE || (routine === NODE_ROUTINE && message === INTEGER_OVERFLOW)
 }
 const NODE_ROUTINE = 'ReportResultError'
 const INTEGER_OVERFLOW = 'integer out of range'
@@ -65,7 +67,7 @@ export function describeRefusal(error: unknown, codecs: Iterable<TableCodec>): s
       return `column [${takenColumn(error, codecs)?.column ?? 'id'}]: is not unique`
     case NUMERIC_OUT_OF_RANGE:
       return isVersionOverflow(error)
-        ? `the versions of the record are used up; the last one is ${ROW_VERSION_MAX}; use another id`
+        ? `the versions of the record are used up; the last one is ${ROW_VERSION_MAX}; delete it and create it again`
         : 'the result is out of range'
     case PROGRAM_LIMIT_EXCEEDED:
       return 'a value of a unique column is too long; about 2700 bytes can be indexed'

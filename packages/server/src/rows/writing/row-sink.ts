@@ -1,7 +1,6 @@
 import { Turn } from '../../common/in-turns.js'
 import { isOnCluster } from '../../postgres/cluster.js'
 import type { TableCodec } from '../columns/table-codec.js'
-import type { FirstVersions } from '../layout/record-version.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
 import { RowCopy } from './copy-rows.js'
 import { TakenError } from './refusals.js'
@@ -30,12 +29,11 @@ export function openSink(
   transaction: WriteTransaction,
 ): RowSink {
   const { codec, writer } = table
-  const byStatements = () => new StatementSink(codec, writer, transaction)
   // Citus does not tell why a COPY has failed.
   const sink =
     writer.takesCopies && !isOnCluster(transaction.client)
-      ? new LateSink(() => openCopy(writer, transaction).then((copy) => copy ?? byStatements()))
-      : byStatements()
+      ? new CopySink(writer, transaction)
+      : new StatementSink(codec, writer, transaction)
   return new SteppedSink(sink, rowsPerStep(codec))
 }
 
@@ -67,59 +65,20 @@ class SteppedSink implements RowSink {
   }
 }
 
-/** Opens a COPY. Returns undefined if it cannot know the first versions of rows with given ids. */
-async function openCopy(
-  writer: TableWriter,
-  transaction: WriteTransaction,
-): Promise<RowSink | undefined> {
-  const [found] = await transaction.run([writer.readFloors])
-  const [generated, given, hasEntries] = found?.[0] ?? []
-  if (hasEntries === 't') return undefined
-  return new CopySink(writer, transaction, {
-    generatedFloor: Number(generated),
-    givenFloor: Number(given),
-  })
-}
-
-/** Opens another sink with the first rows, because this needs a query. */
-class LateSink implements RowSink {
-  readonly #open: () => Promise<RowSink>
-  #sink: RowSink | undefined
-
-  constructor(open: () => Promise<RowSink>) {
-    this.#open = open
-  }
-
-  async add(rows: readonly RowInput[]): Promise<void> {
-    this.#sink ??= await this.#open()
-    await this.#sink.add(rows)
-  }
-
-  async end(): Promise<void> {
-    await this.#sink?.end()
-  }
-
-  async abort(): Promise<void> {
-    await this.#sink?.abort()
-  }
-}
-
 /** Inserts rows with COPY. A taken id makes the whole COPY fail. */
 class CopySink implements RowSink {
   readonly #copy: RowCopy
   readonly #writer: TableWriter
   readonly #epoch: number
-  readonly #floors: FirstVersions
 
-  constructor(writer: TableWriter, { client, epoch }: WriteTransaction, floors: FirstVersions) {
+  constructor(writer: TableWriter, { client, epoch }: WriteTransaction) {
     this.#copy = new RowCopy(client, writer.copyStatement)
     this.#writer = writer
     this.#epoch = epoch
-    this.#floors = floors
   }
 
   add(rows: readonly RowInput[]): Promise<void> {
-    return this.#copy.write(this.#writer.copyLines(rows, this.#epoch, this.#floors))
+    return this.#copy.write(this.#writer.copyLines(rows, this.#epoch))
   }
 
   end(): Promise<void> {
@@ -132,7 +91,7 @@ class CopySink implements RowSink {
 }
 
 /**
- * Inserts each slice with a statement. Used if rows must be compared with inherited or deleted ones.
+ * Inserts each slice with a statement. Used if rows must be compared with inherited ones.
  */
 class StatementSink implements RowSink {
   readonly #codec: TableCodec

@@ -3,7 +3,6 @@ import { type Slot, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type Heap, heapName, inheritsRows, type Layout, pastName } from '../layout/layout.js'
-import { rememberVersions, selectFirstVersion, selectFloors } from '../layout/record-version.js'
 import { heapColumns } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
 
@@ -62,8 +61,6 @@ export class StatementParts {
   readonly rowColumns: Sql
   /** Assignments for `on conflict` that overwrite the existing row. */
   readonly overwrite: Sql
-  /** Like `overwrite`, for a row that may be a tombstone. */
-  readonly overwriteAny: Sql
   readonly #heap: Heap
 
   /** With `isLocked`, the branch cannot be forked while the statements run, so the moment is that of the layout. */
@@ -82,17 +79,15 @@ export class StatementParts {
     this.names = codec.physical.map((column) => ident(column.physicalName))
     this.all = codec.physical.map((_, index) => index)
     this.rowColumns = sql`(id, version, created_at, updated_at, epoch, deleted${furtherColumns(this.names)})`
-    const overwritten = join(
+    this.overwrite = join(
       [
+        sql`version = excluded.version`,
         sql`created_at = excluded.created_at, updated_at = excluded.updated_at`,
         sql`epoch = excluded.epoch, deleted = excluded.deleted`,
         ...this.names.map((name) => sql`${name} = excluded.${name}`),
       ],
       ', ',
     )
-    this.overwrite = sql`version = excluded.version, ${overwritten}`
-    // A tombstone has the last version of the deleted record.
-    this.overwriteAny = sql`version = greatest(${this.own}.version + 1, excluded.version), ${overwritten}`
   }
 
   column(index: number): PhysicalColumn {
@@ -170,24 +165,6 @@ export class StatementParts {
   /** Copies deleted rows, which `gone` returns, to the past, if a fork can see them. */
   keepGone(): Sql {
     return this.#keepInsert(sql`gone g where ${this.#isSeen(sql`g`)}`)
-  }
-
-  /**
-   * Joins `f.version`, the first version of a row whose id may have been used before. New ids start at 0. With `isNew`,
-   * only such rows need it. It is a join, because Citus refuses subqueries in the values of an insert.
-   */
-  joinFirstVersion(id: Sql, isNew?: Sql): Sql {
-    return sql`cross join lateral (${selectFirstVersion(this.#heap, id, isNew)}) f`
-  }
-
-  get selectFloors(): Sql {
-    return selectFloors(this.#heap)
-  }
-
-  /** Common table expressions that remember the versions of deleted rows, which `gone` returns. */
-  rememberGone(): Sql {
-    const { raise, remember } = rememberVersions(this.#heap)
-    return sql`raised as (${raise}), remembered as (${remember})`
   }
 
   #keepInsert(source: Sql, alias?: Sql): Sql {

@@ -41,7 +41,7 @@ function layoutOf(levels: readonly Level[], options: { hasForks: boolean }): Lay
     epoch: options.hasForks ? 4 : 1,
     latestFork: options.hasForks ? 3 : 0,
     hasForks: options.hasForks,
-    versionBase: 0,
+    resets: 0,
     levels,
   }
 }
@@ -70,7 +70,6 @@ function listCalls(writer: TableWriter): Call[] {
   const calls = [
     writer.insert([row], 'id'),
     writer.insertNew([{ ...row, isNewId: true }]),
-    writer.readFloors,
     writer.insertOne(row),
     writer.insertOne({ ...row, isNewId: true }),
     writer.replaceOne(row),

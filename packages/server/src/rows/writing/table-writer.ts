@@ -5,14 +5,12 @@ import { arrayLiteral, copyLine } from '../columns/carriers.js'
 import type { EncodedUpdate } from '../columns/record-encoder.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
-import { type FirstVersions, firstVersionOf } from '../layout/record-version.js'
 import { type CopyCall, MOMENT_VALUES, type MomentCall } from '../running/calls.js'
 import { AbsorbCalls } from './absorb-calls.js'
 import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
 import {
   copyStatement,
-  floorsStatement,
   insertNewStatement,
   insertOneStatement,
   insertStatement,
@@ -98,7 +96,6 @@ export class TableWriter {
   readonly uniqueColumns: readonly number[]
   readonly #codec: TableCodec
   readonly #parts: StatementParts
-  readonly #versionBase: number
   /** undefined: the table has no overlay. */
   readonly #absorb: AbsorbCalls | undefined
   readonly #number = ++writerCount
@@ -107,7 +104,6 @@ export class TableWriter {
     this.uniqueColumns = codec.uniqueColumns
     this.#codec = codec
     this.#parts = new StatementParts(layout, codec, heap, { isLocked: false })
-    this.#versionBase = layout.versionBase
     this.#absorb = AbsorbCalls.find(layout, codec)
   }
 
@@ -147,7 +143,7 @@ export class TableWriter {
       ...before,
       statement: this.copyStatement,
       values: [],
-      linesIn: (epoch) => this.copyLines(rows, epoch, NO_FLOORS),
+      linesIn: (epoch) => this.copyLines(rows, epoch),
     }
   }
 
@@ -155,18 +151,11 @@ export class TableWriter {
     return this.#statement('copy', () => copyStatement(this.#parts))
   }
 
-  /** Reads the floors of versions, and whether some deleted rows have entries of their own. */
-  get readFloors(): Call {
-    const statement = this.#statement('floors', () => floorsStatement(this.#parts))
-    return { statement, values: [] }
-  }
-
   /** Returns rows as lines for the COPY statement. */
-  copyLines(rows: readonly RowInput[], epoch: number, floors: FirstVersions): string {
+  copyLines(rows: readonly RowInput[], epoch: number): string {
     let lines = ''
-    for (const { id, isNewId, values } of rows) {
-      const version = isNewId ? 0 : firstVersionOf(id, floors)
-      const prefix = `${id}\t${version}\t${epoch}`
+    for (const { id, values } of rows) {
+      const prefix = `${id}\t${epoch}`
       lines += values.length === 0 ? `${prefix}\n` : copyLine(values, `${prefix}\t`)
     }
     return lines
@@ -206,7 +195,7 @@ export class TableWriter {
     const { isNewId = false } = row
     const statement = this.#statement(isNewId ? 'insert new one' : 'insert one', () =>
       isNewId || parts.isPlain
-        ? insertOneStatement(parts, { isNewId })
+        ? insertOneStatement(parts)
         : insertStatement(parts, 'metadata', parts.givenOne()),
     )
     return this.#call(statement, this.#valuesOfOne(row), this.#beforeRows([row]))
@@ -227,7 +216,7 @@ export class TableWriter {
   }
 
   #valuesOfOne({ id, ifVersion, values }: RowInput): Parameter[] {
-    return [id, this.#versionText(ifVersion), ...values]
+    return [id, versionText(ifVersion), ...values]
   }
 
   /** Inserts or replaces whole rows. Returns no row for one that does not have the expected version. */
@@ -274,7 +263,7 @@ export class TableWriter {
     const operands = arithmetic.map((term) => term.operand)
     return this.#call(
       statement,
-      [id, this.#versionText(ifVersion), ...values, ...operands],
+      [id, versionText(ifVersion), ...values, ...operands],
       this.#before((absorb) =>
         arithmetic.some(({ column }) => this.uniqueColumns.includes(column))
           ? absorb.forAll()
@@ -375,17 +364,12 @@ export class TableWriter {
   #arrays(rows: readonly RowInput[], columns: number): string[] {
     const values = [
       arrayLiteral(rows.map((row) => row.id)),
-      arrayLiteral(rows.map((row) => this.#versionText(row.ifVersion))),
+      arrayLiteral(rows.map((row) => versionText(row.ifVersion))),
     ]
     for (let column = 0; column < columns; column++) {
       values.push(arrayLiteral(rows.map((row) => row.values[column] ?? null)))
     }
     return values
-  }
-
-  /** Returns the version that the row must have. Negative, which no row has, if it is from before a reset. */
-  #versionText(ifVersion: number | undefined): string | null {
-    return ifVersion === undefined ? null : String(ifVersion - this.#versionBase)
   }
 
   #statement(key: string, compile: () => Statement): Statement {
@@ -403,4 +387,8 @@ const NOTHING_BEFORE: Pick<Call, 'before'> = {}
 const NO_CHECKS: UniqueCheck[] = []
 /** Places for the values of the moment. */
 const NO_MOMENT: readonly Parameter[] = new Array<null>(MOMENT_VALUES).fill(null)
-const NO_FLOORS: FirstVersions = { generatedFloor: 0, givenFloor: 0 }
+
+/** Returns the version that a row must have. Null: any. */
+function versionText(ifVersion: number | undefined): string | null {
+  return ifVersion === undefined ? null : String(ifVersion)
+}
