@@ -710,34 +710,39 @@ describe('schemas', () => {
 
   it('with different things of one name are in conflict, whatever the strategy', async () => {
     const branches = await open()
-    for (const branch of ['main', 'dev']) {
-      await branches.edit(branch, column('label'), { addTable: { table: 'notes' } })
-    }
+    // The target has given an old column the name of a new one. The names of the tables differ in case.
+    await branches.edit(
+      'main',
+      { renameColumn: { table: 'items', oldName: 'price', newName: 'label' } },
+      { addTable: { table: 'notes' } },
+    )
+    await branches.edit('dev', column('label'), { addTable: { table: 'Notes' } })
+    const rename = 'rename one of them first, or give that of the merged branch another name'
     for (const strategy of ['fail', 'ours', 'theirs']) {
       expect(conflictsOf(await branches.merging('dev', { strategy }))).toEqual([
         {
           table: 'items',
           column: 'label',
           kind: 'schema',
-          message: 'two different columns have this name; rename one of them first',
+          message: `two different columns have this name; ${rename}`,
           takes: [],
         },
         {
-          table: 'notes',
+          table: 'Notes',
           kind: 'schema',
-          message: 'two different tables have this name; rename one of them first',
+          message: `two different tables have this name; ${rename}`,
           takes: [],
         },
       ])
     }
     await branches.edit(
       'dev',
-      { renameTable: { oldName: 'notes', newName: 'memos' } },
+      { renameTable: { oldName: 'Notes', newName: 'memos' } },
       { renameColumn: { table: 'items', oldName: 'label', newName: 'tag' } },
     )
     await branches.merge('dev')
     expect(await branches.schema('main')).toEqual({
-      items: ['name', 'price', 'label', 'tag'],
+      items: ['name', 'label', 'tag'],
       notes: [],
       memos: [],
     })

@@ -602,8 +602,8 @@ class ThreeWayMerge {
     for (const column of shared) {
       if (isSame(column)) continue
       const value = valueIn(there, column.id)
-      // The target gets the whole column, and not only what has changed in it.
-      if (base.isPresent && !ours.columns.some((own) => own.id === column.id)) {
+      // The target gets the whole column, and not only what has changed in it. It has no value of its own there.
+      if (!ours.columns.some((own) => own.id === column.id)) {
         merged.set(column.id, value)
         continue
       }

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { LIMITS } from './limits.js'
-import { RecordIdSchema, TableNameSchema } from './names.js'
+import { NAME_PATTERN, RecordIdSchema, TableNameSchema } from './names.js'
 
 const closed = { additionalProperties: false } as const
 
@@ -57,6 +57,16 @@ export const ResolutionSchema = Type.Object(
       }),
     ),
     take: Type.Optional(TakeSchema),
+    rename: Type.Optional(
+      Type.String({
+        description:
+          'Only with `kind`, instead of `take`: the name that the table or column of the merged branch ' +
+          'gets on the target, so that both sides keep theirs.',
+        minLength: 1,
+        maxLength: LIMITS.nameLengthMax,
+        pattern: NAME_PATTERN,
+      }),
+    ),
     columns: Type.Optional(
       Type.Record(
         Type.String(),
@@ -90,6 +100,7 @@ export const ResolutionSchema = Type.Object(
       { table: 'users', id: 'ada', take: 'theirs', versions: { ours: 2, theirs: 3 } },
       { table: 'users', id: 'bob', columns: { age: { value: 41 }, name: { take: 'ours' } } },
       { table: 'orders', take: 'ours' },
+      { table: 'orders', kind: 'schema', column: 'note', rename: 'remark' },
     ],
   },
 )
@@ -124,8 +135,8 @@ export const MergeConflictSchema = Type.Object(
           '`deletedHere`: the target deleted a record that the merged branch changed. ' +
           '`deletedThere`: the opposite. `notUnique`: several records would have the same value in a ' +
           'unique column. `notNull`: records would have no value in a column that must have one. ' +
-          '`schema`: names or links contradict each other, or one side removed a table or column ' +
-          'that the other changed.',
+          '`schema`: names or links contradict each other, one side removed a table or column that ' +
+          'the other changed, or both added a column of the same name with different definitions.',
       },
     ),
     id: Type.Optional(Type.String({ description: 'The id of the record in conflict.' })),
@@ -146,9 +157,14 @@ export const MergeConflictSchema = Type.Object(
         description: 'If a side deleted the record: the record in the base.',
       }),
     ),
-    ours: Type.Optional(Type.Unknown({ description: 'Like `base`, on the target, or null.' })),
+    ours: Type.Optional(
+      Type.Unknown({
+        description:
+          'Like `base`, on the target, or null. For a column that both sides added: its definition there.',
+      }),
+    ),
     theirs: Type.Optional(
-      Type.Unknown({ description: 'Like `base`, on the merged branch, or null.' }),
+      Type.Unknown({ description: 'Like `ours`, on the merged branch, or null.' }),
     ),
     column: Type.Optional(
       Type.String({ description: 'For `notUnique`, `notNull` and `schema`: the column.' }),
@@ -167,7 +183,8 @@ export const MergeConflictSchema = Type.Object(
     takes: Type.Optional(
       Type.Array(TakeSchema, {
         description:
-          'Only for `schema`: the decisions that are possible. Empty: change a branch first.',
+          'Only for `schema`: the decisions that are possible. Empty: change a branch first, or use ' +
+          '`rename` if two tables or columns have the same name.',
       }),
     ),
     message: Type.Optional(Type.String()),

@@ -8,7 +8,9 @@ import {
   layoutOf,
   ownHeap,
   ownOverlay,
+  type ReadIds,
   withColumns,
+  withIds,
   withoutOwnRows,
   withoutRows,
 } from './layout/layout.js'
@@ -50,6 +52,7 @@ import type { MergeColumn } from './merging/stage-sql.js'
  */
 
 export { boundOwnRows } from './layout/heap-sizes.js'
+export type { ReadIds, StoredAs } from './layout/layout.js'
 export { areRelated, mayDiffer } from './merging/changed-ids.js'
 export type { MissingValues, UniqueClash } from './merging/check-stage.js'
 export {
@@ -112,6 +115,11 @@ export function startPoint(rows: BranchRows): StartPoint | undefined {
   const parent = layoutOf(rows).levels[1]
   if (parent?.asOf === undefined) return undefined
   return { branchId: parent.branchId, epoch: parent.asOf }
+}
+
+/** Returns rows whose tables and columns are read by other ids than those of their branch. */
+export function readByIds(rows: BranchRows, ids: ReadIds): BranchRows {
+  return ids.tables.size + ids.columns.size === 0 ? rows : withIds(layoutOf(rows), ids)
 }
 
 /** Returns a state in which every table is empty. */
@@ -568,6 +576,7 @@ function mergeColumns(
   })
   return codec.physical.map(({ id }, index) => ({
     isTheirs: inTheirs.has(id),
+    isOurs: inOurs.has(id),
     isRestored: restored.has(id),
     objects: enclosingObjects(codec, index),
   }))

@@ -4,11 +4,12 @@ import type { Queryable } from '../../postgres/database.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import type { StoredSchema } from '../../rows/columns.js'
-import { type StartPoint, startPoint, startRows } from '../../rows/merge.js'
+import { readByIds, type StartPoint, startPoint, startRows } from '../../rows/merge.js'
 import { type BranchRows, rowsSql, toRows } from '../../rows/tables.js'
 import { isLive } from '../access/is-live.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
+import type { SameIds } from '../schemas/same-ids.js'
 
 /** A row of the catalogue that an access is compared with. */
 interface NamedBranch {
@@ -77,6 +78,11 @@ async function findState(
   if (row === undefined || rows === undefined || !isBranchOf(access, row)) return undefined
   const { schema, isSchemaOfStart, startSchema } = row
   return { rows, schema, startSchema: isSchemaOfStart ? schema : (startSchema ?? undefined) }
+}
+
+/** Returns a state by the ids by which its tables and columns are read. */
+export function readState({ rows, schema }: BranchState, ids: SameIds): BranchState {
+  return { rows: readByIds(rows, ids.readIds(schema)), schema: ids.read(schema) }
 }
 
 /** Returns the state that a fork started with, and which state of its parent that is, if both are known. */

@@ -9,6 +9,7 @@ import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-t
 import type { TextRow } from '../../postgres/statement.js'
 import {
   compileTable,
+  EMPTY_SCHEMA,
   enclosingObjects,
   type StoredSchema,
   type StoredTable,
@@ -32,7 +33,15 @@ import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
 import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
-import { type BranchState, findSource, getForkState, getSource, getState } from './branch-state.js'
+import { SameIds } from '../schemas/same-ids.js'
+import {
+  type BranchState,
+  findSource,
+  getForkState,
+  getSource,
+  getState,
+  readState,
+} from './branch-state.js'
 import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
@@ -134,7 +143,9 @@ async function resolveAgainst(
   const state = await getState(transaction, other)
   if (!mayBeUnrelated && !areRelated(state.rows, after.rows))
     throw unrelated(access.branchName, other.branchName)
-  return { name: other.branchName, at: 'now', ...inState(state) }
+  const schemas = { ours: after.schema, theirs: state.schema }
+  const ids = new SameIds(schemas).withAdded(EMPTY_SCHEMA)
+  return { name: other.branchName, at: 'now', ...inState(readState(state, ids)) }
 }
 
 function inState(state: BranchState): Pick<Before, 'schema' | 'rowsOf'> {
@@ -188,7 +199,9 @@ async function findBase(
   { after, source }: { after: BranchState; source: Source },
 ): Promise<Before | undefined> {
   const { branch: from, history } = source
-  const options = { history, locks: false, known: [after] }
+  // The branch contains its base, and knows what the base knows.
+  const ids = new SameIds({ ours: after.schema, theirs: after.schema })
+  const options = { history, locks: false, known: [after], ids }
   const bases = await tryFindBases(transaction, { from, into: access }, options)
   if (bases === undefined) return undefined
   const isShown = scopeReachesBranch(access.principal.scope, from.branchName)

@@ -32,7 +32,7 @@ async function applySchema(transaction: Transaction, plan: MergePlan): Promise<v
   const { into, ours, limits, schema, operations } = plan
   const { databaseId, branchId } = into
   const changes = storageChanges(ours.schema, schema)
-  if (operations.length === 0 && changes.length === 0) return
+  if (operations.length === 0 && changes.length === 0 && !plan.ids.isNew) return
   const head = await findHead(transaction, branchId)
   if (head === undefined) throw new Error('a locked branch must have a head')
   const before = new Map(ours.schema.tables.map((table) => [table.id, table]))
@@ -42,7 +42,7 @@ async function applySchema(transaction: Transaction, plan: MergePlan): Promise<v
     limits,
     areRowsChecked: true,
   })
-  // Indexes are not part of migrations.
+  // Indexes and the ids of other branches are not part of migrations.
   const isMigration = operations.length > 0
   const migrationId = isMigration ? newMigrationId() : head.lastMigrationId
   if (isMigration) {

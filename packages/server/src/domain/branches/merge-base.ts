@@ -9,7 +9,8 @@ import { closeEpochSql, FORK_COLUMNS } from '../../rows/branches.js'
 import { compileTable, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { isWrittenSince, type TableBase } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { type BranchState, findStateAt, forkAtSql, startOf } from './branch-state.js'
+import type { SameIds } from '../schemas/same-ids.js'
+import { type BranchState, findStateAt, forkAtSql, readState, startOf } from './branch-state.js'
 import {
   findMergeBase,
   HistoryGraph,
@@ -124,6 +125,8 @@ interface BaseOptions {
   readonly locks: boolean
   /** States of the branches that the transaction has read, after it has locked them if it `locks`. */
   readonly known: readonly BranchState[]
+  /** The ids by which the states of the bases are read. */
+  readonly ids: SameIds
 }
 
 /**
@@ -163,8 +166,9 @@ export async function tryFindBases(
   sides: Sides,
   options: BaseOptions,
 ): Promise<Bases | undefined> {
-  const { history, states: compared = statesNow(sides) } = options
+  const { states: compared = statesNow(sides) } = options
   const { theirs, ours } = compared
+  const history = readHistory(options)
   const states = new StateReader(transaction, options)
   const baseOf = async (tableId?: number) => {
     const graph = new HistoryGraph(history, tableId)
@@ -198,6 +202,13 @@ export async function tryFindBases(
     isForkOfTarget:
       found.kind === 'state' && fork !== undefined && stateKey(found.state) === stateKey(fork),
   }
+}
+
+/** Returns the history by the ids by which tables are read. */
+function readHistory({ history, ids }: Pick<BaseOptions, 'history' | 'ids'>): StoredHistory {
+  const readTables = (leftOut: readonly number[]) => [...new Set(leftOut.map((id) => ids.idOf(id)))]
+  const merges = history.merges.map((merge) => ({ ...merge, leftOut: readTables(merge.leftOut) }))
+  return { ...history, merges }
 }
 
 export function unrelated(one: string, other: string): AppError {
@@ -278,10 +289,12 @@ export class StateGoneError extends AppError {
 class StateReader {
   readonly #transaction: Queryable
   readonly #lock: Sql
+  readonly #ids: SameIds
   readonly #known = new Map<string, BranchState>()
 
-  constructor(transaction: Queryable, { locks, known }: Pick<BaseOptions, 'locks' | 'known'>) {
+  constructor(transaction: Queryable, { locks, known, ids }: Omit<BaseOptions, 'history'>) {
     this.#transaction = transaction
+    this.#ids = ids
     this.#lock = locks ? sql`for key share` : empty
     for (const start of known.map(startOf)) {
       if (start !== undefined) this.#known.set(stateKey(start.at), start.state)
@@ -291,7 +304,9 @@ class StateReader {
   async readAll(states: readonly State[]): Promise<ReadonlyMap<string, BranchState>> {
     const read = new Map<string, BranchState>()
     const found = await allDone(states.map((state) => this.#read(state)))
-    for (const [index, state] of states.entries()) read.set(stateKey(state), must(found[index]))
+    for (const [index, state] of states.entries()) {
+      read.set(stateKey(state), readState(must(found[index]), this.#ids))
+    }
     return read
   }
 

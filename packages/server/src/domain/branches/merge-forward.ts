@@ -28,8 +28,8 @@ export async function forwardMerge(
 
 /** Lists the tables whose rows are merged. Returns undefined if one of them has to be staged. */
 function listUnstaged(plan: MergePlan): UnstagedTable[] | undefined {
-  const { ours, theirs, schema, operations, conflicts, resolutions, limits } = plan
-  const isPlain = operations.length + conflicts.length + resolutions.length === 0
+  const { ours, theirs, ids, schema, operations, conflicts, resolutions, limits } = plan
+  const isPlain = operations.length + conflicts.length + resolutions.length === 0 && !ids.isNew
   if (!isPlain || storageChanges(ours.schema, schema).length > 0) return undefined
   const unstaged: UnstagedTable[] = []
   for (const table of schema.tables) {

@@ -101,7 +101,7 @@ export function isNewForSure(database: Database, options: MergeOptions): Promise
     database,
     async (transaction) => {
       const sides = await findSides(transaction, options, { locks: false })
-      if (!sides.bases.general.isUpToDate) return true
+      if (!sides.bases.general.isUpToDate || sides.ids.isNew) return true
       for (const compared of listMerged(sides)) {
         const { table } = compared.state
         const codec = compileTable(table, { limits: options.limits, jsonAsText: false })

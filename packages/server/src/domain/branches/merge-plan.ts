@@ -11,7 +11,8 @@ import type { BranchAccess } from '../access/resolve.js'
 import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
-import { type BranchState, getStartOf, getState } from './branch-state.js'
+import { SameIds } from '../schemas/same-ids.js'
+import { type BranchState, getStartOf, getState, readState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
 import { countContested } from './contested-removals.js'
 import {
@@ -47,6 +48,7 @@ export interface MergePlan extends MergeOptions {
   readonly ours: BranchState
   /** The common ancestors of both branches. */
   readonly bases: Bases
+  readonly ids: SameIds
   ruleOf(tableId: number): TableRule
   /** The merged schema. */
   readonly schema: StoredSchema
@@ -82,6 +84,8 @@ export interface Pins {
 /** The states that a merge compares, and how it treats tables. */
 export interface MergeSides extends Sides {
   readonly bases: Bases
+  /** The ids by which all states are read: those of the target. */
+  readonly ids: SameIds
   /** A bound of the number of rows that the merged branch has written. It can be infinite. */
   readonly ownRowsMax: number
   ruleOf(tableId: number): TableRule
@@ -102,7 +106,7 @@ export async function findSides(
   const stateOf = (access: BranchAccess, pinId: string | undefined) =>
     pinId === undefined ? getState(transaction, access) : getStartOf(transaction, pinId)
   const states = pins && (await findPlaces(transaction, pins))
-  const [theirs, ours, history, ownRowsMax] = await allDone([
+  const [there, here, history, ownRowsMax] = await allDone([
     stateOf(from, pins?.theirs),
     stateOf(into, pins?.ours),
     findHistoryOf(transaction, states ?? { theirs: from, ours: into }),
@@ -111,13 +115,24 @@ export async function findSides(
   if (pins !== undefined && nameBases(history, { from, into }, states) !== pins.bases) {
     throw new StateGoneError()
   }
-  requireKnownTables(options.tables, [theirs.schema, ours.schema])
+  requireKnownTables(options.tables, [there.schema, here.schema])
+  const known = new SameIds({ ours: here.schema, theirs: there.schema })
   const bases = await findBases(
     transaction,
     { from, into },
-    { history, locks, known: [theirs, ours], states },
+    { history, locks, known: [there, here], states, ids: known },
   )
-  return { theirs, ours, bases, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
+  const renamed = {
+    ...there,
+    schema: new Resolutions(options.resolutions).rename(there.schema),
+  }
+  const rules = rulesOf(options, { ours: here, theirs: there })
+  const ids = new SameIds({ ours: here.schema, theirs: renamed.schema }).withAdded(
+    baseSchema(bases),
+    (tableId) => rules(tableId).mode !== 'skip',
+  )
+  const [theirs, ours] = [readState(renamed, ids), readState(here, ids)]
+  return { theirs, ours, bases, ids, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 
 async function findPlaces(transaction: Transaction, pins: Pins): Promise<ComparedStates> {
@@ -132,7 +147,7 @@ async function findPlaces(transaction: Transaction, pins: Pins): Promise<Compare
 export async function planMerge(
   transaction: Transaction,
   options: MergeOptions,
-  { theirs, ours, bases, ruleOf }: MergeSides,
+  { theirs, ours, bases, ids, ruleOf }: MergeSides,
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
@@ -149,7 +164,9 @@ export async function planMerge(
   const takes = decisions.ofSchemas(sides)
   const merged = mergeSchemas(sides, { limits, ruleOf, changedRecords, takes })
   decisions.markSchemas(sides, merged)
-  const { schema, conflicts } = merged
+  decisions.markRenames(sides, limits)
+  const { conflicts } = merged
+  const schema = ids.store(merged.schema)
   // Tables and columns in conflict are not removed.
   const removals = listRemovals(ours.schema, schema)
   return {
@@ -158,6 +175,7 @@ export async function planMerge(
     ours,
     dataLoss: await measureLoss(transaction, ours.rows, { removals, limits }),
     bases,
+    ids,
     ruleOf,
     schema,
     decisions,
@@ -165,14 +183,16 @@ export async function planMerge(
     operations: conflicts.length > 0 ? [] : await compareInTurns(ours.schema, schema),
     changedRecords,
     deletedFrom,
-    // A removal in conflict leaves the schema as the target has it.
-    isComparable: conflicts.every(({ records }) => records !== undefined),
+    // A removal in conflict leaves the schema as the target has it, and so does a column that both added.
+    isComparable: conflicts.every(
+      ({ records, theirs }) => records !== undefined || theirs !== undefined,
+    ),
     conflicts: conflicts.map(({ takes, ...conflict }) => ({
       ...conflict,
       takes: [...takes],
       kind: 'schema',
     })),
-    leftOut: listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge'),
+    leftOut: ids.allOf(listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge')),
   }
 }
 

@@ -11,7 +11,8 @@ import type { MergePlan } from './merge-plan.js'
  * so that the base of the next merge contains them.
  */
 export function hasNothingNew(plan: MergePlan, effect: MergeEffect): boolean {
-  const { theirs, ours, bases, schema, changedRecords, deletedFrom } = plan
+  const { theirs, ours, bases, ids, schema, changedRecords, deletedFrom } = plan
+  if (ids.isNew) return false
   const leftOut = new Set(plan.leftOut)
   // A table whose schema alone is merged has no history with this merge, so only the effect counts.
   const onlySchema = ({ tables }: StoredSchema) =>

@@ -1,7 +1,10 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
+import type { Limits } from '@offshoot/contract/limits'
 import type { ConflictVersions, Resolution } from '@offshoot/contract/merge-conflicts'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import { checkColumnName } from '../schemas/check-column.js'
 import type { MergedSchema, Take } from '../schemas/merge-schemas.js'
+import { orderTables } from '../schemas/order-tables.js'
 
 /** Maximum number of faults that a response lists. */
 const FAULTS_LISTED_MAX = 1000
@@ -25,7 +28,11 @@ interface Sides {
 interface Placed {
   readonly index: number
   readonly table: string
-  readonly take: Take
+}
+
+/** The name of a table or column in the request, and its place there. */
+interface PlacedName extends Placed {
+  readonly column: string | undefined
 }
 
 /**
@@ -33,8 +40,9 @@ interface Placed {
  * it does. Faults are collected, because all of them are reported.
  */
 export class Resolutions {
-  readonly #ofTables: Placed[] = []
-  readonly #ofSchemas: (Placed & { readonly column: string | undefined })[] = []
+  readonly #ofTables: (Placed & { readonly take: Take })[] = []
+  readonly #ofSchemas: (PlacedName & { readonly take: Take })[] = []
+  readonly #renames: (PlacedName & { readonly name: string })[] = []
   readonly #ofRecords: (RecordResolution & { readonly table: string })[] = []
   readonly #used = new Set<number>()
   readonly #faults: { index: number; message: string; code: ErrorCode }[] = []
@@ -63,11 +71,19 @@ export class Resolutions {
 
   /** Adds a resolution to those of its kind, or returns why it is malformed. */
   #add(index: number, resolution: Resolution): string | undefined {
-    const { table, id, kind, column, take, columns, versions } = resolution
+    const { table, id, kind, column, take, rename, columns, versions } = resolution
     if (column !== undefined && kind === undefined) return 'field [column] needs [kind]'
+    if (rename !== undefined && kind === undefined) return 'field [rename] needs [kind]'
+    if (rename !== undefined && take !== undefined) {
+      return 'fields [rename] and [take] exclude each other'
+    }
     if (id === undefined) {
       if (columns !== undefined) return 'field [columns] needs [id]'
       if (versions !== undefined) return 'field [versions] needs [id]'
+      if (rename !== undefined) {
+        this.#renames.push({ index, table, column, name: rename })
+        return undefined
+      }
       if (take === undefined) return 'field [take] is required'
       if (kind === undefined) this.#ofTables.push({ index, table, take })
       else this.#ofSchemas.push({ index, table, column, take })
@@ -100,6 +116,47 @@ export class Resolutions {
   /** The decisions about all conflicts of a table, by table name. */
   get ofTables(): ReadonlyMap<string, Take> {
     return new Map(this.#ofTables.map(({ table, take }) => [table, take]))
+  }
+
+  /** Returns the schema of the merged branch with the names that its tables and columns get on the target. */
+  rename(theirs: StoredSchema): StoredSchema {
+    const newName = (table: string, column?: string) =>
+      this.#renames.find((each) => each.table === table && each.column === column)?.name
+    if (this.#renames.length === 0) return theirs
+    const tables = theirs.tables.map((table) => ({
+      ...table,
+      name: newName(table.name) ?? table.name,
+      columns: table.columns.map((column) => ({
+        ...column,
+        name: newName(table.name, column.name) ?? column.name,
+      })),
+    }))
+    return {
+      ...theirs,
+      tables,
+      ...(theirs.tablesOrder && { tablesOrder: orderOf(theirs, tables) }),
+    }
+  }
+
+  /** Refuses new names that are invalid, or for tables and columns whose name is not in conflict. */
+  markRenames({ ours, theirs }: Sides, limits: Limits): void {
+    for (const { index, table, column, name } of this.#renames) {
+      const what = column === undefined ? `table [${table}]` : `column [${table}.${column}]`
+      const tableName = this.#renames.find(
+        (each) => each.table === table && each.column === undefined,
+      )?.name
+      const [there] = tablesNamed(theirs, tableName ?? table)
+      const item = column === undefined ? there : there?.columns.find((each) => each.name === name)
+      const fault = column === undefined ? undefined : checkColumnName(name, limits)
+      if (item === undefined) this.refuse(index, `${what} not found on the merged branch`)
+      else if (fault !== undefined) this.refuse(index, `field [rename]: ${fault}`)
+      else {
+        const here = ours.tables.filter((each) => each.id === there?.id || isNamed(each, table))
+        const items = column === undefined ? here : here.flatMap(({ columns }) => columns)
+        const isTaken = items.some((each) => each.id !== item.id && isNamed(each, column ?? table))
+        if (!isTaken) this.refuse(index, `the name of ${what} is not in conflict`)
+      }
+    }
   }
 
   /** Returns the decisions about schemas, by the id of the table or column. */
@@ -177,6 +234,17 @@ export class Resolutions {
       })),
     })
   }
+}
+
+/** Returns the order of tables by their new names. */
+function orderOf(schema: StoredSchema, renamed: readonly StoredTable[]): string[] {
+  const names = new Map(renamed.map(({ id, name }) => [id, name]))
+  return orderTables(schema).flatMap(({ id }) => names.get(id) ?? [])
+}
+
+/** Names that differ in case only are taken to be the same. */
+function isNamed(item: { readonly name: string }, name: string): boolean {
+  return item.name.toLowerCase() === name.toLowerCase()
 }
 
 function tablesNamed({ tables }: StoredSchema, name: string): StoredTable[] {

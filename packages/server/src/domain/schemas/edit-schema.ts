@@ -23,7 +23,7 @@ import {
   listObjectIds,
   updateHead,
 } from './queries.js'
-import { rememberRemoved } from './removed-ids.js'
+import { rememberIds } from './remembered-ids.js'
 
 /** A migration to apply. It has an id and a checksum if a client pushed it. */
 export type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
@@ -138,7 +138,7 @@ async function applyEdit(
   }
   const rules = editOptions({ limits, nextId })
   const edited = await applyInTurns(head.schema, edit.operations, rules)
-  const schema = rememberRemoved(head.schema, edited.schema)
+  const schema = rememberIds(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
   const rows = await findRows(transaction, head.branchId)
   if (rows === undefined) throw new Error('a locked branch must exist')

@@ -223,10 +223,7 @@ describe('names', () => {
   test.each<MergeStrategy>(['fail', 'ours', 'theirs'])(
     'of different things are in conflict, whatever their case and the strategy %s',
     (strategy) => {
-      const ours = schema(
-        { ...USERS, columns: [...USERS.columns, column(4, 'mail')] },
-        table(5, 'new'),
-      )
+      const ours = schema(table(1, 'users', column(2, 'mail'), column(3, 'age')), table(5, 'new'))
       const theirs = schema(
         { ...USERS, columns: [...USERS.columns, column(6, 'Mail')] },
         table(7, 'NEW'),
@@ -235,17 +232,44 @@ describe('names', () => {
         {
           table: 'users',
           column: 'Mail',
-          message: 'two different columns have this name; rename one of them first',
+          message:
+            'two different columns have this name; rename one of them first, or give that of the merged branch another name',
           takes: [],
         },
         {
           table: 'NEW',
-          message: 'two different tables have this name; rename one of them first',
+          message:
+            'two different tables have this name; rename one of them first, or give that of the merged branch another name',
           takes: [],
         },
       ])
     },
   )
+
+  test.each<[MergeStrategy, number, number[] | undefined]>([
+    ['fail', 4, undefined],
+    ['ours', 4, [6]],
+    ['theirs', 6, [4]],
+  ])('of columns that both sides added are decided by the strategy %s', (strategy, id, removed) => {
+    const ours = schema({ ...USERS, columns: [...USERS.columns, column(4, 'mail')] })
+    const number = column(6, 'mail', { type: 'int' })
+    const theirs = schema({ ...USERS, columns: [...USERS.columns, number] })
+    const { schema: merged, conflicts } = merge({ base: BASE, ours, theirs }, { strategy })
+    expect(merged.tables[0]?.columns.map((each) => each.id)).toEqual([2, 3, id])
+    expect(merged.removedIds).toEqual(removed)
+    const conflict = {
+      table: 'users',
+      column: 'mail',
+      message:
+        'both sides have added this column, with different definitions: {"name":"mail","type":"string"} on the ' +
+        'target and {"name":"mail","type":"int"} on the merged branch; take one of them, or give that of the ' +
+        'merged branch another name',
+      takes: ['ours', 'theirs'],
+      ours: { name: 'mail', type: 'string' },
+      theirs: { name: 'mail', type: 'int' },
+    }
+    expect(conflicts).toEqual(strategy === 'fail' ? [conflict] : [])
+  })
 
   test('that one side gave up can be used by the other side', () => {
     const ours = schema(table(1, 'people', column(2, 'name'), column(3, 'age')))

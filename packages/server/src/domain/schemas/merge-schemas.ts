@@ -1,10 +1,12 @@
 import type { Limits } from '@offshoot/contract/limits'
+import type { Column } from '@offshoot/contract/schema'
 import { toCanonicalJson } from '../../common/canonical-json.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { countColumns } from './check-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
-import { rememberRemoved } from './removed-ids.js'
+import { toPublicColumn } from './public-schema.js'
+import { rememberIds } from './remembered-ids.js'
 
 export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 
@@ -26,6 +28,10 @@ export interface SchemaConflict {
    * since the base.
    */
   readonly records?: number
+  /** For a column that both sides added: its definition on the target. */
+  readonly ours?: Column
+  /** For a column that both sides added: its definition on the merged branch. */
+  readonly theirs?: Column
 }
 
 export interface MergedSchema {
@@ -53,9 +59,10 @@ interface Named {
 
 /**
  * Applies to `ours` the changes of `theirs` since the base. Tables and columns are matched by id, so a
- * rename on one side and an edit on the other are combined. Tables and columns that `ours` has removed
- * stay removed; if `theirs` has changed or kept them, that is a conflict. `changedRecords` has the tables and columns that one side removed, by id, with the
- * number of records that the other side has changed there since the base.
+ * rename on one side and an edit on the other are combined. What both sides have added must have the same id
+ * already, if it is the same (`SameIds`). Tables and columns that `ours` has removed stay removed; if `theirs` has
+ * changed or kept them, that is a conflict. `changedRecords` has the tables and columns that one side removed, by id,
+ * with the number of records that the other side has changed there since the base.
  */
 export function mergeSchemas(
   sides: MergeSides,
@@ -65,6 +72,8 @@ export function mergeSchemas(
     changedRecords?: ReadonlyMap<number, number>
     /** Decisions about tables and columns, by id. They take precedence over the rules. */
     takes?: ReadonlyMap<number, Take>
+    /** Keeps different columns of the same name beside each other. A virtual base contains all of them. */
+    keepsBoth?: boolean
   },
 ): MergedSchema {
   const { base, ours, theirs } = sides
@@ -75,6 +84,7 @@ export function mergeSchemas(
   const inTheirs = byId(theirs.tables)
   const inOurs = byId(ours.tables)
   const isRemoved = setOf(ours.removedIds)
+  const rejected: number[] = []
 
   const kept = ours.tables.flatMap((table): StoredTable[] => {
     const before = inBase.get(table.id)
@@ -82,7 +92,9 @@ export function mergeSchemas(
     const rule = ruleOf(table.id)
     if (rule.mode === 'skip') return [table]
     if (other !== undefined) {
-      const context = { rule, decisions, isRemoved, changedRecords, conflicts }
+      const { keepsBoth = false } = options
+      const shared = { decisions, isRemoved, changedRecords, conflicts, rejected }
+      const context = { rule, keepsBoth, sides, ...shared }
       return [mergeTable({ before, table, other }, context)]
     }
     if (before === undefined) return [table]
@@ -116,7 +128,11 @@ export function mergeSchemas(
     ...linkConflicts(tables),
     ...limitConflicts(ours.tables, tables, options.limits),
   )
-  const schema = rememberRemoved(ours, withOrder(ours, tables))
+  const remembered = rememberIds(ours, withOrder(ours, tables))
+  const schema =
+    rejected.length === 0
+      ? remembered
+      : { ...remembered, removedIds: [...(remembered.removedIds ?? []), ...rejected] }
   return { schema, conflicts, decided: decisions.used, decidedByRule: decisions.rulesUsed }
 }
 
@@ -139,6 +155,7 @@ class Decisions {
 const EITHER: readonly Take[] = ['ours', 'theirs']
 const NEITHER: readonly Take[] = []
 
+const RENAME = 'rename one of them first, or give that of the merged branch another name'
 const REMOVED_THERE = 'was removed on the merged branch and changed on the target'
 /** No strategy restores what the target has removed, because its values there are lost. */
 const REMOVED_HERE =
@@ -157,6 +174,10 @@ function mergeTable(
     isRemoved: ReadonlySet<number>
     changedRecords: ReadonlyMap<number, number>
     conflicts: SchemaConflict[]
+    /** Gets the ids of columns of theirs that are not taken. Like removed ones, they stay away. */
+    rejected: number[]
+    sides: MergeSides
+    keepsBoth: boolean
   },
 ): StoredTable {
   const { before, table, other } = sides
@@ -211,11 +232,46 @@ function mergeTable(
     if (strategyOf(column) === 'ours') continue
     removalConflict(previous === undefined ? KEPT_THERE : REMOVED_HERE, ['ours'], column)
   }
-  const columns = [...kept, ...added]
+  const dropped = new Set<number>()
+  for (const theirs of context.keepsBoth ? [] : added) {
+    const ours = kept.find((column) => isSameName(column, theirs))
+    if (ours === undefined || old.has(ours.id) || inOther.has(ours.id)) continue
+    const strategy = strategyOf(ours)
+    if (strategy === 'fail')
+      conflicts.push(differentColumns(table.name, ours, theirs, context.sides))
+    else if (strategy === 'theirs') dropped.add(ours.id)
+    else context.rejected.push(theirs.id)
+    // A conflict leaves the column as the target has it.
+    if (strategy !== 'theirs') dropped.add(theirs.id)
+  }
+  const columns = [...kept, ...added].filter(({ id }) => !dropped.has(id))
   for (const { name: duplicate } of duplicates(columns)) {
-    conflict('two different columns have this name; rename one of them first', NEITHER, duplicate)
+    conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
   return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
+}
+
+/** Describes columns of the same name that both sides have added with different definitions. */
+function differentColumns(
+  table: string,
+  ours: StoredColumn,
+  theirs: StoredColumn,
+  sides: MergeSides,
+): SchemaConflict {
+  const definitionIn = ({ tables }: StoredSchema, column: StoredColumn) =>
+    toPublicColumn(column, new Map(tables.map(({ id, name }) => [id, name])))
+  const [here, there] = [definitionIn(sides.ours, ours), definitionIn(sides.theirs, theirs)]
+  return {
+    table,
+    column: ours.name,
+    message:
+      `both sides have added this column, with different definitions: ${JSON.stringify(here)} on the ` +
+      `target and ${JSON.stringify(there)} on the merged branch; take one of them, or give that of ` +
+      'the merged branch another name',
+    takes: EITHER,
+    ours: here,
+    theirs: there,
+  }
 }
 
 /** Applies the search index that `theirs` has requested or deleted since the base. */
@@ -285,7 +341,7 @@ function withOrder(ours: StoredSchema, tables: readonly StoredTable[]): StoredSc
 function nameConflicts(tables: readonly StoredTable[]): SchemaConflict[] {
   return duplicates(tables).map(({ name }) => ({
     table: name,
-    message: 'two different tables have this name; rename one of them first',
+    message: `two different tables have this name; ${RENAME}`,
     takes: NEITHER,
   }))
 }
@@ -341,6 +397,11 @@ function totalWidth(tables: readonly StoredTable[]): number {
 
 function widthOf(table: StoredTable | undefined): number {
   return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
+}
+
+/** Names that differ in case only are taken to be the same. */
+function isSameName(one: Named, other: Named): boolean {
+  return one.name.toLowerCase() === other.name.toLowerCase()
 }
 
 function duplicates<Item extends Named>(items: readonly Item[]): Item[] {

@@ -56,7 +56,11 @@ function listRevLinks(schema: StoredSchema): Map<number, RevLink[]> {
   return revLinks
 }
 
-function toPublicColumn(column: StoredColumn, tableNames: ReadonlyMap<number, string>): Column {
+/** Converts a column. `tableNames` has the names of linked tables, by id. */
+export function toPublicColumn(
+  column: StoredColumn,
+  tableNames: ReadonlyMap<number, string>,
+): Column {
   const isPublic = column.defaultPublicAccess === true
   return {
     name: column.name,

@@ -43,6 +43,11 @@ export interface ColumnTree extends ColumnLevel {
   readonly physical: readonly PhysicalColumn[]
 }
 
+/** Returns the name of a column in the heaps. */
+export function physicalName({ id }: { readonly id: number }): string {
+  return `c${id}`
+}
+
 export function compileColumns(table: StoredTable, options: CodecOptions): ColumnTree {
   const physical: PhysicalColumn[] = []
 
@@ -60,8 +65,14 @@ export function compileColumns(table: StoredTable, options: CodecOptions): Colum
     const entry = COLUMN_TYPE_ENTRIES[column.type]
     const codec = entry.compile(column, options)
     const index = physical.length
-    const physicalName = `c${column.id}`
-    physical.push({ id: column.id, path, column, physicalName, sqlType: entry.sqlType, codec })
+    physical.push({
+      id: column.id,
+      path,
+      column,
+      physicalName: physicalName(column),
+      sqlType: entry.sqlType,
+      codec,
+    })
     const nested = column.type === 'object' ? compileLevel(column.columns ?? [], path) : undefined
     return {
       column,

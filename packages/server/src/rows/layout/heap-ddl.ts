@@ -3,7 +3,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import { COLUMN_TYPE_ENTRIES, isFileType } from '../columns/column-types.js'
 import {
   newIndexStatements,
@@ -24,7 +24,7 @@ type ColumnShape = Pick<PhysicalColumn, 'id' | 'physicalName' | 'sqlType' | 'col
 function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
   return listAllColumns(columns).map((column) => ({
     id: column.id,
-    physicalName: `c${column.id}`,
+    physicalName: physicalName(column),
     sqlType: COLUMN_TYPE_ENTRIES[column.type].sqlType,
     column,
   }))

@@ -2,6 +2,7 @@ import type { Queryable } from '../../postgres/database.js'
 import { empty, ident, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
 import { schemaOf } from './database-schema.js'
+import type { StoredColumn } from './stored-schema.js'
 
 /** Identifies physical tables. The id is unique in the instance. */
 export interface HeapAddress {
@@ -10,9 +11,18 @@ export interface HeapAddress {
   readonly heapId: string
 }
 
+/** How a column is stored on a branch that has another id for it. */
+export interface StoredAs {
+  readonly id: number
+  /** The definition of the column on that branch. undefined: the branch has removed it. */
+  readonly column: Pick<StoredColumn, 'fill'> | undefined
+}
+
 /** The physical tables with the rows that one branch wrote to one table. */
 export interface Heap extends HeapAddress {
   readonly columnIds: ReadonlySet<number>
+  /** The columns that are stored under another id than the one they are read by. See `withIds`. */
+  readonly storedAs?: ReadonlyMap<number, StoredAs>
   /** The tables were dropped, because folds have made all reads skip them. */
   readonly isGone?: boolean
 }
@@ -332,6 +342,41 @@ function mapTable(
       heaps: only(level.heaps),
       overlays: only(level.overlays),
       folds: only(level.folds),
+    })),
+  }
+}
+
+/** Tables and columns that are read by another id than the one they are stored under. */
+export interface ReadIds {
+  /** The ids that tables are read by, by the ids of the branch. */
+  readonly tables: ReadonlyMap<number, number>
+  /** By the ids that columns are read by. */
+  readonly columns: ReadonlyMap<number, StoredAs>
+}
+
+/** Returns a layout whose tables and columns are read by other ids. It is only for reading. */
+export function withIds(layout: Layout, { tables, columns }: ReadIds): Layout {
+  const readBy = new Map([...columns].map(([id, stored]) => [stored.id, id]))
+  // What is stored under an id that others are read by was removed.
+  const targets = new Set(tables.values())
+  const renumber = <Mapped extends Heap>(heaps: ReadonlyMap<number, Mapped>) =>
+    new Map(
+      [...heaps].flatMap(([tableId, heap]): [number, Mapped][] => {
+        const readId = tables.get(tableId) ?? (targets.has(tableId) ? undefined : tableId)
+        if (readId === undefined) return []
+        const columnIds = [...heap.columnIds].flatMap(
+          (id) => readBy.get(id) ?? (columns.has(id) ? [] : id),
+        )
+        return [[readId, { ...heap, columnIds: new Set(columnIds), storedAs: columns }]]
+      }),
+    )
+  return {
+    ...layout,
+    levels: layout.levels.map((level) => ({
+      ...level,
+      heaps: renumber(level.heaps),
+      overlays: renumber(level.overlays),
+      folds: renumber(level.folds),
     })),
   }
 }

@@ -12,6 +12,11 @@ export interface StoredSchema {
    * values.
    */
   readonly removedIds?: readonly number[]
+  /**
+   * Ids that stand for one table or column, which branches have added separately. The branch uses one of them, or
+   * none if the table or column was removed. They are kept, because other branches use the others.
+   */
+  readonly sameIds?: readonly (readonly number[])[]
 }
 
 export interface StoredTable {

@@ -38,7 +38,7 @@ interface States {
 }
 
 const plain = (count: number): MergeColumn[] =>
-  Array.from({ length: count }, () => ({ isTheirs: true, objects: [] }))
+  Array.from({ length: count }, () => ({ isTheirs: true, isOurs: true, objects: [] }))
 
 interface Options {
   readonly columns?: readonly MergeColumn[]
@@ -304,7 +304,7 @@ function applied(ours: Texts, decision: unknown): Texts {
 
 describe('a column', () => {
   test('that theirs does not have is left as it is', async () => {
-    const columns = [...plain(1), { isTheirs: false, objects: [] }]
+    const columns = [...plain(1), { isTheirs: false, isOurs: true, objects: [] }]
     const states = { base: ['x', '1'], theirs: ['y', null], ours: ['x', '1'] }
     // But its change here is one that a deletion there meets.
     const deleted = { base: ['x', null], theirs: undefined, ours: ['x', '1'] }
@@ -320,6 +320,24 @@ describe('a column', () => {
         { columns },
       ),
     ).toEqual([['update', 'y', '1'], 'nothing', 'nothing', ['deletedThere']])
+  })
+
+  test('that ours does not have comes from theirs, and is never in conflict', async () => {
+    const columns = [...plain(1), { isTheirs: true, isOurs: false, objects: [] }]
+    // Ours reads a default there, which it has not written.
+    const ours = ['x', '7']
+    expect(
+      await outcomes(
+        [
+          { base: undefined, theirs: ['x', '1'], ours },
+          { base: undefined, theirs: ['x', '7'], ours },
+          { base: ['x', null], theirs: ['x', '1'], ours },
+          { base: ['x', '7'], theirs: undefined, ours },
+        ],
+        'ours',
+        { columns },
+      ),
+    ).toEqual([['update', 'x', '1'], 'nothing', ['update', 'x', '1'], 'remove'])
   })
 
   test('on which the states of a virtual base disagree is in conflict, unless both sides agree', async () => {
@@ -357,10 +375,10 @@ describe('a column', () => {
 describe('an object', () => {
   // An object with two columns inside, and one beside it.
   const columns: readonly MergeColumn[] = [
-    { isTheirs: true, objects: [] },
-    { isTheirs: true, objects: [0] },
-    { isTheirs: true, objects: [0] },
-    { isTheirs: true, objects: [] },
+    { isTheirs: true, isOurs: true, objects: [] },
+    { isTheirs: true, isOurs: true, objects: [0] },
+    { isTheirs: true, isOurs: true, objects: [0] },
+    { isTheirs: true, isOurs: true, objects: [] },
   ]
   const base = ['t', 'a', 'b', 'x']
   const gone = [null, null, null, 'x']

@@ -30,6 +30,8 @@ export const STAGE_COLUMNS = sql`n, id, decision, taken, clashing`
 export interface MergeColumn {
   /** Whether theirs has the column. If not, theirs cannot have changed it. */
   readonly isTheirs: boolean
+  /** Whether ours has the column. If not, ours has set no value there: a default that it would read is none. */
+  readonly isOurs: boolean
   /**
    * Whether the base has removed the column, theirs has kept it and ours does not have it. Ours then gets all
    * values of theirs, those that are as old as the base too.
@@ -131,14 +133,14 @@ function changedFlags({ columns, names, base }: JoinedSides): Sql {
           else ${isUndecided(index)}b.${name}::text is distinct from t.${name}::text end`
       : sql`false`,
   )
-  // Without a row in the base, every differing value was set by both sides.
-  const mine = names.map((name, index) => {
-    const isChanged = columns[index]?.isRestored
-      ? sql`false`
-      : sql`${isUndecided(index)}b.${name}::text is distinct from o.${name}::text`
-    return sql`
-      case when b.id is null then ${theirs[index] ?? sql`false`} else ${isChanged} end`
-  })
+  // Without a row in the base, every differing value was set by both sides, if both have the column.
+  const mine = names.map((name, index) =>
+    columns[index]?.isOurs
+      ? sql`
+        case when b.id is null then ${theirs[index] ?? sql`false`}
+          else ${isUndecided(index)}b.${name}::text is distinct from o.${name}::text end`
+      : sql`false`,
+  )
   return sql`select ${arrayOf(mine)} as mine, ${arrayOf(theirs)} as theirs`
 }
 

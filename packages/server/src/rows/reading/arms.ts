@@ -1,6 +1,6 @@
 import { empty, ident, join, literal, raw, type Sql, sql } from '../../postgres/sql.js'
 import { Constant } from '../../postgres/statement.js'
-import type { PhysicalColumn } from '../columns/column-tree.js'
+import { type PhysicalColumn, physicalName } from '../columns/column-tree.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import {
   type BranchRows,
@@ -33,6 +33,8 @@ interface Arm {
   inEpoch(alias: Sql): Sql
   /** undefined: the arm has all columns of the schema. */
   readonly columnIds: ReadonlySet<number> | undefined
+  /** The columns that are stored under another id than the one they are read by. */
+  readonly storedAs?: Heap['storedAs']
   /** The arm is the own heap of the branch, as it is now. */
   readonly isCurrent?: boolean
 }
@@ -51,8 +53,8 @@ function listArms(layout: Layout, tableId: number): readonly Arm[] {
 
 function createArms(layout: Layout, tableId: number): Arm[] {
   return sourcesOf(layout, tableId).flatMap((source): Arm[] => {
-    const { kind, level, branchId, asOf, columnIds } = source
-    const heap = { level, table: heapName(source), columnIds }
+    const { kind, level, branchId, asOf, columnIds, storedAs } = source
+    const heap = { level, table: heapName(source), columnIds, storedAs }
     if (asOf === undefined) {
       return [{ ...heap, inEpoch: () => sql`true`, isCurrent: kind === 'heap' }]
     }
@@ -137,10 +139,15 @@ export function listTables(layout: Layout, tableId: number): Sql[] {
 }
 
 /** Returns a column of an arm as an expression. If the arm lacks the column, that is its fill value. */
-function armColumn(alias: Sql, column: PhysicalColumn, { columnIds }: Pick<Arm, 'columnIds'>): Sql {
+function armColumn(
+  alias: Sql,
+  column: PhysicalColumn,
+  { columnIds, storedAs }: Pick<Arm, 'columnIds' | 'storedAs'>,
+): Sql {
+  const stored = storedAs?.get(column.id)
   if (columnIds === undefined || columnIds.has(column.id))
-    return sql`${alias}.${ident(column.physicalName)}`
-  const { fill } = column.column
+    return sql`${alias}.${ident(stored === undefined ? column.physicalName : physicalName(stored))}`
+  const { fill } = stored?.column ?? column.column
   const constant = fill === undefined ? sql`null` : literal(fill)
   return sql`(${constant}::${raw(column.sqlType)})`
 }
@@ -173,7 +180,9 @@ export function joinVisible(
   const arms = listArms(layout, codec.table.id)
   const kind = options.outer ? sql`left join` : sql`join`
   const [only] = arms
-  const hasAll = columnsOf(codec, columns).every((column) => only?.columnIds?.has(column.id))
+  const hasAll = columnsOf(codec, columns).every(
+    ({ id }) => only?.columnIds?.has(id) && !only.storedAs?.has(id),
+  )
   if (arms.length === 1 && only?.isCurrent && hasAll) {
     return sql`${kind} ${only.table} ${alias} on ${alias}.id = ${id}`
   }

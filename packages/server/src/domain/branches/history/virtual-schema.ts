@@ -41,7 +41,7 @@ export async function virtualSchema(
   // branches.
   const { schema } = mergeSchemas(
     { base: origin, ours: withoutRemovals(left), theirs: right },
-    { limits: LIMITS, ruleOf: () => ({ strategy: 'theirs', mode: 'merge' }) },
+    { limits: LIMITS, ruleOf: () => ({ strategy: 'theirs', mode: 'merge' }), keepsBoth: true },
   )
   const sides = { left: left.tables, right: right.tables, origin: origin.tables }
   const merged = schema.tables.map((table): StoredTable => {

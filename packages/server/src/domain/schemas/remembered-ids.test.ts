@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { StoredSchema } from '../../rows/columns.js'
-import { rememberRemoved } from './removed-ids.js'
+import { rememberIds } from './remembered-ids.js'
 
 const schema: StoredSchema = {
   tables: [
@@ -11,20 +11,20 @@ const schema: StoredSchema = {
 const [a, b] = schema.tables
 
 test('a schema without removals has no removed ids', () => {
-  expect(rememberRemoved(schema, schema)).toEqual(schema)
-  expect(rememberRemoved({ tables: [] }, schema)).toEqual(schema)
+  expect(rememberIds(schema, schema)).toEqual(schema)
+  expect(rememberIds({ tables: [] }, schema)).toEqual(schema)
 })
 
 test('the ids of removed tables, and of removed columns of remaining tables, are recorded', () => {
   const after = {
     tables: [{ id: 3, name: 'c', columns: [{ id: 5, name: 'x', type: 'int' as const }] }],
   }
-  expect(rememberRemoved(schema, after).removedIds).toEqual([1, 4])
+  expect(rememberIds(schema, after).removedIds).toEqual([1, 4])
 })
 
 test('ids that were recorded before are kept', () => {
-  const once = rememberRemoved(schema, { tables: a === undefined ? [] : [a] })
-  const twice = rememberRemoved(once, { tables: [] })
+  const once = rememberIds(schema, { tables: a === undefined ? [] : [a] })
+  const twice = rememberIds(once, { tables: [] })
   expect(twice).toEqual({ tables: [], removedIds: [3, 1] })
   expect(b?.id).toBe(3)
 })

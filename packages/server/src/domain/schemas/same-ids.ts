@@ -1,0 +1,233 @@
+import { toCanonicalJson } from '../../common/canonical-json.js'
+import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
+import { listAllColumns } from '../../rows/columns.js'
+import type { ReadIds, StoredAs } from '../../rows/merge.js'
+
+/*
+ * Branches that add the same table or column separately have different ids for it. The first merge between them
+ * finds that out, and the schema of the target remembers it in `sameIds`. From then on, a merge reads the states of
+ * all branches by the ids of its target. The rest of a merge knows nothing of it: it compares ids.
+ */
+
+/** The two sides of a merge or a difference. Their states are read by the ids of `ours`. */
+export interface ComparedSchemas {
+  readonly ours: StoredSchema
+  readonly theirs: StoredSchema
+}
+
+export class SameIds {
+  readonly #sides: ComparedSchemas
+  readonly #live: readonly ReadonlySet<number>[]
+  /** By id: all ids of the table or column. */
+  readonly #groups = new Map<number, ReadonlySet<number>>()
+
+  /** Joins the ids that one of the sides knows to be the same. */
+  constructor(sides: ComparedSchemas) {
+    this.#sides = sides
+    this.#live = [new Set(idsOf(sides.ours)), new Set(idsOf(sides.theirs))]
+    for (const { sameIds = [] } of [sides.ours, sides.theirs]) {
+      for (const [first, ...others] of sameIds) {
+        for (const other of others) this.#join(first as number, other)
+      }
+    }
+  }
+
+  /** Joins two ids, unless one of the sides uses both, for different tables or columns. */
+  #join(one: number, other: number): void {
+    const joined = new Set([...this.#groupOf(one), ...this.#groupOf(other)])
+    if (this.#live.some((live) => [...joined].filter((id) => live.has(id)).length > 1)) return
+    for (const id of joined) this.#groups.set(id, joined)
+  }
+
+  #groupOf(id: number): ReadonlySet<number> {
+    return this.#groups.get(id) ?? new Set([id])
+  }
+
+  /** Returns the id by which a table or column is read: that of ours, or else that of theirs. */
+  idOf(id: number): number {
+    const group = this.#groups.get(id)
+    if (group === undefined) return id
+    const [ours, theirs] = this.#live
+    const all = [...group]
+    return (
+      all.find((each) => ours?.has(each)) ??
+      all.find((each) => theirs?.has(each)) ??
+      Math.min(...all)
+    )
+  }
+
+  /** Returns all ids of the given tables or columns. */
+  allOf(ids: readonly number[]): number[] {
+    return [...new Set(ids.flatMap((id) => [...this.#groupOf(id)]))]
+  }
+
+  /** The groups as a schema stores them. undefined: there are none. */
+  get stored(): StoredSchema['sameIds'] {
+    const groups = [...new Set(this.#groups.values())].map((group) => [...group].sort(ascending))
+    const sorted = groups.sort(([left = 0], [right = 0]) => left - right)
+    return sorted.length === 0 ? undefined : sorted
+  }
+
+  /** Whether ours does not know all of it. */
+  get isNew(): boolean {
+    const known = new SameIds({ ours: this.#sides.ours, theirs: this.#sides.ours })
+    return JSON.stringify(this.stored) !== JSON.stringify(known.stored)
+  }
+
+  /** Returns a schema of ours as it is stored. */
+  store(schema: StoredSchema): StoredSchema {
+    const removed = [...(this.#sides.ours.removedIds ?? []), ...(schema.removedIds ?? [])]
+    const sameIds = this.stored
+    return {
+      ...schema,
+      ...(removed.length > 0 && { removedIds: [...new Set(removed)] }),
+      ...(sameIds && { sameIds }),
+    }
+  }
+
+  /** Returns a schema by the ids that it is read by. */
+  read(schema: StoredSchema): StoredSchema {
+    const { sameIds: _, removedIds, ...rest } = schema
+    if (this.#groups.size === 0) return { ...rest, ...(removedIds && { removedIds }) }
+    const readIds = this.#readIdsIn(schema)
+    const idOf = (id: number) => readIds.get(id) ?? id
+    const readColumn = ({ columns, link, ...column }: StoredColumn): StoredColumn => ({
+      ...column,
+      id: idOf(column.id),
+      ...(link && { link: { ...link, tableId: idOf(link.tableId) } }),
+      ...(columns && { columns: columns.map(readColumn) }),
+    })
+    const tables = schema.tables.map((table) => ({
+      ...table,
+      id: idOf(table.id),
+      columns: table.columns.map(readColumn),
+    }))
+    const live = new Set(idsOf({ tables }))
+    const removed = removedIds?.map((id) => this.idOf(id)).filter((id) => !live.has(id))
+    return { ...rest, tables, ...(removed && { removedIds: [...new Set(removed)] }) }
+  }
+
+  /** Returns how the rows of a state with the given schema are read. */
+  readIds(schema: StoredSchema): ReadIds {
+    const readIds = this.#readIdsIn(schema)
+    const tables = new Map<number, number>()
+    const columns = new Map<number, StoredAs>()
+    const isRead = new Set(readIds.values())
+    for (const id of schema.removedIds ?? []) {
+      const readId = this.idOf(id)
+      if (readId === id || isRead.has(readId)) continue
+      columns.set(readId, { id, column: undefined })
+    }
+    for (const table of schema.tables) {
+      const readId = readIds.get(table.id)
+      if (readId !== undefined && readId !== table.id) tables.set(table.id, readId)
+      for (const column of listAllColumns(table.columns)) {
+        const columnId = readIds.get(column.id)
+        if (columnId !== undefined && columnId !== column.id) {
+          columns.set(columnId, { id: column.id, column })
+        }
+      }
+    }
+    return { tables, columns }
+  }
+
+  /**
+   * Returns the ids by which the tables and columns of a schema are read, where they have several. If a schema has two
+   * tables or columns that later became the same, one of them keeps its own id.
+   */
+  #readIdsIn(schema: StoredSchema): ReadonlyMap<number, number> {
+    const ids = idsOf(schema).filter((id) => this.#groups.has(id))
+    const readIds = new Map<number, number>()
+    const used = new Set<number>()
+    const isExact = (id: number) => this.idOf(id) === id
+    for (const id of [...ids.filter(isExact), ...ids.filter((each) => !isExact(each))]) {
+      const readId = this.idOf(id)
+      if (used.has(readId)) continue
+      used.add(readId)
+      readIds.set(id, readId)
+    }
+    return readIds
+  }
+
+  /**
+   * Also joins tables and columns that both sides have added since the base: tables of the same name, and columns of
+   * the same name and definition. `isMerged` says whether a table takes part in the merge.
+   */
+  withAdded(base: StoredSchema, isMerged: (tableId: number) => boolean = () => true): SameIds {
+    const same = new SameIds(this.#sides)
+    const known = this.read(base)
+    const old = new Set([...idsOf(known), ...(known.removedIds ?? [])])
+    for (const [ours, theirs] of same.#added(same.#tables(), old)) {
+      if (isMerged(ours.id) && isMerged(theirs.id)) same.#join(ours.id, theirs.id)
+    }
+    const tables = same.#tables()
+    for (const ours of tables.ours) {
+      const theirs = tables.theirs.find(({ id }) => id === ours.id)
+      if (theirs === undefined || !isMerged(ours.id)) continue
+      const columns = { ours: ours.columns, theirs: theirs.columns }
+      for (const [left, right] of same.#added(columns, old)) {
+        if (definitionOf(left) === definitionOf(right)) same.#joinColumns(left, right)
+      }
+    }
+    return same
+  }
+
+  #tables(): Record<'ours' | 'theirs', readonly StoredTable[]> {
+    const { ours, theirs } = this.#sides
+    return { ours: this.read(ours).tables, theirs: this.read(theirs).tables }
+  }
+
+  /** Lists the pairs of items that both sides have added under the same name. */
+  #added<Item extends StoredTable | StoredColumn>(
+    items: Record<'ours' | 'theirs', readonly Item[]>,
+    old: ReadonlySet<number>,
+  ): [Item, Item][] {
+    const { ours, theirs } = this.#sides
+    const addedTo = (mine: readonly Item[], others: readonly Item[], removed: StoredSchema) => {
+      const known = new Set(others.map(({ id }) => id))
+      const isRemoved = new Set(this.read(removed).removedIds)
+      return mine.filter(({ id }) => !known.has(id) && !old.has(id) && !isRemoved.has(id))
+    }
+    const here = addedTo(items.ours, items.theirs, theirs)
+    const there = new Map(
+      addedTo(items.theirs, items.ours, ours).map((item) => [item.name, item] as const),
+    )
+    return here.flatMap((item): [Item, Item][] => {
+      const other = there.get(item.name)
+      return other === undefined ? [] : [[item, other]]
+    })
+  }
+
+  /** Joins two columns of the same definition, and those nested in them. */
+  #joinColumns(ours: StoredColumn, theirs: StoredColumn): void {
+    this.#join(ours.id, theirs.id)
+    for (const nested of ours.columns ?? []) {
+      const other = theirs.columns?.find(({ name }) => name === nested.name)
+      if (other !== undefined) this.#joinColumns(nested, other)
+    }
+  }
+}
+
+/** Returns what is the same in columns of the same definition. Indexes are merged, and never differ in that sense. */
+export function definitionOf(column: StoredColumn): string {
+  return toCanonicalJson(definition(column))
+}
+
+function definition({ id: _, index: __, fill: ___, columns, ...column }: StoredColumn): object {
+  const nested = columns?.map(definition) as { name: string }[] | undefined
+  return {
+    ...column,
+    ...(nested && { columns: nested.sort((one, other) => (one.name < other.name ? -1 : 1)) }),
+  }
+}
+
+function idsOf({ tables }: StoredSchema): number[] {
+  return tables.flatMap(({ id, columns }) => [
+    id,
+    ...listAllColumns(columns).map((each) => each.id),
+  ])
+}
+
+function ascending(left: number, right: number): number {
+  return left - right
+}
