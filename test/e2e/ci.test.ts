@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
-import { chmod, mkdir, mkdtemp, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -20,7 +21,13 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 interface Comment {
   readonly id: number
   body: string
+  readonly user: { readonly id: number }
+  readonly author: { readonly id: number }
 }
+
+/** The user of the token, and somebody else. */
+const OWN = { user: { id: 41898282 }, author: { id: 41898282 } }
+const OTHER = { user: { id: 7 }, author: { id: 7 } }
 
 /** Keeps comments as GitHub and GitLab do, in pages. */
 class Platform {
@@ -49,6 +56,8 @@ class Platform {
   }
 
   #answer(url: URL, body: string | undefined): unknown {
+    if (url.pathname === '/graphql') return { data: { viewer: { databaseId: OWN.user.id } } }
+    if (url.pathname === '/user') return { id: OWN.author.id }
     if (/merge_requests\/\d+$/.test(url.pathname)) return { state: this.state }
     if (body === undefined) {
       const size = Number(url.searchParams.get('per_page'))
@@ -58,7 +67,7 @@ class Platform {
     const id = Number(/(?:comments|notes)\/(\d+)$/.exec(url.pathname)?.[1])
     const known = this.comments.find((comment) => comment.id === id)
     if (known !== undefined) known.body = body
-    else this.comments.push({ id: this.comments.length + 1, body })
+    else this.comments.push({ id: this.comments.length + 1, body, ...OWN })
     return {}
   }
 
@@ -96,8 +105,7 @@ describe('a branch for each pull request', () => {
   async function createProject() {
     const database = `shop${databases++}`
     const cwd = path.join(folder, database)
-    await mkdir(path.join(cwd, 'node_modules', '.bin'), { recursive: true })
-    await symlink(PROGRAM, path.join(cwd, 'node_modules', '.bin', 'offshoot'))
+    await mkdir(cwd)
     const client = createClient({
       ...{ url: banner.address, apiKey, database, branch: 'main', workspace: banner.workspaceId },
     })
@@ -161,7 +169,7 @@ describe('a branch for each pull request', () => {
     ])
     await branch.table('products').update('tea', { name: 'Green tea ```\n# not a heading' })
     platform.comments.push(
-      ...Array.from({ length: 150 }, (_, n) => ({ id: 1000 + n, body: `comment ${n}` })),
+      ...Array.from({ length: 150 }, (_, n) => ({ id: 1000 + n, body: `comment ${n}`, ...OWN })),
     )
     expect((await run(opened, 'comment')).stderr).toContain('created')
     const written = platform.comments.at(-1)
@@ -192,6 +200,22 @@ describe('a branch for each pull request', () => {
     // A job that is repeated finds nothing to do.
     expect((await run(merged, 'merge')).code).toBe(0)
     expect((await run(merged, 'delete')).code).toBe(0)
+  })
+
+  it('is described in a comment of its own, not in one of somebody else that begins like it', async () => {
+    const { github, gitlab, run, database } = await createProject()
+    const forged = `<!-- offshoot: ${database} -->\nEverything is fine.`
+    for (const env of [github('opened'), gitlab]) {
+      platform.comments.splice(0, Infinity, { id: 99, body: forged, ...OTHER })
+      await run(env, 'ensure')
+      expect((await run(env, 'comment')).stderr).toContain('created')
+      expect((await run(env, 'comment')).stderr).toContain('unchanged')
+      expect(platform.comments.map(({ body }) => body.split('\n')[0])).toEqual([
+        `<!-- offshoot: ${database} -->`,
+        `<!-- offshoot: ${database} -->`,
+      ])
+      expect(platform.comments[0]?.body).toBe(forged)
+    }
   })
 
   it('is deleted but not merged if the pull request is closed without a merge', async () => {
@@ -274,7 +298,10 @@ describe('a branch for each pull request', () => {
     expect((await run(gitlab, 'comment')).code).toBe(0)
     expect((await run(gitlab, 'comment')).code).toBe(0)
     expect(platform.comments).toHaveLength(1)
-    expect(platform.requests[0]).toBe('GET /projects/42/merge_requests/7/notes')
+    expect(platform.requests.slice(0, 2)).toEqual([
+      'GET /user',
+      'GET /projects/42/merge_requests/7/notes',
+    ])
     expect(platform.tokens).toEqual(new Set(['glpat-secret']))
     expect((await run(gitlab, 'merge')).stderr).toContain('was not merged')
     platform.state = 'merged'
@@ -319,7 +346,16 @@ describe('a branch for each pull request', () => {
 
   it('is what the GitHub Action makes, which passes values as variables only', async () => {
     const { cwd, github, names, output, read } = await createProject()
-    await chmod(PROGRAM, 0o755)
+    // What the pull request proposes must not run.
+    const trap = `#!/bin/sh\ntouch '${folder}/trapped'\n`
+    const bin = path.join(cwd, 'node_modules', '.bin')
+    await mkdir(bin, { recursive: true })
+    for (const file of [path.join(cwd, 'trap'), path.join(bin, 'offshoot')]) {
+      await writeFile(file, trap)
+      await chmod(file, 0o755)
+    }
+    await writeFile(path.join(cwd, '.npmrc'), `script-shell=${cwd}/trap\n`)
+    await writeFile(path.join(cwd, '.offshoot.json'), '{"workspace": "theirs", "database": "x"}')
     const action = parse(await readFile(path.join(ROOT, 'action.yml'), 'utf8'))
     const [step] = action.runs.steps
     expect(step.run).not.toContain('${{')
@@ -332,6 +368,8 @@ describe('a branch for each pull request', () => {
       database,
       'api-key': apiKey,
       'github-token': 'ghs_secret',
+      // Without a registry: the package of this repository.
+      version: `file:${path.join(ROOT, 'packages', 'cli')}`,
     }
     const use = (command: string, args: string) => {
       const given = Object.entries(step.env as Record<string, string>).map(([name, text]) => {
@@ -350,6 +388,7 @@ describe('a branch for each pull request', () => {
     expect(await read(output)).toContain('branch=feat-prices')
     expect(await use('delete', '')).toMatchObject({ code: 0 })
     expect(await names()).toEqual(['main'])
+    expect(existsSync(path.join(folder, 'trapped'))).toBe(false)
   })
 })
 

@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { createAccount, createClient } from '../../packages/client/src/index.js'
 import { type Banner, endAll, PROGRAM, startOffshoot } from '../support/process.js'
 
 /* The command `offshoot` as people and scripts use it: without a terminal, against a real server. */
@@ -442,7 +443,7 @@ describe('the command line', () => {
     await git('git', ['init', '-q', '-b', 'main', cwd])
     await run(['link', name])
     const linked = JSON.parse(await readFile(path.join(cwd, '.offshoot.json'), 'utf8'))
-    expect(linked).toMatchObject({ database: name, workspace: banner.workspaceId })
+    expect(linked).toEqual({ database: name })
     expect(await json('status')).toMatchObject({ branch: 'main', reason: 'git branch main' })
     await git('git', ['-C', cwd, 'symbolic-ref', 'HEAD', 'refs/heads/feat/login'])
     const unknown = await run(['sql', '-c', 'select 1'])
@@ -456,21 +457,6 @@ describe('the command line', () => {
     expect(await json('status')).toMatchObject({ branch: 'main', reason: 'checked out' })
     expect((await run(['checkout', '--git'])).code).toBe(0)
     expect(await json('status')).toMatchObject({ branch: status.branch })
-  })
-
-  it('installs git hooks beside those of others, and removes only its own', async () => {
-    const { cwd, run } = await createProject()
-    await git('git', ['init', '-q', '-b', 'main', cwd])
-    const hook = path.join(cwd, '.git', 'hooks', 'post-checkout')
-    await mkdir(path.dirname(hook), { recursive: true })
-    await writeFile(hook, '#!/bin/sh\necho mine\n')
-    expect((await run(['hook', 'install'])).code).toBe(0)
-    expect((await run(['hook', 'install'])).code).toBe(0)
-    const installed = await readFile(hook, 'utf8')
-    expect(installed).toContain('echo mine')
-    expect(installed.match(/offshoot checkout/g)).toHaveLength(1)
-    expect((await run(['hook', 'uninstall'])).code).toBe(0)
-    expect(await readFile(hook, 'utf8')).toBe('#!/bin/sh\necho mine\n')
   })
 
   it('gives other programs their environment and passes on their exit code', async () => {
@@ -494,12 +480,49 @@ describe('the command line', () => {
     expect((await run(['db', 'ls'], { env })).stderr).toContain('does not accept the API key')
   })
 
+  it('limits a key for a database to the workspace of the database', async () => {
+    const { env, name, run } = await createProject()
+    const { OFFSHOOT_API_KEY: apiKey, OFFSHOOT_URL: url } = env
+    const account = createAccount({ url, apiKey })
+    const { id: other } = await account.createWorkspace(`other-${name}`)
+    onTestFinished(() => account.workspace(other).delete())
+    await account.createDatabase(other, name)
+    const created = await run(['keys', 'create', name, '--databases', name])
+    expect(created.stderr).toContain(
+      `The key reaches: workspace ${banner.workspaceId}; database ${name}.\n`,
+    )
+    const limited = createAccount({ url, apiKey: created.stdout.trim() })
+    expect((await limited.workspaces()).map(({ id }) => id)).toEqual([banner.workspaceId])
+    await expect(limited.databases(other)).rejects.toMatchObject({ status: 404 })
+    const within = { ...{ url, apiKey: created.stdout.trim() }, database: name, branch: 'main' }
+    await createClient({ ...within, workspace: banner.workspaceId })
+      .branch()
+      .get()
+    await expect(
+      createClient({ ...within, workspace: other })
+        .branch()
+        .get(),
+    ).rejects.toMatchObject({ status: 404 })
+    // With several workspaces, one must be named.
+    const unclear = await run(['keys', 'create', 'unclear', '--branches', 'preview-*'], {
+      env: { OFFSHOOT_WORKSPACE: '' },
+    })
+    expect(unclear.code).toBe(2)
+    expect(unclear.stderr).toContain('--workspace')
+    const args = ['keys', 'create', `${name}-read`, '--workspace', other, '--read-only']
+    expect((await run(args)).stderr).toContain(`workspace ${other}; read only.\n`)
+    const all = await run(['keys', 'create', `${name}-all`])
+    expect(all.stderr).toContain('The key reaches: everything.\n')
+    const listed = (await run(['keys', 'ls'])).stdout
+    expect(listed).toContain(`workspace ${banner.workspaceId}; database ${name}\n`)
+  })
+
   it('says what is wrong: a typo, a server that does not answer, invalid arguments', async () => {
     const { run } = await createProject()
     const typo = await run(['brnch', 'ls'])
     expect(typo.code).toBe(2)
     expect(typo.stderr).toContain('Did you mean branch?')
-    const silent = await run(['db', 'ls', '--url', 'http://127.0.0.1:1'])
+    const silent = await run(['db', 'ls'], { env: { OFFSHOOT_URL: 'http://127.0.0.1:1' } })
     expect(silent.code).toBe(1)
     expect(silent.stderr).toContain('http://127.0.0.1:1')
     const wrong = await run(['db', 'ls'], { env: { OFFSHOOT_API_KEY: 'off_wrong' } })

@@ -128,6 +128,20 @@ describe('the packages, installed from their archives into an empty folder', () 
     expect((await execute(program(), ['--version'])).stdout).toBe(`${version}\n`)
   })
 
+  it('run nothing of a project that has folders like their own repository', async () => {
+    const packages = path.join(app, 'packages')
+    for (const name of ['cli', 'console'])
+      await mkdir(path.join(packages, name), { recursive: true })
+    await writeFile(path.join(packages, 'cli', 'tsconfig.json'), '{}')
+    await writeFile(path.join(packages, 'console', 'build.js'), "throw new Error('it was run')")
+    try {
+      const { stderr } = await execute(program(), ['start', '--help'])
+      expect(stderr).toBe('')
+    } finally {
+      await rm(packages, { recursive: true })
+    }
+  })
+
   it('start the service, and a typed program works with it', async () => {
     const banner = await startOffshoot(dataDir, { cwd: app, program: program() }).ready()
     const page = await (await fetch(`${banner.address}/console/`)).text()

@@ -1,9 +1,20 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chown, mkdir, readdir, readFile, rm, stat } from 'node:fs/promises'
+import {
+  chmod,
+  chown,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { connect } from 'node:net'
 import { userInfo } from 'node:os'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
@@ -13,6 +24,7 @@ import {
   endAll,
   freePort,
   type OffshootProcess,
+  PROGRAM,
   postgresProcesses,
   request,
   runOffshoot,
@@ -64,6 +76,84 @@ async function openRequest(banner: Banner, name: string, key: string) {
     },
   }
 }
+
+describe('a service that npm has started', () => {
+  const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+  /** Starts it and returns when it is ready. `launcher` is the process that a user or a supervisor knows. */
+  async function launch(command: 'npm start' | 'npx offshoot start') {
+    const name = `launched${dataDirs.length}`
+    const dataDir = newDataDir(name)
+    let cwd = ROOT
+    if (command === 'npx offshoot start') {
+      cwd = path.join(folder, `${name}-project`)
+      await mkdir(path.join(cwd, 'node_modules', '.bin'), { recursive: true })
+      await writeFile(path.join(cwd, 'package.json'), '{"name": "project", "version": "1.0.0"}')
+      await chmod(PROGRAM, 0o755)
+      await symlink(PROGRAM, path.join(cwd, 'node_modules', '.bin', 'offshoot'))
+    }
+    const [program = '', ...args] = command.split(' ')
+    const launcher = spawn(program, args, {
+      cwd,
+      env: { ...process.env, OFFSHOOT_DATA_DIR: dataDir, OFFSHOOT_PORT: '0' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+      // As a terminal does, so that a test can signal all processes.
+      detached: true,
+    })
+    const ended = once(launcher, 'exit') as Promise<[number | null, NodeJS.Signals | null]>
+    let stdout = ''
+    launcher.stdout.setEncoding('utf8').on('data', (text: string) => {
+      stdout += text
+    })
+    await until(async () => stdout.includes('"region"') || launcher.exitCode !== null)
+    const { pid } = JSON.parse(await readFile(path.join(dataDir, 'offshoot.lock'), 'utf8'))
+    return { launcher, pid: pid as number, dataDir, ended }
+  }
+
+  /** Waits until the service has shut down in good order: PostgreSQL has ended, and the folder is free. */
+  async function shutDown({ dataDir, pid }: { dataDir: string; pid: number }) {
+    await until(async () => !isAlive(pid))
+    expect(await postgresProcesses(dataDir)).toEqual([])
+    expect(await readdir(dataDir)).not.toContain('offshoot.lock')
+  }
+
+  const isAlive = (pid: number) => {
+    try {
+      process.kill(pid, 0)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  it.each([
+    ['npm start', 'SIGTERM', 0],
+    ['npm start', 'SIGINT', 0],
+    ['npm start', 'SIGKILL', null],
+    ['npx offshoot start', 'SIGTERM', null],
+    ['npx offshoot start', 'SIGKILL', null],
+  ] as const)('ends with its launcher: %s, %s', async (command, signal, code) => {
+    const launched = await launch(command)
+    launched.launcher.kill(signal)
+    expect(await launched.ended).toEqual([code, code === null ? signal : null])
+    await shutDown(launched)
+  })
+
+  it('ends in good order if the terminal sends Ctrl-C to all processes', async () => {
+    const launched = await launch('npm start')
+    process.kill(-(launched.launcher.pid ?? 0), 'SIGINT')
+    expect(await launched.ended).toEqual([0, null])
+    await shutDown(launched)
+  })
+
+  it('ends in good order if its terminal is closed', async () => {
+    const dataDir = newDataDir('terminal')
+    const service = startOffshoot(dataDir)
+    await service.ready()
+    expect(await service.end('SIGHUP')).toEqual({ code: 0, signal: null })
+    await shutDown({ dataDir, pid: service.child.pid ?? 0 })
+  })
+})
 
 describe('offshoot start', () => {
   let dataDir: string

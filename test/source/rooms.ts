@@ -46,7 +46,7 @@ const LEVELS: readonly (readonly string[])[] = [
     'start-message.ts',
     'start-tracing.ts',
   ],
-  ['app.ts', 'background.ts', 'backup'],
+  ['app.ts', 'background.ts', 'backup', 'local-service.ts'],
   ['serve.ts'],
   ['main.ts'],
   ['start.ts'],

@@ -36,6 +36,9 @@ export interface Banner {
   readonly command: string
 }
 
+/** The last line of the start message: a request, or a command if commands find the service by themselves. */
+const START_MESSAGE_END = /"region":|npx offshoot db create/
+
 const running = new Set<ChildProcess>()
 
 export interface RunOptions {
@@ -82,7 +85,7 @@ export function runOffshoot(args: readonly string[], options: RunOptions = {}): 
       void ended.then(() => {
         hasEnded = true
       })
-      await until(async () => stdout.includes('"region"') || hasEnded)
+      await until(async () => START_MESSAGE_END.test(stdout) || hasEnded)
       if (hasEnded) throw new Error(`the service ended instead of starting: ${stderr}`)
       return parseBanner(stdout)
     },

@@ -7,13 +7,14 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 const packageFolder = fileURLToPath(new URL('..', import.meta.url))
 const built = path.join(packageFolder, 'dist', 'offshoot.js')
 
-// A checkout has the sources of all packages, and no build or a stale one. An installed package is built.
+// A checkout has the sources of all packages, and no build or a stale one. An installed package is built, and the
+// folders around it belong to somebody else.
 const root = path.join(packageFolder, '..', '..')
 const consoleBuild = path.join(root, 'packages', 'console', 'build.js')
 const server = path.join(root, 'packages', 'server')
 const PACKAGES = ['contract', 'embedded-postgres', 'client', 'server', 'cli']
 
-if (existsSync(path.join(root, 'packages', 'cli', 'tsconfig.json'))) await buildIfStale()
+if (existsSync(path.join(packageFolder, 'tsconfig.json'))) await buildIfStale()
 
 const { run } = await import(pathToFileURL(built).href)
 process.exitCode = await run(process.argv.slice(2))

@@ -1,3 +1,5 @@
+import { print } from './shared/output.js'
+
 /**
  * Commands that run the service. Each resolves with the exit code. All modules are loaded on demand,
  * because the service takes long to load.
@@ -12,7 +14,7 @@ export async function run(args: readonly string[]): Promise<number> {
   const [command, ...rest] = args
   if (command === '--version' || command === '-v') {
     const { version } = await import('@offshoot/server/version')
-    process.stdout.write(`${version}\n`)
+    print(`${version}\n`)
     return 0
   }
   const { [command ?? '']: service } = SERVICE_COMMANDS

@@ -23,6 +23,7 @@ import { sqlCommand } from './commands/sql.js'
 import { statusCommand } from './commands/status.js'
 import { whoamiCommand } from './commands/whoami.js'
 import { EXIT } from './shared/failure.js'
+import { notice, print } from './shared/output.js'
 
 /** All commands that talk to a server, in the order of the help. */
 export function createProgram(): Command {
@@ -72,7 +73,8 @@ export function createProgram(): Command {
   }
   for (const command of allOf(program)) {
     command.exitOverride().configureOutput({
-      writeErr: (text) => process.stderr.write(text.replace(/^error: /, 'offshoot: ')),
+      writeOut: print,
+      writeErr: (text) => notice(text.replace(/^error: /, 'offshoot: ').trimEnd()),
     })
   }
   return program

@@ -1,18 +1,21 @@
 import { main } from '@offshoot/server/start'
+import { notice, print } from './shared/output.js'
 
 /** `offshoot start`: runs the service until it is told to stop. */
 export async function start(args: readonly string[]): Promise<number> {
   const [option] = args
   if (option === '--help' || option === '-h') {
     const { startHelp } = await import('./start-help.js')
-    process.stdout.write(startHelp())
+    print(startHelp())
     return 0
   }
   if (option !== undefined) {
-    process.stderr.write(`offshoot start: unknown option [${option}]: ${await advice(option)}\n`)
+    notice(`offshoot start: unknown option [${option}]: ${await advice(option)}`)
     return 2
   }
-  return main()
+  if (process.env.npm_lifecycle_event === undefined) return main()
+  const { endOfNpm } = await import('./end-of-npm.js')
+  return main({ stop: await endOfNpm() })
 }
 
 /** Suggests the environment variable for an option such as `--port`. */

@@ -67,7 +67,8 @@ export const SERVICE_ERROR_CODES = [
 ] as const
 
 /**
- * The code of an error. Three codes come from the client itself: `unreachable` (there was no answer),
+ * The code of an error. The client itself refuses a name that cannot be a part of a path with `invalid_request`
+ * and the status 0. Three codes come from the client only: `unreachable` (there was no answer),
  * `unexpected_answer` (the answer did not come from Offshoot), and `incomplete_result` (a query of an
  * ORM has more rows than the service returns).
  */

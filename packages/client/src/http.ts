@@ -60,7 +60,7 @@ export class Transport {
   readonly #timeoutMs: number | undefined
 
   constructor(options: TransportOptions) {
-    this.#origin = options.url.replace(/\/+$/, '')
+    this.#origin = originOf(options.url)
     this.#apiKey = options.apiKey
     this.#fetch = options.fetch ?? ((...args) => fetch(...args))
     this.#retries = options.retries ?? RETRIES_DEFAULT
@@ -119,6 +119,8 @@ export class Transport {
     return {
       method,
       headers,
+      // The service never redirects its API, and the content is for the service alone.
+      redirect: 'manual',
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       ...(body === undefined ? {} : { body }),
       // `fetch` requires this for a stream as the body.
@@ -185,9 +187,32 @@ function unreachable(origin: string, cause: unknown): OffshootError {
   })
 }
 
-/** Returns a part of a path, encoded so that it cannot end or change the path. */
+/**
+ * Returns a name as one segment of a path. No encoding keeps `.` and `..` in their place: URLs take `%2e%2e` for
+ * `..` as well. An empty name would be the path of the list. Such names are refused.
+ */
 export function segment(name: string): string {
-  return encodeURIComponent(name)
+  if (typeof name === 'string' && name !== '' && name !== '.' && name !== '..') {
+    try {
+      return encodeURIComponent(name)
+    } catch {
+      // Half of a surrogate pair is no text.
+    }
+  }
+  throw new OffshootError(`[${String(name)}] cannot be a name or an id`, {
+    code: 'invalid_request',
+    status: 0,
+  })
+}
+
+/** Returns the start of all addresses. Credentials, a query or a fragment would change what follows it. */
+function originOf(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined
+  const isHttp = parsed?.protocol === 'http:' || parsed?.protocol === 'https:'
+  if (!isHttp || parsed.username || parsed.password || /[?#]/.test(url)) {
+    throw new TypeError(`[${url}] is not the address of a service, such as http://127.0.0.1:6001`)
+  }
+  return url.replace(/\/+$/, '')
 }
 
 /** Returns a new idempotency key. */

@@ -437,10 +437,9 @@ export class Table<Schema, Name extends TableName<Schema>> {
    */
   file(id: string, column: ColumnName<Schema, Name>, fileId?: string): FileHandle {
     const base = `${this.#record(id)}/column/${segment(column)}/file`
-    return new FileHandle(
-      this.#transport,
-      fileId === undefined ? base : `${base}/${segment(fileId)}`,
-    )
+    // The service gives an id to a file that is uploaded to a list without one.
+    const item = fileId === undefined ? '' : fileId === '' ? '/' : `/${segment(fileId)}`
+    return new FileHandle(this.#transport, base + item)
   }
 
   /**

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { acquireDataLock, DataLockError } from './data-lock.js'
+import { acquireDataLock, DataLockError, findListener } from './data-lock.js'
 import { compileForProcesses, type SeparateProcesses } from './separate-process.js'
 
 let processes: SeparateProcesses
@@ -23,6 +23,13 @@ const holdUntilKilled = `
   import { acquireDataLock } from './data-lock.js'
   await acquireDataLock(process.argv[2])
   console.log('held')
+  setInterval(() => {}, 1000)
+`
+
+const publishUntilKilled = `
+  import { acquireDataLock } from './data-lock.js'
+  await (await acquireDataLock(process.argv[2])).publish('http://127.0.0.1:6001')
+  console.log('published')
   setInterval(() => {}, 1000)
 `
 
@@ -56,6 +63,27 @@ test('a free data folder is locked, and free again after the release', async () 
   await lock.release()
   expect(await readdir(dataDir)).toEqual([])
   await (await acquireDataLock(dataDir)).release()
+})
+
+test('the address of the process with the lock is known while it lives', async () => {
+  expect(await findListener(dataDir)).toBeUndefined()
+  const holder = processes.start(publishUntilKilled, dataDir)
+  await holder.line('published')
+  expect(await findListener(dataDir)).toBe('http://127.0.0.1:6001')
+  await expect(acquireDataLock(dataDir)).rejects.toThrow(`(pid ${holder.child.pid})`)
+  holder.child.kill('SIGKILL')
+  await holder.ended
+  expect(await findListener(dataDir)).toBeUndefined()
+  // Another program may have got the process number.
+  const stale = { pid: process.pid, started: 'before the restart', id: '0', address: 'http://a' }
+  await writeFile(lockFile(), JSON.stringify(stale))
+  expect(await findListener(dataDir)).toBeUndefined()
+  const lock = await acquireDataLock(dataDir)
+  expect(await findListener(dataDir)).toBeUndefined()
+  await lock.publish('http://127.0.0.1:6002')
+  expect(await findListener(dataDir)).toBe('http://127.0.0.1:6002')
+  await lock.release()
+  expect(await readdir(dataDir)).toEqual([])
 })
 
 test('a missing data folder is made for the owner alone', async () => {

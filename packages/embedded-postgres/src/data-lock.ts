@@ -27,9 +27,13 @@ interface Holder {
   readonly started: string
   /** Unique for this lock. */
   readonly id: string
+  /** Where the process listens, once it does. */
+  readonly address?: string
 }
 
 export interface DataLock {
+  /** Records the address that the process listens on. `findListener` returns it while the process lives. */
+  publish(address: string): Promise<void>
   release(): Promise<void>
 }
 
@@ -53,11 +57,27 @@ export async function acquireDataLock(dataDir: string): Promise<DataLock> {
   }
   let released: Promise<void> | undefined
   return {
+    async publish(address) {
+      const lock = join(dataDir, lockName)
+      const own = `${lock}.${holder.id}`
+      await writeFile(own, JSON.stringify({ ...holder, address }), { mode: 0o600 })
+      await rename(own, lock)
+    },
     release() {
       released ??= release(dataDir, holder)
       return released
     },
   }
+}
+
+/**
+ * Returns the address that the process with the lock listens on; undefined if there is none, or if it has died.
+ * While it lives nobody else can listen there.
+ */
+export async function findListener(dataDir: string): Promise<string | undefined> {
+  const holder = await readHolder(join(dataDir, lockName))
+  if (holder?.address === undefined) return undefined
+  return (await startOfProcess(holder.pid)) === holder.started ? holder.address : undefined
 }
 
 async function acquire(dataDir: string, holder: Holder): Promise<void> {
@@ -154,9 +174,9 @@ async function readHolder(file: string): Promise<Holder | undefined> {
 
 function parseHolder(text: string): Holder {
   try {
-    const { pid, started, id }: Partial<Record<string, unknown>> = JSON.parse(text)
+    const { pid, started, id, address }: Partial<Record<string, unknown>> = JSON.parse(text)
     if (typeof pid === 'number' && typeof started === 'string' && typeof id === 'string') {
-      return { pid, started, id }
+      return { pid, started, id, ...(typeof address === 'string' ? { address } : {}) }
     }
   } catch {
     // A file that cannot be parsed is handled below.

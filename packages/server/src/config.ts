@@ -43,8 +43,7 @@ const HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 32`'
 
 const DEFAULT_PORT = '6001'
 const DEFAULT_HOST = '127.0.0.1'
-/** Commands look for a service at this address and for its key in this folder, if nothing else is set. */
-export const DEFAULT_ADDRESS = `http://${DEFAULT_HOST}:${DEFAULT_PORT}`
+/** Commands look for a running service and its key in this folder, if nothing else is set. */
 export const DEFAULT_DATA_DIR = '.offshoot'
 
 /** All settings: variable, default, validation and help. */

@@ -20,6 +20,12 @@ export async function writeKeyFile(dataDir: string, key: string): Promise<string
   return file
 }
 
+/** Reads the key. Returns undefined if there is no file, or if it belongs to somebody else. */
+export async function readKeyFile(dataDir: string): Promise<string | undefined> {
+  const text = await readFile(path.join(dataDir, NAME), 'utf8').catch(() => '')
+  return text.trim() || undefined
+}
+
 export async function findKeyFile(dataDir: string): Promise<string | undefined> {
   const file = path.join(dataDir, NAME)
   try {

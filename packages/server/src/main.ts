@@ -7,8 +7,19 @@ import { createEarlyPostgres } from './early-postgres.js'
  * PostgreSQL, and loads the service meanwhile.
  */
 
+/**
+ * A person needs longer than this to press Ctrl-C again. npm passes on a signal that the terminal has sent to all
+ * processes, so one press can arrive twice.
+ */
+const SAME_SIGNAL_MS = 500
+
+export interface MainOptions {
+  /** Stops the service like a signal. */
+  readonly stop?: AbortSignal
+}
+
 /** Runs the service until it is told to stop. Resolves with the exit code. */
-export async function main(): Promise<number> {
+export async function main(options: MainOptions = {}): Promise<number> {
   const startedAt = performance.now()
   nameRuntime()
   let config: Config
@@ -19,7 +30,7 @@ export async function main(): Promise<number> {
     process.stderr.write(`offshoot: invalid settings\n${indent(error.message)}\n`)
     return 1
   }
-  const stopping = stopSignal()
+  const stopping = stopSignal(options.stop)
   const cleanUps: (() => Promise<void>)[] = []
   try {
     const lock = await acquireDataLock(config.dataDir)
@@ -32,7 +43,7 @@ export async function main(): Promise<number> {
       if (await hasCluster(dataDir)) await embedded.startAhead()
     }
     const { serve } = await import('./serve.js')
-    await serve(config, { startedAt, stopping, cleanUps, embedded })
+    await serve(config, { startedAt, stopping, cleanUps, embedded, lock })
     return 0
   } catch (error) {
     const { explainStart } = await import('./explain-start.js')
@@ -62,18 +73,23 @@ function nameRuntime(): void {
 }
 
 /** Resolves at the first signal to stop; a second one ends the process immediately. */
-function stopSignal(): Promise<void> {
+function stopSignal(stop: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
-    let asked = false
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    let askedAt: number | undefined
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
       process.on(signal, () => {
-        if (asked) process.exit(1)
-        asked = true
+        askedAt ??= performance.now()
+        if (performance.now() - askedAt > SAME_SIGNAL_MS) process.exit(1)
+        // The terminal is gone, so nothing can be written to it.
+        if (signal === 'SIGHUP') for (const stream of STREAMS) stream.on('error', () => {})
         resolve()
       })
     }
+    stop?.addEventListener('abort', () => resolve(), { once: true })
   })
 }
+
+const STREAMS = [process.stdout, process.stderr]
 
 function indent(text: string): string {
   return text.replace(/^/gm, '  ')

@@ -1,9 +1,10 @@
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
+import type { DataLock } from '@offshoot/embedded-postgres'
 import type { FastifyInstance } from 'fastify'
 import { buildApp } from './app.js'
 import { startBackground } from './background.js'
-import { type Config, DEFAULT_ADDRESS, DEFAULT_DATA_DIR } from './config.js'
+import { type Config, DEFAULT_DATA_DIR } from './config.js'
 import { findConsole } from './console-folder.js'
 import { createBlobStore } from './create-blob-store.js'
 import { Files } from './data/files/files.js'
@@ -16,6 +17,7 @@ import { Lifecycle } from './http/lifecycle.js'
 import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
+import { localAddress } from './local-service.js'
 import { countOpenFunctions, OPEN_FUNCTIONS_WARNING } from './postgres/cluster-privileges.js'
 import { connectHosts } from './postgres/connect-hosts.js'
 import { Database } from './postgres/database.js'
@@ -46,9 +48,10 @@ export async function serve(
     cleanUps: (() => Promise<void>)[]
     /** The embedded PostgreSQL, if it is used. */
     embedded: EarlyPostgres | undefined
+    lock: DataLock
   },
 ): Promise<void> {
-  const { cleanUps, stopping, embedded } = context
+  const { cleanUps, stopping, embedded, lock } = context
 
   const lifecycle = new Lifecycle()
   const tracing = await loadTracing(config, (error) => {
@@ -137,6 +140,8 @@ export async function serve(
     log: app.log,
   })
   cleanUps.push(() => background.stop())
+  const { port } = app.server.address() as AddressInfo
+  await lock.publish(localAddress(config.host, port))
   lifecycle.enter('ready')
 
   const address = config.publicUrl ?? addressOf(app, config.host)
@@ -155,8 +160,7 @@ export async function serve(
         dataDir: config.dataDir,
         newKey: config.apiKey === null ? newKey : undefined,
         keyFile: await findKeyFile(config.dataDir),
-        isFoundByCommands:
-          address === DEFAULT_ADDRESS && config.dataDir === path.resolve(DEFAULT_DATA_DIR),
+        isFoundByCommands: config.dataDir === path.resolve(DEFAULT_DATA_DIR),
         startedInMs: performance.now() - context.startedAt,
       },
       { color: process.stdout.isTTY === true },

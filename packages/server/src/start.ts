@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import nodeModule from 'node:module'
 import { fileURLToPath } from 'node:url'
+import type { MainOptions } from './main.js'
 
 const BUNDLE = new URL('../bundle/main.js', import.meta.url)
 /** Replaced with the bundle, so it does not grow. Whoever can write to it can also change the code. */
@@ -19,13 +20,13 @@ const NEWER_IF_STALE = [
  * Runs the service until it is told to stop. Resolves with the exit code. The service is loaded from its bundle
  * if there is one, because that takes a third of the time of loading all modules.
  */
-export async function main(): Promise<number> {
+export async function main(options: MainOptions = {}): Promise<number> {
   const isFresh = isBundleFresh()
   if (isFresh) keepCompiled()
   const service = (
     isFresh ? await import(BUNDLE.href) : await import('./main.js')
   ) as typeof import('./main.js')
-  return service.main()
+  return service.main(options)
 }
 
 /**

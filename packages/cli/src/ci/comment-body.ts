@@ -1,7 +1,7 @@
 import type { Change, Difference, MergeResult } from '@offshoot/client'
 import { describeChange, describeOperation } from '../commands/diff.js'
 import { describeConflict } from '../shared/describe-conflict.js'
-import { oneLine } from '../shared/output.js'
+import { oneLine, printable } from '../shared/output.js'
 
 /** Changed records and conflicts that a comment shows. */
 export const RECORDS_MAX = 50
@@ -47,8 +47,7 @@ export function commentOf(report: Report): string {
     ...tableLines(difference),
   ]
   const records = recordLines(changes, COMMENT_LENGTH_MAX - parts.join('\n').length)
-  return `${[...parts, ...records]
-    .join('\n')
+  return `${printable([...parts, ...records].join('\n'))
     .replace(/\n{3,}/g, '\n\n')
     .slice(0, COMMENT_LENGTH_MAX)
     .trimEnd()}\n`

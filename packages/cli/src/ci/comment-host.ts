@@ -3,10 +3,14 @@ import { Failure } from '../shared/failure.js'
 interface Comment {
   readonly id: number
   readonly body: string
+  /** The id of the user who wrote the comment. */
+  readonly authorId: number | undefined
 }
 
 /** The comments of a pull request. */
 export interface CommentHost {
+  /** Returns the id of the user of the token. */
+  userId(): Promise<number>
   /** Yields all comments, oldest first. */
   list(): AsyncIterable<Comment>
   create(body: string): Promise<void>
@@ -17,13 +21,17 @@ export interface CommentHost {
 const PAGE_SIZE = 100
 const TIMEOUT_MS = 30_000
 
-/** Writes the comment that begins with `marker`: changes it if it exists, and creates it if not. */
+/**
+ * Writes the comment that begins with `marker`: changes it if it exists, and creates it if not. Anybody can write a
+ * comment that begins like this one, and change it afterwards, so only that of the own user counts.
+ */
 export async function writeComment(
   host: CommentHost,
   { marker, body }: { marker: string; body: string },
 ): Promise<'created' | 'updated' | 'unchanged'> {
+  const userId = await host.userId()
   for await (const comment of host.list()) {
-    if (!comment.body.startsWith(marker)) continue
+    if (comment.authorId !== userId || !comment.body.startsWith(marker)) continue
     // Platforms may store other line ends than those that were sent.
     if (comment.body.replaceAll('\r\n', '\n').trimEnd() === body.trimEnd()) return 'unchanged'
     await host.update(comment.id, body)
@@ -47,6 +55,12 @@ export function githubComments(options: {
     advice: 'the job needs `permissions: { pull-requests: write }`',
   })
   return {
+    async userId() {
+      // `GET /user` refuses the token of a job.
+      const graphql = `${api.replace(/\/v3$/, '')}/graphql`
+      const answer = await call('POST', graphql, { query: '{ viewer { databaseId } }' })
+      return requireId((answer as GithubViewer).data?.viewer?.databaseId, 'GitHub')
+    },
     list: () => pages(call, `${base}/${number}/comments`),
     create: async (body) => {
       await call('POST', `${base}/${number}/comments`, { body })
@@ -64,13 +78,16 @@ export function gitlabComments(options: {
   readonly token: string
 }): CommentHost & { isMerged(): Promise<boolean> } {
   const { api, project, iid, token } = options
-  const request = `${api}/projects/${encodeURIComponent(project)}/merge_requests/${iid}`
+  const request = `${api}/projects/${encodeURIComponent(project)}/merge_requests/${encodeURIComponent(iid)}`
   const call = caller({
     name: 'GitLab',
     headers: { 'private-token': token },
     advice: 'GITLAB_TOKEN must be a token with the scope `api`; the token of the job is not enough',
   })
   return {
+    async userId() {
+      return requireId(((await call('GET', `${api}/user`)) as { id?: number }).id, 'GitLab')
+    },
     list: () => pages(call, `${request}/notes?sort=asc&order_by=created_at`),
     create: async (body) => {
       await call('POST', `${request}/notes`, { body })
@@ -85,14 +102,34 @@ export function gitlabComments(options: {
   }
 }
 
+interface GithubViewer {
+  readonly data?: { readonly viewer?: { readonly databaseId?: number } }
+}
+
+/** A comment as GitHub (`user`) or GitLab (`author`) describes it. The user may have been deleted. */
+interface FoundComment {
+  readonly id: number
+  readonly body?: string | null
+  readonly user?: { readonly id: number } | null
+  readonly author?: { readonly id: number } | null
+}
+
+function requireId(id: number | undefined, name: string): number {
+  if (typeof id === 'number') return id
+  throw new Failure(`${name} does not say whose token it is, so the comment cannot be found again`)
+}
+
 type Call = (method: string, url: string, body?: object) => Promise<unknown>
 
 async function* pages(call: Call, url: string): AsyncGenerator<Comment> {
   const separator = url.includes('?') ? '&' : '?'
   for (let page = 1; ; page++) {
-    const comments = await call('GET', `${url}${separator}per_page=${PAGE_SIZE}&page=${page}`)
-    yield* comments as Comment[]
-    if ((comments as Comment[]).length < PAGE_SIZE) return
+    const address = `${url}${separator}per_page=${PAGE_SIZE}&page=${page}`
+    const comments = (await call('GET', address)) as FoundComment[]
+    for (const { id, body, user, author } of comments) {
+      yield { id, body: body ?? '', authorId: (user ?? author)?.id }
+    }
+    if (comments.length < PAGE_SIZE) return
   }
 }
 

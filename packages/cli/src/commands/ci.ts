@@ -7,7 +7,7 @@ import { writeComment } from '../ci/comment-host.js'
 import { findPullRequest, type PullRequest } from '../ci/pull-request.js'
 import { createCommand, plainAction } from '../shared/command.js'
 import { Failure, report, UsageError } from '../shared/failure.js'
-import { notice, printJson } from '../shared/output.js'
+import { notice, print, printJson } from '../shared/output.js'
 import { Target, type TargetFlags, withDatabase } from '../shared/target.js'
 import { type MergeFlags, runMerge, withMergeFlags } from './merge.js'
 
@@ -55,7 +55,7 @@ const ensure = () =>
             `${branch.isNew ? 'Created' : 'Found'} branch ${branch.name} for ${pull.gitBranch}.`,
           )
           if (json) printJson({ branch: branch.name, created: branch.isNew })
-          else process.stdout.write(`${branch.name}\n`)
+          else print(`${branch.name}\n`)
           return 0
         },
       ),
@@ -98,7 +98,7 @@ const comment = () =>
           if (output === undefined) {
             notice('There is no token for comments (GITHUB_TOKEN or GITLAB_TOKEN). The comment is:')
           }
-          process.stdout.write(body)
+          print(body)
           return 0
         }
         const outcome = await writeComment(pull.comments, { marker: markerOf(database), body })

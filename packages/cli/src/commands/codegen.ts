@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { ColumnDefinition, SchemaDefinition } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice } from '../shared/output.js'
+import { notice, printData } from '../shared/output.js'
 import { withBranch } from '../shared/target.js'
 
 interface CodegenFlags {
@@ -31,7 +31,7 @@ export const codegenCommand = () =>
         const generate = async () => generateTypes(await branch.schema())
         if (output === undefined) {
           if (check || watch) throw new UsageError('--check and --watch need --output FILE')
-          process.stdout.write(await generate())
+          printData(await generate())
           return 0
         }
         const before = await readFile(output, 'utf8').catch(() => undefined)
@@ -113,7 +113,7 @@ function valueType(column: ColumnDefinition, indent: string, used: Set<string>):
     case 'file[]':
       return marker('Files')
     case 'link':
-      return marker('Link', `<'${column.link?.table}'>`)
+      return marker('Link', `<${textType(column.link?.table ?? '')}>`)
     case 'object':
       return objectType(column.columns ?? [], indent, used)
     default:
@@ -121,4 +121,8 @@ function valueType(column: ColumnDefinition, indent: string, used: Set<string>):
   }
 }
 
-const key = (name: string) => (/^[A-Za-z_]\w*$/.test(name) ? name : `'${name}'`)
+const key = (name: string) => (/^[A-Za-z_]\w*$/.test(name) ? name : textType(name))
+
+/** A text as a literal type. JSON escapes everything that could end it, except for the single quote. */
+const textType = (text: string) =>
+  `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { createCommand, plainAction } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
+import { print } from '../shared/output.js'
 
 /** `offshoot completion`: prints the completion script of a shell. */
 export const completionCommand = (program: () => Command) =>
@@ -11,7 +12,7 @@ export const completionCommand = (program: () => Command) =>
     .argument('<shell>', 'bash, zsh or fish')
     .action(
       plainAction<object, [string]>(async (_flags, shell) => {
-        process.stdout.write(scriptOf(shell, program()))
+        print(scriptOf(shell, program()))
         return 0
       }),
     )

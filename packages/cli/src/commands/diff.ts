@@ -51,7 +51,7 @@ export const diffCommand = () =>
         )
         const { branch: other, at } = overview.against
         notice(`${overview.branch} against ${other ?? 'its source'}${MOMENTS[at]}`)
-        const out = stdoutWriter()
+        const out = stdoutWriter('text')
         const write = (text: string) =>
           new Promise<void>((resolve) => out.write(text, () => resolve()))
         const colors = colorsFor(process.stdout)

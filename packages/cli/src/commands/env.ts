@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
-import { printJson } from '../shared/output.js'
+import { printData, printJson } from '../shared/output.js'
+import { shellWord } from '../shared/shell-word.js'
 import { type Target, withBranch } from '../shared/target.js'
 
 async function variables(target: Target): Promise<Record<string, string>> {
@@ -27,7 +28,7 @@ export const envCommand = () =>
       if (json) printJson(found)
       else {
         for (const [name, value] of Object.entries(found)) {
-          process.stdout.write(`export ${name}='${value.replaceAll("'", "'\\''")}'\n`)
+          printData(`export ${name}=${shellWord(value)}\n`)
         }
       }
       return 0

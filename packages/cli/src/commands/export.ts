@@ -48,7 +48,7 @@ export const exportCommand = () =>
           ...all.filter((column) => !isFile(column)),
         ]
         const form = formOf(format, columns)
-        const out = output === undefined ? stdoutWriter() : createWriteStream(output)
+        const out = output === undefined ? stdoutWriter('data') : createWriteStream(output)
         const progress = new Progress('Exported')
         const query = branch.table(table).query({
           size: PAGE_SIZE,

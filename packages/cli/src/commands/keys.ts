@@ -1,6 +1,6 @@
 import type { KeyScope } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
-import { age, notice, printJson, printTable } from '../shared/output.js'
+import { age, notice, print, printJson, printTable } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
 import { withServer } from '../shared/target.js'
 import { parseDuration } from './branch.js'
@@ -8,6 +8,7 @@ import { parseDuration } from './branch.js'
 interface CreateFlags {
   readonly json?: boolean
   readonly readOnly?: boolean
+  readonly workspace?: string
   readonly databases?: readonly string[]
   readonly branches?: readonly string[]
   readonly expires?: string
@@ -27,7 +28,7 @@ export const keysCommand = () =>
               keys.map(({ name, createdAt, scope }) => [
                 name,
                 age(createdAt),
-                scope === undefined ? 'everything' : JSON.stringify(scope),
+                describeScope(scope),
               ]),
             )
           }
@@ -39,17 +40,30 @@ export const keysCommand = () =>
       withServer(
         createCommand('create', 'create an API key, which is printed once', [
           'offshoot keys create ci --databases shop --branches "preview-*" --expires 30d',
+          'offshoot keys create report --workspace home-x7k2p9 --read-only',
         ]),
       )
         .argument('<name>', 'name of the key')
         .option('--read-only', 'the key can only read')
-        .option('--databases <name...>', 'the key reaches only these databases')
-        .option('--branches <pattern...>', 'the key reaches only these branches, such as preview-*')
+        .option('--workspace <id>', 'the key reaches only this workspace')
+        .option(
+          '--databases <name...>',
+          'the key reaches only these databases, of the workspace of the project (OFFSHOOT_WORKSPACE)',
+        )
+        .option(
+          '--branches <pattern...>',
+          'the key reaches only these branches of that workspace, such as preview-*',
+        )
         .option('--expires <duration>', 'time until the key expires, such as 30d')
         .action(
           action<CreateFlags, [string]>(async (target, flags, name) => {
+            // Another workspace may have a database of the same name.
+            const isPart = [flags.workspace, flags.databases, flags.branches].some(
+              (flag) => flag !== undefined,
+            )
             const scope: KeyScope = {
               ...(flags.readOnly ? { access: 'read' } : {}),
+              ...(isPart ? { workspaces: [await target.workspace()] } : {}),
               ...(flags.databases === undefined ? {} : { databases: flags.databases }),
               ...(flags.branches === undefined ? {} : { branches: flags.branches }),
             }
@@ -62,7 +76,8 @@ export const keysCommand = () =>
             })
             if (flags.json) printJson(created)
             else {
-              process.stdout.write(`${created.key}\n`)
+              print(`${created.key}\n`)
+              notice(`The key reaches: ${describeScope(created.scope)}.`)
               notice('This is the only time that the key is shown.')
             }
             return 0
@@ -85,3 +100,20 @@ export const keysCommand = () =>
           ),
         ),
     )
+
+/** Says in words what a key reaches. */
+function describeScope(scope: KeyScope | undefined): string {
+  if (scope === undefined) return 'everything'
+  const { access, workspaces, databases, branches, requestsPerSecond, requestsAtOnce } = scope
+  const list = (noun: string, names: readonly string[] | undefined) =>
+    names === undefined ? [] : [`${noun}${names.length === 1 ? '' : 's'} ${names.join(', ')}`]
+  const parts = [
+    ...list('workspace', workspaces),
+    ...list('database', databases),
+    ...(branches === undefined ? [] : [`branches ${branches.join(', ')}`]),
+    ...(requestsPerSecond === undefined ? [] : [`${requestsPerSecond} requests per second`]),
+    ...(requestsAtOnce === undefined ? [] : [`${requestsAtOnce} requests at once`]),
+  ]
+  const place = parts.length === 0 ? 'everything' : parts.join('; ')
+  return access === 'read' ? `${place}; read only` : place
+}

@@ -1,8 +1,11 @@
 import { action, createCommand } from '../shared/command.js'
+import { storeServer } from '../shared/credentials.js'
 import { UsageError } from '../shared/failure.js'
+import { isLocal } from '../shared/is-local.js'
+import { configuredAddress, findLocalServer } from '../shared/local-server.js'
 import { notice } from '../shared/output.js'
 import { writeProject } from '../shared/project.js'
-import { DEFAULT_URL, withDatabase } from '../shared/target.js'
+import { withDatabase } from '../shared/target.js'
 
 /** `offshoot link`: writes `.offshoot.json`. */
 export const linkCommand = () =>
@@ -15,6 +18,7 @@ export const linkCommand = () =>
     .action(
       action<{ json?: boolean }, [string]>(async (target, _flags, database) => {
         const workspace = await target.workspace()
+        const isOnly = (await target.account.workspaces()).length === 1
         const databases = await target.account.databases(workspace)
         if (!databases.some(({ name }) => name === database)) {
           const names = databases.map(({ name }) => name).join(', ') || 'none'
@@ -22,11 +26,16 @@ export const linkCommand = () =>
             `workspace [${workspace}] has no database [${database}]; it has: ${names}\n  Create it with: offshoot db create ${database}`,
           )
         }
-        const file = await writeProject(process.cwd(), {
-          ...(target.url === DEFAULT_URL ? {} : { url: target.url }),
-          workspace,
+        const folder = process.cwd()
+        const local = isLocal(target.url)
+        // The file is for everybody who works on the project, so it has no address of this machine.
+        const file = await writeProject(folder, {
+          ...(local ? {} : { url: target.url }),
+          ...(isOnly ? {} : { workspace }),
           database,
         })
+        const usual = (await findLocalServer([folder]))?.address ?? configuredAddress()
+        await storeServer(folder, local && target.url !== usual ? target.url : undefined)
         notice(`Wrote ${file}. Commit it; it contains no secret.`)
         return 0
       }),

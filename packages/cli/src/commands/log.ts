@@ -15,7 +15,7 @@ export const logCommand = () =>
       action<{ json?: boolean; all?: boolean }, [string?]>(async (target, { json, all }, name) => {
         const branch = name === undefined ? await target.branch() : target.branchNamed(name)
         const colors = colorsFor(process.stdout)
-        const out = stdoutWriter()
+        const out = stdoutWriter('text')
         const migrations = []
         for await (const migration of branch.migrations()) {
           migrations.push(migration)

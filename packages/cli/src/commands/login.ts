@@ -4,7 +4,7 @@ import { credentialsFile, storeKey } from '../shared/credentials.js'
 import { UsageError } from '../shared/failure.js'
 import { notice } from '../shared/output.js'
 import { askForKey } from '../shared/prompts.js'
-import { DEFAULT_URL } from '../shared/target.js'
+import { findAddress } from '../shared/target.js'
 
 /** `offshoot login`: checks an API key and keeps it. */
 export const loginCommand = () =>
@@ -15,7 +15,7 @@ export const loginCommand = () =>
     .option('--url <url>', 'address of the server (OFFSHOOT_URL)')
     .action(
       plainAction<{ url?: string }, []>(async (flags) => {
-        const url = (flags.url ?? (process.env.OFFSHOOT_URL || DEFAULT_URL)).replace(/\/+$/, '')
+        const url = await findAddress(flags.url)
         const apiKey = (await askForKey(url)).trim()
         if (apiKey === '') throw new UsageError('no API key was given')
         const { account } = createClient({ url, apiKey, database: 'none', branch: 'main' })

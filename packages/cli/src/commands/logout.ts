@@ -1,7 +1,7 @@
 import { createCommand, plainAction } from '../shared/command.js'
 import { readStored, storeKey } from '../shared/credentials.js'
 import { notice } from '../shared/output.js'
-import { DEFAULT_URL } from '../shared/target.js'
+import { findAddress } from '../shared/target.js'
 
 /** `offshoot logout`: forgets the API key of a server. */
 export const logoutCommand = () =>
@@ -11,7 +11,7 @@ export const logoutCommand = () =>
     .option('--url <url>', 'address of the server (OFFSHOOT_URL)')
     .action(
       plainAction<{ url?: string }, []>(async (flags) => {
-        const url = (flags.url ?? (process.env.OFFSHOOT_URL || DEFAULT_URL)).replace(/\/+$/, '')
+        const url = await findAddress(flags.url)
         const { keys } = await readStored()
         await storeKey(url, undefined)
         notice(keys[url] === undefined ? `There was no key for ${url}.` : `Signed out of ${url}.`)

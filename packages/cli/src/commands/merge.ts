@@ -9,7 +9,7 @@ import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
 import { describeConflict } from '../shared/describe-conflict.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, printJson, printTable } from '../shared/output.js'
+import { notice, print, printJson, printTable } from '../shared/output.js'
 import { requireTerminal } from '../shared/prompts.js'
 import { readInput } from '../shared/read-input.js'
 import { resolveConflicts } from '../shared/resolve-conflicts.js'
@@ -181,7 +181,7 @@ async function readResolutions(
 
 function printResult(result: MergeResult, isDryRun: boolean): void {
   for (const operation of result.schema.operations) {
-    process.stdout.write(`${describeOperation(operation)}\n`)
+    print(`${describeOperation(operation)}\n`)
   }
   const changed = result.tables.filter(
     (table) => table.inserted + table.updated + table.deleted > 0,

@@ -3,7 +3,7 @@ import type { SchemaDefinition, SchemaOperation } from '@offshoot/client'
 import type { Command } from 'commander'
 import { action, createCommand } from '../shared/command.js'
 import { EXIT, UsageError } from '../shared/failure.js'
-import { notice, printJson } from '../shared/output.js'
+import { notice, print, printJson } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
 import { type Target, withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
@@ -95,6 +95,6 @@ function withoutIds({ tables }: SchemaDefinition): SchemaDefinition {
 }
 
 function show(operations: readonly SchemaOperation[]): void {
-  for (const operation of operations) process.stdout.write(`${describeOperation(operation)}\n`)
+  for (const operation of operations) print(`${describeOperation(operation)}\n`)
   if (operations.length === 0) notice('The schema of the branch is that of the file.')
 }

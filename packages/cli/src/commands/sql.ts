@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises'
 import { type AnySchema, type Branch, OffshootError } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
-import { notice, oneLine, printJson, printTable } from '../shared/output.js'
+import { inLine, notice, oneLine, printJson, printTable } from '../shared/output.js'
 import { readInput } from '../shared/read-input.js'
 import { withBranch } from '../shared/target.js'
 
@@ -30,7 +30,7 @@ export const sqlCommand = () =>
             await run(branch, await readInput('-'), json)
             return 0
           }
-          return prompt(branch, `${target.databaseName}:${branch.name}`)
+          return prompt(branch, inLine(`${target.databaseName}:${branch.name}`))
         },
       ),
     )
@@ -79,7 +79,7 @@ async function prompt(branch: AnyBranch, name: string): Promise<number> {
     lines.setPrompt(`${name}> `)
     lines.prompt()
   }
-  process.stderr.write('\n')
+  notice('')
   return 0
 }
 

@@ -8,9 +8,11 @@ interface Stored {
   readonly keys: Readonly<Record<string, string>>
   /** Branches that were checked out, by project folder. */
   readonly branches: Readonly<Record<string, string>>
+  /** Servers of this machine, by project folder. Other people of a project have other ones. */
+  readonly servers: Readonly<Record<string, string>>
 }
 
-const EMPTY: Stored = { keys: {}, branches: {} }
+const EMPTY: Stored = { keys: {}, branches: {}, servers: {} }
 
 export function credentialsFile(): string {
   const base = process.env.XDG_CONFIG_HOME || path.join(homedir(), '.config')
@@ -36,17 +38,25 @@ async function writeStored(stored: Stored): Promise<void> {
   await rename(temporary, file)
 }
 
-export async function storeKey(url: string, key: string | undefined): Promise<void> {
-  const stored = await readStored()
-  const { [url]: _before, ...others } = stored.keys
-  await writeStored({ ...stored, keys: key === undefined ? others : { ...others, [url]: key } })
+export function storeKey(url: string, key: string | undefined): Promise<void> {
+  return store('keys', url, key)
 }
 
-export async function storeBranch(folder: string, branch: string | undefined): Promise<void> {
+export function storeBranch(folder: string, branch: string | undefined): Promise<void> {
+  return store('branches', folder, branch)
+}
+
+export function storeServer(folder: string, url: string | undefined): Promise<void> {
+  return store('servers', folder, url)
+}
+
+/** Sets a value, or removes it. */
+async function store(kind: keyof Stored, name: string, value: string | undefined): Promise<void> {
   const stored = await readStored()
-  const { [folder]: _before, ...others } = stored.branches
+  if (stored[kind][name] === value) return
+  const { [name]: _before, ...others } = stored[kind]
   await writeStored({
     ...stored,
-    branches: branch === undefined ? others : { ...others, [folder]: branch },
+    [kind]: value === undefined ? others : { ...others, [name]: value },
   })
 }

@@ -1,4 +1,6 @@
 import { OffshootError } from '@offshoot/client'
+import { isLocal } from './is-local.js'
+import { notice } from './output.js'
 
 /** Exit codes of the command. */
 export const EXIT = { done: 0, failed: 1, usage: 2, conflict: 3 } as const
@@ -28,21 +30,24 @@ const CONFLICTS: ReadonlySet<string> = new Set([
   'version_conflict',
 ])
 
+/** Returns the message of an error for the user. */
+export function messageOf(error: unknown, url?: string): string {
+  return error instanceof OffshootError ? explain(error, url) : (error as Error).message
+}
+
 /** Prints an error to stderr, and returns the exit code. */
 export function report(error: unknown, url: string | undefined): number {
   if (error instanceof Failure) {
-    process.stderr.write(`offshoot: ${error.message}\n`)
+    notice(`offshoot: ${messageOf(error)}`)
     return error.exitCode
   }
   if (!(error instanceof OffshootError)) throw error
-  process.stderr.write(`offshoot: ${explain(error, url)}\n`)
+  notice(`offshoot: ${messageOf(error, url)}`)
   for (const { index, line, message } of error.errors?.slice(0, 10) ?? []) {
-    process.stderr.write(
-      `  ${line === undefined ? `record ${index}` : `line ${line}`}: ${message}\n`,
-    )
+    notice(`  ${line === undefined ? `record ${index}` : `line ${line}`}: ${message}`)
   }
   if (error.requestId !== undefined && error.status >= 500) {
-    process.stderr.write(`  request id: ${error.requestId}\n`)
+    notice(`  request id: ${error.requestId}`)
   }
   return CONFLICTS.has(error.code) ? EXIT.conflict : EXIT.failed
 }
@@ -67,9 +72,4 @@ function keyAdvice(url: string): string {
   return process.env.OFFSHOOT_API_KEY
     ? ' of OFFSHOOT_API_KEY\n  Change the variable, or unset it and sign in with: offshoot login'
     : `\n  Sign in with: offshoot login --url ${url}`
-}
-
-/** Returns whether a server runs on this machine. */
-export function isLocal(url: string): boolean {
-  return URL.canParse(url) && ['127.0.0.1', 'localhost', '[::1]'].includes(new URL(url).hostname)
 }

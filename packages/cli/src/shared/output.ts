@@ -1,53 +1,100 @@
+import { randomUUID } from 'node:crypto'
 import { Writable } from 'node:stream'
-import { createColors } from 'picocolors'
+
+/**
+ * Characters that control a terminal or reorder its text: C0 and C1 controls, line separators, and directional
+ * formatting. Line feeds and tabs are layout.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are what is replaced
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
+
+/** A colour in a text that is not printed yet. Nobody else knows the id, so no value can contain one. */
+const STYLE_ID = randomUUID()
+const STYLE = new RegExp(`<${STYLE_ID} (\\d+)>`, 'g')
+
+/** Returns a text that a terminal shows as it is. Other characters become escapes, which JSON allows as well. */
+export function printable(text: string): string {
+  return text.replace(
+    UNSAFE,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
+
+/** Returns a text that a terminal shows in one line. */
+export function inLine(text: string): string {
+  return printable(text.replaceAll('\n', '\\n').replaceAll('\t', '\\t').replaceAll('\r', '\\r'))
+}
+
+/** Returns a text as it is printed: without control characters, but with the colours of this program. */
+function rendered(text: string): string {
+  return printable(text).replace(STYLE, '\u001b[$1m')
+}
 
 /** Colours for a stream: off if it is not a terminal, or if `NO_COLOR` is set. */
 export function colorsFor(stream: { isTTY?: boolean }) {
-  return createColors(stream.isTTY === true && !process.env.NO_COLOR)
+  const isOn = stream.isTTY === true && !process.env.NO_COLOR
+  const paint = (on: number, off: number) => (text: string) =>
+    isOn ? `<${STYLE_ID} ${on}>${text}<${STYLE_ID} ${off}>` : text
+  return {
+    bold: paint(1, 22),
+    red: paint(31, 39),
+    green: paint(32, 39),
+    yellow: paint(33, 39),
+    cyan: paint(36, 39),
+  }
+}
+
+/** Prints a text to stdout. Everything that this program prints passes this function or the three below. */
+export function print(text: string): void {
+  process.stdout.write(rendered(text))
 }
 
 /** Prints a notice. Data goes to stdout, so notices go to stderr. */
 export function notice(text: string): void {
-  process.stderr.write(`${text}\n`)
+  process.stderr.write(rendered(`${text}\n`))
+}
+
+/** Prints data that other programs read: as it is, unless a terminal shows it. */
+export function printData(text: string): void {
+  process.stdout.write(shownData(text))
+}
+
+function shownData(text: string): string {
+  return process.stdout.isTTY ? printable(text) : text
 }
 
 export function printJson(value: unknown): void {
-  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+  print(`${JSON.stringify(value, null, 2)}\n`)
 }
 
 /** Prints rows as aligned columns; the first row is the heading, which only terminals get. */
 export function printTable(heading: readonly string[], rows: readonly (readonly string[])[]): void {
   const colors = colorsFor(process.stdout)
-  const shown = process.stdout.isTTY ? [heading, ...rows] : rows
+  const shown = (process.stdout.isTTY ? [heading, ...rows] : rows).map((row) => row.map(inLine))
   const widths = heading.map((_, index) =>
-    Math.max(...shown.map((row) => visibleLength(row[index] ?? ''))),
+    Math.max(...shown.map((row) => lengthOf(row[index] ?? ''))),
   )
   shown.forEach((row, number) => {
     const line = row
       .map((cell, index) => {
         const isLast = index === row.length - 1
-        return isLast ? cell : cell + ' '.repeat((widths[index] ?? 0) - visibleLength(cell))
+        return isLast ? cell : cell + ' '.repeat((widths[index] ?? 0) - lengthOf(cell))
       })
       .join('  ')
       .trimEnd()
     const isHeading = process.stdout.isTTY && number === 0
-    process.stdout.write(`${isHeading ? colors.bold(line) : line}\n`)
+    print(`${isHeading ? colors.bold(line) : line}\n`)
   })
 }
 
-/** The length of a text without the sequences that colour it. */
-function visibleLength(text: string): number {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences begin with a control character
-  return [...text.replace(/\u001b\[\d+m/g, '')].length
+/** The number of characters, where a surrogate pair is one. */
+function lengthOf(text: string): number {
+  return [...text].length
 }
 
-/** Shows a value in one line. Control characters could change the terminal, so they are escaped. */
+/** Shows a value in one line. */
 export function oneLine(value: unknown, lengthMax = 80): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are what is replaced
-  const safe = text.replace(/[\u0000-\u001f\u007f-\u009f]/g, (character) =>
-    JSON.stringify(character).slice(1, -1),
-  )
+  const safe = inLine(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
   const characters = [...safe]
   return characters.length <= lengthMax ? safe : `${characters.slice(0, lengthMax - 1).join('')}…`
 }
@@ -71,15 +118,20 @@ export function span(ms: number): string {
   return 'just now'
 }
 
-/** Writes to stdout and waits while it is full. Ends quietly when the reader goes away. */
-export function stdoutWriter(): Writable {
+/**
+ * Returns a stream to stdout that waits while it is full, and ends quietly when the reader goes away. `text` is
+ * printed; `data` is printed as `printData` does.
+ */
+export function stdoutWriter(kind: 'text' | 'data'): Writable {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
     throw error
   })
+  const shown = kind === 'text' ? rendered : shownData
   return new Writable({
-    write(chunk, _encoding, done) {
-      if (process.stdout.write(chunk)) done()
+    decodeStrings: false,
+    write(chunk: string, _encoding, done) {
+      if (process.stdout.write(shown(chunk))) done()
       else process.stdout.once('drain', () => done())
     },
   })

@@ -1,6 +1,10 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { open, writeFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
 import path from 'node:path'
 import { UsageError } from './failure.js'
+import { notice } from './output.js'
+import { isTrusted } from './trusted-owner.js'
 
 /** The contents of `.offshoot.json`, which is committed with the project. */
 export interface ProjectFile {
@@ -18,13 +22,31 @@ export interface Project extends ProjectFile {
 export const PROJECT_FILE = '.offshoot.json'
 const FIELDS = ['url', 'workspace', 'database']
 
-/** Reads `.offshoot.json` of this folder or the nearest one above. */
+/**
+ * Reads `.offshoot.json` of this folder or the nearest one above. The search ends at the top of a git work tree, and
+ * at the home folder. Files of other users are ignored.
+ */
 export async function findProject(from = process.cwd()): Promise<Project> {
   for (let folder = from; ; folder = path.dirname(folder)) {
     const file = path.join(folder, PROJECT_FILE)
-    const text = await readFile(file, 'utf8').catch(() => undefined)
+    const text = await readOwn(file)
     if (text !== undefined) return { ...parse(file, text), folder, file }
-    if (path.dirname(folder) === folder) return { folder: from, file: undefined }
+    const isTop = folder === homedir() || existsSync(path.join(folder, '.git'))
+    if (isTop || path.dirname(folder) === folder) return { folder: from, file: undefined }
+  }
+}
+
+async function readOwn(file: string): Promise<string | undefined> {
+  const handle = await open(file).catch(() => undefined)
+  if (handle === undefined) return undefined
+  try {
+    const status = await handle.stat()
+    if (!status.isFile()) return undefined
+    if (isTrusted(status)) return await handle.readFile('utf8')
+    notice(`offshoot: ignored ${file}, because it belongs to another user`)
+    return undefined
+  } finally {
+    await handle.close()
   }
 }
 

@@ -1,5 +1,6 @@
 import { confirm, isCancel, password } from '@clack/prompts'
 import { Failure, UsageError } from './failure.js'
+import { printable } from './output.js'
 import { readStdin } from './read-input.js'
 
 const isInteractive = () => process.stdin.isTTY === true && process.stderr.isTTY === true
@@ -14,14 +15,21 @@ export async function requireConsent(question: string, yes: boolean | undefined)
   if (yes) return
   if (!isInteractive())
     throw new UsageError(`${question}\n  Repeat the command with --yes to go on`)
-  const answer = await confirm({ message: question, initialValue: false, output: process.stderr })
+  const answer = await confirm({
+    message: printable(question),
+    initialValue: false,
+    output: process.stderr,
+  })
   if (isCancel(answer) || !answer) throw new Failure('nothing was changed')
 }
 
 /** Asks for an API key, without showing it. Without a terminal, reads it from stdin. */
 export async function askForKey(url: string): Promise<string> {
   if (isInteractive()) {
-    const answer = await password({ message: `API key for ${url}`, output: process.stderr })
+    const answer = await password({
+      message: printable(`API key for ${url}`),
+      output: process.stderr,
+    })
     if (isCancel(answer)) throw new Failure('nothing was changed')
     return answer
   }

@@ -17,7 +17,7 @@ import {
 } from '@offshoot/client'
 import { describeConflict } from './describe-conflict.js'
 import { Failure } from './failure.js'
-import { notice, oneLine } from './output.js'
+import { inLine, notice, oneLine } from './output.js'
 
 /** The decisions of a user about the conflicts of a merge. */
 export interface Decided {
@@ -239,7 +239,7 @@ const PLAIN_TYPES: ReadonlySet<ColumnType | undefined> = new Set([
 async function askFor(name: string, type: ColumnType | undefined): Promise<unknown> {
   const isPlain = PLAIN_TYPES.has(type)
   const answer = await text({
-    message: `${name}${isPlain ? '' : ' (as JSON)'}:`,
+    message: inLine(`${name}${isPlain ? '' : ' (as JSON)'}:`),
     output: process.stderr,
     validate: (input = '') => (isPlain || isJson(input) ? undefined : 'This is not JSON.'),
   })
@@ -260,7 +260,11 @@ async function choose(
   message: string,
   options: readonly { value: string; label: string }[],
 ): Promise<string> {
-  const answer = await select({ message, options: [...options], output: process.stderr })
+  const answer = await select({
+    message: inLine(message),
+    options: options.map(({ value, label }) => ({ value, label: inLine(label) })),
+    output: process.stderr,
+  })
   if (isCancel(answer)) throw aborted()
   return answer
 }

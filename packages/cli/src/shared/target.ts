@@ -1,5 +1,3 @@
-import { readFile } from 'node:fs/promises'
-import path from 'node:path'
 import {
   type AnySchema,
   type Branch,
@@ -10,7 +8,9 @@ import {
 import { currentGitBranch, resolveBranchFromGit } from '@offshoot/client/git'
 import type { Command } from 'commander'
 import { readStored } from './credentials.js'
-import { isLocal, UsageError } from './failure.js'
+import { UsageError } from './failure.js'
+import { configuredAddress, findLocalServer, findStoppedServer } from './local-server.js'
+import { normalizeAddress } from './normalize-address.js'
 import { findProject, type Project } from './project.js'
 
 /** Flags that select what a command works on. */
@@ -21,8 +21,6 @@ export interface TargetFlags {
   readonly branch?: string
   readonly json?: boolean
 }
-
-export const DEFAULT_URL = 'http://127.0.0.1:6001'
 
 /** Adds the flags that select a server. */
 export function withServer(command: Command): Command {
@@ -87,19 +85,16 @@ export class Target {
   static async find(flags: TargetFlags): Promise<Target> {
     const { env } = process
     const project = await findProject()
-    const url = normalize(flags.url ?? (env.OFFSHOOT_URL || project.url || DEFAULT_URL))
     const stored = await readStored()
-    const apiKey = env.OFFSHOOT_API_KEY || stored.keys[url] || (await localKey(url))
-    if (apiKey === undefined) {
-      throw new UsageError(
-        `no API key for ${url}\n  Sign in with: offshoot login --url ${url}\n  or set OFFSHOOT_API_KEY`,
-      )
-    }
+    const { url, apiKey } = await findServer(flags.url, { project, stored })
     return new Target({
       url,
       apiKey,
       project,
-      workspace: flags.workspace ?? (env.OFFSHOOT_WORKSPACE || project.workspace),
+      // The workspace of the file belongs to its database, not to one that the environment names.
+      workspace:
+        flags.workspace ??
+        (env.OFFSHOOT_WORKSPACE || (env.OFFSHOOT_DATABASE ? undefined : project.workspace)),
       database: flags.db ?? (env.OFFSHOOT_DATABASE || project.database),
       branch: flags.branch ?? (env.OFFSHOOT_BRANCH || undefined),
       pinned: stored.branches[project.folder],
@@ -182,17 +177,51 @@ export class Target {
   }
 }
 
-function normalize(url: string): string {
-  if (!/^https?:\/\/[^/]+/.test(url)) {
-    throw new UsageError(`[${url}] is not the address of a server, such as ${DEFAULT_URL}`)
-  }
-  return url.replace(/\/+$/, '')
+/** Returns the server that a command without a project works with. */
+export async function findAddress(flag: string | undefined): Promise<string> {
+  const named = flag ?? process.env.OFFSHOOT_URL
+  if (named) return normalizeAddress(named)
+  return (await findLocalServer([process.cwd()]))?.address ?? configuredAddress()
 }
 
-/** The key of a service that was started in this folder. It is used for this machine only. */
-async function localKey(url: string): Promise<string | undefined> {
-  if (!isLocal(url)) return undefined
-  const folder = process.env.OFFSHOOT_DATA_DIR || '.offshoot'
-  const text = await readFile(path.resolve(folder, 'api-key'), 'utf8').catch(() => '')
-  return text.trim() || undefined
+/**
+ * Finds the server and the key for it. A key belongs to one address and is sent to no other: a key of
+ * `offshoot login` to that of the login, the key of the environment to that of the environment or the flag, and a
+ * key file to the service that has written it, while that is running. A file of a project never decides where the
+ * key of the environment goes, because it may come from a stranger.
+ */
+async function findServer(
+  flag: string | undefined,
+  { project, stored }: { project: Project; stored: Awaited<ReturnType<typeof readStored>> },
+): Promise<{ url: string; apiKey: string }> {
+  const folders = [process.cwd(), project.folder]
+  const local = await findLocalServer(folders)
+  const ofEnvironment = process.env.OFFSHOOT_URL && normalizeAddress(process.env.OFFSHOOT_URL)
+  const named = flag === undefined ? ofEnvironment : normalizeAddress(flag)
+  const linked = project.url === undefined ? undefined : normalizeAddress(project.url)
+  const usual = stored.servers[project.folder] ?? local?.address ?? configuredAddress()
+  const url = named || (linked ?? usual)
+  const keyAddress = ofEnvironment || named || usual
+  const { OFFSHOOT_API_KEY: environmentKey } = process.env
+  const apiKey =
+    (keyAddress === url && environmentKey) ||
+    (stored.keys[url] ?? (local?.address === url ? local.key : undefined))
+  if (apiKey) return { url, apiKey }
+  throw new UsageError(
+    `no API key for ${url}${
+      environmentKey
+        ? `: that of OFFSHOOT_API_KEY is for ${keyAddress}\n  Set OFFSHOOT_URL to ${url} if the key belongs to it, or sign in`
+        : `${await localAdvice(folders, local?.address)}\n  Sign in`
+    } with: offshoot login --url ${url}${environmentKey ? '' : '\n  or set OFFSHOOT_URL and OFFSHOOT_API_KEY'}`,
+  )
+}
+
+async function localAdvice(
+  folders: readonly string[],
+  address: string | undefined,
+): Promise<string> {
+  if (address !== undefined) return `\n  The service of this folder is at ${address}`
+  const stopped = await findStoppedServer(folders)
+  if (stopped === undefined) return ''
+  return `\n  The service of ${stopped} is not running. Start it with: offshoot start`
 }

@@ -10,7 +10,7 @@ export function curlSample(
   const place =
     of === 'database' ? `/dbs/${part(database)}` : `/db/${part(database)}:${part(branch)}`
   const lines = [
-    `curl -sS ${quoted(`${location.origin}/${workspace}.${region}${place}${path}`)}`,
+    `curl -sS ${quoted(`${location.origin}/${part(workspace)}.${part(region)}${place}${path}`)}`,
     `  -H "Authorization: Bearer $OFFSHOOT_API_KEY"`,
   ]
   if (body !== undefined) {

@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest'
+import { createAccount, createClient, OffshootError } from './index.js'
+
+const ORIGIN = 'http://service.test'
+
+/** Names that leave their place in a path, or end it, if they are not encoded. */
+const HOSTILE = [
+  'a/b',
+  '../x',
+  '/',
+  'a?b',
+  'a#b',
+  '%2e%2e',
+  '%2E',
+  '..;',
+  'a%2fb',
+  'a\\b',
+  ' ',
+  'ä:b',
+  '\n',
+]
+/** Names that no encoding keeps in their place. */
+const IMPOSSIBLE = ['', '.', '..', '\ud800']
+
+/** A client whose requests are recorded as the parts of their path, after a URL was made of them. */
+function record() {
+  const requests: { parts: string[]; search: string; redirect: string | undefined }[] = []
+  const options = {
+    url: `${ORIGIN}/`,
+    apiKey: 'off_x',
+    retries: 0,
+    fetch: (async (input: string, init?: RequestInit) => {
+      const url = new URL(input)
+      expect(url.origin).toBe(ORIGIN)
+      expect(url.hash).toBe('')
+      requests.push({
+        parts: url.pathname.split('/').slice(1).map(decodeURIComponent),
+        search: url.search,
+        redirect: init?.redirect,
+      })
+      return Response.json({ records: [], meta: { page: { more: false, cursor: '' } } })
+    }) as typeof fetch,
+  }
+  return { options, requests }
+}
+
+type Options = ReturnType<typeof record>['options']
+
+/** Each place where a name becomes a part of a path, and the path that it must give. */
+const PLACES: readonly (readonly [
+  place: string,
+  call: (options: Options, name: string) => unknown,
+  parts: (name: string) => string[],
+])[] = [
+  [
+    'a database',
+    (options, name) =>
+      createClient({ ...options, database: name, branch: 'm' }).database.branches(),
+    (name) => ['dbs', name],
+  ],
+  [
+    'a workspace',
+    (options, name) =>
+      createClient({ ...options, workspace: name, database: 'd', branch: 'm' }).database.branches(),
+    (name) => [`${name}.local`, 'dbs', 'd'],
+  ],
+  [
+    'a branch',
+    (options, name) => shop(options).branch(name).stats(),
+    (name) => ['db', `d:${name}`, 'stats'],
+  ],
+  [
+    'a table',
+    (options, name) => shop(options).table(name).query().page(),
+    (name) => ['db', 'd:m', 'tables', name, 'query'],
+  ],
+  [
+    'a record',
+    (options, name) => shop(options).table('t').read(name),
+    (name) => ['db', 'd:m', 'tables', 't', 'data', name],
+  ],
+  [
+    'a deleted record',
+    (options, name) => shop(options).table('t').delete(name),
+    (name) => ['db', 'd:m', 'tables', 't', 'data', name],
+  ],
+  [
+    'a column',
+    (options, name) => shop(options).table('t').file('r', name).delete(),
+    (name) => ['db', 'd:m', 'tables', 't', 'data', 'r', 'column', name, 'file'],
+  ],
+  [
+    'a key',
+    (options, name) => createAccount(options).deleteKey(name),
+    (name) => ['user', 'keys', name],
+  ],
+  [
+    'a database of an account',
+    (options, name) => createAccount(options).deleteDatabase('w', name),
+    (name) => ['workspaces', 'w', 'dbs', name],
+  ],
+]
+
+const shop = (options: Options) => createClient({ ...options, database: 'd', branch: 'm' })
+
+describe('a name in a path', () => {
+  it.each(PLACES)('stays in its place: %s', async (_place, call, parts) => {
+    const { options, requests } = record()
+    for (const name of HOSTILE) {
+      await call(options, name)
+      const request = requests.pop()
+      expect(request).toEqual({ parts: parts(name), search: '', redirect: 'manual' })
+    }
+  })
+
+  it.each(PLACES)('is refused if it cannot stay there: %s', async (place, call) => {
+    const { options, requests } = record()
+    for (const name of IMPOSSIBLE) {
+      // `createClient` checks by itself that there is a name of a database.
+      const error = await (async () => call(options, name))().catch((cause: unknown) => cause)
+      if (place === 'a database' && name === '') expect(error).toBeInstanceOf(TypeError)
+      else {
+        expect(error).toBeInstanceOf(OffshootError)
+        expect(error).toMatchObject({ code: 'invalid_request', status: 0 })
+      }
+    }
+    expect(requests).toEqual([])
+  })
+
+  it('may be empty for a file that gets its id from the service', async () => {
+    const { options, requests } = record()
+    await shop(options).table('t').file('r', 'c', '').upload('x')
+    expect(requests[0]?.parts.slice(-2)).toEqual(['file', ''])
+    await shop(options).table('t').file('r', 'c', '../x').upload('x')
+    expect(requests[1]?.parts.at(-1)).toBe('../x')
+    expect(() => shop(options).table('t').file('r', 'c', '..')).toThrow(OffshootError)
+  })
+})
+
+describe('the address of a service', () => {
+  it.each(['file:///etc', 'service', 'http://a@b', 'http://b?x', 'http://b/#', ''])(
+    'is refused if requests would go elsewhere: %s',
+    (url) => {
+      expect(() => createAccount({ url, apiKey: 'x' })).toThrow(TypeError)
+    },
+  )
+})
