@@ -1,3 +1,4 @@
+import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import {
@@ -101,7 +102,7 @@ function restore(
     name,
     ...names,
     regions: REGIONS,
-    limits: { databasesPerWorkspaceMax },
+    limits: { ...LIMITS, databasesPerWorkspaceMax },
     onProgress: () => undefined,
     holdTimeoutMs: 60_000,
   })

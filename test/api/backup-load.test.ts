@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import type { DatabaseName } from '../../packages/server/src/backup/create-backup.js'
@@ -200,7 +201,7 @@ async function checkInstance(archive: Buffer): Promise<void> {
 async function checkDatabase(database: Database, archive: Buffer, name: string): Promise<void> {
   const { blobs } = service.files
   const [as, source] = ['restored', inChunks(archive)]
-  const limits = { databasesPerWorkspaceMax: 100 }
+  const limits = LIMITS
   await restoreDatabase({ database, blobs, source, name, as, regions: REGIONS, limits, onProgress })
   await checkRestored(new TestBranches(service, as))
   expectOk(await service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/${as}`))

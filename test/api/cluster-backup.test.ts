@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { LIMITS } from '@offshoot/contract/limits'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
 import { createBackup } from '../../packages/server/src/backup/create-backup.js'
 import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'
@@ -139,7 +140,7 @@ describe('an archive', () => {
         as,
         workspaceId: to.workspaceId,
         regions: REGIONS,
-        limits: { databasesPerWorkspaceMax: 100 },
+        limits: LIMITS,
         onProgress,
       })
       await to.indexes.run()

@@ -29,6 +29,9 @@ export const DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
 
 const strict = { additionalProperties: false } as const
 
+/** Names of tables, columns and sequences of offshoot. They need no quotes. */
+const Name = Type.String({ pattern: '^[a-z_][a-z0-9_]{0,62}$' })
+
 export const HeaderSchema = Type.Object(
   {
     format: Type.Integer(),
@@ -44,9 +47,9 @@ export const HeaderSchema = Type.Object(
     sequences: Type.Array(
       Type.Object(
         {
-          schema: Type.String(),
-          name: Type.String(),
-          value: Type.String(),
+          schema: Type.Literal('offshoot'),
+          name: Name,
+          value: Type.String({ pattern: '^[0-9]{1,19}$' }),
           isCalled: Type.Boolean(),
         },
         strict,
@@ -59,10 +62,8 @@ export type Header = Static<typeof HeaderSchema>
 
 const ColumnDefinitionSchema = Type.Object(
   {
-    name: Type.String(),
-    type: Type.String({
-      pattern: '^[a-z][a-z0-9_ ]*(\\(\\d+(,\\d+)?\\))?( with(out)? time zone)?(\\[\\])*$',
-    }),
+    name: Name,
+    type: Type.String(),
     collation: Type.Union([Type.String(), Type.Null()]),
     notNull: Type.Boolean(),
     /** In the form that PostgreSQL prints it. */
@@ -73,11 +74,11 @@ const ColumnDefinitionSchema = Type.Object(
 
 export const TableDefinitionSchema = Type.Object(
   {
-    schema: Type.String(),
-    name: Type.String(),
+    schema: Name,
+    name: Name,
     columns: Type.Array(ColumnDefinitionSchema),
-    options: Type.Array(Type.String({ pattern: '^[a-z_.]+=[a-z0-9_.+-]+$' })),
-    /** In the form that PostgreSQL prints them. */
+    options: Type.Array(Type.String()),
+    /** In the form that PostgreSQL prints them. They are never run, see `table-shape.ts`. */
     constraints: Type.Array(
       Type.Object({ name: Type.String(), definition: Type.String() }, strict),
     ),

@@ -32,11 +32,17 @@ const ofBranch: Rule = (column, { replaced }) => replaced('branches', column)
 const ofHeap: Rule = (column, { replaced }) => replaced('heaps', column)
 const ofSchema: Rule = (column, { replaced }) => replaced('schemas', column)
 
-/** Names the source by its new id. A source that was deleted for good keeps its old one, which nobody else gets. */
-const startedFrom: Rule = (column, { replaced }) => {
-  const id = sql`${column} ->> 'dbBranchID'`
-  return sql`jsonb_set(${column}, '{dbBranchID}', to_jsonb(coalesce(${replaced('branches', id)}, ${id})))`
-}
+/**
+ * Names the source by its new id. A source that is not in the archive has one, too, which no branch has. A value of
+ * another shape stays, and is refused later.
+ */
+const startedFrom: Rule = (column, { replaced }) => sql`
+      case when jsonb_typeof(${column} -> 'dbBranchID') = 'string'
+        then jsonb_set(${column}, '{dbBranchID}', to_jsonb(${replaced('branches', sourceOf(column))}))
+        else ${column} end`
+
+/** Returns the id of the branch that a branch was forked from. It may be deleted. */
+export const sourceOf = (startedFrom: Sql): Sql => sql`${startedFrom} ->> 'dbBranchID'`
 
 export interface CatalogueTable {
   readonly name: string

@@ -1,11 +1,12 @@
 import { createHash, type Hash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { to as copyTo } from 'pg-copy-streams'
 import type { BlobStore } from '../blobs/blob-store.js'
 import type { Database, Queryable } from '../postgres/database.js'
-import { codeOf } from '../postgres/failures.js'
+import { codeOf, isLockTimeout } from '../postgres/failures.js'
 import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
-import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
+import { runTransaction, setLockWait, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { databaseSchema, enterInstance, holdStorage, releaseStorage } from '../rows/branches.js'
 import { findContents, findMentioned } from '../rows/files.js'
@@ -32,8 +33,9 @@ import {
   selectBackedUp,
 } from './describe-tables.js'
 import { BackupError } from './errors.js'
-import { NodeSnapshots } from './node-snapshots.js'
-import { type Sink, TarWriter } from './tar.js'
+import { NodeSnapshots, UnsettledError } from './node-snapshots.js'
+import { readTableShape } from './table-shape.js'
+import { DamagedArchiveError, type Sink, TarWriter } from './tar.js'
 
 /** How long to wait for another backup, or for a deletion in progress. */
 const HOLD_TIMEOUT_MS = 30_000
@@ -110,7 +112,7 @@ function writing(
   return async (transactions) => {
     // A transaction that is retried must not write a second archive behind a part of the first one.
     if (isBegun) throw new BackupError('others have interrupted the backup: try again')
-    const plan = await planBehindGates(database, transactions, only)
+    const plan = await takePlan(database, transactions, only)
     isBegun = true
     const tar = new TarWriter(sink)
     const manifest = { tables: [], files: { count: 0, bytes: 0 } }
@@ -178,27 +180,94 @@ interface Plan {
   readonly tables: readonly TableDefinition[]
 }
 
-/**
- * Takes the snapshots and lists all tables. PostgreSQL describes tables in their latest state, not
- * as of the snapshot, so no table may change until all are listed. Writers continue.
- */
-async function planBehindGates(
+/** The snapshots of a backup, and what is known of their moment. */
+interface Snapshots {
+  readonly snapshotId: string
+  readonly postgres: string
+  readonly createdAt: string
+  readonly nodes: NodeSnapshots | undefined
+}
+
+/** Takes the snapshots, and then lists all tables as of them. */
+async function takePlan(
   database: Database,
   { moment, reading }: Reading,
   only: DatabaseName | undefined,
 ): Promise<Plan> {
+  const snapshots =
+    reading === undefined
+      ? { ...(await exportSnapshot(moment)), nodes: undefined }
+      : await takeAllSnapshots(database, { moment, reading }, only)
+  return plan(snapshots, moment, only)
+}
+
+/** The first statement of a transaction takes its snapshot. Nobody waits for it. */
+async function exportSnapshot(moment: Transaction): Promise<Omit<Snapshots, 'nodes'>> {
+  const [row] = await moment.query<Omit<Snapshots, 'nodes'>>(sql`
+    select pg_export_snapshot() as "snapshotId", current_setting('server_version') as postgres,
+      to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`)
+  if (row === undefined) throw new Error('exporting a snapshot must return a row')
+  return row
+}
+
+/**
+ * How long a backup of a cluster waits for the transactions that run alone. Forks, merges, schema edits and first writes
+ * of the whole instance wait behind it, so it gives up soon, lets them pass, and tries again.
+ */
+const ENTER_WAIT_MS = 100
+/** The pause between two attempts. Whoever has waited runs meanwhile. */
+const ENTER_PAUSE_MS = 100
+/** How long a backup of a cluster tries to take its snapshots. */
+const ENTER_TRY_MS = 30_000
+
+/** Takes the snapshots of nodes and of the catalogue, in short attempts. */
+async function takeAllSnapshots(
+  database: Database,
+  transactions: Required<Reading>,
+  only: DatabaseName | undefined,
+): Promise<Snapshots> {
+  const endsAt = performance.now() + ENTER_TRY_MS
+  for (;;) {
+    try {
+      return await takeBehindGates(database, transactions, only)
+    } catch (error) {
+      const isBusy = isLockTimeout(error)
+      if (!isBusy && !(error instanceof UnsettledError)) throw error
+      if (performance.now() > endsAt) {
+        throw isBusy
+          ? new BackupError(
+              'forks, merges or schema edits kept the instance busy, so that no snapshot could be taken: try again later',
+            )
+          : error
+      }
+    }
+    await delay(ENTER_PAUSE_MS)
+  }
+}
+
+/**
+ * Takes the snapshots while no transaction runs alone, so that none commits in between. Writers continue. The tables are
+ * listed afterwards, because the whole instance waits.
+ */
+function takeBehindGates(
+  database: Database,
+  { moment, reading }: Required<Reading>,
+  only: DatabaseName | undefined,
+): Promise<Snapshots> {
+  let isTaken = false
   return runTransaction(
     database,
     async (behind) => {
+      // The snapshots of a first attempt would stay.
+      if (isTaken) throw new BackupError('others have interrupted the backup: try again')
+      await setLockWait(behind, ENTER_WAIT_MS)
       await enterInstance(behind)
+      const isIncluded = schemasOf(only && (await findDatabase(behind, only)))
+      const places = await NodeSnapshots.prepare(behind, isIncluded)
+      isTaken = true
       // Before the catalogue: what rows refer to, such as contents, is in the catalogue first.
-      const nodes =
-        reading &&
-        (await NodeSnapshots.take(reading, {
-          behind,
-          isIncluded: schemasOf(only && (await findDatabase(behind, only))),
-        }))
-      return { nodes, ...(await plan(moment, only)) }
+      const nodes = await NodeSnapshots.take(reading, { places, isIncluded })
+      return { ...(await exportSnapshot(moment)), nodes }
     },
     { isolation: 'read committed' },
   )
@@ -211,35 +280,48 @@ const schemasOf = (found: FoundDatabase | undefined): SchemaFilter =>
     : (schema) => sql`${schema} in ('offshoot', ${databaseSchema(found.id)})`
 
 async function plan(
+  { snapshotId, nodes, postgres, createdAt }: Snapshots,
   moment: Transaction,
   only: DatabaseName | undefined,
-): Promise<Omit<Plan, 'nodes'>> {
-  const [row] = await moment.query<{ snapshotId: string; postgres: string; createdAt: string }>(sql`
-    select pg_export_snapshot() as "snapshotId", current_setting('server_version') as postgres,
-      to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`)
-  if (row === undefined) throw new Error('exporting a snapshot must return a row')
+): Promise<Plan> {
   const found = only && (await findDatabase(moment, only))
   const isIncluded = schemasOf(found)
   const unknown = await findUnknownRelation(moment, isIncluded)
-  if (unknown !== undefined) {
-    throw new BackupError(
-      `[${unknown}] is not a table of this version of offshoot, and the backup would not contain it: use the version that created it`,
-    )
-  }
+  if (unknown !== undefined) throw unknownTable(unknown)
   const [tables, sequences] = [await listTables(moment, isIncluded), await listSequences(moment)]
+  requireReadable(tables)
   return {
-    snapshotId: row.snapshotId,
+    snapshotId,
+    nodes,
     databaseId: found?.id,
     header: {
       format: FORMAT,
       offshoot: version,
-      postgres: row.postgres,
-      createdAt: row.createdAt,
+      postgres,
+      createdAt,
       ...(found && { database: { name: found.name, workspaceId: found.workspaceId } }),
       catalogue: await listAppliedMigrations(moment),
       sequences: found ? sequences.filter(({ name }) => name === OBJECT_IDS) : sequences,
     },
     tables: found ? await tablesOfDatabase(moment, found.id, tables) : tables,
+  }
+}
+
+const unknownTable = (name: string): BackupError =>
+  new BackupError(
+    `[${name}] is not a table of this version of offshoot, and the backup would not contain it: use the version that created it`,
+  )
+
+/** Refuses to write what a restore would refuse to read. */
+function requireReadable(tables: readonly TableDefinition[]): void {
+  for (const table of tables) {
+    if (table.schema === 'offshoot') continue
+    try {
+      readTableShape(table)
+    } catch (error) {
+      if (!(error instanceof DamagedArchiveError)) throw error
+      throw unknownTable(tableName(table))
+    }
   }
 }
 
@@ -359,7 +441,14 @@ function copyOut({ databaseId }: Work, table: TableDefinition): Sql {
     ) to stdout`
 }
 
-export function copyStatement(table: TableDefinition, direction: Sql): Sql {
+/** A table whose rows are copied. */
+export interface CopiedTable {
+  readonly schema: string
+  readonly name: string
+  readonly columns: readonly { readonly name: string }[]
+}
+
+export function copyStatement(table: CopiedTable, direction: Sql): Sql {
   const columns = table.columns.map((column) => ident(column.name))
   const names = columns.length === 0 ? sql`` : sql` (${join(columns, ', ')})`
   return sql`copy ${ident(table.schema)}.${ident(table.name)}${names} ${direction}`

@@ -5,9 +5,9 @@ import { from as copyFrom } from 'pg-copy-streams'
 import type { BlobStore, PutOptions } from '../blobs/blob-store.js'
 import type { Database } from '../postgres/database.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
-import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
-import { type TableDefinition, tableName } from './archive.js'
-import { copyStatement } from './create-backup.js'
+import { ident, type Sql, sql } from '../postgres/sql.js'
+import { type CopiedTable, copyStatement } from './create-backup.js'
+import { createRulesStatements, createTableStatement, type TableShape } from './table-shape.js'
 import { DamagedArchiveError, type TarEntry } from './tar.js'
 
 /*
@@ -32,13 +32,13 @@ export function runStep<Result>(
 /** Creates a table with its rows. */
 export async function createFilledTable(
   transaction: Transaction,
-  table: TableDefinition,
+  table: TableShape,
   rows: AsyncIterable<Buffer>,
 ): Promise<number> {
-  await createTable(transaction, table)
+  await transaction.query(createTableStatement(table))
   const count = await copyRows(transaction.client, table, rows)
   // Building indexes after the rows are loaded is faster.
-  await createRules(transaction, table)
+  for (const statement of createRulesStatements(table)) await transaction.query(statement)
   return count
 }
 
@@ -46,55 +46,10 @@ export function qualified({ schema, name }: { schema: string; name: string }): S
   return sql`${ident(schema)}.${ident(name)}`
 }
 
-/** Types, defaults, constraints and indexes are in the archive as PostgreSQL printed them. */
-async function createTable(transaction: Transaction, table: TableDefinition): Promise<void> {
-  const columns = table.columns.map(({ name, type, collation, notNull, fallback }) =>
-    join(
-      [
-        sql`${ident(name)} ${raw(type)}`,
-        ...(collation === null ? [] : [sql`collate ${ident(collation)}`]),
-        ...(fallback === null ? [] : [sql`default (${raw(fallback)})`]),
-        ...(notNull ? [sql`not null`] : []),
-      ],
-      ' ',
-    ),
-  )
-  const options =
-    table.options.length === 0 ? sql`` : sql` with (${join(table.options.map(raw), ', ')})`
-  await runOne(
-    transaction,
-    sql`
-    create table ${qualified(table)} (${columns.length === 0 ? sql`` : join(columns, ', ')})${options}`,
-  )
-}
-
-async function createRules(transaction: Transaction, table: TableDefinition): Promise<void> {
-  for (const { name, definition } of table.constraints) {
-    await runOne(
-      transaction,
-      sql`
-      alter table ${qualified(table)} add constraint ${ident(name)} ${raw(definition)}`,
-    )
-  }
-  for (const definition of table.indexes) {
-    if (!/^CREATE (UNIQUE )?INDEX /.test(definition)) {
-      throw new DamagedArchiveError(
-        `table [${tableName(table)}]: an index definition is not a create index statement`,
-      )
-    }
-    await runOne(transaction, raw(definition))
-  }
-}
-
-/** Runs exactly one statement: the extended protocol refuses several. */
-async function runOne({ client }: Transaction, { text }: Sql): Promise<void> {
-  await client.query({ text, queryMode: 'extended' } as pg.QueryConfig)
-}
-
 /** Copies rows into a table that exists, and returns their number. */
 export async function copyRows(
   client: pg.PoolClient,
-  table: TableDefinition,
+  table: CopiedTable,
   rows: AsyncIterable<Buffer>,
 ): Promise<number> {
   const stream = client.query(copyFrom(copyStatement(table, sql`from stdin`).text))

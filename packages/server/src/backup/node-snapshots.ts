@@ -34,8 +34,11 @@ function listPlaces(database: Queryable, isIncluded: SchemaFilter): Promise<Plac
 }
 
 /** How long to wait for transactions that are prepared on a node. Forks and schema edits wait meanwhile. */
-const SETTLE_MS = 2_000
+const SETTLE_MS = 50
 const SETTLE_PAUSE_MS = 5
+
+/** A transaction is prepared on a node and did not end in time. */
+export class UnsettledError extends BackupError {}
 
 /**
  * Waits for transactions that a node has prepared: the coordinator may have committed them already. It tells the nodes
@@ -51,7 +54,7 @@ async function untilSettled(transaction: Queryable, { schema }: Place): Promise<
   let pending = await listPrepared()
   for (const endsAt = performance.now() + SETTLE_MS; pending.length > 0; ) {
     if (performance.now() > endsAt) {
-      throw new BackupError(
+      throw new UnsettledError(
         `transaction [${pending[0]}] is prepared on a node and not finished: wait until Citus has recovered it, and try again`,
       )
     }
@@ -59,6 +62,11 @@ async function untilSettled(transaction: Queryable, { schema }: Place): Promise<
     const prepared = new Set(await listPrepared())
     pending = pending.filter((gid) => prepared.has(gid))
   }
+}
+
+/** Returns one database of each node. */
+function onePerNode(places: readonly Place[]): Place[] {
+  return [...new Map(places.map((place) => [place.nodeId, place])).values()]
 }
 
 const SAVEPOINT = sql`savepoint of_node`
@@ -78,28 +86,26 @@ export class NodeSnapshots {
   }
 
   /**
-   * Takes a snapshot on each node with one of the databases. `behind` holds the locks that keep others from committing
-   * what belongs to both the catalogue and rows.
+   * Lists the databases that are on nodes, and waits for what the nodes have prepared. `behind` holds the locks that keep
+   * others from committing what belongs to both the catalogue and rows.
    */
+  static async prepare(behind: Queryable, isIncluded: SchemaFilter): Promise<readonly Place[]> {
+    const places = await listPlaces(behind, isIncluded)
+    for (const place of onePerNode(places)) await untilSettled(behind, place)
+    return places
+  }
+
+  /** Takes a snapshot on each node with one of the databases, while `prepare` holds. */
   static async take(
     reading: Transaction,
-    { behind, isIncluded }: { behind: Queryable; isIncluded: SchemaFilter },
+    { places, isIncluded }: { places: readonly Place[]; isIncluded: SchemaFilter },
   ): Promise<NodeSnapshots> {
     const snapshots = new NodeSnapshots(reading, isIncluded)
-    for (const place of await listPlaces(behind, isIncluded)) {
-      snapshots.#places.set(place.schema, place)
-    }
-    const nodes = snapshots.#onePerNode()
-    for (const place of nodes) await untilSettled(behind, place)
-    for (const { schema } of nodes) {
+    for (const place of places) snapshots.#places.set(place.schema, place)
+    for (const { schema } of onePerNode(places)) {
       await snapshots.read(() => reading.query(onNode(schema, sql`select pg_current_snapshot()`)))
     }
     return snapshots
-  }
-
-  /** Returns one database of each node. */
-  #onePerNode(): Place[] {
-    return [...new Map([...this.#places.values()].map((place) => [place.nodeId, place])).values()]
   }
 
   /** Returns whether the rows of a schema are on a node. */
@@ -121,7 +127,7 @@ export class NodeSnapshots {
    */
   async verify(database: Database): Promise<void> {
     await this.requireUnmoved(database)
-    for (const { schema } of this.#onePerNode()) {
+    for (const { schema } of onePerNode([...this.#places.values()])) {
       const [row] = await this.transaction.query<{ count: number }>(
         onNode(schema, countConnections()),
       )

@@ -198,7 +198,7 @@ export function explainArchiveError(error: unknown): unknown {
     return new BackupError('the archive cannot be used: it is damaged or truncated')
   }
   // The messages of PostgreSQL may quote rows.
-  if (code !== undefined && /^(22|23|42)/.test(code)) {
+  if (code !== undefined && /^(22|23|42|54)/.test(code)) {
     return new BackupError(`the archive cannot be used: PostgreSQL rejects its content (${code})`)
   }
   return error

@@ -3,14 +3,18 @@ import type { BlobStore } from '../blobs/blob-store.js'
 import { RESTORE_KEY } from '../postgres/advisory-keys.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
+import { runTransaction } from '../postgres/run-transaction.js'
 import { ident, join, sql } from '../postgres/sql.js'
 import { createSchema } from '../rows/branches.js'
 import { requestExtensionIndexes } from '../rows/indexes.js'
-import type { Header, Progress } from './archive.js'
+import { type Header, type Progress, tableName } from './archive.js'
+import { checkDatabase, checkSchemas } from './check-restored.js'
 import { selectBackedUp } from './describe-tables.js'
 import { BackupError } from './errors.js'
 import { copyRows, createFilledTable, putFile, qualified, runStep } from './fill-table.js'
 import { explainArchiveError, readArchive, type Target } from './read-archive.js'
+import { readTableShape } from './table-shape.js'
+import { DamagedArchiveError } from './tar.js'
 
 /** Tables dropped per transaction, because each takes several locks. */
 const DROP_STEP = 200
@@ -34,9 +38,7 @@ export async function restoreBackup(
   try {
     await requireAlone(lock)
     await requireEmpty(database)
-    const done = await fill({ database, ...rest }, source)
-    await migrate(database)
-    return done
+    return await fill({ database, ...rest }, source)
   } finally {
     // Closing the connection releases the lock.
     lock.release(true)
@@ -47,16 +49,32 @@ async function fill(work: Work, source: AsyncIterable<Buffer>): Promise<Progress
   const { database, blobs } = work
   const hadFiles = await hasAny(blobs.list())
   try {
-    const { header, done } = await readArchive(source, targetOf(work))
+    const files = new Set<string>()
+    const { header, done } = await readArchive(source, targetOf(work, files))
     await setSequences(database, header)
+    // Migrations read the schemas.
+    await checkSchemas(database, sql`offshoot.schemas`)
+    await migrate(database, { isRestoring: true })
+    await checkDatabases(database, files)
     await requestExtensionIndexes(database)
-    // Now it is a complete instance of the version that was backed up.
+    // Now it is a complete instance.
     await database.query(sql`drop table offshoot.${ident(UNFINISHED_RESTORE)}`)
     return done
   } catch (error) {
     if (await isUnfinished(database)) await removeEverything(database)
     if (!hadFiles) for await (const sha256 of blobs.list()) await blobs.delete(sha256)
     throw explainArchiveError(error)
+  }
+}
+
+async function checkDatabases(database: Database, files: ReadonlySet<string>): Promise<void> {
+  const databases = await database.query<{ id: string }>(sql`
+    select id from offshoot.databases order by id`)
+  for (const { id } of databases) {
+    await runTransaction(database, (transaction) => checkDatabase(transaction, id, files), {
+      isolation: 'repeatable read',
+      readOnly: true,
+    })
   }
 }
 
@@ -111,7 +129,8 @@ async function hasAny(names: AsyncIterable<string>): Promise<boolean> {
 }
 
 /** Fills an empty catalogue, and creates the tables of databases. */
-function targetOf({ database, blobs, onProgress }: Work): Target {
+function targetOf({ database, blobs, onProgress }: Work, files: Set<string>): Target {
+  let catalogue: ReadonlySet<string> = new Set()
   return {
     onProgress,
     async begin(header) {
@@ -121,24 +140,34 @@ function targetOf({ database, blobs, onProgress }: Work): Target {
           `the archive has only the database [${name}]: restore it into an instance with --database ${name}`,
         )
       }
-      await prepareCatalogue(database, header)
+      catalogue = await prepareCatalogue(database, header)
     },
     async addTable(table, rows) {
       const count = await runStep(database, async (transaction) => {
-        if (table.schema === 'offshoot') return copyRows(transaction.client, table, rows)
+        if (table.schema === 'offshoot') {
+          if (!catalogue.has(table.name)) {
+            throw new DamagedArchiveError(`unexpected table [${tableName(table)}]`)
+          }
+          return copyRows(transaction.client, table, rows)
+        }
+        const shape = readTableShape(table)
         await createSchema(transaction, table.schema)
-        return createFilledTable(transaction, table, rows)
+        return createFilledTable(transaction, shape, rows)
       })
       if (count > 0) await database.query(sql`analyze ${qualified(table)}`)
       return count
     },
-    addFile: (sha256, entry) => putFile(blobs, { sha256, entry }),
+    addFile(sha256, entry) {
+      files.add(sha256)
+      return putFile(blobs, { sha256, entry })
+    },
   }
 }
 
-async function prepareCatalogue(database: Database, header: Header): Promise<void> {
+/** Creates an empty catalogue, and returns the names of its tables. */
+async function prepareCatalogue(database: Database, header: Header): Promise<ReadonlySet<string>> {
   try {
-    await createCatalogue(database, header.catalogue)
+    return await createCatalogue(database, header.catalogue)
   } catch (error) {
     if (!(error instanceof MigrateError)) throw error
     throw new BackupError(`the archive cannot be used: ${error.message}`)

@@ -37,14 +37,16 @@ import {
   REPLACED_IDS,
   type ReplacedId,
   type Restored,
+  sourceOf,
   tableOfDatabase,
 } from './catalogue-of-database.js'
+import { checkDatabase, checkSchemas, OBJECT_ID_MAX, type SchemaLimits } from './check-restored.js'
 import { endHold, hold, LOCK_NOT_AVAILABLE } from './create-backup.js'
 import { requireCurrentCatalogue } from './current-catalogue.js'
 import { BackupError } from './errors.js'
 import { copyRows, createFilledTable, putFile, qualified, runStep } from './fill-table.js'
 import { explainArchiveError, readArchive, type Target } from './read-archive.js'
-import { renameTable } from './rename-table.js'
+import { readTableShape, type TableShape } from './table-shape.js'
 import { DamagedArchiveError } from './tar.js'
 
 /*
@@ -66,7 +68,7 @@ interface Options {
   /** The workspace that it gets into: by default that of the archive, or the only one of the instance. */
   readonly workspaceId?: string | undefined
   readonly regions: readonly Region[]
-  readonly limits: Pick<Limits, 'databasesPerWorkspaceMax'>
+  readonly limits: Pick<Limits, 'databasesPerWorkspaceMax'> & SchemaLimits
   onProgress(progress: Progress): void
 }
 
@@ -107,6 +109,8 @@ export async function restoreDatabase(
 class Load implements Target {
   readonly #options: Options
   #place: Place | undefined
+  /** The hashes of the contents in the archive. */
+  readonly #files = new Set<string>()
   /** The new ids of heaps, once the stages are complete. */
   #heapIds: ReadonlyMap<string, string> | undefined
 
@@ -163,18 +167,19 @@ class Load implements Target {
     })
   }
 
-  #rename(table: TableDefinition): TableDefinition {
+  #rename(table: TableDefinition): TableShape {
     const [, kind, oldId = ''] = /^(heap|past)_([0-9]{1,18})$/.exec(table.name) ?? []
     const id = this.#heapIds?.get(oldId)
     if (kind === undefined || id === undefined) {
       throw new DamagedArchiveError(`unexpected table [${tableName(table)}]`)
     }
-    return renameTable(table, { schema: this.#begun.schema, name: `${kind}_${id}` })
+    return { ...readTableShape(table), schema: this.#begun.schema, name: `${kind}_${id}` }
   }
 
   addFile(sha256: string, entry: Parameters<Target['addFile']>[1]): Promise<void> {
     const { database, blobs } = this.#options
     const { workspaceId } = this.#begun
+    this.#files.add(sha256)
     return putFile(blobs, { sha256, entry }, (blob) => claimContent(database, blob, workspaceId))
   }
 
@@ -183,7 +188,9 @@ class Load implements Target {
     const { database } = this.#options
     const place = this.#begun
     this.#heapIds ??= await replaceIds(database, place)
-    await raiseObjectIds(database, header)
+    const schemas = qualified(stageOf(place, 'schemas'))
+    const largestId = await checkSchemas(database, schemas, this.#options.limits)
+    await raiseObjectIds(database, header, largestId)
     await runTransaction(
       database,
       async (transaction) => {
@@ -219,7 +226,7 @@ class Load implements Target {
       if (table.name === 'databases') await requireInserted(inserting, place)
       else await inserting
     }
-    await requireHeaps(transaction, place)
+    await checkDatabase(transaction, databaseId, this.#files)
     await requestExtensionIndexes(transaction, { databaseId })
     await insertCompaction(transaction, databaseId)
     await updateMemberKeyStamps(transaction, workspaceId)
@@ -347,8 +354,13 @@ async function replaceIds(database: Database, place: Place): Promise<ReadonlyMap
 }
 
 async function replaceBranchIds(transaction: Transaction, place: Place): Promise<void> {
+  const stage = qualified(stageOf(place, 'branches'))
+  // An id that is in the archive by name only may be that of a branch of somebody else.
   const branches = await transaction.query<{ id: string }>(sql`
-    select id from ${qualified(stageOf(place, 'branches'))} order by id`)
+    select id from ${stage}
+    union
+    select ${sourceOf(sql`started_from`)} from ${stage} where ${sourceOf(sql`started_from`)} is not null
+    order by id`)
   const ids = branches.map(({ id }) => id)
   const table = qualified(newIdsOf(place, 'branches'))
   await transaction.query(sql`
@@ -401,23 +413,6 @@ async function requireInserted(inserting: Promise<pg.QueryResult>, place: Place)
   if (rowCount !== 1) throw new DamagedArchiveError('it must have one database')
 }
 
-/** Refuses an archive without a table that the catalogue refers to. */
-async function requireHeaps(
-  transaction: Transaction,
-  { databaseId, schema }: Place,
-): Promise<void> {
-  const missing = (name: Sql) => sql`to_regclass(format('%I.%I', ${schema}::text, ${name})) is null`
-  const [heap] = await transaction.query<{ id: string }>(sql`
-    select id
-    from offshoot.heaps
-    where database_id = ${databaseId} and (
-      kind <> 'gone' and ${missing(sql`'heap_' || id`)}
-      or kind = 'heap' and ${missing(sql`'past_' || id`)}
-    )
-    limit 1`)
-  if (heap !== undefined) throw new DamagedArchiveError('a table of rows is missing')
-}
-
 /** How long a schema edit waits behind the restore, which waits for another one. */
 const SEQUENCE_WAIT_MS = 1000
 
@@ -425,9 +420,17 @@ const SEQUENCE_WAIT_MS = 1000
  * Raises the sequence of the ids of tables and columns above those in the archive, so that the database never gets
  * one twice.
  */
-async function raiseObjectIds(database: Database, { sequences }: Header): Promise<void> {
+async function raiseObjectIds(
+  database: Database,
+  { sequences }: Header,
+  largestId: number,
+): Promise<void> {
   const value = sequences.find(({ name }) => name === OBJECT_IDS)?.value
   if (value === undefined) throw new DamagedArchiveError(`sequence [${OBJECT_IDS}] is missing`)
+  // The whole instance takes its ids from here, and a sequence can end.
+  if (Number(value) > OBJECT_ID_MAX || Number(value) < largestId) {
+    throw new DamagedArchiveError(`sequence [${OBJECT_IDS}] does not fit the ids in its schemas`)
+  }
   const isBehind = sql`last_value < ${value}::bigint`
   await runTransaction(
     database,

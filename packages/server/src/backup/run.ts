@@ -163,12 +163,15 @@ async function closing<Result>(instance: Instance, body: () => Promise<Result>):
 function explain(error: unknown): string {
   const message = (error as Error).message || String((error as { code?: string }).code ?? error)
   if (error instanceof ConfigError) return `invalid settings\n${message.replace(/^/gm, '  ')}`
-  if (error instanceof BackupError) return message
+  if (error instanceof BackupError) return printable(message)
   if (isUnreachable((error as Error).cause ?? error)) {
     return `PostgreSQL cannot be reached: ${((error as Error).cause as Error | undefined)?.message || message}`
   }
   return message
 }
+
+/** An archive has names that the message may quote, and a terminal obeys control characters. */
+const printable = (message: string): string => message.replaceAll(/\p{Cc}|\p{Cf}/gu, '?')
 
 function describe({ tables, rows, files, bytes }: Progress): string {
   return `${tables} tables with ${rows} rows, ${files} files of ${(bytes / 1e6).toFixed(1)} MB`

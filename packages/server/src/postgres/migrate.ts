@@ -85,8 +85,14 @@ const CREATE_MIGRATIONS = sql`
 
 export class MigrateError extends Error {}
 
-/** Migrates the catalogue to this version. Several processes may call it at once. */
-export async function migrate(database: Database): Promise<void> {
+/**
+ * Migrates the catalogue to this version. Several processes may call it at once. Refuses one whose restore is not
+ * complete, except for the restore itself.
+ */
+export async function migrate(
+  database: Database,
+  { isRestoring = false }: { isRestoring?: boolean } = {},
+): Promise<void> {
   await requireVersion(database)
   if (database.isCluster) await database.recover()
   for (let isDone = false; !isDone; ) {
@@ -94,7 +100,7 @@ export async function migrate(database: Database): Promise<void> {
       database,
       async (transaction) => {
         await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
-        await requireWhole(transaction)
+        if (!isRestoring) await requireWhole(transaction)
         await transaction.query(sql`create schema if not exists offshoot`)
         await transaction.query(CREATE_MIGRATIONS)
         const isDone = await apply(transaction, pending(await listAppliedMigrations(transaction)))
@@ -164,15 +170,15 @@ async function requireWhole(database: Queryable): Promise<void> {
 
 /**
  * Creates an empty catalogue as it was after these migrations, and marks it as unfinished. Rows
- * that the migrations insert are left out.
+ * that the migrations insert are left out. Returns the names of the tables that a backup fills.
  */
 export async function createCatalogue(
   database: Database,
   migrations: readonly AppliedMigration[],
-): Promise<void> {
+): Promise<ReadonlySet<string>> {
   await requireVersion(database)
   const later = pending(migrations)
-  await runTransaction(
+  return runTransaction(
     database,
     async (transaction) => {
       await transaction.query(sql`select pg_advisory_xact_lock(${MIGRATION_KEY})`)
@@ -188,9 +194,11 @@ export async function createCatalogue(
         from pg_tables
         where schemaname = 'offshoot'
           and tablename !~ '^(gate_[0-9]+|catalogue_migrations|unfinished_restore)$'`)
-      if (tables.length === 0) return
-      const names = tables.map(({ name }) => sql`offshoot.${ident(name)}`)
-      await transaction.query(sql`truncate ${join(names, ', ')}`)
+      if (tables.length > 0) {
+        const names = tables.map(({ name }) => sql`offshoot.${ident(name)}`)
+        await transaction.query(sql`truncate ${join(names, ', ')}`)
+      }
+      return new Set(tables.map(({ name }) => name))
     },
     { isolation: 'read committed' },
   )

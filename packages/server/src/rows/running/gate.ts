@@ -7,7 +7,7 @@ import {
   runTransaction,
   setLockWait,
 } from '../../postgres/run-transaction.js'
-import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, prepared, slot } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
 
@@ -42,7 +42,7 @@ export function enterGateCall(branchId: string): Call {
   return call
 }
 
-/** A backup waits for the transactions that run alone, and these for a backup that lists tables. */
+/** A backup of a cluster waits for the transactions that run alone, and these for a backup that takes its snapshots. */
 const ENTER_INSTANCE = sql`lock table offshoot_work.instance in row exclusive mode`
 
 /**
@@ -67,21 +67,9 @@ export function enterAloneCalls(
   ]
 }
 
-/**
- * Keeps out all transactions that run alone, until the transaction ends. Writers continue. Also works on a
- * catalogue of an earlier version, which had a fixed number of gates.
- */
+/** Keeps out all transactions that run alone, until the transaction ends. Writers continue. */
 export async function enterInstance(transaction: Queryable): Promise<void> {
-  const earlier = await transaction.query<{ name: string }>(sql`
-    select tablename as name
-    from pg_tables
-    where schemaname = 'offshoot' and tablename ~ '^gate_[0-9]+$'`)
-  const gates = earlier.map(({ name }) => sql`offshoot.${ident(name)}`)
-  await transaction.query(
-    gates.length > 0
-      ? sql`lock table ${join(gates, ', ')} in row share mode`
-      : sql`lock table offshoot_work.instance in share mode`,
-  )
+  await transaction.query(sql`lock table offshoot_work.instance in share mode`)
 }
 
 /** Creates the gate of a branch, unless it has one. A branch that gets its first heap needs it. */

@@ -1,0 +1,322 @@
+import {
+  BranchMetadataSchema,
+  BranchRuleSchema,
+  StartedFromSchema,
+} from '@offshoot/contract/branches'
+import { RepositorySchema } from '@offshoot/contract/databases'
+import { LIMITS, type Limits } from '@offshoot/contract/limits'
+import { BranchNameSchema, ColumnNameSchema, TableNameSchema } from '@offshoot/contract/names'
+import { COLUMN_TYPES, type ColumnType } from '@offshoot/contract/schema'
+import { type Static, type TSchema, Type } from 'typebox'
+import { Value } from 'typebox/value'
+import type { Queryable } from '../postgres/database.js'
+import { ident, type Sql, sql } from '../postgres/sql.js'
+import { databaseSchema } from '../rows/branches.js'
+import { COLUMN_TYPE_ENTRIES, isFileType } from '../rows/columns.js'
+import { findContents } from '../rows/files.js'
+import { isHeapOfDatabase } from './catalogue-of-database.js'
+import { DamagedArchiveError } from './tar.js'
+
+/*
+ * The catalogue of an archive says where rows are and how they are read: statements are compiled from stored schemas,
+ * and files are served by the hashes in rows. An archive comes from outside, so all of this is checked before anybody
+ * reads it. What a service has written passes.
+ */
+
+/** Ids of tables and columns come from a sequence, which must never get near its end. */
+export const OBJECT_ID_MAX = 2 ** 40
+
+const Id = Type.Integer({ minimum: 1, maximum: OBJECT_ID_MAX })
+const closed = { additionalProperties: false } as const
+
+const StoredColumnSchema = Type.Object(
+  {
+    id: Id,
+    name: ColumnNameSchema,
+    type: Type.Enum([...COLUMN_TYPES]),
+    link: Type.Optional(Type.Object({ tableId: Id }, closed)),
+    vector: Type.Optional(
+      Type.Object(
+        { dimension: Type.Integer({ minimum: 1, maximum: LIMITS.vectorDimensionMax }) },
+        closed,
+      ),
+    ),
+    defaultPublicAccess: Type.Optional(Type.Boolean()),
+    notNull: Type.Optional(Type.Boolean()),
+    defaultValue: Type.Optional(Type.String()),
+    unique: Type.Optional(Type.Boolean()),
+    index: Type.Optional(Type.Boolean()),
+    columns: Type.Optional(Type.Array(Type.Unknown())),
+    fill: Type.Optional(Type.String()),
+  },
+  closed,
+)
+
+const StoredSchemaSchema = Type.Object(
+  {
+    tables: Type.Array(
+      Type.Object(
+        {
+          id: Id,
+          name: TableNameSchema,
+          columns: Type.Array(Type.Unknown()),
+          searchIndex: Type.Optional(Type.Boolean()),
+        },
+        closed,
+      ),
+    ),
+    tablesOrder: Type.Optional(Type.Array(Type.String())),
+    removedIds: Type.Optional(Type.Array(Id)),
+  },
+  closed,
+)
+
+/** Limits for the schemas of a database that is restored beside others. */
+export type SchemaLimits = Pick<
+  Limits,
+  'tablesPerBranchMax' | 'columnsPerTableMax' | 'columnsPerBranchMax' | 'objectDepthMax'
+>
+
+const damaged = (what: string): DamagedArchiveError =>
+  new DamagedArchiveError(`${what} is not one that offshoot stores`)
+
+function requireShape<Schema extends TSchema>(
+  schema: Schema,
+  value: unknown,
+  what: string,
+): Static<Schema> {
+  if (Value.Check(schema, value)) return value as Static<Schema>
+  throw damaged(what)
+}
+
+/** Nesting of columns, in an instance with a limit of its own. */
+const DEPTH_MAX = 100
+
+/** Schemas that are read together. They are large, if they have many tables. */
+const SCHEMAS_AT_ONCE = 100
+
+/** Checks all stored schemas in a table. Returns the largest id of a table or column. */
+export async function checkSchemas(
+  database: Queryable,
+  schemas: Sql,
+  limits?: SchemaLimits,
+): Promise<number> {
+  let largest = 0
+  for (let afterId: string | null = null; ; ) {
+    const rows: { id: string; document: unknown }[] = await database.query(sql`
+      select id::text as id, document
+      from ${schemas}
+      where id > coalesce(${afterId}::bigint, -9223372036854775808)
+      order by id
+      limit ${SCHEMAS_AT_ONCE}`)
+    for (const { id, document } of rows) {
+      largest = Math.max(largest, checkSchema(`schema [${id}]`, document, limits))
+    }
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < SCHEMAS_AT_ONCE) return largest
+    afterId = last.id
+  }
+}
+
+/** Checks a stored schema. Returns the largest id in it. */
+export function checkSchema(what: string, document: unknown, limits?: SchemaLimits): number {
+  const { tables, removedIds = [] } = requireShape(StoredSchemaSchema, document, what)
+  const ids = new Set<number>()
+  const add = (id: number) => {
+    if (ids.has(id)) throw damaged(`${what}: the id [${id}], which it has twice,`)
+    ids.add(id)
+  }
+  const objectDepthMax = limits?.objectDepthMax ?? DEPTH_MAX
+  const addColumns = (columns: readonly unknown[], depth: number): number => {
+    if (depth > objectDepthMax) throw damaged(`${what}: the nesting of columns`)
+    return columns.reduce((count: number, column) => {
+      const { id, columns: nested = [] } = requireShape(StoredColumnSchema, column, what)
+      add(id)
+      return count + 1 + addColumns(nested, depth + 1)
+    }, 0)
+  }
+  let total = 0
+  for (const { id, name, columns } of tables) {
+    add(id)
+    const count = addColumns(columns, 0)
+    requireAtMost(`table [${name}]: columns`, count, limits?.columnsPerTableMax)
+    total += count
+  }
+  requireAtMost('tables of a branch', tables.length, limits?.tablesPerBranchMax)
+  requireAtMost('columns of a branch', total, limits?.columnsPerBranchMax)
+  return [...ids, ...removedIds].reduce((largest, id) => Math.max(largest, id), 0)
+}
+
+function requireAtMost(what: string, count: number, max = Number.POSITIVE_INFINITY): void {
+  if (count <= max) return
+  throw new DamagedArchiveError(`${what}: it has ${count}, and this instance allows ${max}`)
+}
+
+/**
+ * Checks the rows of the catalogue that belong to a database, after its schemas: what refers to what, and whether its
+ * tables are there. `files` are the hashes of all contents of the archive.
+ */
+export async function checkDatabase(
+  database: Queryable,
+  databaseId: string,
+  files: ReadonlySet<string>,
+): Promise<void> {
+  await checkSettings(database, databaseId)
+  await checkBranches(database, databaseId)
+  await checkHeaps(database, databaseId)
+  await checkContents(database, databaseId, files)
+}
+
+const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()])
+
+async function checkSettings(database: Queryable, databaseId: string): Promise<void> {
+  const [own] = await database.query<{ color: unknown; repository: unknown }>(sql`
+    select color, repository from offshoot.databases where id = ${databaseId}`)
+  requireShape(nullable(Type.String({ maxLength: LIMITS.labelLengthMax })), own?.color, 'the color')
+  requireShape(nullable(RepositorySchema), own?.repository, 'the repository')
+  const rules = await database.query<{ pattern: string; settings: object }>(sql`
+    select pattern, settings from offshoot.branch_rules where database_id = ${databaseId}`)
+  if (rules.length > LIMITS.branchRulesMax) throw damaged('the number of rules for branches')
+  for (const { pattern, settings } of rules) {
+    const what = `the rule for branches [${pattern}]`
+    requireShape(Type.Object({}), settings, what)
+    requireShape(BranchRuleSchema, { ...settings, pattern }, what)
+  }
+}
+
+interface BranchRow {
+  readonly id: string
+  readonly name: string
+  readonly parentId: string | null
+  readonly isLive: boolean
+  readonly metadata: unknown
+  readonly startedFrom: unknown
+}
+
+async function checkBranches(database: Queryable, databaseId: string): Promise<void> {
+  const rows = await database.query<BranchRow & Record<string, unknown>>(sql`
+    select id, name, parent_id as "parentId", deleted_at is null as "isLive", metadata,
+      started_from as "startedFrom"
+    from offshoot.branches
+    where database_id = ${databaseId}`)
+  for (const { id, name, isLive, metadata, startedFrom } of rows) {
+    if (isLive) requireShape(BranchNameSchema, name, `the name of branch [${id}]`)
+    requireShape(BranchMetadataSchema, metadata, `the metadata of branch [${id}]`)
+    requireShape(nullable(StartedFromSchema), startedFrom, `the source of branch [${id}]`)
+  }
+  requireAncestors(new Map(rows.map(({ id, parentId }) => [id, parentId])))
+}
+
+/** Refuses branches that inherit from themselves, or from another database. PostgreSQL would follow a circle for ever. */
+function requireAncestors(parents: ReadonlyMap<string, string | null>): void {
+  const checked = new Set<string>()
+  for (const id of parents.keys()) {
+    const path = new Set<string>()
+    for (let at: string | null = id; at !== null && !checked.has(at); ) {
+      const parentId: string | null | undefined = parents.get(at)
+      if (parentId === undefined || path.has(at)) throw damaged(`what branch [${id}] inherits from`)
+      path.add(at)
+      at = parentId
+    }
+    for (const passed of path) checked.add(passed)
+  }
+}
+
+const KINDS: readonly string[] = ['heap', 'fold', 'overlay', 'staged', 'gone']
+
+interface HeapRow {
+  readonly id: string
+  readonly kind: string
+  readonly columnIds: readonly string[]
+  readonly fileColumnIds: readonly string[]
+}
+
+/** Checks that heaps have the columns that the catalogue says, with the types that schemas say. */
+async function checkHeaps(database: Queryable, databaseId: string): Promise<void> {
+  const heaps = await database.query<HeapRow & Record<string, unknown>>(sql`
+    select id::text as id, kind, column_ids::text[] as "columnIds",
+      file_column_ids::text[] as "fileColumnIds"
+    from offshoot.heaps
+    where database_id = ${databaseId}`)
+  const types = await findColumnTypes(database, databaseId)
+  const tables = await findTableColumns(database, databaseId)
+  for (const { id, kind, columnIds, fileColumnIds } of heaps) {
+    const what = `the table of rows [${id}]`
+    if (!KINDS.includes(kind)) throw damaged(what)
+    const isOfFiles = new Set(fileColumnIds)
+    for (const columnId of columnIds) {
+      const type = types.get(columnId)
+      // A column that no branch has any more keeps its values. Nothing reads them, except for the contents of files.
+      if (type !== undefined && isOfFiles.has(columnId) !== isFileType(type)) throw damaged(what)
+      isOfFiles.delete(columnId)
+    }
+    if (isOfFiles.size > 0) throw damaged(what)
+    if (kind === 'gone') continue
+    for (const name of kind === 'heap' ? [`heap_${id}`, `past_${id}`] : [`heap_${id}`]) {
+      const columns = tables.get(name)
+      if (columns === undefined) throw new DamagedArchiveError('a table of rows is missing')
+      for (const columnId of columnIds) {
+        const found = columns.get(`c${columnId}`)
+        const expected = fileColumnIds.includes(columnId) ? 'file' : types.get(columnId)
+        const isRight =
+          found !== undefined && (expected === undefined || found === printedType(expected))
+        if (!isRight) throw damaged(what)
+      }
+    }
+  }
+}
+
+/** Returns the type of a column as PostgreSQL prints it. */
+function printedType(type: ColumnType): string {
+  const [name = ''] = COLUMN_TYPE_ENTRIES[type].sqlType.split(' collate ')
+  return name === 'timestamptz' ? 'timestamp with time zone' : name
+}
+
+/** Returns the types of all columns in the schemas of a database, by id. They were checked. */
+async function findColumnTypes(
+  database: Queryable,
+  databaseId: string,
+): Promise<Map<string, ColumnType>> {
+  const rows = await database.query<{ id: string; type: ColumnType }>(sql`
+    select distinct (c -> 'id')::bigint::text as id, c ->> 'type' as type
+    from offshoot.schemas s, jsonb_path_query(s.document, '$.**.columns[*]') c
+    where s.database_id = ${databaseId}`)
+  const types = new Map(rows.map(({ id, type }) => [id, type]))
+  if (types.size < rows.length) throw damaged('a column with two types')
+  return types
+}
+
+/** Returns the columns of the tables in the schema of a database, with their types as PostgreSQL prints them. */
+async function findTableColumns(
+  database: Queryable,
+  databaseId: string,
+): Promise<Map<string, Map<string, string>>> {
+  const rows = await database.query<{ table: string; column: string; type: string }>(sql`
+    select t.relname as table, a.attname as column, format_type(a.atttypid, a.atttypmod) as type
+    from pg_class t
+    join pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
+    where t.relnamespace = to_regnamespace(${ident(databaseSchema(databaseId)).text}) and t.relkind = 'r'`)
+  const tables = new Map<string, Map<string, string>>()
+  for (const { table, column, type } of rows) {
+    const columns = tables.get(table) ?? new Map<string, string>()
+    tables.set(table, columns.set(column, type))
+  }
+  return tables
+}
+
+/**
+ * Refuses rows that mention a content which is not in the archive. It may be one of somebody else: the hash of a content
+ * is all that it takes to read it.
+ */
+async function checkContents(
+  database: Queryable,
+  databaseId: string,
+  files: ReadonlySet<string>,
+): Promise<void> {
+  const mentioned = await findContents(database, isHeapOfDatabase(sql`${databaseId}::bigint`))
+  for (const sha256 of mentioned) {
+    if (!files.has(sha256)) {
+      throw new DamagedArchiveError('a row mentions the content of a file that is not in it')
+    }
+  }
+}
