@@ -31,6 +31,8 @@ const PERSONAL = [
   '/users',
   '/user/keys',
   '/user/keys/:keyName',
+  '/user/sessions',
+  '/user/sessions/:sessionId',
   '/workspaces',
   '/linkKeys',
 ]

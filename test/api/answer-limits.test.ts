@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { SMALL_ANSWER_BYTES } from '../../packages/server/src/common/byte-budget.js'
 import { AnswerReader } from '../../packages/server/src/postgres/bounds.js'
 import { Database } from '../../packages/server/src/postgres/database.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
@@ -176,7 +177,7 @@ describe('large answers at the same time', () => {
       expect([status, body.code]).toEqual([503, 'overloaded'])
       expect(headers['retry-after']).toBeDefined()
     }
-    expect(crowded.database.reading.bytes).toBe(0)
+    expect(crowded.database.budget.bytes).toBe(0)
     expect((await ask(10)).status).toBe(200)
     await crowded.close()
   })
@@ -185,27 +186,33 @@ describe('large answers at the same time', () => {
     const database = new Database({
       poolMax: 1,
       statementTimeoutMs: 0,
-      readingBytesMax: 1000,
+      bufferedBytesMax: 300_000,
       onIdleError: () => undefined,
     })
     database.connect({ url: service.url })
     const client = await database.pool.connect()
-    const read = (length: number) =>
-      new AnswerReader(database, client).run([
+    const read = async (owner: string, length: number) => {
+      await new AnswerReader(database, { client, owner }).run([
         {
           statement: compileStatement(sql`select repeat('x', ${slot(0)}::integer)`),
           values: [String(length)],
         },
       ])
-    // A row with one text value counts 10 bytes more than the text. A row read alone may exceed the
-    // budget.
-    await read(5000)
-    // Other requests hold half of the budget.
-    database.reading.bytes = 500
-    await read(490)
-    await expect(read(491)).rejects.toMatchObject({ code: 'overloaded' })
-    await read(490)
-    expect(database.reading.bytes).toBe(500)
+    }
+    // An answer that is read alone may exceed the budget.
+    await read('greedy', 500_000)
+    // A row with one text value counts 10 bytes more than the text.
+    const small = SMALL_ANSWER_BYTES - 10
+    const share = database.budget.shareOf('greedy')
+    database.budget.add(share, 200_000)
+    await expect(read('greedy', small + 1)).rejects.toMatchObject({ code: 'overloaded' })
+    await read('greedy', small)
+    // Another key reads on, up to twice the budget in all. Then it still has an equal share.
+    await read('other', 500_000)
+    database.budget.add(share, 400_000)
+    await read('other', 100_000 - 10)
+    await expect(read('other', 100_000 - 9)).rejects.toMatchObject({ code: 'overloaded' })
+    expect(database.budget.bytes).toBe(600_000)
     client.release()
     await database.close()
   })

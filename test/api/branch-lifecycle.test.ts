@@ -253,6 +253,50 @@ describe('a protected branch', () => {
     expect((await remove('kept')).status).toBe(200)
   })
 
+  it('keeps its protection from keys that are limited to some branches', async () => {
+    const fields = { scope: { databases: ['shop'], branches: ['narrow-*'], access: 'write' } }
+    const key = await createKey(service, 'narrow', { fields })
+    await create('narrow-safe', { protected: true })
+    await create('narrow-free')
+    const change = (method: string, branch: string, body: unknown) =>
+      service.call(method, url(branch), { key, body })
+    for (const answer of [
+      await change('PATCH', 'narrow-safe', { protected: false }),
+      await change('PATCH', 'narrow-free', { protected: true }),
+      await change('PUT', 'narrow-new', { from: 'narrow-free', protected: false }),
+    ]) {
+      expect([answer.status, answer.body.code]).toEqual([403, 'key_scope'])
+    }
+    expect((await read('narrow-safe')).body.protected).toBe(true)
+    expect((await read('narrow-new')).status).toBe(404)
+    expect((await change('PATCH', 'narrow-free', { ttl: 86_400 })).status).toBe(200)
+    const whole = { scope: { databases: ['shop'] } }
+    const wide = await createKey(service, 'wide', { fields: whole })
+    const lift = { key: wide, body: { protected: false } }
+    expect((await service.call('PATCH', url('narrow-safe'), lift)).status).toBe(200)
+  })
+
+  it('keeps its database from being deleted, until the protection is taken off', async () => {
+    await createDatabase(service, 'precious')
+    const branch = (name: string) => url(name, 'precious')
+    const names = ['a', 'b', 'c', 'd', 'e', 'f']
+    for (const name of names) {
+      const body = { from: 'main', protected: true }
+      expectOk(await service.call('PUT', branch(name), { body }))
+    }
+    const drop = () => service.call('DELETE', `/workspaces/${service.workspaceId}/dbs/precious`)
+    const answer = await drop()
+    expect([answer.status, answer.body.code]).toEqual([409, 'protected_branch'])
+    expect(answer.body.message).toBe(
+      'database [precious]: has protected branches and cannot be deleted: [a], [b], [c], [d], [e] and others; remove the protection first',
+    )
+    expect((await service.call('GET', branch('a'))).status).toBe(200)
+    for (const name of names) {
+      expectOk(await service.call('PATCH', branch(name), { body: { protected: false } }))
+    }
+    expect((await drop()).status).toBe(200)
+  })
+
   const column = { name: 'extra', type: 'int' }
   const operations = [{ addTable: { table: 'more' } }]
   const pushed = {
@@ -315,13 +359,6 @@ describe('a protected branch', () => {
     await patch('relieved', { protected: false })
     const answer = await other.call('PUT', `${url('relieved')}/tables/more`, { key: service.key })
     expect(answer.status).toBe(201)
-  })
-
-  it('goes with its database', async () => {
-    await createDatabase(service, 'doomed')
-    await service.call('PATCH', url('main', 'doomed'), { body: { protected: true } })
-    const path = `/workspaces/${service.workspaceId}/dbs/doomed`
-    expect((await service.call('DELETE', path)).status).toBe(200)
   })
 })
 

@@ -1,6 +1,7 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { prepareFirstStart } from '../../packages/server/src/domain/first-start.js'
 import {
   createSignInToken,
   SESSION_SECONDS,
@@ -9,6 +10,7 @@ import {
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { createDatabase, createKey, createUser } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
+import { TIME } from '../support/tables.js'
 
 /** A page and an asset in the form of the built console. */
 const FOLDER = path.join(fileURLToPath(new URL('.', import.meta.url)), '../support/console-page')
@@ -201,30 +203,111 @@ describe('a session of the console', () => {
   })
 })
 
+describe('the list of sessions', () => {
+  const list = async (key: string) =>
+    (await service.call('GET', '/user/sessions', { key })).body.sessions
+
+  it('names the key of each session, when it was opened and when it ends', async () => {
+    const user = await createUser(service, 'lister')
+    expect(await list(user.key)).toEqual([])
+    const cookie = await open(user.key)
+    const [session, ...others] = await list(user.key)
+    expect(others).toEqual([])
+    expect(session).toEqual({
+      id: expect.stringMatching(/^\d+$/),
+      key: 'first',
+      createdAt: expect.stringMatching(TIME),
+      expiresAt: expect.stringMatching(TIME),
+      isCurrent: false,
+    })
+    const { body } = await callWith(cookie, 'GET', '/user/sessions')
+    expect(body.sessions).toEqual([{ ...session, isCurrent: true }])
+  })
+
+  it('lets a session be ended, in every process', async () => {
+    const user = await createUser(service, 'ender')
+    const cookie = await open(user.key)
+    expect((await callWith(cookie, 'GET', '/user', { from: other })).status).toBe(200)
+    const [{ id }] = await list(user.key)
+    const end = (key: string, of = id) => service.call('DELETE', `/user/sessions/${of}`, { key })
+    expect((await end(service.key)).body.code).toBe('session_not_found')
+    expect((await end(user.key)).status).toBe(204)
+    expect((await end(user.key)).body.code).toBe('session_not_found')
+    expect((await end(user.key, 'x')).status).toBe(400)
+    expect((await callWith(cookie, 'GET', '/user', { from: other })).status).toBe(401)
+    expect(await list(user.key)).toEqual([])
+  })
+
+  it('shows a limited key its own sessions only', async () => {
+    const user = await createUser(service, 'narrow')
+    const fields = { scope: { databases: ['shop'] } }
+    const limited = await createKey(service, 'limited', { key: user.key, fields })
+    const cookie = await open(user.key)
+    await open(limited)
+    const all = await list(user.key)
+    expect(all.map(({ key }: { key: string }) => key)).toEqual(['first', 'limited'])
+    expect((await list(limited)).map(({ key }: { key: string }) => key)).toEqual(['limited'])
+    const answer = await service.call('DELETE', `/user/sessions/${all[0].id}`, { key: limited })
+    expect(answer.body.code).toBe('key_scope')
+    expect((await callWith(cookie, 'GET', '/user')).status).toBe(200)
+  })
+})
+
 describe('a sign-in link', () => {
   const use = (token: string, headers: Record<string, string> = {}) =>
     service.call('POST', '/console/session/token', {
       key: null,
       headers: { ...OURS, 'x-offshoot-sign-in': token, ...headers },
     })
-  const userId = async () => (await service.call('GET', '/user')).body.id as string
+  const createToken = async (key = service.key): Promise<string> => {
+    const { body } = await service.call('GET', '/user', { key })
+    return (await createSignInToken(service.database, body.id)) ?? ''
+  }
 
   it('signs in once', async () => {
-    const token = await createSignInToken(service.database, await userId())
+    const token = await createToken()
     const answer = await use(token)
     expect(answer.status).toBe(201)
     const { session } = (await callWith(cookieOf(answer), 'GET', '/console/session')).body
-    expect(session).toMatchObject({ key: null, administrator: true })
+    expect(session).toMatchObject({ key: 'first', administrator: true })
     expect((await use(token)).body.code).toBe('invalid_link')
   })
 
   it('is refused after its time, for other origins, and if it is malformed', async () => {
-    const token = await createSignInToken(service.database, await userId())
+    const token = await createToken()
     expect((await use(token, { origin: 'http://evil.example' })).status).toBe(403)
     await service.database.query(sql`update offshoot.sign_in_tokens set expires_at = now()`)
     expect((await use(token)).body.code).toBe('invalid_link')
     expect((await use('')).status).toBe(400)
     expect((await use('a b')).status).toBe(400)
+  })
+
+  it('opens a session that ends with the key of the administrator, as do unused links', async () => {
+    const replaced = await createTestService({ consoleFolder: FOLDER })
+    const { body: user } = await replaced.call('GET', '/user')
+    const link = async () => (await createSignInToken(replaced.database, user.id)) ?? ''
+    const useAt = (token: string) =>
+      replaced.call('POST', '/console/session/token', {
+        key: null,
+        headers: { ...OURS, 'x-offshoot-sign-in': token },
+      })
+    const cookie = cookieOf(await useAt(await link()))
+    const unused = await link()
+    expect((await callWith(cookie, 'GET', '/user', { from: replaced })).status).toBe(200)
+    // The settings have another key at the next start.
+    await prepareFirstStart(replaced.database, { apiKey: 'off_another_key_of_the_settings' })
+    expect((await callWith(cookie, 'GET', '/user', { from: replaced })).status).toBe(401)
+    expect((await useAt(unused)).body.code).toBe('invalid_link')
+    await replaced.close()
+  })
+
+  it('is not created for a user without a key that is unlimited', async () => {
+    const user = await createUser(service, 'limited')
+    const fields = { scope: { access: 'read' } }
+    await createKey(service, 'reader', { key: user.key, fields })
+    expect(await createToken(user.key)).not.toBe('')
+    await service.call('DELETE', '/user/keys/first', { key: user.key })
+    expect(await createSignInToken(service.database, user.id)).toBeUndefined()
   })
 })
 

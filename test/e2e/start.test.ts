@@ -184,13 +184,15 @@ describe('offshoot start', () => {
     expect(banner.address).toBe(address)
   })
 
-  it('prints its address, the workspace, the key this once and the file it is kept in', async () => {
+  it('prints its address, the workspace and the file of the key, and no secret to a log', async () => {
     expect(banner.text).toMatch(/Offshoot \d+\.\d+\.\d+ ready in \d+\.\d s/)
     expect(banner.text).toContain(`Data       ${dataDir} (embedded PostgreSQL 18.`)
     expect(banner.workspaceId).toMatch(/^home-[a-z0-9]{6}$/)
     expect(banner.key).toMatch(/^off_[A-Za-z0-9]{40,}$/)
-    expect(banner.text).toContain('(shown this once)')
     key = banner.key ?? ''
+    expect(banner.text).not.toContain(key)
+    expect(banner.text).not.toContain('#token=')
+    expect(banner.text).toContain(`Console    ${banner.address}/console/ (sign in with an API key)`)
     expect(banner.keyFile).toBe(path.join(dataDir, 'api-key'))
     const file = banner.keyFile ?? ''
     expect(await readFile(file, 'utf8')).toBe(`${key}\n`)
@@ -199,6 +201,29 @@ describe('offshoot start', () => {
     expect(service.stderr).toBe('')
     expect((await request(banner.address, 'GET', '/user', { key })).status).toBe(200)
     expect((await request(banner.address, 'GET', '/docs/json')).status).toBe(200)
+  })
+
+  it('shows the first key and a link that signs in to a terminal', async () => {
+    const terminal = newDataDir('terminal')
+    const env = { ...process.env, OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: terminal }
+    // `script` gives the command a terminal.
+    const command = `exec ${process.execPath} ${PROGRAM} start`
+    const child = spawn('script', ['-qefc', command, '/dev/null'], {
+      env,
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
+    let text = ''
+    child.stdout.setEncoding('utf8').on('data', (part: string) => {
+      text += part
+    })
+    await until(async () => text.includes('"region"'))
+    const shown = await readFile(path.join(terminal, 'api-key'), 'utf8')
+    expect(text).toContain(shown.trim())
+    expect(text).toMatch(/\/console\/#token=[A-Za-z0-9]{20,}/)
+    const ended = once(child, 'close')
+    // Ctrl-C.
+    child.stdin.write('\u0003')
+    await ended
   })
 
   it('prints a command that works when it is pasted into a shell', async () => {

@@ -29,6 +29,7 @@ export interface Banner {
   readonly text: string
   readonly address: string
   readonly workspaceId: string
+  /** The key of the administrator, from the key file: a log does not show it. */
   readonly key: string | undefined
   readonly keyFile: string | undefined
   readonly seconds: number
@@ -87,7 +88,8 @@ export function runOffshoot(args: readonly string[], options: RunOptions = {}): 
       })
       await until(async () => START_MESSAGE_END.test(stdout) || hasEnded)
       if (hasEnded) throw new Error(`the service ended instead of starting: ${stderr}`)
-      return parseBanner(stdout)
+      const banner = parseBanner(stdout)
+      return { ...banner, key: await readKey(banner.keyFile) }
     },
     async end(signal) {
       child.kill(signal)
@@ -114,13 +116,16 @@ export function startOffshoot(dataDir: string, options: RunOptions = {}): Offsho
   return runOffshoot(['start'], { ...options, env })
 }
 
-function parseBanner(text: string): Banner {
+async function readKey(file: string | undefined): Promise<string | undefined> {
+  return file === undefined ? undefined : (await readFile(file, 'utf8')).trim()
+}
+
+function parseBanner(text: string): Omit<Banner, 'key'> {
   const value = (name: string) => new RegExp(`^  ${name} +(\\S+)`, 'm').exec(text)?.[1]
   return {
     text,
     address: value('API') ?? '',
     workspaceId: /\/([^/.]+)\.[^/]+\/db\/\.\.\./.exec(text)?.[1] ?? '',
-    key: value('API key'),
     keyFile: value('Key file'),
     seconds: Number(/ready in ([\d.]+) s/.exec(text)?.[1]),
     command: text.split('Create a database:\n')[1] ?? '',

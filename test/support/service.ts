@@ -83,6 +83,7 @@ export async function createTestService(
     url?: string
     blobs?: BlobStore
     publicUrl?: string
+    isOnLoopback?: boolean
     statementTimeoutMs?: number
     app?: Partial<AppOptions>
     tracing?: StatementTracing
@@ -104,7 +105,7 @@ export async function createTestService(
     statementTimeoutMs: options.statementTimeoutMs ?? PATIENCE_MS,
     connectTimeoutMs: PATIENCE_MS,
     answerBytesMax: limits.answerBytesMax,
-    readingBytesMax: limits.bufferedBytesMax,
+    bufferedBytesMax: limits.bufferedBytesMax,
     onIdleError: () => undefined,
     tracing: options.tracing,
   })
@@ -134,8 +135,9 @@ export async function createTestService(
       lifecycle,
       limits,
       regions: REGIONS,
-      publicHost: undefined,
+      publicHost: options.publicUrl === undefined ? undefined : new URL(options.publicUrl).hostname,
       publicUrl: options.publicUrl,
+      isOnLoopback: options.isOnLoopback ?? false,
       keyLimits: options.keyLimits ?? {},
       consoleFolder: options.consoleFolder,
     },

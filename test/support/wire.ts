@@ -40,7 +40,7 @@ export function requestHead(
   url: string,
   headers: Readonly<Record<string, string | number>> = {},
 ): string {
-  const lines = Object.entries({ host: 'x', ...headers }).map(
+  const lines = Object.entries({ host: 'localhost', ...headers }).map(
     ([name, value]) => `${name}: ${value}`,
   )
   return [`${method} ${url} HTTP/1.1`, ...lines, '', ''].join('\r\n')

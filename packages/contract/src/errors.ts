@@ -44,6 +44,7 @@ export const ERROR_CODES = {
   file_not_found: [404, 'The record has no such file.'],
   git_branch_not_found: [404, 'The git branch is not in the mapping.'],
   key_not_found: [404, 'The user has no API key with that name.'],
+  session_not_found: [404, 'The session of the console does not exist, or has ended.'],
   member_not_found: [404, 'The user is not a member of the workspace.'],
   invite_not_found: [404, 'The invite does not exist or can no longer be used.'],
   repository_not_found: [404, 'No repository is connected to the database.'],
@@ -77,6 +78,10 @@ export const ERROR_CODES = {
   payload_too_large: [413, 'The request is larger than the limit.'],
   unsupported_media_type: [415, 'The content type is not supported here.'],
   range_not_satisfiable: [416, 'The file has no bytes in the requested range.'],
+  unknown_host: [
+    421,
+    'The host of the address is not one of this service, which listens on loopback.',
+  ],
   already_exists: [422, 'The name is already in use.'],
   invite_settled: [422, 'The invite was accepted and can no longer be changed.'],
   version_conflict: [422, 'The record does not have the expected version.'],

@@ -101,6 +101,31 @@ export const KeyListSchema = Type.Object(
   { title: 'KeyList' },
 )
 
+export const SessionListSchema = Type.Object(
+  {
+    sessions: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        key: Type.String({
+          description: 'Name of the key that the session belongs to. The session ends with it.',
+        }),
+        createdAt: DateTimeSchema,
+        expiresAt: DateTimeSchema,
+        isCurrent: Type.Boolean({ description: 'Whether the request uses this session.' }),
+      }),
+    ),
+  },
+  { title: 'SessionList' },
+)
+
+export const SessionParamsSchema = Type.Object({
+  sessionId: Type.String({
+    pattern: '^[1-9][0-9]{0,17}$',
+    description: 'Id of a session of the console.',
+    examples: ['42'],
+  }),
+})
+
 export const CreatedKeySchema = Type.Object(
   {
     ...keyFields,

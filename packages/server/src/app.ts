@@ -13,6 +13,7 @@ import { branchSessionPlugin } from './http/plugins/branch-session.js'
 import { connectionOptions, connectionsPlugin } from './http/plugins/connections.js'
 import { consolePlugin } from './http/plugins/console.js'
 import { answerBadPath, errorsPlugin } from './http/plugins/errors.js'
+import { knownHostsPlugin } from './http/plugins/known-hosts.js'
 import { metricsPlugin } from './http/plugins/metrics.js'
 import { openapiPlugin } from './http/plugins/openapi.js'
 import { originsPlugin } from './http/plugins/origins.js'
@@ -116,6 +117,7 @@ export async function buildApp(services: Services, options: AppOptions): Promise
   await app.register(requestLogPlugin)
   await app.register(errorsPlugin)
   if (options.origins != null) await app.register(originsPlugin, { origins: options.origins })
+  if (services.isOnLoopback) await app.register(knownHostsPlugin, services)
   await app.register(addressPlugin, services)
   await app.register(readinessPlugin, services)
   await app.register(targetPlugin)

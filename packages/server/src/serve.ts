@@ -13,6 +13,7 @@ import { prepareFirstStart } from './domain/first-start.js'
 import { createSignInToken } from './domain/keys/console-sessions.js'
 import { Quotas } from './domain/quotas/quotas.js'
 import type { EarlyPostgres } from './early-postgres.js'
+import { isLoopback, toHostName } from './http/host.js'
 import { Lifecycle } from './http/lifecycle.js'
 import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
@@ -64,7 +65,7 @@ export async function serve(
     userPoolMax: config.limits.sqlConnectionsMax,
     statementTimeoutMs: config.limits.requestTimeoutMs,
     answerBytesMax: config.limits.answerBytesMax,
-    readingBytesMax: config.limits.bufferedBytesMax,
+    bufferedBytesMax: config.limits.bufferedBytesMax,
     onIdleError: (error) =>
       app.log.warn({ err: error }, 'an idle connection to PostgreSQL was lost'),
     tracing,
@@ -87,6 +88,7 @@ export async function serve(
     regions: config.regions,
     publicHost: config.publicUrl === null ? undefined : new URL(config.publicUrl).hostname,
     publicUrl: config.publicUrl ?? undefined,
+    isOnLoopback: isLoopback({ name: toHostName(config.host), port: '' }),
     trustedProxies: config.trustedProxies,
     consoleFolder: config.console ? findConsole() : undefined,
     keyLimits: {
@@ -145,25 +147,28 @@ export async function serve(
   lifecycle.enter('ready')
 
   const address = config.publicUrl ?? addressOf(app, config.host)
+  // What is no terminal is a log, which others read and which is kept. The key is in a file.
+  const isTerminal = process.stdout.isTTY === true
   process.stdout.write(
     startMessage(
       {
         version,
         address,
+        hasConsole: services.consoleFolder !== undefined,
         signInToken:
-          services.consoleFolder === undefined
-            ? undefined
-            : await createSignInToken(database, userId),
+          isTerminal && services.consoleFolder !== undefined
+            ? await createSignInToken(database, userId)
+            : undefined,
         workspaceId,
         region: config.regions[0]?.id ?? '',
         postgres,
         dataDir: config.dataDir,
-        newKey: config.apiKey === null ? newKey : undefined,
+        newKey: isTerminal && config.apiKey === null ? newKey : undefined,
         keyFile: await findKeyFile(config.dataDir),
         isFoundByCommands: config.dataDir === path.resolve(DEFAULT_DATA_DIR),
         startedInMs: performance.now() - context.startedAt,
       },
-      { color: process.stdout.isTTY === true },
+      { color: isTerminal },
     ),
   )
   await stopping

@@ -13,6 +13,7 @@ const FACTS: StartFacts = {
   postgres: 'embedded PostgreSQL 18.4',
   dataDir: '/data',
   newKey: 'off_secret',
+  hasConsole: false,
   signInToken: undefined,
   keyFile: '/data/api-key',
   isFoundByCommands: false,
@@ -50,8 +51,11 @@ describe('startMessage', () => {
   })
 
   it('links to the console with a token that is not sent to servers', () => {
-    expect(render({ signInToken: 'abc' })).toContain(
+    expect(render({ hasConsole: true, signInToken: 'abc' })).toContain(
       '  Console    http://127.0.0.1:6001/console/#token=abc (signs in once)\n',
+    )
+    expect(render({ hasConsole: true })).toContain(
+      '  Console    http://127.0.0.1:6001/console/ (sign in with an API key)\n',
     )
     expect(render()).not.toContain('Console')
   })

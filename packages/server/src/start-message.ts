@@ -2,12 +2,14 @@
 export interface StartFacts {
   readonly version: string
   readonly address: string
-  /** The token of the sign-in link; undefined if the console is off. */
+  readonly hasConsole: boolean
+  /** The token of the sign-in link; undefined if there is no link. */
   readonly signInToken: string | undefined
   readonly workspaceId: string | undefined
   readonly region: string
   readonly postgres: string
   readonly dataDir: string
+  /** The key, if this start created it and may show it. */
   readonly newKey: string | undefined
   readonly keyFile: string | undefined
   /** Whether `offshoot` commands in the current folder find the service and its key without settings. */
@@ -40,11 +42,14 @@ export function startMessage(facts: StartFacts, style: { color: boolean }): stri
 
 /** The token is in the fragment of the link, which browsers do not send, so no log of a proxy has it. */
 function consoleRows(
-  { address, signInToken }: StartFacts,
+  { address, hasConsole, signInToken }: StartFacts,
   row: (name: string, value: string) => string,
   { bold, dim }: Record<'bold' | 'dim', (text: string) => string>,
 ): string[] {
-  if (signInToken === undefined) return []
+  if (!hasConsole) return []
+  if (signInToken === undefined) {
+    return [row('Console', `${bold(`${address}/console/`)} ${dim('(sign in with an API key)')}`)]
+  }
   const link = `${address}/console/#token=${signInToken}`
   return [row('Console', `${bold(link)} ${dim('(signs in once)')}`)]
 }

@@ -20,6 +20,8 @@ export interface Services {
   readonly publicHost: string | undefined
   /** `OFFSHOOT_PUBLIC_URL`; links to files start with it. */
   readonly publicUrl?: string | undefined
+  /** Whether the service listens on loopback only. */
+  readonly isOnLoopback?: boolean
   /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies?: readonly string[]
   /** The folder with the built console; undefined if the console is off. */

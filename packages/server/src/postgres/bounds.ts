@@ -1,5 +1,6 @@
 import { AppError } from '@offshoot/contract/errors'
 import type pg from 'pg'
+import { type ByteShare, type Reading, SMALL_ANSWER_BYTES } from '../common/byte-budget.js'
 import type { Database } from './database.js'
 import { codeOf, QUERY_CANCELED } from './failures.js'
 import { type ReadRoom, RoomSpentError, runPipeline } from './pipeline.js'
@@ -120,23 +121,27 @@ async function stopBackend(database: Database, processId: number): Promise<Cause
 }
 
 /**
- * Runs calls and counts the bytes of their rows. PostgreSQL cancels them when one answer, or all
- * answers of the process together, exceed their limit.
+ * Runs calls and counts the bytes of their rows. PostgreSQL cancels them when one answer, or those of its owner, exceed
+ * their limit.
  */
-export class AnswerReader implements ReadRoom {
+export class AnswerReader implements ReadRoom, Reading {
   readonly #database: Database
   readonly #client: pg.PoolClient
+  readonly #share: ByteShare
   #bytes = 0
+  /** Bytes that the budget counts. */
+  readBytes = 0
   #refusal: AppError | undefined
   #stopped: Promise<unknown> | undefined
 
-  constructor(database: Database, client: pg.PoolClient) {
+  constructor(database: Database, { client, owner }: { client: pg.PoolClient; owner: string }) {
     this.#database = database
     this.#client = client
+    this.#share = database.budget.shareOf(owner)
   }
 
   async run(calls: readonly Call[]): Promise<TextRows[]> {
-    const before = this.#bytes
+    this.#share.readings.add(this)
     try {
       return await runPipeline(this.#client, calls, this)
     } catch (error) {
@@ -144,18 +149,25 @@ export class AnswerReader implements ReadRoom {
       await this.#stopped
       throw error instanceof RoomSpentError ? this.#refusal : error
     } finally {
-      this.#database.reading.bytes -= this.#bytes - before
+      this.#share.readings.delete(this)
+      this.#database.budget.give(this.#share, this.readBytes)
+      this.readBytes = 0
     }
   }
 
   take(bytes: number): boolean {
-    const { answerBytesMax, reading } = this.#database
+    const { answerBytesMax, budget } = this.#database
     this.#bytes += bytes
-    reading.bytes += bytes
     if (this.#bytes > answerBytesMax) return this.#refuse(answerTooLarge(answerBytesMax))
-    // A single reader may always continue, so that one large answer is not refused for ever.
-    const isCrowded = reading.bytes > reading.bytesMax && reading.bytes > this.#bytes
-    return isCrowded ? this.#refuse(tooManyAnswers()) : true
+    if (this.#bytes <= SMALL_ANSWER_BYTES) return true
+    // The body of the request may be in memory, too.
+    const ownBytes = this.readBytes + SMALL_ANSWER_BYTES
+    if (!budget.take(this.#share, { bytes, ownBytes })) {
+      if (!budget.mayReadOn(this.#share, this)) return this.#refuse(tooManyAnswers())
+      budget.add(this.#share, bytes)
+    }
+    this.readBytes += bytes
+    return true
   }
 
   #refuse(refusal: AppError): boolean {
@@ -169,7 +181,7 @@ export class AnswerReader implements ReadRoom {
 function tooManyAnswers(): AppError {
   return new AppError(
     'overloaded',
-    'too many large answers are being read; nothing was applied, try again later',
+    'too many large answers of this API key are in memory; nothing was applied, read them or try again later',
   )
 }
 

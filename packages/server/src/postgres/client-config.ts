@@ -26,13 +26,10 @@ export const TEXT_SETTINGS = {
   extra_float_digits: '1',
 } as const
 
-/** Returns the settings of a connection. */
+/** Returns the configuration of a connection. Its settings are applied by `prepareConnection`. */
 export function clientConfig(
   connection: Connection,
-  {
-    statementTimeoutMs,
-    connectTimeoutMs = CONNECT_TIMEOUT_MS,
-  }: { statementTimeoutMs: number; connectTimeoutMs?: number },
+  connectTimeoutMs = CONNECT_TIMEOUT_MS,
 ): pg.ClientConfig {
   return {
     // The embedded server is reached over a socket, whatever the environment says about TLS.
@@ -41,14 +38,18 @@ export function clientConfig(
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE.idleSeconds * 1000,
-    options: [
-      ...Object.entries(TEXT_SETTINGS).map(([name, value]) => `-c ${name}=${value}`),
-      '-c client_min_messages=warning',
-      `-c statement_timeout=${statementTimeoutMs}`,
-      `-c tcp_keepalives_idle=${KEEPALIVE.idleSeconds}`,
-      `-c tcp_keepalives_interval=${KEEPALIVE.intervalSeconds}`,
-      `-c tcp_keepalives_count=${KEEPALIVE.count}`,
-      `-c idle_in_transaction_session_timeout=${2 * statementTimeoutMs}`,
-    ].join(' '),
+  }
+}
+
+/** Returns the settings of a session. Zero means no time limit. */
+export function sessionSettings(statementTimeoutMs: number): Readonly<Record<string, string>> {
+  return {
+    ...TEXT_SETTINGS,
+    client_min_messages: 'warning',
+    statement_timeout: String(statementTimeoutMs),
+    tcp_keepalives_idle: String(KEEPALIVE.idleSeconds),
+    tcp_keepalives_interval: String(KEEPALIVE.intervalSeconds),
+    tcp_keepalives_count: String(KEEPALIVE.count),
+    idle_in_transaction_session_timeout: String(2 * statementTimeoutMs),
   }
 }

@@ -1,15 +1,18 @@
 import { AppError } from '@offshoot/contract/errors'
 import pg from 'pg'
+import { ByteBudget } from '../common/byte-budget.js'
 import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
 import { isOnCluster, noteServer, placeQuery, type ServerKind } from './cluster.js'
 import { watchWarnings } from './commit.js'
-import { codeOf, INVALID_PARAMETER_VALUE, noteCancelled } from './failures.js'
+import { noteCancelled } from './failures.js'
 import { RECOVER, recoverRestarted } from './in-doubt.js'
 import { NodeWatch, PROBE_MS_MAX } from './node-watch.js'
 import { runPipeline } from './pipeline.js'
+import { explainPooled, notePooled, PoolerError, requireSessionMode } from './pooler.js'
+import { prepareConnection } from './prepare-connection.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
 import { raw, type Sql } from './sql.js'
 import { toQuery } from './statement.js'
@@ -24,11 +27,6 @@ export interface Queryable {
 }
 
 const IDLE_TIMEOUT_MS = 60_000
-/**
- * `client_connection_check_interval`: how often PostgreSQL checks that this process is still
- * connected. The locks of a dead process must be released soon, because others may wait for them.
- */
-const CLIENT_CHECK_MS = 1_000
 /** Connections for statements that run beside a transaction, opened on demand. */
 const SIDE_POOL_MAX = 2
 const USER_POOL_MAX = 8
@@ -52,8 +50,8 @@ export interface DatabaseOptions {
   readonly connectTimeoutMs?: number
   /** Bytes of rows that may be read for one request; unlimited by default. */
   readonly answerBytesMax?: number
-  /** Bytes of rows that may be read for all requests together. */
-  readonly readingBytesMax?: number
+  /** Bytes in memory for all requests together. */
+  readonly bufferedBytesMax?: number
   onIdleError(error: Error): void
   /** Records statements as spans if requests are traced. */
   readonly tracing?: StatementTracing | undefined
@@ -85,6 +83,9 @@ export class Database implements Queryable {
   #userPool: pg.Pool | undefined
   #connection: Connection | undefined
   #serverName = EMBEDDED_NAME
+  /** The check of the pooler in front of the server, if there is one. */
+  #pooler: Promise<void> | undefined
+  #refusal: PoolerError | undefined
   readonly #kind: ServerKind
   #recovering: Promise<void> | undefined
   /** Connections of the pools. */
@@ -93,8 +94,8 @@ export class Database implements Queryable {
   readonly #options: DatabaseOptions
   /** Connections of the pool in use, by owner. */
   readonly #places: Places
-  /** Bytes of rows that are being read for answers. */
-  readonly reading: { bytes: number; readonly bytesMax: number }
+  /** Bytes in memory for requests, shared by those who make them. */
+  readonly budget: ByteBudget
 
   constructor(options: DatabaseOptions) {
     this.#options = options
@@ -106,7 +107,7 @@ export class Database implements Queryable {
     }
     const waitMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#places = new Places({ placesMax: options.poolMax, waitMs }, tooManyRequests)
-    this.reading = { bytes: 0, bytesMax: options.readingBytesMax ?? Number.POSITIVE_INFINITY }
+    this.budget = new ByteBudget(options.bufferedBytesMax ?? Number.POSITIVE_INFINITY)
   }
 
   /**
@@ -118,6 +119,8 @@ export class Database implements Queryable {
     this.#kind.nodes.reset()
     if (options.isReplaced === true) this.#breakConnections()
     this.#connection = connection
+    this.#pooler = undefined
+    this.#refusal = undefined
     this.#serverName = options.name ?? EMBEDDED_NAME
     this.#pool = this.#createPool(connection, this.#options)
     this.#sidePool = this.#createPool(connection, { ...this.#options, poolMax: SIDE_POOL_MAX })
@@ -134,7 +137,11 @@ export class Database implements Queryable {
     options: DatabaseOptions,
     more?: Pick<pg.PoolConfig, 'maxUses'>,
   ): pg.Pool {
-    const pool = createPool(connection, { ...options, kind: this.#kind }, more)
+    const prepare = async (client: pg.ClientBase) => {
+      await this.#prepare(client, options.statementTimeoutMs)
+      if (this.isCluster) await recoverRestarted(client, this.#kind)
+    }
+    const pool = createPool(connection, { ...options, prepare }, more)
     pool.on('connect', (client) => {
       noteServer(client, this.#kind)
       this.#open.add(client)
@@ -145,6 +152,48 @@ export class Database implements Queryable {
     pool.on('release', (_error, client) => this.#kind.nodes.end(client))
     pool.on('remove', (client) => this.#open.delete(client))
     return pool
+  }
+
+  /** Prepares a new connection, and refuses it if a pooler does not keep its session. */
+  async #prepare(client: pg.ClientBase, statementTimeoutMs: number): Promise<void> {
+    const backendId = await prepareConnection(client, { statementTimeoutMs })
+    if (backendId === undefined) return
+    await this.#requireSessionMode()
+    const other = await prepareConnection(client, { statementTimeoutMs, backendId })
+    if (other !== undefined) this.#refuse(new PoolerError('transaction'))
+    if (this.#refusal !== undefined) throw this.#refusal
+    notePooled(client, backendId, (error) => this.#refuse(error))
+  }
+
+  /** Checks the pooler once. A check that could not be made is repeated. */
+  async #requireSessionMode(): Promise<void> {
+    const connection = this.#required(this.#connection)
+    this.#pooler ??= requireSessionMode(connection, this.#options.connectTimeoutMs)
+    const checking = this.#pooler
+    try {
+      await checking
+    } catch (error) {
+      if (this.#pooler === checking) this.#pooler = undefined
+      if (error instanceof PoolerError && this.#connection === connection) this.#refuse(error)
+      throw error
+    }
+  }
+
+  #refuse(error: PoolerError): void {
+    this.#refusal ??= error
+  }
+
+  /** Why the server is not used: a pooler in front of it does not keep sessions. */
+  get refusal(): AppError | undefined {
+    return this.#refusal
+  }
+
+  #required<Value>(value: Value | undefined): Value {
+    if (this.#refusal !== undefined) throw this.#refusal
+    if (value === undefined) {
+      throw new AppError('unavailable', 'the database is not connected yet')
+    }
+    return value
   }
 
   #breakConnections(): void {
@@ -162,18 +211,12 @@ export class Database implements Queryable {
   }
 
   get pool(): pg.Pool {
-    if (this.#pool === undefined) {
-      throw new AppError('unavailable', 'the database is not connected yet')
-    }
-    return this.#pool
+    return this.#required(this.#pool)
   }
 
   /** Connections for SQL of users, see `UserConnections`. */
   get userPool(): pg.Pool {
-    if (this.#userPool === undefined) {
-      throw new AppError('unavailable', 'the database is not connected yet')
-    }
-    return this.#userPool
+    return this.#required(this.#userPool)
   }
 
   /** The host and port of the server in use, or `embedded`. */
@@ -263,10 +306,7 @@ export class Database implements Queryable {
    */
   async queryAside<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const query = toQuery(statement)
-    if (this.#sidePool === undefined) {
-      throw new AppError('unavailable', 'the database is not connected yet')
-    }
-    return (await this.#sidePool.query<Row>(query)).rows
+    return (await this.#required(this.#sidePool).query<Row>(query)).rows
   }
 
   /** Ends transactions that a crash has left in doubt on the nodes of a cluster, if they can be reached. */
@@ -286,13 +326,11 @@ export class Database implements Queryable {
 
   /** Opens a connection that asks whether nodes answer. Citus opens new ones to the nodes for it. */
   async #openProbe(): Promise<pg.Client> {
-    if (this.#connection === undefined) {
-      throw new AppError('unavailable', 'the database is not connected yet')
-    }
-    const times = { statementTimeoutMs: PROBE_MS_MAX, connectTimeoutMs: PROBE_MS_MAX }
-    const client = new pg.Client(clientConfig(this.#connection, times))
+    const config = clientConfig(this.#required(this.#connection), PROBE_MS_MAX)
+    const client = new pg.Client(config)
     client.on('error', () => undefined)
     await client.connect()
+    await this.#prepare(client, PROBE_MS_MAX)
     return client
   }
 
@@ -301,18 +339,15 @@ export class Database implements Queryable {
    * breaks it off.
    */
   async openLong(): Promise<Queryable & { end(): Promise<void> }> {
-    if (this.#connection === undefined) {
-      throw new AppError('unavailable', 'the database is not connected yet')
-    }
-    const options = { ...this.#options, statementTimeoutMs: 0 }
-    const client = new pg.Client(clientConfig(this.#connection, options))
+    const { connectTimeoutMs } = this.#options
+    const client = new pg.Client(clientConfig(this.#required(this.#connection), connectTimeoutMs))
     noteServer(client, this.#kind)
     client.on('error', () => undefined)
     this.#long.add(client)
     try {
       await client.connect()
       surviveProtocolErrors(client)
-      await watchClient(client)
+      await this.#prepare(client, 0)
       if (this.isCluster) this.#kind.nodes.start(client)
     } catch (error) {
       this.#long.delete(client)
@@ -366,7 +401,7 @@ async function querySent<Row extends pg.QueryResultRow>(
     return await client.query<Row>(query)
   } catch (error) {
     if (isOnCluster(client)) noteCancelled(error)
-    throw error
+    throw explainPooled(client, error)
   }
 }
 
@@ -376,17 +411,14 @@ function tooManyRequests(): AppError {
 
 function createPool(
   connection: Connection,
-  options: DatabaseOptions & { readonly kind: ServerKind },
+  options: DatabaseOptions & { prepare(client: pg.ClientBase): Promise<void> },
   more: Pick<pg.PoolConfig, 'maxUses'> = {},
 ): pg.Pool {
   const pool = new pg.Pool({
-    ...clientConfig(connection, options),
+    ...clientConfig(connection, options.connectTimeoutMs),
     max: options.poolMax,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    onConnect: async (client) => {
-      await watchClient(client)
-      if (options.kind.isCluster) await recoverRestarted(client, options.kind)
-    },
+    onConnect: (client) => options.prepare(client),
     ...more,
   })
   // Without a listener, a broken idle connection would end the process.
@@ -400,13 +432,4 @@ function createPool(
     options.tracing?.watch(client)
   })
   return pool
-}
-
-/** Some platforms do not support this setting, so a failure to set it is ignored. */
-async function watchClient(client: pg.ClientBase): Promise<void> {
-  await client
-    .query(`set client_connection_check_interval = ${CLIENT_CHECK_MS}`)
-    .catch((error: unknown) => {
-      if (codeOf(error) !== INVALID_PARAMETER_VALUE) throw error
-    })
 }

@@ -232,12 +232,7 @@ function compareTimelines(a: Candidate, b: Candidate): number {
 
 /** Connects to a server. Returns undefined if it accepts no writes. */
 async function probe(host: Host): Promise<Candidate | undefined> {
-  const client = new pg.Client(
-    clientConfig(
-      { url: host.url },
-      { statementTimeoutMs: ANSWER_MS_MAX, connectTimeoutMs: ANSWER_MS_MAX },
-    ),
-  )
+  const client = new pg.Client(clientConfig({ url: host.url }, ANSWER_MS_MAX))
   client.on('error', () => undefined)
   try {
     await client.connect()

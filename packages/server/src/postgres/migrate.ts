@@ -24,6 +24,7 @@ import { spares } from './migrations/020-spares.js'
 import { deletedRecords, moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { gateFunctions } from './migrations/022-gate-functions.js'
 import { dropDeletedRecords, firstVersions } from './migrations/023-first-versions.js'
+import { sessions } from './migrations/024-sessions.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -72,6 +73,7 @@ const MIGRATIONS: readonly Migration[] = [
   },
   { number: 22, name: 'gate functions', statements: gateFunctions },
   { number: 23, name: 'first versions', statements: firstVersions, prepare: dropDeletedRecords },
+  { number: 24, name: 'sessions', statements: sessions },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

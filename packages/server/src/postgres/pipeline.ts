@@ -2,12 +2,14 @@ import type pg from 'pg'
 import { isOnCluster, placeCalls, recoveryOf } from './cluster.js'
 import { noteCancelled, noteLastStatementFailed } from './failures.js'
 import { recoverAfter } from './in-doubt.js'
+import { checkBatch } from './pooler.js'
 import {
   type Call,
   DESCRIBED_PARAMETERS_MAX,
   type Field,
   PARAMETERS_MAX,
   requireSendable,
+  statementName,
   type TextRows,
 } from './statement.js'
 
@@ -57,7 +59,6 @@ export const PREPARED_TEXT_LENGTH_MAX = 16 * 1024
 class PreparedStatements {
   readonly #names = new Map<string, string>()
   #doubtful: string[] = []
-  #count = 0
   #length = 0
 
   /**
@@ -72,7 +73,7 @@ class PreparedStatements {
       return known
     }
     this.#makeRoom(connection, text.length, sent)
-    const name = `s${++this.#count}`
+    const name = statementName('s', text)
     connection.parse({ name, text, types: [] })
     this.#names.set(text, name)
     this.#length += text.length
@@ -80,10 +81,7 @@ class PreparedStatements {
     return name
   }
 
-  /**
-   * After a failure it is unknown whether the server has the statement, so its name is not used
-   * again.
-   */
+  /** After a failure it is unknown whether the server has the statement, so it is closed before its name is used again. */
   doubt(text: string): void {
     const name = this.#names.get(text)
     if (name === undefined) return
@@ -93,7 +91,9 @@ class PreparedStatements {
 
   /** Closes statements whose closing may have been skipped. Closing one twice is a no-op. */
   closeAgain(names: readonly string[]): void {
-    this.#doubtful.push(...names)
+    // One that was closed and prepared again in the same batch exists.
+    const existing = new Set(this.#names.values())
+    this.#doubtful.push(...names.filter((name) => !existing.has(name)))
   }
 
   #makeRoom(connection: Connection, length: number, sent: SentChanges): void {
@@ -158,6 +158,11 @@ class Pipeline {
     this.#calls = calls
     this.#settle = settle
     this.#room = room
+  }
+
+  /** The number of calls that have succeeded. */
+  get answered(): number {
+    return this.#rows.length
   }
 
   /** The texts of the statements, for tracing. */
@@ -320,7 +325,12 @@ function send(client: pg.ClientBase, calls: readonly Call[], room?: ReadRoom): P
       const parametersMax = describes ? DESCRIBED_PARAMETERS_MAX : PARAMETERS_MAX
       requireSendable(statement.text, statement.slots.length, parametersMax)
     }
-    const pipeline = new Pipeline(calls, { resolve, reject }, room)
+    const checked = checkBatch(client, calls)
+    const settle = {
+      resolve: (rows: TextRows[]) => resolve(checked?.restore(rows) ?? rows),
+      reject: (error: Error) => reject(checked?.explain(error, pipeline.answered) ?? error),
+    }
+    const pipeline = new Pipeline(checked?.calls ?? calls, settle, room)
     client.query(pipeline as unknown as pg.Submittable)
   })
 }

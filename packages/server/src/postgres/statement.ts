@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { type Parameter, type TextRow, toArray } from './record-text.js'
 import type { Sql } from './sql.js'
@@ -93,9 +94,17 @@ export function prepared(template: Sql): Sql {
 }
 
 function nameOf(text: string): string {
-  const name = names.get(text) ?? `q${names.size + 1}`
+  const name = names.get(text) ?? statementName('q', text)
   names.set(text, name)
   return name
+}
+
+/**
+ * Returns the name of a prepared statement. It is derived from the text, so that it never means another statement, also if
+ * a pooler gives a session the connection of another one.
+ */
+export function statementName(prefix: string, text: string): string {
+  return prefix + createHash('sha256').update(text).digest('base64url')
 }
 
 /** Returns the text and the parameters of a template that is run once, and its name if it is kept prepared. */

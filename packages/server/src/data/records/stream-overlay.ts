@@ -70,7 +70,7 @@ async function publish(
     )
     await withBranches(database, [access], async (transaction) => {
       await publishStream(transaction, { ...stream, overlay }, guard)
-      await finish(openTransaction(database, transaction.client))
+      await finish(openTransaction(database, guard, { client: transaction.client }))
     })
   })
 }

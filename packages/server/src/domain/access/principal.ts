@@ -14,7 +14,7 @@ export interface Principal {
   readonly userId: string
   readonly administrator: boolean
   readonly keyId: string
-  /** The key that opened the session of the console; null for a key, and for a sign-in link. */
+  /** The key that the session of the console belongs to; null for a key. */
   readonly parentKeyId: string | null
   /** The request uses a session of the console instead of a key. */
   readonly isSession: boolean

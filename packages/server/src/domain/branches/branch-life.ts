@@ -1,11 +1,24 @@
 import type { CreateBranch, UpdateBranch } from '@offshoot/contract/branches'
 import { AppError } from '@offshoot/contract/errors'
+import type { DatabaseAccess } from '../access/resolve.js'
+import { requireWholeDatabase } from '../access/scope.js'
 import type { BranchLife } from './queries.js'
 
 /** RFC 3339 has years of four digits, so it cannot express later times. */
 const END_OF_TIME_MS = Date.UTC(10_000)
 
 type LifeWishes = Pick<CreateBranch, 'expiresAt' | 'ttl' | 'protected'>
+
+/**
+ * Refuses a request for protection, or for its end, with a key that is limited to some branches. Protection is meant to
+ * keep such keys from deleting a branch. A branch rule protects new branches of any key.
+ */
+export function requireProtectionRights(
+  { principal }: DatabaseAccess,
+  wishes: Pick<LifeWishes, 'protected'>,
+): void {
+  if (wishes.protected !== undefined) requireWholeDatabase(principal.scope)
+}
 
 /** Returns expiry and protection of a new branch. */
 export function planLife(wishes: LifeWishes): BranchLife {

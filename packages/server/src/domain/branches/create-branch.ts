@@ -18,7 +18,7 @@ import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
-import { planLife } from './branch-life.js'
+import { planLife, requireProtectionRights } from './branch-life.js'
 import { findRuleAndSource, showRule } from './branch-rules.js'
 import { deleteBranchUnchecked } from './delete-branch.js'
 import {
@@ -132,6 +132,7 @@ export async function planFork(
   if (!scopeReachesBranch(scope, name)) {
     throw cannotCreate(name)
   }
+  requireProtectionRights(access, wishes)
   const { from } = wishes
   const { rule, source } = await findRuleAndSource(database, access, { name, from })
   return {

@@ -5,7 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import type { BranchAccess, DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { toPublicSchema } from '../schemas/public-schema.js'
-import { changeLife, toPublicLife } from './branch-life.js'
+import { changeLife, requireProtectionRights, toPublicLife } from './branch-life.js'
 import { deleteUnprotected } from './delete-branch.js'
 import {
   type BranchRow,
@@ -100,6 +100,7 @@ export async function deleteBranch(
 /** Changes expiry and protection of a branch. */
 export async function updateBranch(database: Database, access: BranchAccess, wishes: UpdateBranch) {
   requireAccess(access.principal.scope, 'write')
+  requireProtectionRights(access, wishes)
   const { branchId } = access
   const ends = (['expiresAt', 'ttl'] as const).find((field) => wishes[field] != null)
   if (ends !== undefined && branchId === access.defaultBranchId) {

@@ -8,7 +8,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Region } from '@offshoot/contract/workspaces'
 import { newBranchId } from '../../common/ids.js'
-import type { Database } from '../../postgres/database.js'
+import type { Database, Queryable } from '../../postgres/database.js'
 import { codeOf, UNIQUE_VIOLATION } from '../../postgres/failures.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
 import { createDatabaseSchema } from '../../rows/branches.js'
@@ -29,6 +29,7 @@ import {
   getDatabase,
   insertDatabase,
   listDatabases,
+  listProtectedBranches,
   updateDatabaseColor,
   updateDatabaseName,
   updateDatabaseRepository,
@@ -138,9 +139,29 @@ export async function deleteDatabase(
   requireWholeDatabase(access.principal.scope)
   await runTransaction(database, async (transaction) => {
     await getDatabase(transaction, access)
+    await requireUnprotected(transaction, access)
     await deleteDatabaseRow(transaction, access.databaseId)
   })
   return { status: 'completed' }
+}
+
+/** Protected branches that a refusal names. */
+const PROTECTED_NAMED_MAX = 5
+
+/** Refuses to delete a database with protected branches. */
+async function requireUnprotected(
+  transaction: Queryable,
+  { databaseId, databaseName }: DatabaseAccess,
+): Promise<void> {
+  const limit = PROTECTED_NAMED_MAX + 1
+  const names = await listProtectedBranches(transaction, { databaseId, limit })
+  if (names.length === 0) return
+  const named = names.slice(0, PROTECTED_NAMED_MAX).map((name) => `[${name}]`)
+  const others = names.length > PROTECTED_NAMED_MAX ? ' and others' : ''
+  throw new AppError(
+    'protected_branch',
+    `database [${databaseName}]: has protected branches and cannot be deleted: ${named.join(', ')}${others}; remove the protection first`,
+  )
 }
 
 export async function readRepository(

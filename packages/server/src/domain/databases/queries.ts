@@ -106,6 +106,20 @@ export async function updateDatabaseSearch(
     where id = ${row.databaseId}`)
 }
 
+/** Lists some protected branches of a database, by name. */
+export async function listProtectedBranches(
+  database: Queryable,
+  row: { databaseId: string; limit: number },
+): Promise<string[]> {
+  const rows = await database.query<{ name: string }>(sql`
+    select name
+    from offshoot.branches
+    where database_id = ${row.databaseId} and protected and deleted_at is null
+    order by name
+    limit ${row.limit}`)
+  return rows.map(({ name }) => name)
+}
+
 export async function deleteDatabaseRow(database: Queryable, databaseId: string): Promise<void> {
   await database.query(sql`delete from offshoot.databases where id = ${databaseId}`)
 }

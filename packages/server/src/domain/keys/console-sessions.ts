@@ -2,16 +2,18 @@ import { AppError } from '@offshoot/contract/errors'
 import { hashSecret, newSignInToken } from '../../common/secrets.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction } from '../../postgres/run-transaction.js'
-import { sql } from '../../postgres/sql.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { sessionKey } from '../access/bearer.js'
 import type { Principal } from '../access/principal.js'
+import { isLimited, requireUnlimited } from '../access/scope.js'
+import { listKeys } from './queries.js'
 
 /** A session of the console ends after this time, whether it is used or not. */
 export const SESSION_SECONDS = 7 * 86_400
 /** A sign-in link can be used for this time. */
 export const SIGN_IN_SECONDS = 3600
 /**
- * Sessions that one key, or the sign-in links of a user, can open. A further sign-in ends the oldest of them. They are
+ * Sessions that one key and its sign-in links can open. A further sign-in ends the oldest of them. They are
  * counted by key, so that the holder of a narrow key cannot end other sessions of its user.
  */
 export const SESSIONS_PER_KEY_MAX = 50
@@ -30,28 +32,26 @@ export async function openSession(
   if (principal.isSession) {
     throw new AppError('invalid_request', 'header [authorization]: must have an API key')
   }
-  return runTransaction(database, (transaction) =>
-    insertSession(transaction, { userId: principal.userId, parentId: principal.keyId }),
-  )
+  return runTransaction(database, (transaction) => insertSession(transaction, principal.keyId))
 }
 
-/** Opens a session with all rights of the user that the token of a sign-in link belongs to. */
+/** Opens a session with the rights of the key that the sign-in link belongs to. The session ends with the key. */
 export async function openSessionByToken(
   database: Database,
   token: string,
 ): Promise<OpenedSession> {
   return runTransaction(database, async (transaction) => {
-    const [row] = await transaction.query<{ userId: string }>(sql`
+    const [row] = await transaction.query<{ keyId: string }>(sql`
       delete from offshoot.sign_in_tokens
       where hash = ${hashSecret(token)} and expires_at > now()
-      returning user_id as "userId"`)
+      returning key_id as "keyId"`)
     if (row === undefined) {
       throw new AppError(
         'invalid_link',
         'the sign-in link was used before or has expired; sign in with an API key, or restart the service for a new link',
       )
     }
-    return insertSession(transaction, { userId: row.userId, parentId: null })
+    return insertSession(transaction, row.keyId)
   })
 }
 
@@ -65,7 +65,54 @@ export async function closeSession(database: Database, principal: Principal): Pr
     where id = ${principal.keyId} and session`)
 }
 
-/** Returns the name of the key that opened the session of the request; null for a sign-in link. */
+/** A session of the console, as it is listed. */
+interface SessionRow {
+  readonly id: string
+  readonly key: string
+  readonly createdAt: Date
+  readonly expiresAt: Date
+}
+
+/** The sessions that a request may see: those of its user, or of its key if that is limited. */
+const seenBy = ({ userId, scope, parentKeyId, keyId }: Principal): Sql => {
+  const own = isLimited(scope) ? sql`and s.parent_id = ${parentKeyId ?? keyId}` : empty
+  return sql`s.session and s.user_id = ${userId} and s.expires_at > now() ${own}`
+}
+
+/** Lists the sessions of the console, with the keys that they belong to. */
+export async function listSessions(database: Queryable, principal: Principal) {
+  const rows = await database.query<SessionRow>(sql`
+    select s.id, k.name as key, s.created_at as "createdAt", s.expires_at as "expiresAt"
+    from offshoot.api_keys s
+    join offshoot.api_keys k on k.id = s.parent_id
+    where ${seenBy(principal)}
+    order by s.id`)
+  return {
+    sessions: rows.map(({ id, key, createdAt, expiresAt }) => ({
+      id,
+      key,
+      createdAt: createdAt.toISOString(),
+      expiresAt: expiresAt.toISOString(),
+      isCurrent: principal.isSession && id === principal.keyId,
+    })),
+  }
+}
+
+/** Ends a session of the console, in every process. */
+export async function deleteSession(
+  database: Queryable,
+  principal: Principal,
+  { id }: { id: string },
+): Promise<void> {
+  requireUnlimited(principal.scope)
+  const ended = await database.query(sql`
+    delete from offshoot.api_keys s
+    where s.id = ${id}::bigint and ${seenBy(principal)}
+    returning s.id`)
+  if (ended.length === 0) throw new AppError('session_not_found', `session [${id}] not found`)
+}
+
+/** Returns the name of the key of the request, or of the key that its session belongs to. */
 export async function findKeyName(
   database: Queryable,
   { parentKeyId, keyId, isSession }: Principal,
@@ -78,40 +125,42 @@ export async function findKeyName(
   return row?.name ?? null
 }
 
-/** Creates the token of a sign-in link, which opens one session of the user. */
-export async function createSignInToken(database: Database, userId: string): Promise<string> {
+/**
+ * Creates the token of a sign-in link, which opens one session of the oldest key of the user that is not limited. Returns
+ * undefined if there is none.
+ */
+export async function createSignInToken(
+  database: Database,
+  userId: string,
+): Promise<string | undefined> {
+  const keys = await listKeys(database, userId)
+  const key = keys.find(({ scope, expiresAt }) => !isLimited(scope ?? {}) && expiresAt === null)
+  if (key === undefined) return undefined
   const token = newSignInToken()
   const expiresAt = new Date(Date.now() + SIGN_IN_SECONDS * 1000)
   await database.query(sql`delete from offshoot.sign_in_tokens where expires_at <= now()`)
   await database.query(sql`
-    insert into offshoot.sign_in_tokens (hash, user_id, expires_at)
-    values (${hashSecret(token)}, ${userId}, ${expiresAt})`)
+    insert into offshoot.sign_in_tokens (hash, key_id, expires_at)
+    values (${hashSecret(token)}, ${key.id}, ${expiresAt})`)
   return token
 }
 
-async function insertSession(
-  transaction: Queryable,
-  { userId, parentId }: { userId: string; parentId: string | null },
-): Promise<OpenedSession> {
+async function insertSession(transaction: Queryable, parentId: string): Promise<OpenedSession> {
   const secret = newSignInToken()
-  await deleteOldSessions(transaction, { userId, parentId })
+  await deleteOldSessions(transaction, parentId)
   const [row] = await transaction.query<{ expiresAt: Date }>(sql`
     insert into offshoot.api_keys (user_id, name, hash, expires_at, scope, session, parent_id)
-    select u.id, 'console', ${hashSecret(sessionKey(secret))},
+    select k.user_id, 'console', ${hashSecret(sessionKey(secret))},
       least(now() + ${SESSION_SECONDS} * interval '1 second', k.expires_at), k.scope, true, k.id
-    from offshoot.users u
-    left join offshoot.api_keys k on k.id = ${parentId}
-    where u.id = ${userId} and (${parentId}::bigint is null or k.id is not null)
+    from offshoot.api_keys k
+    where k.id = ${parentId}
     returning expires_at as "expiresAt"`)
   if (row === undefined) throw new AppError('invalid_api_key', 'Invalid API key')
   return { secret, expiresAt: row.expiresAt }
 }
 
-async function deleteOldSessions(
-  transaction: Queryable,
-  { userId, parentId }: { userId: string; parentId: string | null },
-): Promise<void> {
-  const isSibling = sql`session and user_id = ${userId} and parent_id is not distinct from ${parentId}::bigint`
+async function deleteOldSessions(transaction: Queryable, parentId: string): Promise<void> {
+  const isSibling = sql`session and parent_id = ${parentId}`
   await transaction.query(sql`
     delete from offshoot.api_keys
     where ${isSibling} and (

@@ -50,7 +50,7 @@ export async function findKeyUserId(
 
 /**
  * Sets the secret of the named key of the user, and inserts the key if it does not exist. A new secret
- * ends the sessions that the old one opened.
+ * ends the sessions and the sign-in links of the old one.
  */
 export async function updateKeySecret(
   database: Queryable,
@@ -64,6 +64,9 @@ export async function updateKeySecret(
       do update set hash = excluded.hash, stamp = nextval('offshoot.stamps')
       where api_keys.hash <> excluded.hash
       returning id
+    ),
+    unlinked as (
+      delete from offshoot.sign_in_tokens where key_id in (select id from changed)
     )
     delete from offshoot.api_keys
     where parent_id in (select id from changed)`)

@@ -54,18 +54,22 @@ describe('a caller', () => {
 describe('callers', () => {
   it('are limited by what is less, the settings or the scope of the key', () => {
     const callers = new Callers({ requestsPerSecond: 5 })
-    expect(callers.learn('a', { userId: 'usr', scope: {} }).allowance(0).limit).toBe(5)
+    expect(callers.learn('a', { userId: 'usr', keyId: '1', scope: {} }).allowance(0).limit).toBe(5)
     expect(
-      callers.learn('b', { userId: 'usr', scope: { requestsPerSecond: 3 } }).allowance(0).limit,
+      callers
+        .learn('b', { userId: 'usr', keyId: '1', scope: { requestsPerSecond: 3 } })
+        .allowance(0).limit,
     ).toBe(3)
     expect(
-      callers.learn('c', { userId: 'usr', scope: { requestsPerSecond: 9 } }).allowance(0).limit,
+      callers
+        .learn('c', { userId: 'usr', keyId: '1', scope: { requestsPerSecond: 9 } })
+        .allowance(0).limit,
     ).toBe(5)
   })
 
   it('are not forgotten because of any number of wrong keys', () => {
     const callers = new Callers({})
-    const caller = callers.learn('right', { userId: 'usr', scope: {} })
+    const caller = callers.learn('right', { userId: 'usr', keyId: '1', scope: {} })
     for (let number = 0; number < 20_000; number++) callers.refuse(`wrong${number}`)
     expect(callers.find('right')).toBe(caller)
     expect(callers.isRefused('wrong19999')).toBe(true)
@@ -74,7 +78,7 @@ describe('callers', () => {
 
   it('are no longer known once their key is wrong', () => {
     const callers = new Callers({})
-    callers.learn('key', { userId: 'usr', scope: {} })
+    callers.learn('key', { userId: 'usr', keyId: '1', scope: {} })
     callers.refuse('key')
     expect(callers.find('key')).toBeUndefined()
     expect(callers.isRefused('key')).toBe(true)
@@ -83,7 +87,7 @@ describe('callers', () => {
 
 describe('the keys of one user', () => {
   const learn = (callers: Callers, key: string, userId = 'usr') =>
-    callers.learn(key, { userId, scope: {} })
+    callers.learn(key, { userId, keyId: '1', scope: {} })
 
   it('together have a few times the concurrent requests of one, and get places back', () => {
     const callers = new Callers({ requestsAtOnce: 2 })

@@ -1,6 +1,6 @@
 import type { KeyScope } from '@offshoot/contract/users'
+import { type ByteBudget, type ByteShare, newShare } from '../../common/byte-budget.js'
 import { LruMap } from '../../common/lru-map.js'
-import { type ByteShare, newShare } from './byte-budget.js'
 
 /** Limits of one API key in a process. A limit that is undefined does not apply. */
 export interface KeyLimits {
@@ -25,7 +25,7 @@ const ROUNDING_MS = 0.001
  */
 export class Caller {
   /** Bytes in memory for requests of the key. */
-  readonly held: ByteShare = newShare()
+  readonly held: ByteShare
   readonly #limits: KeyLimits
   readonly #name: string
   readonly #intervalMs: number
@@ -36,9 +36,14 @@ export class Caller {
   /** `user` counts the requests of all keys of a user. */
   constructor(
     limits: KeyLimits,
-    { name = 'this API key', user }: { name?: string; user?: Caller } = {},
+    {
+      name = 'this API key',
+      user,
+      held = newShare(),
+    }: { name?: string; user?: Caller; held?: ByteShare } = {},
   ) {
     this.#limits = limits
+    this.held = held
     this.#name = name
     this.#user = user
     this.#intervalMs = 1000 / (limits.requestsPerSecond ?? Number.POSITIVE_INFINITY)
@@ -96,12 +101,14 @@ const REFUSED_MS = 2000
  */
 export class Callers {
   readonly #limits: KeyLimits
+  readonly #budget: ByteBudget | undefined
   readonly #known = new LruMap<string, Caller>(CALLERS_MAX)
   readonly #users = new LruMap<string, Caller>(CALLERS_MAX)
   readonly #refused = new LruMap<string, number>(CALLERS_MAX)
 
-  constructor(limits: KeyLimits) {
+  constructor(limits: KeyLimits, budget?: ByteBudget) {
     this.#limits = limits
+    this.#budget = budget
   }
 
   find(key: string): Caller | undefined {
@@ -109,7 +116,10 @@ export class Callers {
   }
 
   /** Stores a valid key. The limits of its scope can only lower those of the settings. */
-  learn(key: string, { userId, scope }: { userId: string; scope: KeyScope }): Caller {
+  learn(
+    key: string,
+    { userId, keyId, scope }: { userId: string; keyId: string; scope: KeyScope },
+  ): Caller {
     const caller =
       this.#known.get(key) ??
       new Caller(
@@ -117,7 +127,8 @@ export class Callers {
           requestsPerSecond: least(this.#limits.requestsPerSecond, scope.requestsPerSecond),
           requestsAtOnce: least(this.#limits.requestsAtOnce, scope.requestsAtOnce),
         },
-        { user: this.#userOf(userId) },
+        // The rows that are read for the key are counted in the same share.
+        { user: this.#userOf(userId), held: this.#budget?.shareOf(keyId) ?? newShare() },
       )
     this.#known.set(key, caller)
     this.#refused.delete(key)

@@ -1,6 +1,11 @@
 import { AppError } from '@offshoot/contract/errors'
+import {
+  type Arriving,
+  type ByteBudget,
+  type ByteShare,
+  newShare,
+} from '../../common/byte-budget.js'
 import type { Bearer } from '../../domain/access/bearer.js'
-import { type Arriving, type ByteBudget, type ByteShare, newShare } from './byte-budget.js'
 import type { Caller } from './caller.js'
 import type { Lane, Waiting } from './lane.js'
 import type { Quota } from './quota.js'

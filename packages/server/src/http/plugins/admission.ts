@@ -8,9 +8,9 @@ import type {
   RouteOptions,
 } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import { type ByteBudget, SMALL_ANSWER_BYTES } from '../../common/byte-budget.js'
 import { type Bearer, readBearer, requireBearer } from '../../domain/access/bearer.js'
 import type { Principal } from '../../domain/access/principal.js'
-import { ByteBudget } from '../admission/byte-budget.js'
 import { type Caller, Callers, type Refusal, Strangers } from '../admission/caller.js'
 import { Lane } from '../admission/lane.js'
 import { Quota } from '../admission/quota.js'
@@ -65,8 +65,6 @@ const ALWAYS_OPEN: ReadonlySet<string | undefined> = new Set(['/health', '/metri
  */
 const STRANGERS_PART = 0.25
 const RETRY_AFTER_SECONDS = 1
-/** Answers up to this size are not counted, because the operating system buffers them. */
-const SMALL_ANSWER_BYTES = 64 * 1024
 const LOG_INTERVAL_MS = 10_000
 
 /**
@@ -75,8 +73,8 @@ const LOG_INTERVAL_MS = 10_000
  */
 export const admissionPlugin = fastifyPlugin(async (app: FastifyInstance, services: Services) => {
   const lanes = createLanes(services.limits, services.database.poolMax)
-  const budget = new ByteBudget(services.limits.bufferedBytesMax)
-  const callers = new Callers(services.keyLimits ?? {})
+  const { budget } = services.database
+  const callers = new Callers(services.keyLimits ?? {}, budget)
   const strangers = new Strangers(services.limits.addressRequestsPerSecondMax)
   const monitors = new Strangers(services.limits.monitoringRequestsPerSecondMax)
   const trusted = new TrustedProxies(services.trustedProxies ?? [])

@@ -97,9 +97,10 @@ export function healthRoutes(
             ...(isSeen ? { postgres: { server: database.serverName, ...state } } : {}),
           }
         }
-        return reply
-          .code(503)
-          .send({ status: 'unavailable', message: 'PostgreSQL cannot be reached' })
+        return reply.code(503).send({
+          status: 'unavailable',
+          message: database.refusal?.message ?? 'PostgreSQL cannot be reached',
+        })
       },
     )
   }

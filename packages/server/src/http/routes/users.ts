@@ -6,9 +6,12 @@ import {
   CreateUserSchema,
   KeyListSchema,
   KeyNameParamsSchema,
+  SessionListSchema,
+  SessionParamsSchema,
   UpdateUserSchema,
 } from '@offshoot/contract/users'
 import { Type } from 'typebox'
+import { deleteSession, listSessions } from '../../domain/keys/console-sessions.js'
 import { createKey, deleteKey, readKeys } from '../../domain/keys/operations.js'
 import {
   createUser,
@@ -23,6 +26,7 @@ import type { Services } from '../services.js'
  * GET    /user               PUT /user               DELETE /user
  * POST   /users
  * GET    /user/keys          POST /user/keys/:keyName          DELETE /user/keys/:keyName
+ * GET    /user/sessions      DELETE /user/sessions/:sessionId
  */
 export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTypebox {
   return async (app) => {
@@ -138,6 +142,38 @@ export function userRoutes({ database, limits }: Services): FastifyPluginAsyncTy
       },
       async (request, reply) => {
         await deleteKey(database, request.principal, { name: request.params.keyName })
+        return reply.code(204).send(null)
+      },
+    )
+
+    app.get(
+      '/user/sessions',
+      {
+        schema: {
+          tags,
+          operationId: 'listSessions',
+          summary: 'List the sessions of the console of the current user',
+          description:
+            'A session belongs to the key that it was opened with, and ends with it. A key that is limited by its scope sees its own sessions only.',
+          response: { 200: SessionListSchema, ...refusals() },
+        },
+      },
+      async (request) => listSessions(database, request.principal),
+    )
+
+    app.delete(
+      '/user/sessions/:sessionId',
+      {
+        schema: {
+          tags,
+          operationId: 'deleteSession',
+          summary: 'End a session of the console',
+          params: SessionParamsSchema,
+          response: { 204: Empty, ...refusals(404) },
+        },
+      },
+      async (request, reply) => {
+        await deleteSession(database, request.principal, { id: request.params.sessionId })
         return reply.code(204).send(null)
       },
     )

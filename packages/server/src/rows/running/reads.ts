@@ -22,10 +22,11 @@ export async function runReads(
   calls: readonly Call[],
   bounds?: Bounds,
 ): Promise<TextRows[]> {
-  const client = await database.acquire({ owner: ownerOf(guard), signal: bounds?.signal })
+  const owner = ownerOf(guard)
+  const client = await database.acquire({ owner, signal: bounds?.signal })
   let broken: Error | undefined
   try {
-    const reader = new AnswerReader(database, client)
+    const reader = new AnswerReader(database, { client, owner })
     const run = () => reader.run([guardCall(guard), ...calls])
     const [, ...rows] = await runBounded({ database, client, bounds }, run)
     return rows
@@ -48,7 +49,7 @@ export async function runSnapshot<Result>(
   const client = await connectFor({ database, guard, bounds, connections })
   const run = async (): Promise<Result> => {
     await runPipeline(client, [BEGIN_SNAPSHOT, guardCall(guard)])
-    const result = await body(openTransaction(database, client)).catch((error) => {
+    const result = await body(openTransaction(database, guard, { client })).catch((error) => {
       throw confirmed(error)
     })
     await runPipeline(client, [COMMIT])

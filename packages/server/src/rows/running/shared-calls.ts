@@ -1,4 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
+import { NO_OWNER } from '../../common/shares.js'
 import { AnswerReader } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { toAppError } from '../../postgres/failures.js'
@@ -94,12 +95,13 @@ async function readTogether(
   items: readonly SharedCall[],
 ): Promise<(TextRow | undefined)[]> {
   const [first] = items
-  const client = await database.acquire({ owner: first && ownerOf(first.guard) })
+  const owner = first === undefined ? NO_OWNER : ownerOf(first.guard)
+  const client = await database.acquire({ owner })
   let broken: Error | undefined
   try {
     // The guard comes last: if it holds after the reads, the session was valid when they ran.
     const calls = [...items.map(({ call }) => call), ...guardsOf(items).map(guardCall)]
-    const rows = await new AnswerReader(database, client).run(calls)
+    const rows = await new AnswerReader(database, { client, owner }).run(calls)
     return firstRows(rows.slice(0, items.length))
   } catch (error) {
     broken = brokenConnection(error)

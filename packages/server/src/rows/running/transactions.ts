@@ -71,10 +71,11 @@ export function runSerialReads(
   calls: readonly Call[],
 ): Promise<TextRows[]> {
   return retryConflicts(async () => {
-    const client = await database.acquire({ owner: ownerOf(guard) })
+    const owner = ownerOf(guard)
+    const client = await database.acquire({ owner })
     return withConnection(client, async () => {
       const all = [BEGIN_READS, guardCall(guard), ...calls, COMMIT]
-      const rows = await new AnswerReader(database, client).run(all)
+      const rows = await new AnswerReader(database, { client, owner }).run(all)
       return rows.slice(2, -1)
     })
   })
@@ -117,11 +118,11 @@ export interface WriteTransaction extends OpenTransaction {
 /** With `isLong`, the size of results is not limited, because the caller processes rows as they arrive. */
 export function openTransaction(
   database: Database,
-  client: pg.PoolClient,
-  options: { isLong?: boolean } = {},
+  guard: Guard,
+  { client, isLong }: { client: pg.PoolClient; isLong?: boolean },
 ): OpenTransaction {
-  if (options.isLong) return { client, run: (calls) => runPipeline(client, calls) }
-  const reader = new AnswerReader(database, client)
+  if (isLong) return { client, run: (calls) => runPipeline(client, calls) }
+  const reader = new AnswerReader(database, { client, owner: ownerOf(guard) })
   return { client, run: (calls) => reader.run(calls) }
 }
 
@@ -182,7 +183,7 @@ async function beginWrites(
   const { client, first = [] } = options
   const { opening: entering, moment } = await openWrites(database, guard, options)
   const opening = [...entering, ...(options.isLong ? [NO_TIMEOUT] : [])]
-  const opened = openTransaction(database, client, options)
+  const opened = openTransaction(database, guard, options)
   const calls = [...opening, ...atMoment(client, first, moment)]
   const rows = calls.length === 0 ? [] : await opened.run(calls)
   return {

@@ -42,8 +42,47 @@ describe('a budget of bytes', () => {
     const budget = new ByteBudget(1000)
     const busy = newShare()
     budget.add(busy, 1000)
-    expect(budget.take(newShare(), { bytes: 1, ownBytes: 0 })).toBe(false)
+    budget.take(newShare(), { bytes: 1, ownBytes: 0 })
     expect(busy.bytes).toBe(1000)
+  })
+
+  it('gives others an equal share when one caller has filled it for good, and no more', () => {
+    const budget = new ByteBudget(1000)
+    const [busy, other] = [newShare(), newShare()]
+    budget.add(busy, 5000)
+    expect(budget.take(busy, { bytes: 1, ownBytes: 0 })).toBe(false)
+    expect(budget.take(other, { bytes: 333, ownBytes: 0 })).toBe(true)
+    expect(budget.isSpentFor(other)).toBe(false)
+    expect(budget.take(other, { bytes: 1, ownBytes: 0 })).toBe(false)
+    expect(budget.isSpentFor(busy)).toBe(true)
+  })
+
+  it('lets the longest of the answers that a caller reads go on, until the caller holds too much', () => {
+    const budget = new ByteBudget(1000)
+    const share = newShare()
+    const [long, short] = [{ readBytes: 300 }, { readBytes: 200 }]
+    for (const reading of [short, long]) {
+      share.readings.add(reading)
+      budget.add(share, reading.readBytes)
+    }
+    expect(budget.mayReadOn(share, long)).toBe(true)
+    expect(budget.mayReadOn(share, short)).toBe(false)
+    budget.add(share, 499)
+    expect(budget.mayReadOn(share, long)).toBe(true)
+    budget.add(share, 1)
+    expect(budget.mayReadOn(share, long)).toBe(false)
+    const other = newShare()
+    budget.add(other, 999)
+    budget.give(share, 500)
+    expect(budget.mayReadOn(share, long)).toBe(true)
+    budget.add(other, 501)
+    expect(budget.mayReadOn(share, long)).toBe(false)
+  })
+
+  it('has one share for each owner', () => {
+    const budget = new ByteBudget(1000)
+    expect(budget.shareOf('a')).toBe(budget.shareOf('a'))
+    expect(budget.shareOf('a')).not.toBe(budget.shareOf('b'))
   })
 
   it('takes a body of any size when nothing else is held', () => {
