@@ -1,3 +1,4 @@
+import { LIMITS } from '@offshoot/contract/limits'
 import { eq, relations, sql } from 'drizzle-orm'
 import { bigint, boolean, jsonb, pgTable, real, text, timestamp } from 'drizzle-orm/pg-core'
 import { Kysely, sql as kyselySql } from 'kysely'
@@ -194,14 +195,14 @@ describe('Kysely', () => {
     await expect(run).rejects.toThrow('Use runBatch of @offshoot/client/kysely')
   })
 
-  it('refuses results that the service does not return as a whole', async () => {
-    const { client, db } = await createDatabase()
-    await client
-      .table('teams')
-      .insertMany(Array.from({ length: 1000 }, (_, n) => ({ name: `Team ${n}` })))
-    const all = db.selectFrom('teams').select('id')
-    await expect(all.execute()).rejects.toMatchObject({ code: 'incomplete_result' })
-    expect(await all.limit(1000).execute()).toHaveLength(1000)
+  it('returns whole results, with exact numbers, or an error', async () => {
+    const { db } = await createDatabase()
+    const series = (count: number) =>
+      kyselySql<{ i: number }>`select i from generate_series(1, ${count}::int) i`.execute(db)
+    expect((await series(20_161)).rows).toHaveLength(20_161)
+    await expect(series(LIMITS.sqlRowsMax + 1)).rejects.toMatchObject({ code: 'query_too_costly' })
+    const { rows } = await kyselySql`select ${2n ** 60n}::int8 as n`.execute(db)
+    expect(rows).toEqual([{ n: '1152921504606846976' }])
   })
 
   it('refuses binary values, and DDL', async () => {
@@ -386,14 +387,15 @@ describe('Drizzle', () => {
     await expect(run).rejects.toThrow('Use db.batch([...])')
   })
 
-  it('refuses results that the service does not return as a whole', async () => {
-    const { client, db } = await createDatabase()
-    await client
-      .table('teams')
-      .insertMany(Array.from({ length: 1000 }, (_, n) => ({ name: `Team ${n}` })))
-    await expect(db.select().from(teams)).rejects.toMatchObject({
-      cause: { code: 'incomplete_result' },
+  it('returns whole results, with exact numbers, or an error', async () => {
+    const { db } = await createDatabase()
+    const series = (count: number) =>
+      db.execute(sql`select i from generate_series(1, ${count}::int) i`)
+    expect(await series(20_161)).toHaveLength(20_161)
+    await expect(series(LIMITS.sqlRowsMax + 1)).rejects.toMatchObject({
+      cause: { code: 'query_too_costly' },
     })
-    expect(await db.select().from(teams).limit(1000)).toHaveLength(1000)
+    const exact = sql<bigint>`${2n ** 60n}::int8`.mapWith(BigInt)
+    expect(await db.select({ exact }).from(teams)).toEqual([{ exact: 2n ** 60n }])
   })
 })

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type * as Branches from '@offshoot/contract/branch-changes'
 import { ERROR_CODES } from '@offshoot/contract/errors'
+import { LIMITS } from '@offshoot/contract/limits'
 import type {
   MergeConflict as ConflictOfContract,
   Resolution as ResolutionOfContract,
@@ -14,6 +15,8 @@ import {
   createClient,
   type DateTime,
   type Files,
+  InsertManyError,
+  type InsertManyProgress,
   type Json,
   type Link,
   type MergeConflict,
@@ -27,6 +30,7 @@ import {
   SERVICE_ERROR_CODES,
   type WithDefault,
 } from '../../packages/client/src/index.js'
+import { CuttingProxy } from '../support/cutting-proxy.js'
 import { createTestService, type TestService } from '../support/service.js'
 
 interface Shop {
@@ -233,20 +237,45 @@ describe('queries', () => {
 })
 
 describe('many records', () => {
-  it('are inserted from any iterable, in batches, with progress', async () => {
+  /** Enough records that they are sent as a stream. */
+  const MANY = 25_000
+  const manyRows = (prefix: string, wrong?: number) =>
+    Array.from({ length: MANY }, (_, n) => ({
+      email: n === wrong ? 'not an address' : `${prefix}${n}@example.com`,
+      name: 'x'.repeat(40),
+    }))
+
+  it('are inserted from any iterable, with progress', async () => {
     const users = (await createShop()).table('users')
     async function* rows() {
-      for (let n = 0; n < 950; n++) yield { email: `n${n}@example.com` }
+      yield* manyRows('n')
     }
-    const progress: number[] = []
-    const result = await users.insertMany(rows(), {
-      batchSize: 300,
-      onProgress: ({ inserted }) => progress.push(inserted),
+    const progress: InsertManyProgress[] = []
+    const result = await users.insertMany(rows(), { onProgress: (now) => progress.push(now) })
+    expect(result).toEqual({ inserted: MANY, updated: 0, skipped: 0, failed: 0, errors: [] })
+    expect(progress.length).toBeGreaterThan(10)
+    // Nothing is stored before all is sent.
+    expect(progress.slice(0, -1).every(({ inserted }) => inserted === 0)).toBe(true)
+    expect(progress.at(-1)).toEqual({ sent: MANY, inserted: MANY, failed: 0 })
+    expect(await users.count()).toBe(MANY)
+    expect(await users.insertMany([])).toMatchObject({ inserted: 0 })
+  })
+
+  it('are inserted all or not at all, however many they are', async () => {
+    const users = (await createShop()).table('users')
+    const error = await errorOf(users.insertMany(manyRows('a', 15_000)))
+    expect(error).toBeInstanceOf(InsertManyError)
+    expect(error).toMatchObject({
+      ...{ code: 'invalid_record', message: '1 line is invalid; nothing was inserted' },
+      ...{ inserted: 0, settled: 0, isCertain: true },
     })
-    expect(result).toEqual({ inserted: 950, failed: 0, errors: [] })
-    expect(progress).toHaveLength(4)
-    expect(progress.at(-1)).toBe(950)
-    expect(await users.count()).toBe(950)
+    expect(error.errors).toEqual([expect.objectContaining({ index: 15_000, line: 15_001 })])
+    expect(await users.count()).toBe(0)
+    const twice = [...manyRows('b'), { email: 'b7@example.com' }]
+    expect((await errorOf(users.insertMany(twice))).errors).toEqual([
+      expect.objectContaining({ index: MANY, line: MANY + 1 }),
+    ])
+    expect(await users.count()).toBe(0)
   })
 
   it('that are refused name their position among all records', async () => {
@@ -257,30 +286,171 @@ describe('many records', () => {
     const result = await users.insertMany(rows, { mode: 'partial', batchSize: 4 })
     expect(result).toMatchObject({ inserted: 9, failed: 1 })
     expect(result.errors).toEqual([expect.objectContaining({ index: 7, line: 8 })])
-    const error = await errorOf(users.insertMany([{ email: 'not an address' }]))
-    expect(error).toMatchObject({ code: 'invalid_record' })
-    expect(error.errors).toHaveLength(1)
-    const others = rows.map(({ email }, n) => ({ email: n === 7 ? email : `o${email}` }))
-    const late = await errorOf(users.insertMany(others, { batchSize: 4, concurrency: 1 }))
-    expect(late.errors).toEqual([expect.objectContaining({ index: 7, line: 8 })])
   })
 
-  it('are no longer read and sent after a batch was refused', async () => {
-    const users = (await createShop()).table('users')
+  it('are not read to the end if the service refuses them early', async () => {
+    const client = await createShop()
     let read = 0
     let isClosed = false
-    function* rows() {
+    async function* rows() {
       try {
-        for (; read < 100; read++)
-          yield { email: read === 0 ? 'no address' : `s${read}@example.com` }
+        for (; read < 100 * MANY; read++) yield { email: `s${read}@example.com` }
       } finally {
         isClosed = true
       }
     }
-    await errorOf(users.insertMany(rows(), { batchSize: 1, concurrency: 1 }))
-    expect(read).toBeLessThan(100)
-    expect(isClosed).toBe(true)
+    const nothing = client.table('nothing' as 'users')
+    expect(await errorOf(nothing.insertMany(rows()))).toMatchObject({
+      ...{ code: 'table_not_found', isCertain: true },
+    })
+    await expect.poll(() => isClosed).toBe(true)
+    expect(read).toBeLessThan(100 * MANY)
+  })
+
+  it('whose iterable fails are not inserted, and its error is thrown', async () => {
+    const users = (await createShop()).table('users')
+    let attempts = 0
+    const rows = async function* () {
+      attempts++
+      yield* manyRows('f')
+      throw new Error('the source has failed')
+    }
+    await expect(users.insertMany(rows())).rejects.toThrow('the source has failed')
+    await expect(users.insertMany(rows)).rejects.toThrow('the source has failed')
+    expect(attempts).toBe(2)
     expect(await users.count()).toBe(0)
+  })
+
+  it('are not inserted if the caller cancels before all are sent', async () => {
+    const users = (await createShop()).table('users')
+    const controller = new AbortController()
+    const error = await errorOf(
+      users.insertMany(manyRows('c'), {
+        signal: controller.signal,
+        onProgress: ({ sent }) => sent > 20_000 && sent < MANY && controller.abort(),
+      }),
+    )
+    expect(error).toMatchObject({
+      ...{ code: 'cancelled', message: 'cancelled; nothing was inserted', isCertain: true },
+    })
+    expect(await users.count()).toBe(0)
+  })
+
+  it('can be cancelled while the next record is not there yet', async () => {
+    const users = (await createShop()).table('users')
+    const waiting = async function* () {
+      for (let n = 0; n < 5; n++) yield { email: `w${n}@example.com` }
+      await new Promise(() => undefined)
+    }
+    for (const mode of ['atomic', 'partial'] as const) {
+      const controller = new AbortController()
+      const options = { mode, batchSize: 2, signal: controller.signal }
+      const inserting = errorOf(users.insertMany(waiting(), options))
+      const stored = mode === 'atomic' ? 0 : 4
+      await expect.poll(() => users.count()).toBe(stored)
+      controller.abort()
+      expect(await inserting).toMatchObject({
+        ...{ code: 'cancelled', inserted: stored, settled: stored, isCertain: true },
+      })
+      expect(await users.count()).toBe(stored)
+    }
+  })
+})
+
+describe('a connection that breaks while many records are sent', () => {
+  const RECORDS = 30_000
+  function* rows() {
+    for (let n = 0; n < RECORDS; n++) yield { email: `p${n}@example.com`, name: 'x'.repeat(40) }
+  }
+
+  async function withProxy<Result>(
+    run: (proxy: CuttingProxy, client: Client<Shop>) => Promise<Result>,
+  ): Promise<Result> {
+    const proxy = await CuttingProxy.start({ host: '127.0.0.1', port: Number(new URL(url).port) })
+    try {
+      return await run(proxy, await createShop({ url: `http://127.0.0.1:${proxy.port}` }))
+    } finally {
+      await proxy.close()
+    }
+  }
+
+  it('before all are sent inserts nothing, and the error says so', async () => {
+    await withProxy(async (proxy, client) => {
+      const users = client.table('users')
+      proxy.cutAfter('request', 1024 * 1024)
+      const unfinished = async function* () {
+        yield* rows()
+        // There is more to come.
+        await new Promise(() => undefined)
+      }
+      const error = await errorOf(users.insertMany(unfinished()))
+      expect(error).toMatchObject({ code: 'unreachable', isCertain: true })
+      expect(error.message).toContain('nothing was inserted')
+      proxy.heal()
+      expect(await users.count()).toBe(0)
+    })
+  })
+
+  it('before the answer leaves it open whether they are stored, and the error says so', async () => {
+    await withProxy(async (proxy, client) => {
+      const users = client.table('users')
+      proxy.cutAfter('response', 0)
+      const error = await errorOf(users.insertMany(rows()))
+      expect(error).toMatchObject({ code: 'unreachable', isCertain: false })
+      expect(error.message).toContain('it is not known whether the records were inserted')
+      proxy.heal()
+      expect(await users.count()).toBe(RECORDS)
+    })
+  })
+
+  it('is no harm if the records can be read again: they are stored once', async () => {
+    await withProxy(async (proxy, client) => {
+      const users = client.table('users')
+      let attempts = 0
+      proxy.cutAfter('response', 0)
+      const result = await users.insertMany(() => {
+        if (++attempts === 2) proxy.heal()
+        return rows()
+      })
+      expect(result).toMatchObject({ inserted: RECORDS })
+      expect(attempts).toBe(2)
+      expect(proxy.cuts).toBe(1)
+      expect(await users.count()).toBe(RECORDS)
+    })
+  })
+
+  it('leaves it open whether they are stored if they cannot be read again', async () => {
+    await withProxy(async (proxy, client) => {
+      let attempts = 0
+      proxy.cutAfter('response', 0)
+      const error = await errorOf(
+        client.table('users').insertMany(() => {
+          if (++attempts === 2) throw new Error('the file is gone')
+          return rows()
+        }),
+      )
+      expect(error).toMatchObject({ isCertain: false })
+      expect(error.message).toContain('the file is gone; it is not known whether')
+    })
+  })
+
+  it('in the mode `partial` leaves what was settled, and the error says how many', async () => {
+    await withProxy(async (proxy, client) => {
+      const users = client.table('users')
+      const error = await errorOf(
+        users.insertMany(rows(), {
+          mode: 'partial',
+          batchSize: 1000,
+          onProgress: ({ sent }) => {
+            if (sent === 3000) proxy.cutAfter('request', 0)
+          },
+        }),
+      )
+      expect(error).toMatchObject({ inserted: 3000, settled: 3000, isCertain: false })
+      expect(error.message).toContain('of the first 3000 records, 3000 were inserted')
+      proxy.heal()
+      expect(await users.count()).toBe(3000)
+    })
   })
 })
 
@@ -337,6 +507,85 @@ describe('SQL', () => {
       { statement: 'select $1::int + 1 as n', params: [1] },
     ])
     expect([one?.records, two?.records]).toEqual([[{ n: 1 }], [{ n: 2 }]])
+  })
+})
+
+describe('the result of SQL', () => {
+  it('is whole, however many rows it has', async () => {
+    const client = await createShop()
+    const { records, total } = await client.sql.run('select i from generate_series(1, 20161) i')
+    expect(records).toHaveLength(20_161)
+    expect(total).toBe(20_161)
+    const [first, second] = await client.sql.batch([
+      { statement: 'select i from generate_series(1, 1001) i' },
+      { statement: 'select 1 as one' },
+    ])
+    expect(first?.records).toHaveLength(1001)
+    expect(second?.records).toEqual([{ one: 1 }])
+  })
+
+  it('is an error if it is too large, and has a warning only for a caller that wants the first rows', async () => {
+    const client = await createShop()
+    const statement = `select i from generate_series(1, ${LIMITS.sqlRowsMax + 1}) i`
+    expect(await errorOf(client.sql.run(statement))).toMatchObject({
+      code: 'query_too_costly',
+      message: expect.stringContaining(`more than ${LIMITS.sqlRowsMax} rows`),
+    })
+    const first = await client.sql.run(statement, [], { rowsMax: 5 })
+    expect(first.records).toHaveLength(5)
+    expect(first.warning).toContain('first 5 rows')
+  })
+
+  it('of a service that returns a part is an error', async () => {
+    const part = { records: [{ i: 1 }], columns: [], total: 1, warning: 'there are more' }
+    const { sql } = createClient({
+      ...{ url, apiKey: 'k', database: 'shop', branch: 'main' },
+      fetch: async (input) =>
+        Response.json(String(input).endsWith('/batch') ? { results: [part] } : part),
+    })
+    const incomplete = { code: 'incomplete_result', message: 'there are more' }
+    expect(await errorOf(sql.run('select i from t'))).toMatchObject(incomplete)
+    expect(await errorOf(sql`select i from t`)).toMatchObject(incomplete)
+    expect(await errorOf(sql.batch([{ statement: 'select i from t' }]))).toMatchObject(incomplete)
+  })
+
+  it('has exact numbers: those that JavaScript would round are texts', async () => {
+    const { sql } = await createShop()
+    const { records } = await sql`select
+      9007199254740993::int8 as large,
+      (-9223372036854775808)::int8 as least,
+      9007199254740991::int8 as safe,
+      count(*) as counted,
+      12345678901234567890.123456789::numeric as long,
+      1.10::numeric as short,
+      1e400::numeric as huge,
+jsonb_build_object('n', 9007199254740993, 'text', ${'9007199254740993 \\\\" 1'}::text) as document,
+      array[9007199254740993, 1] as list,
+      0.1::float8 + 0.2 as float,
+      1e23::float8 as middle,
+      5e-324::float8 as tiny,
+      0.1::float4 as single,
+      ${2n ** 62n}::int8 as given`
+    expect(records).toEqual([
+      {
+        large: '9007199254740993',
+        least: '-9223372036854775808',
+        safe: 9007199254740991,
+        counted: 1,
+        long: '12345678901234567890.123456789',
+        short: 1.1,
+        huge: `1${'0'.repeat(400)}`,
+        document: { n: '9007199254740993', text: '9007199254740993 \\\\" 1' },
+        list: ['9007199254740993', 1],
+        float: 0.1 + 0.2,
+        middle: 1e23,
+        tiny: 5e-324,
+        single: 0.1,
+        given: '4611686018427387904',
+      },
+    ])
+    const [arrays] = await sql.arrays([{ statement: 'select 9007199254740993 as n' }])
+    expect(arrays?.rows).toEqual([['9007199254740993']])
   })
 })
 

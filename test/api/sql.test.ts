@@ -870,15 +870,45 @@ describe('limits', () => {
       body: { statements },
     })
 
-  it('of rows: there are more than are returned, and the answer says so', async () => {
-    const select = (count: number) => `select i from generate_series(1, ${count}) i`
-    expect((await askSmall(select(3))).body).not.toHaveProperty('warning')
-    const { body } = await askSmall(select(4))
-    expect(body).toMatchObject({
-      records: [{ i: 1 }, { i: 2 }, { i: 3 }],
-      total: 3,
-      warning: 'only the first 3 rows are returned; use LIMIT and OFFSET for more',
+  const series = (count: number) => `select i from generate_series(1, ${count}) i`
+
+  it('of rows: a result with more of them is refused, not cut', async () => {
+    expect((await askSmall(series(3))).body).toMatchObject({ total: 3 })
+    expect((await askSmall(series(3))).body).not.toHaveProperty('warning')
+    expect(await askSmall(series(4))).toMatchObject({
+      status: 400,
+      body: { code: 'query_too_costly', message: expect.stringContaining('more than 3 rows') },
     })
+    const batch = await batchSmall([{ statement: series(3) }, { statement: series(4) }])
+    expect(batch).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
+  })
+
+  it('of rows: a caller that asks for the first ones learns that there are more', async () => {
+    const first = { records: [{ i: 1 }, { i: 2 }], total: 2 }
+    const { body } = await askSmall(series(3), { rowsMax: 2 })
+    expect(body).toMatchObject({
+      ...first,
+      warning: 'only the first 2 rows are returned; use LIMIT and OFFSET for more',
+    })
+    const whole = await askSmall(series(2), { rowsMax: 2 })
+    expect(whole.body).toMatchObject(first)
+    expect(whole.body).not.toHaveProperty('warning')
+    // Nobody gets more than the limit of the service.
+    expect((await askSmall(series(4), { rowsMax: 9 })).body).toMatchObject({ total: 3 })
+    expect((await askSmall(series(1), { rowsMax: 0 })).status).toBe(400)
+  })
+
+  it('of rows: a client of Xata gets 1000 of them, with a warning', async () => {
+    const answer = await service.call('POST', `${service.workspace}/db/shop:main/sql`, {
+      key: service.key,
+      headers: { 'x-xata-client-id': 'c' },
+      body: { statement: series(1001) },
+    })
+    expect(answer).toMatchObject({
+      status: 200,
+      body: { total: 1000, warning: expect.stringContaining('first 1000 rows') },
+    })
+    expect((await ask(series(1001))).body.records).toHaveLength(1001)
   })
 
   it('of the answer, in bytes of all its statements', async () => {

@@ -116,6 +116,122 @@ async function countRecords(branches: TestBranches, branch = 'main'): Promise<nu
   return body.summaries[0].count
 }
 
+describe.each(['short', 'long'] as const)('a %s stream of records that may exist', (length) => {
+  const more = length === 'long' ? LONG : []
+  const send = async (
+    branches: TestBranches,
+    records: readonly object[],
+    { existing, branch = 'main' }: { existing: string; branch?: string },
+  ) => {
+    const path = `/tables/t/bulk?existing=${existing}`
+    return branches.call(branch, 'POST', path, linesOf(records), {
+      headers: { 'content-type': 'application/x-ndjson' },
+    })
+  }
+  const create = async (name: string) => {
+    const branches = await TestBranches.create(service, `${name}-${length}`, TABLES)
+    await branches.bulk('main', 't', [
+      { id: 'a', text: 'old', code: 'A' },
+      { id: 'b', text: 'old', code: 'B' },
+    ])
+    await branches.fork('dev')
+    return branches
+  }
+
+  it.each(['main', 'dev'])('skips those that exist on %s', async (branch) => {
+    const branches = await create(`skip-${branch}`)
+    const records = [{ id: 'a', text: 'new', code: 'A' }, { id: 'c', code: 'C' }, ...more]
+    const answer = await send(branches, records, { existing: 'skip', branch })
+    expect(answer.body).toEqual({
+      ...{ inserted: 1 + more.length, skipped: 1, failed: 0, errors: [] },
+    })
+    expect(await branches.read(branch, 't', ['a', 'b', 'c'])).toMatchObject({
+      a: { text: 'old', code: 'A' },
+      b: { text: 'old' },
+      c: { code: 'C' },
+    })
+    const again = await send(branches, records, { existing: 'skip', branch })
+    expect(again.body).toMatchObject({ inserted: 0, skipped: 2 + more.length })
+    const other = branch === 'main' ? 'dev' : 'main'
+    expect(await countRecords(branches, other)).toBe(2)
+    expect(await stages()).toEqual([])
+  })
+
+  it.each(['main', 'dev'])('replaces those that exist on %s, as a PUT does', async (branch) => {
+    const branches = await create(`replace-${branch}`)
+    const before = await branches.record(branch, 't', 'a')
+    // The second takes the value that the first gives up.
+    const records = [
+      { id: 'a', code: 'Z' },
+      { id: 'c', code: 'A' },
+      { id: 'b', code: 'B' },
+      ...more,
+    ]
+    const answer = await send(branches, records, { existing: 'replace', branch })
+    expect(answer.body).toEqual({
+      ...{ inserted: 1 + more.length, updated: 2, failed: 0, errors: [] },
+    })
+    expect(await branches.record(branch, 't', 'a')).toEqual({
+      ...{ id: 'a', code: 'Z' },
+      service: {
+        ...{ version: 1, createdAt: before.service.createdAt, updatedAt: expect.any(String) },
+      },
+    })
+    expect(await branches.record(branch, 't', 'c')).toMatchObject({ service: { version: 0 } })
+    const other = branch === 'main' ? 'dev' : 'main'
+    expect(await branches.read(other, 't', ['a', 'c'])).toEqual({ a: { text: 'old', code: 'A' } })
+  })
+
+  it.each(['main', 'dev'])('is refused as a whole on %s, with the line', async (branch) => {
+    const branches = await create(`refused-${branch}`)
+    const options = { branch }
+    const lineOf = async (existing: string, records: readonly object[]) => {
+      const { status, body } = await send(branches, [...more, ...records], { ...options, existing })
+      expect(status).toBe(400)
+      expect(body.message).toBe('1 line is invalid; nothing was inserted')
+      return body.errors.map(({ line, message }: { line: number; message: string }) => [
+        line - more.length,
+        message,
+      ])
+    }
+    const twice = [{ id: 'x' }, { id: 'a', text: 'new', code: 'A' }, { id: 'x' }]
+    const id = 'invalid record: column [id]: is not unique'
+    expect(await lineOf('skip', twice)).toEqual([[3, id]])
+    expect(await lineOf('replace', twice)).toEqual([[3, id]])
+    // Line 1 keeps its value, or is skipped; line 3 takes that of another record.
+    const taken = [
+      { id: 'a', code: 'A' },
+      { id: 'y', code: 'Y' },
+      { id: 'z', code: 'B' },
+    ]
+    const code = 'invalid record: column [code]: is not unique'
+    expect(await lineOf('skip', taken)).toEqual([[3, code]])
+    expect(await lineOf('replace', taken)).toEqual([[3, code]])
+    expect(await countRecords(branches, branch)).toBe(2)
+    expect(await stages()).toEqual([])
+  })
+})
+
+describe('records that may exist', () => {
+  it('are skipped or replaced by atomic streams only', async () => {
+    const branches = await TestBranches.create(service, 'modes', TABLES)
+    const ndjson = { headers: { 'content-type': 'application/x-ndjson' } }
+    const partial = '/tables/t/bulk?existing=skip&mode=partial'
+    expect(await branches.call('main', 'POST', partial, '{}\n', ndjson)).toMatchObject({
+      ...{ status: 400, body: { message: expect.stringContaining('needs mode=atomic') } },
+    })
+    const json = { records: [{ id: 'a' }] }
+    expect(
+      await branches.call('main', 'POST', '/tables/t/bulk?existing=replace', json),
+    ).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+    const unknown = '/tables/t/bulk?existing=merge'
+    expect((await branches.call('main', 'POST', unknown, '{}\n', ndjson)).status).toBe(400)
+    const empty = await branches.call('main', 'POST', '/tables/t/bulk?existing=skip', '', ndjson)
+    expect(empty.body).toEqual({ inserted: 0, skipped: 0, failed: 0, errors: [] })
+    expect(await countRecords(branches)).toBe(0)
+  })
+})
+
 describe('a long stream', () => {
   it('keeps nobody waiting and holds no connection until it is complete', async () => {
     const branches = await TestBranches.create(service, 'open', TABLES)

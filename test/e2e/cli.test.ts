@@ -1,5 +1,5 @@
 import { execFile, spawn, spawnSync } from 'node:child_process'
-import { mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -16,6 +16,8 @@ interface Outcome {
 }
 
 const git = promisify(execFile)
+/** For states that are reached in any case, sooner or later. */
+const WAIT = { timeout: 60_000 }
 
 /** `script` of util-linux runs a command in a pseudo terminal. Other systems have other options. */
 const hasScript = (() => {
@@ -201,13 +203,141 @@ describe('the command line', () => {
     await writeFile(path.join(cwd, 'more.csv'), 'id,age\nx1,1\nx2,old\n')
     const refused = await run(['import', 'more.csv', '--table', 'people'])
     expect(refused.code).toBe(1)
-    expect(refused.stderr).toContain('line 2')
+    expect(refused.stderr).toContain('nothing was inserted')
+    expect(refused.stderr).toContain('line 3: invalid record: column [age]')
     const partial = await run(['import', 'more.csv', '--table', 'people', '--partial'])
     expect(partial.code).toBe(1)
-    expect(partial.stderr).toContain('record 2')
+    expect(partial.stderr).toContain('line 3')
+    expect(partial.stderr).toContain('1 records were refused.')
     expect(await json('sql', '-c', "select id from people where id like 'x%'")).toEqual([
       { id: 'x1' },
     ])
+  })
+
+  it('imports a file as a whole or not at all, however many records it has', async () => {
+    const { cwd, run, json } = await createPeople()
+    const lines = Array.from({ length: 25_000 }, (_, n) => `m${n},${n === 15_000 ? 'old' : n}`)
+    await writeFile(path.join(cwd, 'many.csv'), `id,age\n${lines.join('\n')}\n`)
+    const refused = await run(['import', 'many.csv', '--table', 'people'])
+    expect(refused).toMatchObject({ code: 1, stdout: '' })
+    expect(refused.stderr).toContain('nothing was inserted')
+    expect(refused.stderr).toContain('line 15002: invalid record: column [age]')
+    expect(await json('sql', '-c', 'select count(*) as n from people')).toEqual([{ n: 30 }])
+    // Progress is for terminals only.
+    expect(refused.stderr).not.toContain('Sent')
+  })
+
+  it('finds the lines of refused records, whatever is between them', async () => {
+    const { cwd, run } = await createPeople()
+    const rows = ['\ufeffid,name', 'x1,"two\r\nlines"', '', '', 'x2,"a\n\nb"', 'p1,taken', 'x3,"y"']
+    await writeFile(path.join(cwd, 'odd.csv'), rows.join('\r\n'))
+    const csv = await run(['import', 'odd.csv', '--table', 'people'])
+    expect(csv.stderr).toContain('line 9: invalid record: column [id]: is not unique')
+    await writeFile(path.join(cwd, 'odd.ndjson'), '\ufeff{"id":"x1"}\r\n\r\n{"id":"p1"}\r\n')
+    const ndjson = await run(['import', 'odd.ndjson', '--table', 'people'])
+    expect(ndjson.stderr).toContain('line 3: invalid record: column [id]: is not unique')
+    await writeFile(path.join(cwd, 'odd.json'), '[{"id":"x1"},\n{"id":"p1"}]')
+    const list = await run(['import', 'odd.json', '--table', 'people'])
+    expect(list.stderr).toContain('record 2: invalid record: column [id]: is not unique')
+    await writeFile(path.join(cwd, 'short.csv'), 'id,name\nx1,"a\nb"\n\nx2,"c\nd",3\n')
+    const short = await run(['import', 'short.csv', '--table', 'people'])
+    expect(short).toMatchObject({ code: 2 })
+    expect(short.stderr).toContain('line 5: not valid CSV')
+    expect(short.stderr).toContain('Nothing was inserted.')
+    await writeFile(path.join(cwd, 'twice.csv'), 'id,name,name\nx1,a,b\n')
+    const twice = await run(['import', 'twice.csv', '--table', 'people'])
+    expect(twice.stderr).toContain('line 1: column [name] is there twice')
+    await writeFile(path.join(cwd, 'empty.csv'), '')
+    const empty = await run(['import', 'empty.csv', '--table', 'people', '--json'])
+    expect(JSON.parse(empty.stdout)).toMatchObject({ inserted: 0, failed: 0 })
+  })
+
+  it('replaces or skips records that exist, if asked to', async () => {
+    const { cwd, run, json } = await createPeople()
+    await writeFile(path.join(cwd, 'more.csv'), 'id,name\np1,new\nq1,new\n')
+    const skipped = await run(['import', 'more.csv', '--table', 'people', '--skip-existing'])
+    expect(skipped).toMatchObject({ code: 0 })
+    expect(skipped.stderr).toContain('Imported 1 row,')
+    expect(skipped.stderr).toContain('1 were skipped')
+    const select = "select id, name, age from people where id in ('p1', 'q1') order by id"
+    expect(await json('sql', '-c', select)).toEqual([
+      { id: 'p1', name: 'Name, 1', age: 1 },
+      { id: 'q1', name: 'new', age: null },
+    ])
+    const replaced = await json('import', 'more.csv', '--table', 'people', '--upsert')
+    expect(replaced).toEqual({ inserted: 0, updated: 2, skipped: 0, failed: 0, errors: [] })
+    expect(await json('sql', '-c', select)).toMatchObject([{ name: 'new', age: null }, {}])
+    const both = await run(['import', 'more.csv', '--table', 'people', '--upsert', '--partial'])
+    expect(both).toMatchObject({ code: 2 })
+    expect(both.stderr).toContain('--upsert and --partial exclude each other')
+  })
+
+  it.runIf(process.platform !== 'win32')('says after Ctrl-C what is stored', async () => {
+    const { cwd, env, json } = await createPeople()
+    /** Imports from a pipe that has more to give, and presses Ctrl-C when some of it was read. */
+    const interrupt = async (name: string, more: readonly string[]) => {
+      await git('mkfifo', [path.join(cwd, name)])
+      const child = spawn(
+        process.execPath,
+        [PROGRAM, 'import', name, '--table', 'people', '--format', 'ndjson', ...more],
+        { cwd, env },
+      )
+      let stderr = ''
+      child.stderr.setEncoding('utf8').on('data', (text: string) => {
+        stderr += text
+      })
+      const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+      // A pipe opens when it is read.
+      const pipe = await open(path.join(cwd, name), 'w')
+      const lines = Array.from({ length: 12_000 }, (_, n) => `{"id":"${name}${n}"}\n`)
+      await pipe.write(lines.join(''))
+      return { child, pipe, ended, text: () => stderr }
+    }
+    const atomic = await interrupt('pipe1', [])
+    atomic.child.kill('SIGINT')
+    await expect.poll(atomic.text, WAIT).toContain('cancelled; nothing was inserted')
+    // The command cannot end while it waits for a pipe. In a terminal, Ctrl-C also ends the program that writes to it.
+    await atomic.pipe.close()
+    expect(await atomic.ended).toBe(130)
+    const stored = async (name: string) => {
+      const [row] = await json(
+        'sql',
+        '-c',
+        `select count(*) as n from people where id like '${name}%'`,
+      )
+      return row.n
+    }
+    expect(await stored('pipe1')).toBe(0)
+    const partial = await interrupt('pipe2', ['--partial'])
+    await expect.poll(() => stored('pipe2'), WAIT).toBe(10_000)
+    partial.child.kill('SIGINT')
+    await expect.poll(partial.text, WAIT).toContain('Press Ctrl-C again')
+    partial.child.kill('SIGINT')
+    await expect.poll(partial.text, WAIT).toContain('10000 were inserted; no others were inserted')
+    await partial.pipe.close()
+    expect(await partial.ended).toBe(130)
+    expect(await stored('pipe2')).toBe(10_000)
+  })
+
+  it('prints whole results of SQL, with exact numbers and values of any length', async () => {
+    const { run, json } = await createProject()
+    const all = await run(['sql', '-c', 'select i from generate_series(1, 20161) i'])
+    expect(all).toMatchObject({ code: 0, stderr: '20161 rows\n' })
+    expect(all.stdout.trim().split('\n')).toHaveLength(20_161)
+    const tooMany = await run(['sql', '-c', 'select i from generate_series(1, 100001) i'])
+    expect(tooMany).toMatchObject({ code: 1, stdout: '' })
+    expect(tooMany.stderr).toContain('more than 100000 rows')
+    const statement = "select 9007199254740993 as n, repeat('x', 100) as text"
+    expect(await json('sql', '-c', statement)).toEqual([
+      { n: '9007199254740993', text: 'x'.repeat(100) },
+    ])
+    const { stdout } = await run(['sql', '-c', statement])
+    expect(stdout).toBe(`9007199254740993  ${'x'.repeat(100)}\n`)
+    const same = 'select 1 as a, 2 as a'
+    expect((await run(['sql', '-c', same])).stdout).toBe('1  2\n')
+    const objects = await run(['sql', '-c', same, '--json'])
+    expect(objects).toMatchObject({ code: 2, stdout: '' })
+    expect(objects.stderr).toContain('two columns [a]')
   })
 
   it('forks, shows the difference, and merges', async () => {

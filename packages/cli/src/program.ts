@@ -23,7 +23,7 @@ import { sqlCommand } from './commands/sql.js'
 import { statusCommand } from './commands/status.js'
 import { whoamiCommand } from './commands/whoami.js'
 import { EXIT } from './shared/failure.js'
-import { notice, print } from './shared/output.js'
+import { endWithReader, notice, print } from './shared/output.js'
 
 /** All commands that talk to a server, in the order of the help. */
 export function createProgram(): Command {
@@ -93,6 +93,7 @@ function allOf(command: Command): Command[] {
 
 /** Runs a command. Returns the exit code. */
 export async function runProgram(args: readonly string[]): Promise<number> {
+  endWithReader()
   try {
     await createProgram().parseAsync(args, { from: 'user' })
     return Number(process.exitCode ?? EXIT.done)

@@ -16,7 +16,7 @@ import {
   PreparedQuery,
   type RemoteCallback,
 } from 'drizzle-orm/pg-proxy'
-import { interactiveTransaction, runStatements, type SqlBranch } from './orm.js'
+import { interactiveTransaction, type SqlBranch } from './orm.js'
 import type { SqlArrays, SqlStatement } from './sql.js'
 
 /** A database of Drizzle on a branch. */
@@ -58,8 +58,7 @@ export class OffshootDatabase<
     const collected = queries.map((query) => new CollectedQuery(query))
     const statements = await Promise.all(collected.map(({ statement }) => statement))
     const sent = collected.filter((_, index) => statements[index] !== undefined)
-    const results = await runStatements(
-      this.#branch,
+    const results = await this.#branch.sql.arrays(
       statements.filter((statement) => statement !== undefined),
     )
     for (const [index, query] of sent.entries()) query.answer(results[index] as SqlArrays)
@@ -120,7 +119,7 @@ class OffshootSession<Schema extends Record<string, unknown>> extends PgRemoteSe
     options: NonNullable<ConstructorParameters<typeof PgRemoteSession>[3]>,
   ) {
     const run: RemoteCallback = async (statement, params, method) => {
-      const [result] = await runStatements(branch, [{ statement, params }])
+      const [result] = await branch.sql.arrays([{ statement, params }])
       return { rows: rowsOf(result as SqlArrays, method) }
     }
     super(run, dialect, schema, options)

@@ -68,15 +68,16 @@ export const SERVICE_ERROR_CODES = [
 
 /**
  * The code of an error. The client itself refuses a name that cannot be a part of a path with `invalid_request`
- * and the status 0. Three codes come from the client only: `unreachable` (there was no answer),
- * `unexpected_answer` (the answer did not come from Offshoot), and `incomplete_result` (a query of an
- * ORM has more rows than the service returns).
+ * and the status 0. Four codes come from the client only: `unreachable` (there was no answer),
+ * `unexpected_answer` (the answer did not come from Offshoot), `incomplete_result` (a SQL statement has more
+ * rows than the service returned), and `cancelled` (the caller has ended `insertMany`).
  */
 export type ErrorCode =
   | (typeof SERVICE_ERROR_CODES)[number]
   | 'unreachable'
   | 'unexpected_answer'
   | 'incomplete_result'
+  | 'cancelled'
 
 /** One of several faults: of a record in a bulk insert, or of an operation in a transaction. */
 export interface Fault {

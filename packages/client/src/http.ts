@@ -9,14 +9,16 @@ export interface ApiRequest {
   readonly query?: Readonly<Record<string, unknown>> | undefined
   /** A body that is sent as JSON. */
   readonly json?: unknown
-  /** A body that is sent as it is. A stream is sent only once. */
-  readonly body?: RepeatableBody | ReadableStream<Uint8Array>
+  /** A body that is sent as it is. A stream is sent only once; a function returns a new one for each attempt. */
+  readonly body?: RepeatableBody | ReadableStream<Uint8Array> | (() => ReadableStream<Uint8Array>)
   readonly headers?: Readonly<Record<string, string>>
   /** The request changes nothing, so it may be repeated after any failure. */
   readonly isRead?: boolean
   /** The service applies a request with this key once, however often it is sent. */
   readonly idempotencyKey?: string | undefined
   readonly signal?: AbortSignal | undefined
+  /** Called after each attempt that failed and is going to be repeated. */
+  readonly onFailure?: (error: OffshootError) => void
 }
 
 /** Options that every method takes. */
@@ -51,6 +53,21 @@ const NOTHING_EXECUTED: ReadonlySet<string> = new Set([
   'draining',
 ])
 
+/** Reasons why there is no connection, so that the service has not even got the request. */
+const NOT_CONNECTED: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+])
+
+/** Returns whether it is certain that the service has executed nothing of a request that failed. */
+export function isNothingExecuted(error: OffshootError): boolean {
+  if (NOTHING_EXECUTED.has(error.code)) return true
+  const { cause } = (error.cause ?? {}) as { cause?: { code?: unknown } }
+  return error.code === 'unreachable' && NOT_CONNECTED.has(cause?.code)
+}
+
 /** Sends requests, and repeats them where that is safe. */
 export class Transport {
   readonly #origin: string
@@ -68,12 +85,18 @@ export class Transport {
   }
 
   /** Sends a request and returns the JSON of its answer. An answer without a body gives undefined. */
-  async json<Answer>(request: ApiRequest): Promise<Answer> {
+  async json<Answer>(
+    request: ApiRequest,
+    parse: (text: string) => unknown = JSON.parse,
+  ): Promise<Answer> {
     const response = await this.send(request)
-    const text = await response.text()
+    const text = await response.text().catch((cause: unknown) => {
+      request.signal?.throwIfAborted()
+      throw unreachable(this.#origin, cause)
+    })
     if (text === '') return undefined as Answer
     try {
-      return JSON.parse(text) as Answer
+      return parse(text) as Answer
     } catch (cause) {
       throw new OffshootError('the answer of the server is not JSON', {
         code: 'unexpected_answer',
@@ -91,6 +114,7 @@ export class Transport {
       const { error, retryAfter } = outcome
       const isTooLong = Number(retryAfter) > RETRY_AFTER_SECONDS_MAX
       if (attempt >= this.#retries || isTooLong || !mayRepeat(request, error)) throw error
+      request.onFailure?.(error)
       await pause(delayMs(attempt, retryAfter), request.signal)
     }
   }
@@ -110,12 +134,14 @@ export class Transport {
   }
 
   #init(request: ApiRequest): RequestInit {
-    const { method, json, body, idempotencyKey } = request
+    const { method, json, idempotencyKey } = request
+    const body = typeof request.body === 'function' ? request.body() : request.body
     const headers: Record<string, string> = { authorization: `Bearer ${this.#apiKey}` }
     if (json !== undefined) headers['content-type'] = 'application/json'
     if (idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey
     Object.assign(headers, request.headers)
-    const signal = this.#signalOf(request)
+    const isStream = body instanceof ReadableStream
+    const signal = this.#signalOf(request.signal, { isStream })
     return {
       method,
       headers,
@@ -124,14 +150,17 @@ export class Transport {
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       ...(body === undefined ? {} : { body }),
       // `fetch` requires this for a stream as the body.
-      ...(body instanceof ReadableStream ? ({ duplex: 'half' } as object) : {}),
+      ...(isStream ? ({ duplex: 'half' } as object) : {}),
       ...(signal === undefined ? {} : { signal }),
     }
   }
 
-  #signalOf({ signal, body }: ApiRequest): AbortSignal | undefined {
+  #signalOf(
+    signal: AbortSignal | undefined,
+    { isStream }: { isStream: boolean },
+  ): AbortSignal | undefined {
     // A transfer of any length is not an attempt that hangs.
-    if (this.#timeoutMs === undefined || body instanceof ReadableStream) return signal
+    if (this.#timeoutMs === undefined || isStream) return signal
     const timeout = AbortSignal.timeout(this.#timeoutMs)
     return signal === undefined ? timeout : AbortSignal.any([signal, timeout])
   }

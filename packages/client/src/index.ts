@@ -7,7 +7,13 @@ export { type ErrorCode, type Fault, OffshootError, SERVICE_ERROR_CODES } from '
 export type { FileHandle } from './files.js'
 export type { Filter, Path, Sort } from './filter.js'
 export type { CallOptions, RepeatableBody, TransportOptions } from './http.js'
-export type { InsertManyOptions, InsertManyResult } from './insert-many.js'
+export {
+  InsertManyError,
+  type InsertManyOptions,
+  type InsertManyProgress,
+  type InsertManyResult,
+  type RecordSource,
+} from './insert-many.js'
 export { resolutionOf } from './resolution-of.js'
 export type {
   AnySchema,
@@ -27,7 +33,7 @@ export type {
   WithDefault,
 } from './schema.js'
 export type { Selected, Selection } from './selection.js'
-export type { SqlArrays, SqlResult, SqlRunner, SqlStatement } from './sql.js'
+export type { SqlArrays, SqlOptions, SqlResult, SqlRunner, SqlStatement } from './sql.js'
 export type { Page, Query, QueryOptions, ReadOptions, Table, WriteOptions } from './table.js'
 export type { Operation, OperationResult, TransactionResults } from './transaction.js'
 export type { Workspace } from './workspace.js'

@@ -15,7 +15,7 @@ import {
   type TableMetadata,
 } from 'kysely'
 import type { ColumnDefinition, ColumnType as OffshootType, SchemaDefinition } from './api.js'
-import { interactiveTransaction, runStatements, type SqlBranch } from './orm.js'
+import { interactiveTransaction, type SqlBranch } from './orm.js'
 import type { DateTime, File, Files, Json, Link, WithDefault } from './schema.js'
 import type { SqlArrays } from './sql.js'
 
@@ -93,7 +93,7 @@ export async function runBatch<const Queries extends readonly Compilable<unknown
   queries: Queries,
 ): Promise<Results<Queries>> {
   const compiled = queries.map((query) => query.compile())
-  const results = await runStatements(branch, compiled.map(toStatement))
+  const results = await branch.sql.arrays(compiled.map(toStatement))
   return results.map(toRows) as unknown as Results<Queries>
 }
 
@@ -138,7 +138,7 @@ class OffshootConnection implements DatabaseConnection {
   }
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    const [result] = await runStatements(this.#branch, [toStatement(query)])
+    const [result] = await this.#branch.sql.arrays([toStatement(query)])
     if (result === undefined) throw new Error('the service answered without a result')
     const isWrite = WRITES.has(query.query.kind) || result.columns.length === 0
     return {

@@ -2,7 +2,12 @@ import type { IndexInfo, SearchIndexInfo, TableIndexes } from './api.js'
 import { FileHandle } from './files.js'
 import type { Filter, Sort } from './filter.js'
 import { type CallOptions, newIdempotencyKey, segment, type Transport } from './http.js'
-import { type InsertManyOptions, type InsertManyResult, insertMany } from './insert-many.js'
+import {
+  type InsertManyOptions,
+  type InsertManyResult,
+  insertMany,
+  type RecordSource,
+} from './insert-many.js'
 import type {
   BaseRecord,
   ColumnName,
@@ -405,8 +410,9 @@ export class Table<Schema, Name extends TableName<Schema>> {
   }
 
   /**
-   * Inserts many records, from a list or any iterable. Up to 10,000 records of 8 million characters
-   * are one transaction. More are sent in batches, each of which is one transaction.
+   * Inserts many records, from a list or any iterable: all of them or none, however many there are. They are sent
+   * while they are read. The error is an `InsertManyError`, which tells what is stored. After a lost connection, the
+   * records are sent again if they are a list, or a function that returns an iterable.
    *
    * @example
    * ```ts
@@ -414,12 +420,12 @@ export class Table<Schema, Name extends TableName<Schema>> {
    *   for (let n = 0; n < 20_000; n++) yield { email: `user${n}@example.com` }
    * }
    * const { inserted } = await client.table('users').insertMany(rows(), {
-   *   onProgress: (progress) => console.log(progress.inserted),
+   *   onProgress: (progress) => console.log(progress.sent),
    * })
    * ```
    */
   insertMany(
-    records: Iterable<InsertRecord<Schema, Name>> | AsyncIterable<InsertRecord<Schema, Name>>,
+    records: RecordSource<InsertRecord<Schema, Name>>,
     options: InsertManyOptions = {},
   ): Promise<InsertManyResult> {
     return insertMany(this.#transport, `${this.#path}/bulk`, { records, options })

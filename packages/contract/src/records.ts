@@ -112,6 +112,17 @@ export const BulkInsertedSchema = Type.Object(
     inserted: Type.Optional(
       Type.Integer({ description: 'For a stream: the number of inserted records.' }),
     ),
+    updated: Type.Optional(
+      Type.Integer({
+        description: 'For a stream with `existing=replace`: the number of replaced records.',
+      }),
+    ),
+    skipped: Type.Optional(
+      Type.Integer({
+        description:
+          'For a stream with `existing=skip`: the number of records whose id exists, which were left out.',
+      }),
+    ),
     failed: Type.Optional(
       Type.Integer({ description: 'For a stream: the number of refused records.' }),
     ),
@@ -136,6 +147,13 @@ export const StreamQuerySchema = Type.Object({
     Type.Enum(['atomic', 'partial'], {
       description:
         'For a stream: `atomic` inserts all records or none, `partial` inserts every valid record.',
+    }),
+  ),
+  existing: Type.Optional(
+    Type.Enum(['refuse', 'skip', 'replace'], {
+      default: 'refuse',
+      description:
+        'For an atomic stream: what happens to a record whose id exists. `refuse` refuses the stream, `skip` leaves the record out, `replace` replaces the existing record.',
     }),
   ),
 })

@@ -26,6 +26,13 @@ const options = {
       description: '`json` returns rows as objects in `records`, `array` as arrays in `rows`.',
     }),
   ),
+  rowsMax: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        'Returns at most this many rows of each statement, and `warning` if there are more. Without it, the result is whole, and one that is too large is refused.',
+    }),
+  ),
 }
 
 export const SqlStatementSchema = Type.Object(statement, { ...closed, title: 'SqlStatement' })
@@ -68,7 +75,9 @@ export const SqlResultSchema = Type.Object(
       }),
     ),
     total: Type.Integer({ description: 'Number of rows returned or of records written.' }),
-    warning: Type.Optional(Type.String()),
+    warning: Type.Optional(
+      Type.String({ description: 'The statement has more rows than `rowsMax`.' }),
+    ),
   },
   {
     title: 'SqlResult',

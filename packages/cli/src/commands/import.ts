@@ -1,14 +1,19 @@
-import { createReadStream } from 'node:fs'
-import { readFile, stat } from 'node:fs/promises'
-import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
-import type { ColumnDefinition, ColumnType, SchemaOperation } from '@offshoot/client'
-import { parse } from 'csv-parse'
+import { stat } from 'node:fs/promises'
+import {
+  type AnySchema,
+  type ColumnDefinition,
+  type ColumnType,
+  type Fault,
+  InsertManyError,
+  type SchemaOperation,
+  type Table,
+} from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { emptyRecord, flatColumns, readCell, setAt, TypeInference } from '../shared/csv-values.js'
 import { EXIT, UsageError } from '../shared/failure.js'
 import { notice, Progress, printJson } from '../shared/output.js'
 import { requireConsent } from '../shared/prompts.js'
+import { FORMATS, type Format, type Row, readRows } from '../shared/read-rows.js'
 import { withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
 
@@ -18,15 +23,14 @@ interface ImportFlags {
   readonly format?: string
   readonly create?: boolean
   readonly partial?: boolean
+  readonly upsert?: boolean
+  readonly skipExisting?: boolean
   readonly yes?: boolean
 }
 
-type Row = Record<string, unknown>
-
 /** Rows that are read to find the types of a new table. */
 const SAMPLE_ROWS = 10_000
-const FORMATS = ['csv', 'ndjson', 'json'] as const
-type Format = (typeof FORMATS)[number]
+const FAULTS_SHOWN = 10
 
 /** `offshoot import`: inserts the records of a file. */
 export const importCommand = () =>
@@ -40,14 +44,18 @@ export const importCommand = () =>
     .requiredOption('--table <name>', 'table to insert into')
     .option('--format <format>', 'csv, ndjson or json; default: by the name of the file')
     .option('--create', 'create the table, with columns and types found in the file')
+    .option('--upsert', 'replace existing records that have the id of a record of the file')
+    .option('--skip-existing', 'leave out records whose id exists')
     .option('--partial', 'insert all valid records even if others are refused')
     .option('--yes', 'do not ask')
     .action(
       action<ImportFlags, [string]>(async (target, flags, file) => {
         const format = formatOf(file, flags.format)
-        const { size } = await stat(file).catch((error: Error) => {
+        requireOneMode(flags)
+        const info = await stat(file).catch((error: Error) => {
           throw new UsageError(`cannot read [${file}]: ${error.message}`)
         })
+        const isFile = info.isFile()
         const branch = await target.branch()
         const { tables } = await branch.schema()
         let table = tables.find(({ name }) => name === flags.table)
@@ -60,6 +68,7 @@ export const importCommand = () =>
               `branch [${branch.name}] has no table [${flags.table}]; create it with --create`,
             )
           }
+          if (!isFile) throw new UsageError(`--create: [${file}] cannot be read twice`)
           const columns = await inferColumns(file, format)
           const operations = createTable(flags.table, columns)
           for (const operation of operations) notice(`  ${describeOperation(operation)}`)
@@ -67,22 +76,170 @@ export const importCommand = () =>
           await branch.applySchema(operations)
           table = { name: flags.table, columns }
         }
-        const progress = new Progress('Imported')
-        const bytes = { read: 0 }
-        const records = readRecords(file, format, { columns: table.columns, bytes })
-        const result = await branch.table(flags.table).insertMany(records, {
-          mode: flags.partial ? 'partial' : 'atomic',
-          onProgress: ({ inserted }) => progress.update(inserted, bytes.read / size),
-        })
-        progress.end(result.inserted)
-        if (flags.json) printJson(result)
-        for (const { line, message } of result.errors.slice(0, 10)) {
-          notice(`  record ${line}: ${message}`)
-        }
-        if (result.failed > 0) notice(`${result.failed} records were refused.`)
-        return result.failed > 0 ? EXIT.failed : EXIT.done
+        const types = new Map(flatColumns(table.columns).map(({ name, type }) => [name, type]))
+        const source = { file, format, toRecord: format === 'csv' ? recordOf(types) : undefined }
+        return importRows(branch.table(flags.table), source, { ...flags, size: info.size, isFile })
       }),
     )
+
+interface Source {
+  readonly file: string
+  readonly format: Format
+  /** Converts the texts of a row to the values of a record. */
+  readonly toRecord: ((row: Row) => Row) | undefined
+}
+
+async function importRows(
+  table: Table<AnySchema, string>,
+  source: Source,
+  flags: ImportFlags & { size: number; isFile: boolean },
+): Promise<number> {
+  const progress = new Progress('Imported', 'Sent')
+  const interrupt = new Interrupt(flags)
+  let bytes = 0
+  let settled = { sent: 0, inserted: 0, failed: 0 }
+  const read = async function* () {
+    interrupt.isRead = false
+    bytes = 0
+    const rows = readRows(source.file, source.format, (more) => {
+      bytes += more
+    })
+    for await (const { row } of rows) {
+      if (interrupt.isStopped) break
+      yield source.toRecord?.(row) ?? row
+    }
+    interrupt.isRead = true
+  }
+  try {
+    // A pipe can be read only once, so its records cannot be sent again after a lost connection.
+    const result = await table.insertMany(flags.isFile ? read : read(), {
+      mode: flags.partial ? 'partial' : 'atomic',
+      existing: flags.upsert ? 'replace' : flags.skipExisting ? 'skip' : 'refuse',
+      signal: interrupt.signal,
+      onProgress: (now) => {
+        settled = now
+        progress.update(now.sent, bytes / flags.size)
+      },
+    })
+    progress.end(result.inserted + result.updated)
+    if (flags.json) printJson(result)
+    await reportFaults(source, flags, result.errors)
+    if (result.updated > 0) {
+      notice(`${result.inserted} were new, ${result.updated} have replaced existing records.`)
+    }
+    if (result.skipped > 0) notice(`${result.skipped} were skipped, because their ids exist.`)
+    if (result.failed > 0) notice(`${result.failed} records were refused.`)
+    if (interrupt.isStopped) {
+      notice(`Stopped after ${settled.sent} records. All that were valid are stored.`)
+      return EXIT.interrupted
+    }
+    return result.failed > 0 ? EXIT.failed : EXIT.done
+  } catch (error) {
+    progress.clear()
+    if (error instanceof InsertManyError) {
+      notice(`offshoot: ${error.message}`)
+      await reportFaults(source, flags, error.errors ?? [])
+      notice(adviceAfter(error, flags))
+      return error.code === 'cancelled' ? EXIT.interrupted : EXIT.failed
+    }
+    if (flags.partial && settled.inserted > 0) {
+      const { sent, inserted } = settled
+      notice(`Of the first ${sent} records, ${inserted} were inserted; no others were.`)
+    } else if (error instanceof UsageError) notice('Nothing was inserted.')
+    throw error
+  } finally {
+    interrupt.close()
+  }
+}
+
+function adviceAfter({ isCertain, settled }: InsertManyError, { partial }: ImportFlags): string {
+  if (partial) {
+    return `  To continue: import the records from number ${settled + 1} on. Records with an id that is stored are refused.`
+  }
+  if (isCertain) return '  Correct the cause, and import the file again.'
+  return '  Look whether the records are there. If they have ids, import again with --skip-existing.'
+}
+
+/** Shows the first refused records, by their lines in the file. */
+async function reportFaults(
+  { file, format }: Source,
+  { isFile }: { isFile: boolean },
+  faults: readonly Fault[],
+): Promise<void> {
+  const shown = faults.slice(0, FAULTS_SHOWN)
+  const last = Math.max(-1, ...shown.map(({ index }) => index))
+  const wanted = new Set(shown.map(({ index }) => index))
+  const lines = new Map<number, number | undefined>()
+  // The lines of all records would not fit into memory, so the file is read again.
+  if (isFile && last >= 0) {
+    let index = 0
+    for await (const { line } of readRows(file, format)) {
+      if (wanted.has(index)) lines.set(index, line)
+      if (++index > last) break
+    }
+  }
+  for (const { index, message } of shown) {
+    const line = lines.get(index)
+    notice(`  ${line === undefined ? `record ${index + 1}` : `line ${line}`}: ${message}`)
+  }
+  if (faults.length > shown.length) notice(`  and ${faults.length - shown.length} more`)
+}
+
+/** Ends an import on Ctrl-C such that it is known what is stored, if that is possible. */
+class Interrupt {
+  readonly #controller = new AbortController()
+  readonly #isPartial: boolean
+  readonly #onSignal = () => this.#stop()
+  /** Whether all records were read. */
+  isRead = false
+  /** Whether no more records should be read. */
+  isStopped = false
+  #isAsked = false
+
+  constructor({ partial = false }: ImportFlags) {
+    this.#isPartial = partial
+    process.on('SIGINT', this.#onSignal)
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  close(): void {
+    process.off('SIGINT', this.#onSignal)
+  }
+
+  #stop(): void {
+    const canWait = this.#isPartial || this.isRead
+    if (this.#isAsked || !canWait) {
+      this.#controller.abort()
+      return
+    }
+    this.#isAsked = true
+    if (this.#isPartial) this.isStopped = true
+    notice('\nWaiting for the service to store what was sent. Press Ctrl-C again to stop waiting.')
+  }
+}
+
+function recordOf(types: ReadonlyMap<string, ColumnType>) {
+  return (row: Row): Row => {
+    const record: Row = emptyRecord()
+    for (const [name, text] of Object.entries(row)) {
+      const value = readCell(text as string, types.get(name) ?? 'string')
+      if (value !== undefined) setAt(record, name, value)
+    }
+    return record
+  }
+}
+
+function requireOneMode({ upsert, skipExisting, partial }: ImportFlags): void {
+  const given = [
+    ...(upsert ? ['--upsert'] : []),
+    ...(skipExisting ? ['--skip-existing'] : []),
+    ...(partial ? ['--partial'] : []),
+  ]
+  if (given.length > 1) throw new UsageError(`${given.join(' and ')} exclude each other`)
+}
 
 function formatOf(file: string, given: string | undefined): Format {
   const name = given ?? /\.(\w+)$/.exec(file)?.[1]?.toLowerCase()
@@ -99,7 +256,7 @@ function createTable(table: string, columns: readonly ColumnDefinition[]): Schem
 async function inferColumns(file: string, format: Format): Promise<ColumnDefinition[]> {
   const types = new Map<string, TypeInference | ColumnType>()
   let rows = 0
-  for await (const row of sampleOf(file, format)) {
+  for await (const { row } of readRows(file, format)) {
     for (const [name, value] of Object.entries(row)) {
       if (name === 'id' || value === null) continue
       if (typeof value === 'string' && format === 'csv') {
@@ -141,84 +298,4 @@ function widest(left: ColumnType | undefined, right: ColumnType): ColumnType {
   const texts = ['email', 'datetime', 'string', 'text']
   if (texts.includes(left) && texts.includes(right)) return both.has('text') ? 'text' : 'string'
   return 'json'
-}
-
-async function* sampleOf(file: string, format: Format): AsyncGenerator<Row> {
-  if (format === 'csv') yield* csvRows(createReadStream(file))
-  else if (format === 'ndjson') yield* ndjsonRows(createReadStream(file))
-  else yield* await jsonRows(file)
-}
-
-/** Reads the records of a file. `bytes.read` follows the progress. */
-async function* readRecords(
-  file: string,
-  format: Format,
-  options: { columns: readonly ColumnDefinition[]; bytes: { read: number } },
-): AsyncGenerator<Row> {
-  if (format === 'json') {
-    yield* await jsonRows(file)
-    return
-  }
-  const input = createReadStream(file, { highWaterMark: 1024 * 1024 })
-  input.on('data', (chunk) => {
-    options.bytes.read += chunk.length
-  })
-  if (format === 'ndjson') {
-    yield* ndjsonRows(input)
-    return
-  }
-  const types = new Map(flatColumns(options.columns).map(({ name, type }) => [name, type]))
-  for await (const row of csvRows(input)) {
-    const record: Row = emptyRecord()
-    for (const [name, text] of Object.entries(row)) {
-      const value = readCell(text as string, types.get(name) ?? 'string')
-      if (value !== undefined) setAt(record, name, value)
-    }
-    yield record
-  }
-}
-
-async function* csvRows(input: Readable): AsyncGenerator<Row> {
-  const parser = input.pipe(parse({ columns: true, bom: true, skip_empty_lines: true }))
-  input.on('error', (error) => parser.destroy(error))
-  try {
-    yield* parser
-  } catch (error) {
-    throw new UsageError(`the file is not valid CSV: ${(error as Error).message}`)
-  } finally {
-    input.destroy()
-  }
-}
-
-async function* ndjsonRows(input: Readable): AsyncGenerator<Row> {
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
-  let number = 0
-  try {
-    for await (const line of lines) {
-      number++
-      if (line.trim() !== '') yield parseRow(line, `line ${number}`)
-    }
-  } finally {
-    input.destroy()
-  }
-}
-
-async function jsonRows(file: string): Promise<Row[]> {
-  const rows: unknown = parseAny(await readFile(file, 'utf8'), file)
-  if (!Array.isArray(rows)) throw new UsageError(`[${file}]: expected a list of records`)
-  return rows as Row[]
-}
-
-function parseRow(text: string, where: string): Row {
-  const row = parseAny(text, where)
-  if (typeof row === 'object' && row !== null && !Array.isArray(row)) return row as Row
-  throw new UsageError(`${where}: expected a record`)
-}
-
-function parseAny(text: string, where: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw new UsageError(`${where}: not valid JSON: ${(error as Error).message}`)
-  }
 }

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises'
-import { type AnySchema, type Branch, OffshootError } from '@offshoot/client'
+import { type AnySchema, type Branch, OffshootError, type SqlArrays } from '@offshoot/client'
 import { action, createCommand } from '../shared/command.js'
 import { UsageError } from '../shared/failure.js'
 import { inLine, notice, oneLine, printJson, printTable } from '../shared/output.js'
@@ -37,21 +37,37 @@ export const sqlCommand = () =>
 
 type AnyBranch = Branch<AnySchema>
 
+const CELL_LENGTH_MAX = 80
+
 async function run(branch: AnyBranch, statement: string, json?: boolean): Promise<void> {
   if (statement.trim() === '') throw new UsageError('there is no statement')
-  const { records, columns, total, warning } = await branch.sql.run(statement)
-  if (warning !== undefined) notice(`warning: ${warning}`)
+  const [result] = await branch.sql.arrays([{ statement }])
+  const { rows = [], columns = [], total = 0 } = result ?? {}
   if (json) {
-    printJson(records)
+    printJson(toRecords(columns, rows))
     return
   }
   if (columns.length > 0) {
+    // A script gets whole values, and a terminal gets what fits.
+    const lengthMax = process.stdout.isTTY ? CELL_LENGTH_MAX : Number.POSITIVE_INFINITY
     printTable(
       columns.map(({ name }) => name),
-      records.map((record) => columns.map(({ name }) => oneLine(record[name] ?? null))),
+      rows.map((row) => row.map((value) => oneLine(value ?? null, lengthMax))),
     )
   }
   notice(`${total} ${total === 1 ? 'row' : 'rows'}`)
+}
+
+/** An object has one value of each name, so columns with the same name would be lost. */
+function toRecords(columns: SqlArrays['columns'], rows: SqlArrays['rows']): object[] {
+  const names = columns.map(({ name }) => name)
+  const twice = names.find((name, index) => names.indexOf(name) < index)
+  if (twice !== undefined) {
+    throw new UsageError(
+      `--json: the result has two columns [${twice}]; give one of them another name, with AS`,
+    )
+  }
+  return rows.map((row) => Object.fromEntries(names.map((name, index) => [name, row[index]])))
 }
 
 /** Reads statements until the end of the input. A statement ends with a semicolon. */

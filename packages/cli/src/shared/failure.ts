@@ -3,7 +3,7 @@ import { isLocal } from './is-local.js'
 import { notice } from './output.js'
 
 /** Exit codes of the command. */
-export const EXIT = { done: 0, failed: 1, usage: 2, conflict: 3 } as const
+export const EXIT = { done: 0, failed: 1, usage: 2, conflict: 3, interrupted: 130 } as const
 
 /** An error whose message is complete: it is printed without a stack. */
 export class Failure extends Error {

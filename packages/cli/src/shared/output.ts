@@ -72,7 +72,7 @@ export function printTable(heading: readonly string[], rows: readonly (readonly 
   const colors = colorsFor(process.stdout)
   const shown = (process.stdout.isTTY ? [heading, ...rows] : rows).map((row) => row.map(inLine))
   const widths = heading.map((_, index) =>
-    Math.max(...shown.map((row) => lengthOf(row[index] ?? ''))),
+    shown.reduce((width, row) => Math.max(width, lengthOf(row[index] ?? '')), 0),
   )
   shown.forEach((row, number) => {
     const line = row
@@ -118,15 +118,18 @@ export function span(ms: number): string {
   return 'just now'
 }
 
-/**
- * Returns a stream to stdout that waits while it is full, and ends quietly when the reader goes away. `text` is
- * printed; `data` is printed as `printData` does.
- */
-export function stdoutWriter(kind: 'text' | 'data'): Writable {
+/** Ends quietly when the reader of stdout goes away, as with `| head`. */
+export function endWithReader(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
     throw error
   })
+}
+
+/**
+ * Returns a stream to stdout that waits while it is full. `text` is printed; `data` is printed as `printData` does.
+ */
+export function stdoutWriter(kind: 'text' | 'data'): Writable {
   const shown = kind === 'text' ? rendered : shownData
   return new Writable({
     decodeStrings: false,
@@ -141,11 +144,14 @@ export function stdoutWriter(kind: 'text' | 'data'): Writable {
 export class Progress {
   readonly #startedAt = performance.now()
   readonly #verb: string
+  readonly #meanwhile: string
   readonly #isShown = process.stderr.isTTY === true
   #shownAt = 0
 
-  constructor(verb: string) {
+  /** `meanwhile` is the verb before the end, if it is another one. */
+  constructor(verb: string, meanwhile = verb) {
     this.#verb = verb
+    this.#meanwhile = meanwhile
   }
 
   update(rows: number, part?: number): void {
@@ -156,12 +162,16 @@ export class Progress {
     const filled = part === undefined ? 0 : Math.round(Math.min(1, part) * width)
     const bar = part === undefined ? '' : ` ${'█'.repeat(filled)}${'░'.repeat(width - filled)}`
     process.stderr.write(
-      `\r${this.#verb} ${rows.toLocaleString('en')} rows${bar} ${this.#rate(rows)}\u001b[K`,
+      `\r${this.#meanwhile} ${rows.toLocaleString('en')} rows${bar} ${this.#rate(rows)}\u001b[K`,
     )
   }
 
-  end(rows: number): void {
+  clear(): void {
     if (this.#isShown) process.stderr.write('\r\u001b[K')
+  }
+
+  end(rows: number): void {
+    this.clear()
     const noun = rows === 1 ? 'row' : 'rows'
     notice(`${this.#verb} ${rows.toLocaleString('en')} ${noun}, ${this.#rate(rows)}`)
   }

@@ -19,5 +19,5 @@ export {
 } from './running/transactions.js'
 export { describeRefusal, isTaken, rowsBefore, takenColumn } from './writing/refusals.js'
 export { openSink, type RowSink, rowsPerStep } from './writing/row-sink.js'
-export { collectStage, type StagedRow, StagedRows } from './writing/staged-rows.js'
+export { collectStage, type StagedRow, StagedRows, type Written } from './writing/staged-rows.js'
 export type { RowInput, TableWriter, UniqueCheck, UpdateInput } from './writing/table-writer.js'

@@ -1,4 +1,9 @@
-import { type ColumnDefinition, OffshootError, type TableDefinition } from '@offshoot/client'
+import {
+  type ColumnDefinition,
+  InsertManyError,
+  OffshootError,
+  type TableDefinition,
+} from '@offshoot/client'
 import { useQueryClient } from '@tanstack/react-query'
 import { useRef, useState } from 'react'
 import { keys } from '../../api/answers.js'
@@ -149,7 +154,9 @@ export function ImportDialog({ table, onClose }: { table: TableDefinition; onClo
         isDone: true,
       })
     } catch (caught) {
-      if (!controller.signal.aborted) setError(caught)
+      // After a cancellation, only a doubt about what is stored is worth a message.
+      const isDoubtful = caught instanceof InsertManyError && !caught.isCertain
+      if (!controller.signal.aborted || isDoubtful) setError(caught)
       for (const { index, message } of caught instanceof OffshootError
         ? (caught.errors ?? [])
         : []) {

@@ -19,6 +19,9 @@ import { splitStatements, withoutComments } from './statements.js'
 /** CodeMirror is loaded when the page is opened. */
 const SqlEditor = lazy(() => import('./editor.js'))
 
+/** The page says if there are more. */
+const ROWS_SHOWN_MAX = 1000
+
 const READS = /^\s*(\(|select|values|with|table)\b/i
 
 interface Outcome {
@@ -53,7 +56,7 @@ export function SqlPage() {
       abort.current = new AbortController()
       const results = await branch.sql.arrays(
         statements.map((statement) => ({ statement: statement.text })),
-        { signal: abort.current.signal },
+        { signal: abort.current.signal, rowsMax: ROWS_SHOWN_MAX },
       )
       return results.map((result, index) => ({
         statement: statements[index]?.text ?? '',

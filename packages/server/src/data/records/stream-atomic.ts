@@ -15,6 +15,7 @@ import {
   type StagedRow,
   StagedRows,
   type WriteTransaction,
+  type Written,
 } from '../../rows/write.js'
 import type { Session } from '../session/session.js'
 import {
@@ -57,7 +58,7 @@ interface ReadStream {
 
 /** Where the rows of a stream are, and how they are inserted. */
 interface HeldRows {
-  insert(table: WritableTable, transaction: WriteTransaction): Promise<void>
+  insert(table: WritableTable, transaction: WriteTransaction): Promise<Written | undefined>
   /** Publishes the rows in another way than by inserting them. Returns whether it did. */
   publish?(
     table: WritableTable,
@@ -102,16 +103,23 @@ export class AtomicStream {
     const read = await this.#readLines(context, table, async (some) => {
       if (this.#rows === undefined) {
         for (const row of some) held.push(row)
-        if (source.isWhole && held.length <= heldRowsMax(table)) return
+        if (this.#canHold && held.length <= heldRowsMax(table)) return
       }
       await this.#stage(context, writable, held.length > 0 ? held.splice(0) : some)
     })
     const { session } = context
+    if (this.#request.existing !== 'refuse') await this.#stage(context, writable, [])
     const staged = this.#rows as StagedRows | undefined
     if (staged === undefined) return this.#insertHeld(context, writable, read, holdInMemory(held))
-    await staged.end(writable.writer)
+    await staged.end(writable.writer, this.#request.existing)
     this.#staged = { ...read, session, definition: definitionOf(table) }
     return this.#insertStaged(context, table)
+  }
+
+  /** Whether a short stream is not staged. Only a stage can be compared with existing records. */
+  get #canHold(): boolean {
+    const { source, existing } = this.#request
+    return source.isWhole && existing === 'refuse'
   }
 
   /** Adds rows to the stage, in steps. */
@@ -143,8 +151,22 @@ export class AtomicStream {
     // An outdated session has taken back what it had counted.
     if (session !== staged.session) await session.growth.admit(staged.bytes)
     const writable = await context.sessions.writable(session, table)
+    const { existing } = this.#request
+    if (existing !== 'refuse') {
+      return this.#insertHeld(context, writable, staged, {
+        insert: ({ writer }, transaction) =>
+          existing === 'skip'
+            ? rows.insertNew(writer, transaction)
+            : rows.replace(writer, transaction),
+        findTaken: ({ session }, { writer }) =>
+          rows.findTakenBeside(writer, session.guard, existing),
+      })
+    }
     return this.#insertHeld(context, writable, staged, {
-      insert: ({ writer }, transaction) => rows.insert(writer, transaction),
+      async insert({ writer }, transaction) {
+        await rows.insert(writer, transaction)
+        return undefined
+      },
       publish: (table, finish) => publishLongStream(context, { table, rows }, finish),
       findTaken: ({ session }, { writer }) => rows.findTaken(writer, session.guard),
     })
@@ -157,16 +179,19 @@ export class AtomicStream {
     held: HeldRows,
   ): Promise<string> {
     const { database, session } = context
-    const answer = tally.toJson()
     const keep = (transaction: OpenTransaction) =>
-      keepAnswer(transaction, context, { ...idempotent, answer })
+      keepAnswer(transaction, context, { ...idempotent, answer: tally.toJson() })
     const insert = async (transaction: WriteTransaction) => {
-      await held.insert(table, transaction)
+      const written = await held.insert(table, transaction)
+      if (written !== undefined) {
+        tally.inserted = written.inserted
+        tally.kept = written.kept
+      }
       await keep(transaction)
-      return answer
+      return tally.toJson()
     }
     try {
-      if (await held.publish?.(table, keep)) return answer
+      if (await held.publish?.(table, keep)) return tally.toJson()
       return await runSteps(database, session.guard, insert, { isLong: true })
     } catch (error) {
       // A client that has disconnected needs no response.
@@ -264,6 +289,7 @@ function holdInMemory(rows: readonly StagedRow[]): HeldRows {
         await sink.abort()
         throw error
       }
+      return undefined
     },
     async findTaken(_context, _table, error) {
       const row = rows[rowsBefore(error) ?? 0]

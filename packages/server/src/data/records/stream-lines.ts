@@ -11,7 +11,11 @@ import type { StreamSource } from './stream-source.js'
  * The lines of a stream of records, one JSON object per line.
  */
 
+/** What happens to a record whose id exists. */
+export type ExistingRecords = 'refuse' | 'skip' | 'replace'
+
 export interface StreamRequest {
+  readonly existing: ExistingRecords
   readonly source: StreamSource
   readonly idempotencyKey: string | undefined
   /** The URL of the request, which is part of its idempotency hash. */
@@ -24,6 +28,8 @@ export interface StreamRequest {
 export class Tally {
   inserted = 0
   failed = 0
+  /** Existing records that were replaced, or left as they are. undefined if neither was asked for. */
+  kept: { readonly updated: number } | { readonly skipped: number } | undefined
   readonly faults: FaultEntry[] = []
 
   refuse(line: number, message: string): void {
@@ -40,7 +46,8 @@ export class Tally {
 
   toJson(): string {
     const errors = this.sorted.map(({ line, message }) => ({ line, message }))
-    return JSON.stringify({ inserted: this.inserted, failed: this.failed, errors })
+    const { inserted, failed, kept } = this
+    return JSON.stringify({ inserted, ...kept, failed, errors })
   }
 }
 

@@ -1,3 +1,4 @@
+import { mapInTurns } from '../../common/in-turns.js'
 import { isOnCluster } from '../../postgres/cluster.js'
 import { BECOME } from '../../postgres/reader-role.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
@@ -49,6 +50,7 @@ export class Evaluator {
   readonly #transaction: OpenTransaction
   readonly #reader: string | undefined
   readonly #schema: string
+  readonly #bytesMax: number
   #bytesLeft: number
 
   constructor(
@@ -58,6 +60,7 @@ export class Evaluator {
     this.#transaction = transaction
     this.#reader = options.reader
     this.#schema = options.schema
+    this.#bytesMax = options.resultBytesMax
     this.#bytesLeft = options.resultBytesMax
   }
 
@@ -85,7 +88,7 @@ export class Evaluator {
       { ...once(query), describes: true },
       once(bounded),
     ])
-    const texts = rows.slice(0, rowsMax).map(([text]) => this.#count(text ?? null))
+    const texts = await mapInTurns(rows.slice(0, rowsMax), ([text]) => this.#count(text ?? null))
     return {
       columns: columns.map(([name, typeId]) => ({ name: name ?? '', typeId: typeId ?? '' })),
       rows: texts,
@@ -95,7 +98,9 @@ export class Evaluator {
 
   #count(text: string | null): string {
     if (text === null) {
-      throw tooCostly('the result is too large; ask for fewer rows or columns')
+      throw tooCostly(
+        `the result has more than ${this.#bytesMax} bytes; ask for fewer rows or columns`,
+      )
     }
     this.#bytesLeft -= Buffer.byteLength(text)
     return text

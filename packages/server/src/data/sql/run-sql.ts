@@ -16,7 +16,7 @@ import type { Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
 import { isResultType } from './allowed.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
-import { invalidSql } from './invalid-sql.js'
+import { invalidSql, tooCostly } from './invalid-sql.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import type { StatementPlan } from './statement-plan.js'
@@ -44,11 +44,16 @@ interface PreparedStatement {
 /** Runs statements in order in one transaction. Returns their results as JSON texts. */
 export async function runSql(
   context: SqlContext,
-  request: { statements: readonly SqlStatement[]; responseType: ResponseType | undefined },
+  request: {
+    statements: readonly SqlStatement[]
+    responseType: ResponseType | undefined
+    rowsMax: number | undefined
+  },
 ): Promise<string[]> {
   const { session, sessions } = context
   const { statements, responseType = 'json' } = request
   requireLimits(context.limits, statements)
+  const rowsMax = rowsMaxOf(context, request.rowsMax)
   const prepared = await prepareAll(context, statements)
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
   if (isWrite) requireAccess(session.principal.scope, 'write')
@@ -61,7 +66,7 @@ export async function runSql(
   const { database, bounds } = context
   const schema = schemaName(session.guard.rows.databaseId)
   const run = async () => {
-    const options = { schema, reader: await findReader(database, schema), responseType }
+    const options = { schema, reader: await findReader(database, schema), responseType, rowsMax }
     const body = (transaction: OpenTransaction) =>
       runAll(context, transaction, { prepared, ...options })
     const connections = {
@@ -98,9 +103,10 @@ async function runAll(
     schema: string
     reader: string | undefined
     responseType: ResponseType
+    rowsMax: number | undefined
   },
 ): Promise<string[]> {
-  const { prepared, schema, reader, responseType } = options
+  const { prepared, schema, reader, responseType, rowsMax } = options
   const { sqlResultBytesMax: resultBytesMax } = context.limits
   const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax })
   const results: string[] = []
@@ -108,7 +114,9 @@ async function runAll(
   context.session.growth.undo()
   for (const [index, statement] of prepared.entries()) {
     try {
-      results.push(await runOne(context, { transaction, evaluator, statement, responseType }))
+      results.push(
+        await runOne(context, { transaction, evaluator, statement, responseType, rowsMax }),
+      )
     } catch (error) {
       throw prepared.length === 1 ? error : inBatch(error, index)
     }
@@ -120,6 +128,15 @@ async function runAll(
 export function requireStatementCount(limits: Limits, count: number): void {
   if (count <= limits.sqlStatementsMax) return
   throw invalidSql(`a batch can have at most ${limits.sqlStatementsMax} statements`)
+}
+
+/** Xata Lite returns at most this many rows, with a warning if there are more. Its clients expect that. */
+const XATA_ROWS_MAX = 1000
+
+/** Returns how many rows of a result are enough, or undefined if it must be whole. */
+function rowsMaxOf({ session, limits }: SqlContext, asked: number | undefined): number | undefined {
+  const enough = asked ?? (session.metadata.key === 'xata' ? XATA_ROWS_MAX : undefined)
+  return enough && Math.min(enough, limits.sqlRowsMax)
 }
 
 function requireLimits(limits: Limits, statements: readonly SqlStatement[]): void {
@@ -157,6 +174,8 @@ interface Run {
   readonly evaluator: Evaluator
   readonly statement: PreparedStatement
   readonly responseType: ResponseType
+  /** undefined: the result must be whole. */
+  readonly rowsMax: number | undefined
 }
 
 async function runOne(context: SqlContext, run: Run): Promise<string> {
@@ -165,12 +184,12 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
   const read = (query: Sql, values: readonly Parameter[]) =>
     evaluator.read(query, {
       parameters: values,
-      rowsMax: context.limits.sqlRowsMax,
+      rowsMax: run.rowsMax ?? context.limits.sqlRowsMax,
       textOf: run.responseType === 'json' ? recordText : rowText,
     })
   if (plan.kind === 'select') {
     const found = await read(plan.query, parameters)
-    return writeResult(run, found, { total: found.rows.length, rowsMax: context.limits.sqlRowsMax })
+    return writeResult(context, run, { found, total: found.rows.length })
   }
   const { returning } = plan
   const table = context.session.table(plan.table)
@@ -178,7 +197,7 @@ async function runOne(context: SqlContext, run: Run): Promise<string> {
     returning === undefined ? undefined : read(returning, [...parameters, ids]),
   )
   const { total, found = NOTHING } = written
-  return writeResult(run, found, { total, rowsMax: context.limits.sqlRowsMax })
+  return writeResult(context, run, { found, total })
 }
 
 const NOTHING: Evaluated = { columns: [], rows: [], hasMore: false }
@@ -194,10 +213,16 @@ const rowText = (query: Sql): Sql => sql`
   from (${query}) as q`
 
 async function writeResult(
-  { transaction, responseType }: Run,
-  { columns, rows, hasMore }: Evaluated,
-  { total, rowsMax }: { total: number; rowsMax: number },
+  { limits }: SqlContext,
+  { transaction, responseType, rowsMax }: Run,
+  { found, total }: { found: Evaluated; total: number },
 ): Promise<string> {
+  const { columns, rows, hasMore } = found
+  if (hasMore && rowsMax === undefined) {
+    throw tooCostly(
+      `the result has more than ${limits.sqlRowsMax} rows; use LIMIT, or set [rowsMax] to get the first rows`,
+    )
+  }
   const typeIds = columns.map(({ typeId }) => typeId)
   const names = await findTypeNames(transaction, typeIds)
   for (const { name, typeId } of columns) {

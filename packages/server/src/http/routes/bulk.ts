@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { AppError } from '@offshoot/contract/errors'
 import { BulkInsertedSchema, BulkInsertSchema, StreamQuerySchema } from '@offshoot/contract/records'
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
@@ -7,6 +8,7 @@ import type { JsonText } from '../../common/json-parts.js'
 import { bulkInsert } from '../../data/records/bulk.js'
 import { hashContent } from '../../data/records/idempotency.js'
 import { AtomicStream } from '../../data/records/stream-atomic.js'
+import type { ExistingRecords } from '../../data/records/stream-lines.js'
 import { streamPartially } from '../../data/records/stream-partial.js'
 import { StreamSource } from '../../data/records/stream-source.js'
 import { overloaded } from '../admission/ticket.js'
@@ -20,7 +22,11 @@ import type { Services } from '../services.js'
 
 type BulkRequest = FastifyRequest<{
   Params: { databaseBranch: string; tableName: string }
-  Querystring: { columns?: string | string[]; mode?: 'atomic' | 'partial' }
+  Querystring: {
+    columns?: string | string[]
+    mode?: 'atomic' | 'partial'
+    existing?: ExistingRecords
+  }
 }>
 
 /**
@@ -57,9 +63,11 @@ export function bulkRoutes({
     let stream: AtomicStream | undefined
     try {
       const key = await sessions.run(session, async () => idempotencyKey(request))
-      const asked = { source, idempotencyKey: key, url, onHold }
+      const { mode, existing = 'refuse' } = request.query
+      const asked = { source, idempotencyKey: key, url, onHold, existing }
       const services = { database, sessions, files, tableName, limits }
-      if (request.query.mode === 'partial') {
+      if (mode === 'partial') {
+        requireNoExisting(existing, 'needs mode=atomic')
         return await streamPartially({ ...services, session }, asked)
       }
       const atomic = new AtomicStream(asked)
@@ -95,7 +103,8 @@ export function bulkRoutes({
           description:
             'Inserts all records or none. A body of type `application/x-ndjson` is a stream of any ' +
             'number of records, one per line, and is answered with counts; with `mode=partial`, ' +
-            'valid lines are inserted even if others fail. Requests with the same ' +
+            'valid lines are inserted even if others fail, and with `existing`, records whose id exists ' +
+            'are skipped or replaced. Requests with the same ' +
             '`Idempotency-Key` are executed once.',
           params: TableParamsSchema,
           querystring: StreamQuerySchema,
@@ -110,12 +119,17 @@ export function bulkRoutes({
       },
       async (request, reply) => {
         const { body } = request as { body: Buffer | Readable | undefined }
-        const answer =
-          body === undefined || Buffer.isBuffer(body)
-            ? await insertBody(request, body ?? Buffer.alloc(0))
-            : await insertStream(request, body)
-        return sendJson(reply, answer)
+        if (body !== undefined && !Buffer.isBuffer(body)) {
+          return sendJson(reply, await insertStream(request, body))
+        }
+        requireNoExisting(request.query.existing, 'needs a body of type application/x-ndjson')
+        return sendJson(reply, await insertBody(request, body ?? Buffer.alloc(0)))
       },
     )
   }
+}
+
+function requireNoExisting(existing: ExistingRecords | undefined, reason: string): void {
+  if (existing === undefined || existing === 'refuse') return
+  throw new AppError('invalid_request', `query parameter [existing]: [${existing}] ${reason}`)
 }

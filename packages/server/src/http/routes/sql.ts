@@ -31,7 +31,11 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
   const run = (
     request: FastifyRequest,
     reply: FastifyReply,
-    asked: { statements: readonly SqlStatement[]; responseType: SqlRequest['responseType'] },
+    asked: {
+      statements: readonly SqlStatement[]
+      responseType: SqlRequest['responseType']
+      rowsMax: SqlRequest['rowsMax']
+    },
   ) =>
     // The statement is parsed later, so write access is checked when it is known that it writes.
     bounded(request, reply, (context) =>
@@ -58,9 +62,9 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request, reply) => {
-        const { statement, params, responseType } = request.body
+        const { statement, params, responseType, rowsMax } = request.body
         const statements = [{ statement, params: params ?? null }]
-        const [result = ''] = await run(request, reply, { statements, responseType })
+        const [result = ''] = await run(request, reply, { statements, responseType, rowsMax })
         return sendJson(reply, result)
       },
     )
@@ -85,8 +89,8 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
         },
       },
       async (request, reply) => {
-        const { statements, responseType } = request.body
-        const results = await run(request, reply, { statements, responseType })
+        const { statements, responseType, rowsMax } = request.body
+        const results = await run(request, reply, { statements, responseType, rowsMax })
         return sendJson(reply, listJson('{"results":[', results, ']}'))
       },
     )

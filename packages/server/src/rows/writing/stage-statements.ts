@@ -4,6 +4,7 @@ import type { PhysicalColumn } from '../columns/column-tree.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
 import { MOMENT_VALUES } from '../running/calls.js'
 import { insertStatement, selectNewRows } from './insert-statements.js'
+import { replaceAnyStatement } from './replace-statements.js'
 import { furtherColumns, type StatementParts } from './statement-parts.js'
 
 /*
@@ -51,6 +52,58 @@ export function insertStageStatement(parts: StatementParts, stage: Sql): Stateme
  */
 export function insertStagePartStatement(parts: StatementParts, stage: Sql): Statement {
   return insertStatement(parts, 'id', stagedRows(parts, stagedPart(stage)))
+}
+
+/** Inserts or replaces the rows of some lines of a stage. Returns the metadata, and whether the row existed. */
+export function replaceStagePartStatement(parts: StatementParts, stage: Sql): Statement {
+  return replaceAnyStatement(parts, 'metadata', stagedRows(parts, stagedPart(stage)))
+}
+
+/** Removes the rows of a stage whose ids exist on the branch. Returns their number. */
+export function dropExistingStatement({ layout, codec }: StatementParts, stage: Sql): Statement {
+  return compileStatement(sql`
+    with dropped as (
+      delete from ${stage}
+      where line in (
+        select s.line
+        from ${stage} s ${joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r` })}
+      )
+      returning line
+    )
+    select count(*) from dropped`)
+}
+
+/** Finds the first line whose id an earlier line has. */
+export function repeatedIdStatement(stage: Sql): Statement {
+  return compileStatement(sql`select ${firstRepeated(stage, sql`id`)}`)
+}
+
+/**
+ * Finds the first line whose value of a unique column is taken, if rows whose ids exist are skipped or replaced: by
+ * another row of the branch that no earlier line replaces, or by an earlier line.
+ */
+export function takenBesideStatement(
+  parts: StatementParts,
+  stage: Sql,
+  { index, existing }: { index: number; existing: 'skip' | 'replace' },
+): Statement {
+  const { layout, codec } = parts
+  const join = joinVisible(layout, codec, { id: sql`s.id`, alias: sql`r`, outer: true })
+  const written = sql`(
+      select s.*
+      from ${stage} s ${join}
+      where ${existing === 'skip' ? sql`r.id is null` : sql`true`}
+    )`
+  const isLeft =
+    existing === 'skip'
+      ? sql`true`
+      : sql`h.id <> s.id
+          and not exists (select from ${stage} o where o.id = h.id and o.line < s.line)`
+  return compileStatement(sql`
+    select least(
+      (select min(s.line) from ${written} s where ${valueIsVisible(parts, index, { isLeft })}),
+      ${firstRepeated(sql`${written} written`, parts.name(index))}
+    )`)
 }
 
 /** The first and the last line of a part follow the moment. */
@@ -107,12 +160,13 @@ export function takenValueStatement(parts: StatementParts, stage: Sql, index: nu
 function valueIsVisible(
   parts: StatementParts,
   index: number,
-  options: { isInherited?: boolean } = {},
+  { isLeft = sql`true`, ...options }: { isInherited?: boolean; isLeft?: Sql } = {},
 ): Sql {
   const { layout, codec } = parts
   const column = parts.column(index)
+  // The row of the branch is `h`.
   const where = (expressionOf: (column: PhysicalColumn) => Sql) =>
-    sql`${expressionOf(column)} = s.${parts.name(index)}`
+    sql`${expressionOf(column)} = s.${parts.name(index)} and ${isLeft}`
   return sql`s.${parts.name(index)} is not null
       and exists (${selectVisible(layout, codec, { ...options, where })})`
 }

@@ -5,6 +5,7 @@ import type { Database } from '../../postgres/database.js'
 import { codeOf } from '../../postgres/failures.js'
 import { runPipeline } from '../../postgres/pipeline.js'
 import { type Sql, sql } from '../../postgres/sql.js'
+import type { Statement } from '../../postgres/statement.js'
 import { copyLine } from '../columns/carriers.js'
 import { qualified } from '../layout/layout.js'
 import { brokenConnection } from '../running/connection.js'
@@ -20,6 +21,12 @@ export interface StagedRow extends RowInput {
   readonly line: number
 }
 
+/** The rows that were written to a table that has some of them. */
+export interface Written {
+  readonly inserted: number
+  readonly kept: { readonly updated: number } | { readonly skipped: number }
+}
+
 /** An upsert meets the same id twice. */
 const CARDINALITY_VIOLATION = '21000'
 
@@ -31,6 +38,11 @@ const PART_LINES = 5000
 const SIGN_OF_LIFE_MS = 60_000
 /** A stage without a sign of life for this time was left behind by a crash. */
 const STAGE_HOURS_MAX = 1
+
+interface TakenLine {
+  readonly line: number
+  readonly error: TakenError
+}
 
 /** Identifies a stage. It is in the schema of the database, because one statement inserts its rows into a heap. */
 interface StageAddress {
@@ -95,19 +107,68 @@ export class StagedRows {
   }
 
   /** Prepares the insert. Nothing may be added afterwards. */
-  async end(writer: TableWriter): Promise<void> {
+  async end(writer: TableWriter, existing: 'refuse' | 'skip' | 'replace'): Promise<void> {
     await this.#flush()
+    const [name, { isCluster }] = [stageName(this.#stage), this.#database]
     // Parts of the stage are found by their lines, which are its key on a cluster.
-    if (!writer.takesCopies && !this.#database.isCluster) {
-      await this.#database.query(sql`create index on ${stageName(this.#stage)} (line)`)
+    if ((!writer.takesCopies || existing === 'replace') && !isCluster) {
+      await this.#database.query(sql`create index on ${name} (line)`)
     }
   }
 
   /** Inserts all rows. Fails if an id or a unique value is taken. */
   async insert(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
+    await this.#requireComplete(writer, transaction)
+    await this.#insertRows(writer, transaction, this.#count)
+  }
+
+  /** Inserts the rows whose ids are free. Fails if two rows have the same id, or if a unique value is taken. */
+  async insertNew(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
+    const stage = writer.stage(stageName(this.#stage))
+    await this.#requireComplete(writer, transaction)
+    await this.#requireDistinct(writer, transaction)
+    // If the transaction is rolled back, the stage has these rows again.
+    const [dropped] = await transaction.run([
+      { statement: stage.dropExisting, values: [], isUnnamed: true },
+    ])
+    const skipped = Number(dropped?.[0]?.[0])
+    const inserted = this.#count - skipped
+    await this.#insertRows(writer, transaction, inserted)
+    return { inserted, kept: { skipped } }
+  }
+
+  /** Inserts or replaces all rows. Fails if two rows have the same id, or if a unique value is taken. */
+  async replace(writer: TableWriter, transaction: WriteTransaction): Promise<Written> {
+    const stage = writer.stage(stageName(this.#stage))
+    await this.#requireComplete(writer, transaction)
+    await this.#requireDistinct(writer, transaction)
+    let updated = 0
+    for (let line = 1; line <= this.#lastLine; line += PART_LINES) {
+      const [rows = []] = await transaction.run([stage.replacePart(line, line + PART_LINES - 1)])
+      updated += rows.filter((row) => row.at(-1) === 't').length
+    }
+    await this.#requireUnique(writer, transaction)
+    return { inserted: this.#count - updated, kept: { updated } }
+  }
+
+  async #requireComplete(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
     const stage = writer.stage(stageName(this.#stage))
     const [counted] = await transaction.run([{ statement: stage.count, values: [] }])
     this.requireAll(Number(counted?.[0]?.[0]))
+  }
+
+  async #requireDistinct(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
+    const { findRepeatedId: statement } = writer.stage(stageName(this.#stage))
+    const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
+    if (typeof found?.[0]?.[0] === 'string') throw new TakenError(0, undefined)
+  }
+
+  async #insertRows(
+    writer: TableWriter,
+    transaction: WriteTransaction,
+    expected: number,
+  ): Promise<void> {
+    const stage = writer.stage(stageName(this.#stage))
     if (writer.takesCopies) {
       await transaction.run([stage.insert])
       return
@@ -121,7 +182,13 @@ export class StagedRows {
         })
       inserted += ids?.length ?? 0
     }
-    if (inserted < this.#count) throw new TakenError(0, undefined)
+    if (inserted < expected) throw new TakenError(0, undefined)
+    await this.#requireUnique(writer, transaction)
+  }
+
+  /** Compares unique values with inherited rows. */
+  async #requireUnique(writer: TableWriter, transaction: WriteTransaction): Promise<void> {
+    const stage = writer.stage(stageName(this.#stage))
     for (const column of writer.uniqueColumns) {
       const statement = stage.findInherited(column)
       const [found] = await transaction.run([{ statement, values: [], isUnnamed: true }])
@@ -144,21 +211,40 @@ export class StagedRows {
   }
 
   /** Finds the first line whose id or unique value is taken. Returns undefined if none is taken any more. */
-  async findTaken(
-    writer: TableWriter,
-    guard: Guard,
-  ): Promise<{ line: number; error: TakenError } | undefined> {
+  async findTaken(writer: TableWriter, guard: Guard): Promise<TakenLine | undefined> {
     const stage = writer.stage(stageName(this.#stage))
-    const checks = [
+    return this.#findFirst(guard, [
       { columnId: undefined, statement: stage.findTakenId },
       ...writer.uniqueColumns.map((column) => ({
         columnId: writer.columnId(column),
         statement: stage.findTakenValue(column),
       })),
-    ]
+    ])
+  }
+
+  /** Like `findTaken`, for rows whose ids may exist. */
+  async findTakenBeside(
+    writer: TableWriter,
+    guard: Guard,
+    existing: 'skip' | 'replace',
+  ): Promise<TakenLine | undefined> {
+    const stage = writer.stage(stageName(this.#stage))
+    return this.#findFirst(guard, [
+      { columnId: undefined, statement: stage.findRepeatedId },
+      ...writer.uniqueColumns.map((column) => ({
+        columnId: writer.columnId(column),
+        statement: stage.findTakenBeside(column, existing),
+      })),
+    ])
+  }
+
+  async #findFirst(
+    guard: Guard,
+    checks: readonly { columnId: number | undefined; statement: Statement }[],
+  ): Promise<TakenLine | undefined> {
     const calls = checks.map(({ statement }) => ({ statement, values: [], isUnnamed: true }))
     const found = await runReads(this.#database, guard, calls)
-    let first: { line: number; error: TakenError } | undefined
+    let first: TakenLine | undefined
     for (const [position, { columnId }] of checks.entries()) {
       const line = found[position]?.[0]?.[0]
       if (typeof line !== 'string' || (first !== undefined && first.line <= Number(line))) continue

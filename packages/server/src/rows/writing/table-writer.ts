@@ -20,10 +20,14 @@ import {
   copyToStageStatement,
   countStageStatement,
   createStageStatement,
+  dropExistingStatement,
   inheritedStageStatement,
   insertStagePartStatement,
   insertStageStatement,
+  repeatedIdStatement,
+  replaceStagePartStatement,
   stagedPart,
+  takenBesideStatement,
   takenIdStatement,
   takenValueStatement,
 } from './stage-statements.js'
@@ -68,6 +72,13 @@ interface StageStatements {
   readonly count: Statement
   readonly insert: Call
   insertPart(firstLine: number, lastLine: number): Call
+  /** Returns the metadata of rows, and whether they existed. */
+  replacePart(firstLine: number, lastLine: number): Call
+  /** Removes the rows whose ids exist from the stage. Returns their number. */
+  readonly dropExisting: Statement
+  readonly findRepeatedId: Statement
+  /** Finds the first line whose unique value is taken, if rows with existing ids are skipped or replaced. */
+  findTakenBeside(column: number, existing: 'skip' | 'replace'): Statement
   readonly findTakenId: Statement
   findTakenValue(column: number): Statement
   findInherited(column: number): Statement
@@ -164,20 +175,26 @@ export class TableWriter {
   /** Returns the statements for a stage, see `StagedRows`. */
   stage(name: Sql): StageStatements {
     const parts = this.#parts
+    const callPart = (statement: Statement, firstLine: number, lastLine: number) => {
+      const values = [firstLine, lastLine].map(String)
+      const before = this.#before((absorb) =>
+        absorb.forSource(stagedPart(name), [...NO_MOMENT, ...values]),
+      )
+      return this.#call(statement, values, before)
+    }
     const insertPart = insertStagePartStatement(parts, name)
+    const replacePart = replaceStagePartStatement(parts, name)
     return {
       create: (isCluster) => createStageStatement(parts, name, isCluster),
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
       insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },
-      insertPart: (firstLine, lastLine) => {
-        const values = [firstLine, lastLine].map(String)
-        return this.#call(
-          insertPart,
-          values,
-          this.#before((absorb) => absorb.forSource(stagedPart(name), [...NO_MOMENT, ...values])),
-        )
-      },
+      insertPart: (firstLine, lastLine) => callPart(insertPart, firstLine, lastLine),
+      replacePart: (firstLine, lastLine) => callPart(replacePart, firstLine, lastLine),
+      dropExisting: dropExistingStatement(parts, name),
+      findRepeatedId: repeatedIdStatement(name),
+      findTakenBeside: (column, existing) =>
+        takenBesideStatement(parts, name, { index: column, existing }),
       findTakenId: takenIdStatement(parts, name),
       findTakenValue: (column) => takenValueStatement(parts, name, column),
       findInherited: (column) => inheritedStageStatement(parts, name, column),
