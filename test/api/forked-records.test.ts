@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BranchModel } from '../support/branch-model.js'
 import { SEED, STEPS, STEPS_TIMEOUT_MS } from '../support/random.js'
 import { createTestService, type TestService } from '../support/service.js'
 import {
@@ -622,23 +621,6 @@ describe('random transactions in forks', () => {
         { numRuns: STEPS / 5, seed: SEED },
       )
       await expectState(source, initial)
-    },
-    STEPS_TIMEOUT_MS,
-  )
-})
-
-describe('random branches', () => {
-  it(
-    'are the same as copies of everything would be',
-    async () => {
-      const model = new BranchModel(service, { database: 'random', seed: SEED })
-      try {
-        await model.start()
-        for (let step = 0; step < STEPS; step++) await model.step()
-      } catch (error) {
-        console.error(`OFFSHOOT_TEST_SEED=${SEED}\n${model.log.slice(-40).join('\n')}`)
-        throw error
-      }
     },
     STEPS_TIMEOUT_MS,
   )

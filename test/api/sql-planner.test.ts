@@ -43,12 +43,13 @@ afterAll(async () => {
 const enlarge = (statement: string) => `${statement} /* ${'x'.repeat(LENGTH_AT_ONCE_MAX)} */`
 
 const plan = (...statements: readonly [string, ...(readonly number[])][]) =>
-  withSession(service, target, (session) =>
-    planner.plan(
+  withSession(service, target, async (session) => {
+    const planned = await planner.plan(
       session,
       statements.map(([text, ...parameterSizes]) => ({ text, parameterSizes })),
-    ),
-  )
+    )
+    return planned.map(({ plan }) => plan)
+  })
 
 describe('the plan of a large statement', () => {
   it.each<[string, ...number[]]>([

@@ -16,6 +16,8 @@ let branches: TestBranches
 const LIMITS = {
   queryTimeoutMs: 300,
   sqlConnectionsMax: 3,
+  sqlQuickConnectionsMax: 2,
+  sqlQuickConnectionsPerWorkspaceMax: 1,
   sqlConnectionsPerWorkspaceMax: 2,
   sqlWaitingMax: 2,
   sqlWaitingPerWorkspaceMax: 1,
@@ -253,16 +255,21 @@ describe('jsonpath', () => {
 describe('connections for SQL', () => {
   it('are apart from those of records, and one workspace cannot have all of them', async () => {
     const connections = new UserConnections(service.database, { ...LIMITS, sqlWaitMs: 60_000 })
-    const held = [await connections.connect('a'), await connections.connect('a')]
-    const waiting = connections.connect('a')
+    const held = [
+      await connections.connect('a', { lane: 'long' }),
+      await connections.connect('a', { lane: 'long' }),
+    ]
+    const waiting = connections.connect('a', { lane: 'long' })
     expect(connections.state).toEqual({ held: 2, lost: 0, waiting: 1 })
-    await expect(connections.connect('a')).rejects.toMatchObject({
+    await expect(connections.connect('a', { lane: 'long' })).rejects.toMatchObject({
       code: 'overloaded',
       status: 503,
     })
-    const other = await connections.connect('b')
-    const late = connections.connect('b')
-    await expect(connections.connect('c')).rejects.toMatchObject({ code: 'overloaded' })
+    const other = await connections.connect('b', { lane: 'long' })
+    const late = connections.connect('b', { lane: 'long' })
+    await expect(connections.connect('c', { lane: 'long' })).rejects.toMatchObject({
+      code: 'overloaded',
+    })
     other.release()
     held[0]?.release()
     for (const client of await Promise.all([waiting, late])) client.release()
@@ -281,7 +288,7 @@ describe('connections for SQL', () => {
 
   it('are replaced after a long use, because their backends keep memory', async () => {
     const connections = new UserConnections(service.database, LIMITS)
-    const client = await connections.connect('a')
+    const client = await connections.connect('a', { lane: 'long' })
     const { rows } = await client.query<{ pid: number }>(
       'select pg_backend_pid() as pid from pg_sleep($1)',
       [(2 * KEPT_USE_MS_MAX) / 1000],
@@ -299,7 +306,7 @@ describe('connections for SQL', () => {
 
   it('keep a place taken by a backend that does not stop, until it ends', async () => {
     const connections = new UserConnections(service.database, LIMITS)
-    const client = await connections.connect('a')
+    const client = await connections.connect('a', { lane: 'long' })
     const stuck = runBounded(
       { database: service.database, client, bounds: { timeoutMs: 50 }, canLose: true },
       () => client.query(`select strpos(repeat('a', 600000), 'b' || repeat('a', 20000))`),

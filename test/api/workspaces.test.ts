@@ -99,7 +99,7 @@ describe('POST workspaces', () => {
 describe('GET workspaces', () => {
   it('lists the workspaces of the caller with the role in each', async () => {
     const user = await createUser(service, 'lister')
-    await addMember(service, user, 'maintainer')
+    await addMember(service, user)
     const own = await createWorkspace(service, 'Own', user.key)
     const { status, body } = await service.call('GET', '/workspaces', { key: user.key })
     expect(status).toBe(200)

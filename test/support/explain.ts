@@ -54,7 +54,8 @@ export async function explainInsert(
 ): Promise<Explained[]> {
   const planner = new StatementPlanner(LIMITS)
   const calls = await withSession(service, target, async (session) => {
-    const [plan] = await planner.plan(session, [{ text: statement, parameterSizes: [] }])
+    const [planned] = await planner.plan(session, [{ text: statement, parameterSizes: [] }])
+    const plan = planned?.plan
     if (plan?.kind !== 'insert') throw new Error('only an INSERT is explained')
     const { conflict, returning } = plan
     return [

@@ -35,6 +35,11 @@ export interface State {
   readonly removed: ReadonlySet<number>
 }
 
+interface Named {
+  readonly uid: number
+  readonly name: string
+}
+
 /** A branch from its creation or reset to its next reset or deletion. */
 interface Line {
   readonly inheritsFrom: Line | undefined
@@ -108,10 +113,17 @@ export type MergeOutcome =
       readonly why: string
       readonly conflicts?: readonly ModelConflict[]
     }
-  | { readonly kind: 'merged'; readonly tables: ReadonlyMap<string, Counts> }
+  | { readonly kind: 'merged'; readonly state: State; readonly tables: ReadonlyMap<string, Counts> }
 
-/** The service must refuse the request. */
-export class Refusal extends Error {}
+/** The service must refuse the request, with this status if the request is about a single record. */
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly status = 400,
+  ) {
+    super(message)
+  }
+}
 
 export class MergeModel {
   readonly branches = new Map<string, ModelBranch>()
@@ -168,8 +180,24 @@ export class MergeModel {
     return lineage(right.line).some((line) => lines.has(line))
   }
 
+  /** Merges a branch into another one, unless the merge is refused. */
   merge(from: ModelBranch, into: ModelBranch, wish: MergeWish): MergeOutcome {
-    const known = new Set([...from.state.tables, ...into.state.tables].map((table) => table.uid))
+    const outcome = this.outcome(from, into, wish)
+    if (outcome.kind !== 'merged') return outcome
+    const ruleOf = rules(from.state, into.state, wish)
+    const leftOut = new Set([...uidsOf(from, into)].filter((uid) => ruleOf(uid).mode !== 'merge'))
+    const moment = this.#note(from)
+    into.last = this.#moment(into.line, undefined, [
+      { moment: into.last, leftOut: new Set() },
+      { moment, leftOut },
+    ])
+    into.state = outcome.state
+    return outcome
+  }
+
+  /** Returns what a merge would do. */
+  outcome(from: ModelBranch, into: ModelBranch, wish: MergeWish): MergeOutcome {
+    const known = uidsOf(from, into)
     const general = this.#base(from, into, undefined)
     if (general === undefined) return { kind: 'unrelated' }
     const bases = new Map<number, State>()
@@ -178,23 +206,13 @@ export class MergeModel {
       if (base === undefined) return { kind: 'unrelated' }
       bases.set(uid, base)
     }
-    const ruleOf = rules(from.state, into.state, wish)
-    const result = mergeStates({
+    return mergeStates({
       baseOf: (uid) => find(bases.get(uid) ?? general, uid),
       theirs: from.state,
       ours: into.state,
-      ruleOf,
+      ruleOf: rules(from.state, into.state, wish),
       resolutions: wish.resolutions ?? new Map(),
     })
-    if (result.kind !== 'merged') return result
-    const leftOut = new Set([...known].filter((uid) => ruleOf(uid).mode !== 'merge'))
-    const moment = this.#note(from)
-    into.last = this.#moment(into.line, undefined, [
-      { moment: into.last, leftOut: new Set() },
-      { moment, leftOut },
-    ])
-    into.state = result.state
-    return { kind: 'merged', tables: result.tables }
   }
 
   /**
@@ -202,8 +220,29 @@ export class MergeModel {
    * of writes covers merges with several bases; this one covers schemas and values of all types.
    */
   haveSeveralBases(from: ModelBranch, into: ModelBranch): boolean {
-    const uids = [...from.state.tables, ...into.state.tables].map((table) => table.uid)
-    return [undefined, ...uids].some((uid) => this.#bases(from, into, uid).length > 1)
+    return [undefined, ...uidsOf(from, into)].some((uid) => this.#bases(from, into, uid).length > 1)
+  }
+
+  /**
+   * Returns whether both branches have added a table or column of one name. The model of writes covers what a merge makes
+   * of them.
+   */
+  haveAddedSame({ state: theirs }: ModelBranch, { state: ours }: ModelBranch): boolean {
+    const isAdded = (uid: number, own: readonly Named[], other: State) =>
+      own.every((item) => item.uid !== uid) && !other.removed.has(uid)
+    const areSame = (there: readonly Named[], here: readonly Named[]) =>
+      there.some((one) =>
+        here.some(
+          (other) =>
+            one.name === other.name &&
+            isAdded(one.uid, here, ours) &&
+            isAdded(other.uid, there, theirs),
+        ),
+      )
+    return (
+      areSame(theirs.tables, ours.tables) ||
+      theirs.tables.some(({ uid, columns }) => areSame(columns, find(ours, uid)?.columns ?? []))
+    )
   }
 
   #base(left: ModelBranch, right: ModelBranch, uid: number | undefined): State | undefined {
@@ -232,6 +271,11 @@ export class MergeModel {
   #moment(line: Line, state: State | undefined, origins: readonly Origin[]): Moment {
     return { number: ++this.#moments, line, state, origins }
   }
+}
+
+/** Returns the uids of the tables of both branches. */
+function uidsOf(from: ModelBranch, into: ModelBranch): Set<number> {
+  return new Set([...from.state.tables, ...into.state.tables].map((table) => table.uid))
 }
 
 function lineage(line: Line): Line[] {
@@ -288,11 +332,7 @@ interface Sides {
   readonly resolutions: ReadonlyMap<string, RecordDecision>
 }
 
-function mergeStates(
-  sides: Sides,
-):
-  | { kind: 'refused'; why: string; conflicts?: readonly ModelConflict[] }
-  | { kind: 'merged'; state: State; tables: Map<string, Counts> } {
+function mergeStates(sides: Sides): MergeOutcome {
   const shapes = mergeShapes(sides)
   if (typeof shapes === 'string') return { kind: 'refused', why: shapes }
   const { baseOf, theirs, ours, ruleOf } = sides
@@ -324,6 +364,7 @@ function mergeStates(
         base,
         other,
         mine: { ...shape, rows },
+        hasColumn: ({ uid }) => mine?.columns.some((column) => column.uid === uid) ?? false,
         id,
         strategy,
         resolution: sides.resolutions.get(recordKey(shape, id)),
@@ -367,6 +408,8 @@ function mergeRow(options: {
   base: ModelTable | undefined
   other: ModelTable
   mine: ModelTable
+  /** Whether the target has a column before the merge. */
+  hasColumn(column: ModelColumn): boolean
   id: string
   strategy: Strategy
   resolution: RecordDecision | undefined
@@ -404,6 +447,10 @@ function mergeRow(options: {
   for (const column of shared) {
     const [now, there] = [readValue(ours, mine, column), readValue(theirs, other, column)]
     if (isSame(now, there)) continue
+    if (!options.hasColumn(column)) {
+      changed.set(column, there)
+      continue
+    }
     const then = before === undefined ? undefined : readValue(before, base, column)
     if (before !== undefined && isSame(then, there)) continue
     if (before !== undefined && isSame(then, now)) {

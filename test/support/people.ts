@@ -45,14 +45,14 @@ export async function createDatabase(
   expectStatus(answer, 201)
 }
 
-/** Adds a user to the workspace of the first user. */
+/** Adds a user to a workspace of the first user, as a maintainer. */
 export async function addMember(
   service: CallableService,
   user: TestUser,
-  role: 'owner' | 'maintainer' = 'maintainer',
+  workspaceId = service.workspaceId,
 ): Promise<void> {
-  const invites = `/workspaces/${service.workspaceId}/invites`
-  const body = { email: user.email, role }
+  const invites = `/workspaces/${workspaceId}/invites`
+  const body = { email: user.email, role: 'maintainer' }
   const invite = expectStatus(await service.call('POST', invites, { body }), 201)
   const accept = `${invites}/${invite.body.key}/accept`
   expectStatus(await service.call('POST', accept, { key: user.key }), 204)

@@ -16,6 +16,7 @@ import { Lifecycle } from '../../packages/server/src/http/lifecycle.js'
 import type {} from '../../packages/server/src/http/plugins/admission.js'
 import { Database, type StatementTracing } from '../../packages/server/src/postgres/database.js'
 import { migrate } from '../../packages/server/src/postgres/migrate.js'
+import { userConnectionsMax } from '../../packages/server/src/postgres/user-connections.js'
 import { limitSpares } from '../../packages/server/src/rows/branches.js'
 import { IndexBuilder } from '../../packages/server/src/rows/indexes.js'
 import { Metrics } from '../../packages/server/src/telemetry/metrics.js'
@@ -101,7 +102,7 @@ export async function createTestService(
   const database = new Database({
     poolMax: 10,
     distributes: options.distributes ?? true,
-    userPoolMax: limits.sqlConnectionsMax,
+    userPoolMax: userConnectionsMax(limits),
     statementTimeoutMs: options.statementTimeoutMs ?? PATIENCE_MS,
     connectTimeoutMs: PATIENCE_MS,
     answerBytesMax: limits.answerBytesMax,

@@ -113,14 +113,18 @@ export const LIMITS = {
   queryTimeoutMs: 20_000,
   /** Characters of SQL in one request. */
   sqlLengthMax: 50_000,
-  /** Connections to PostgreSQL for SQL requests. They are separate from the main pool. */
+  /** Connections to PostgreSQL for long SQL requests. They are separate from the main pool. */
   sqlConnectionsMax: 8,
-  /** Connections to PostgreSQL for SQL requests in one workspace. */
+  /** Connections to PostgreSQL for long SQL requests in one workspace. */
   sqlConnectionsPerWorkspaceMax: 4,
-  /** SQL requests that wait for a connection. Further requests are refused. */
-  sqlWaitingMax: 32,
+  /** Connections to PostgreSQL for short SQL requests, in addition to those for long ones. */
+  sqlQuickConnectionsMax: 6,
+  /** Connections to PostgreSQL for short SQL requests in one workspace. */
+  sqlQuickConnectionsPerWorkspaceMax: 4,
+  /** SQL requests that wait for a connection, short and long ones separately. Further requests are refused. */
+  sqlWaitingMax: 512,
   /** SQL requests in one workspace that wait for a connection. */
-  sqlWaitingPerWorkspaceMax: 16,
+  sqlWaitingPerWorkspaceMax: 256,
   /** Time that a SQL request may wait for a connection. */
   sqlWaitMs: 5000,
   /** Statements in one batch of SQL. */

@@ -406,8 +406,13 @@ const LIMIT_HELP: Readonly<Record<SetLimitName, string>> = {
   queryTimeoutMs: 'Milliseconds that one query, calculation or SQL request may run.',
   sqlLengthMax: 'Characters of SQL in one request.',
   sqlConnectionsMax:
-    'Connections to PostgreSQL for SQL requests, in addition to `OFFSHOOT_POOL_MAX`.',
-  sqlConnectionsPerWorkspaceMax: 'Connections to PostgreSQL for SQL requests of one workspace.',
+    'Connections to PostgreSQL for long SQL requests, in addition to `OFFSHOOT_POOL_MAX`.',
+  sqlConnectionsPerWorkspaceMax:
+    'Connections to PostgreSQL for long SQL requests of one workspace.',
+  sqlQuickConnectionsMax:
+    'Connections to PostgreSQL for short SQL requests, in addition to those for long ones.',
+  sqlQuickConnectionsPerWorkspaceMax:
+    'Connections to PostgreSQL for short SQL requests of one workspace.',
   sqlWaitingMax: 'SQL requests that wait for a connection; further ones get 503.',
   sqlWaitingPerWorkspaceMax: 'SQL requests of one workspace that wait for a connection.',
   sqlWaitMs: 'Milliseconds that a SQL request waits for a connection.',

@@ -26,6 +26,7 @@ import { findExtension } from './postgres/extension.js'
 import { migrate } from './postgres/migrate.js'
 import { poolMetrics } from './postgres/pool-metrics.js'
 import { findReaderKind, READER_WARNINGS } from './postgres/reader-role.js'
+import { userConnectionsMax } from './postgres/user-connections.js'
 import { IndexBuilder } from './rows/indexes.js'
 import { startMessage } from './start-message.js'
 import type { Tracing } from './start-tracing.js'
@@ -62,7 +63,7 @@ export async function serve(
   const database = new Database({
     poolMax: config.poolMax,
     distributes: config.distributesDatabases,
-    userPoolMax: config.limits.sqlConnectionsMax,
+    userPoolMax: userConnectionsMax(config.limits),
     statementTimeoutMs: config.limits.requestTimeoutMs,
     answerBytesMax: config.limits.answerBytesMax,
     bufferedBytesMax: config.limits.bufferedBytesMax,

@@ -25,6 +25,8 @@ import { deletedRecords, moveDeletedRecords } from './migrations/021-deleted-rec
 import { gateFunctions } from './migrations/022-gate-functions.js'
 import { dropDeletedRecords, firstVersions } from './migrations/023-first-versions.js'
 import { sessions } from './migrations/024-sessions.js'
+import { guard } from './migrations/025-guard.js'
+import { parents } from './migrations/026-parents.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
@@ -74,6 +76,8 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 22, name: 'gate functions', statements: gateFunctions },
   { number: 23, name: 'first versions', statements: firstVersions, prepare: dropDeletedRecords },
   { number: 24, name: 'sessions', statements: sessions },
+  { number: 25, name: 'guard', statements: guard },
+  { number: 26, name: 'parents', statements: parents },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -21,6 +21,17 @@ export interface UserConnectionLimits {
   readonly sqlWaitingPerWorkspaceMax: number
   /** How long a request waits for a connection. */
   readonly sqlWaitMs: number
+  /** Connections for statements that end soon, and for those of one workspace. */
+  readonly sqlQuickConnectionsMax: number
+  readonly sqlQuickConnectionsPerWorkspaceMax: number
+}
+
+/** Statements that end soon do not wait for long ones: each kind has connections of its own. */
+export type Lane = 'quick' | 'long'
+
+/** Returns how many connections both lanes take together. */
+export function userConnectionsMax(limits: UserConnectionLimits): number {
+  return limits.sqlConnectionsMax + limits.sqlQuickConnectionsMax
 }
 
 /** Interval at which an abandoned backend is checked for its end. */
@@ -34,34 +45,53 @@ export const KEPT_USE_MS_MAX = 1_000
 
 export class UserConnections {
   readonly #database: Database
-  readonly #places: Places
+  readonly #places: Readonly<Record<Lane, Places>>
   #lost = 0
 
   constructor(database: Database, limits: UserConnectionLimits) {
     this.#database = database
-    this.#places = new Places(
-      {
+    const placesOf = (places: { placesMax: number; placesPerOwnerMax: number }) =>
+      new Places(
+        {
+          ...places,
+          waitingMax: limits.sqlWaitingMax,
+          waitingPerOwnerMax: limits.sqlWaitingPerWorkspaceMax,
+          waitMs: limits.sqlWaitMs,
+        },
+        tooManyStatements,
+      )
+    this.#places = {
+      quick: placesOf({
+        placesMax: limits.sqlQuickConnectionsMax,
+        placesPerOwnerMax: limits.sqlQuickConnectionsPerWorkspaceMax,
+      }),
+      long: placesOf({
         placesMax: limits.sqlConnectionsMax,
         placesPerOwnerMax: limits.sqlConnectionsPerWorkspaceMax,
-        waitingMax: limits.sqlWaitingMax,
-        waitingPerOwnerMax: limits.sqlWaitingPerWorkspaceMax,
-        waitMs: limits.sqlWaitMs,
-      },
-      tooManyStatements,
-    )
+      }),
+    }
   }
 
   /** Slots in use, slots of abandoned backends, and waiting requests. */
   get state(): { held: number; lost: number; waiting: number } {
-    return { held: this.#places.held, lost: this.#lost, waiting: this.#places.waiting }
+    const { quick, long } = this.#places
+    return {
+      held: quick.held + long.held,
+      lost: this.#lost,
+      waiting: quick.waiting + long.waiting,
+    }
   }
 
   /**
    * Returns a connection for a statement in a workspace. Its slot is freed when its backend has
    * ended the statement.
    */
-  async connect(workspaceId: string, signal?: AbortSignal): Promise<pg.PoolClient> {
-    await this.#places.enter(workspaceId, signal)
+  async connect(
+    workspaceId: string,
+    { lane, signal }: { lane: Lane; signal?: AbortSignal | undefined },
+  ): Promise<pg.PoolClient> {
+    const places = this.#places[lane]
+    await places.enter(workspaceId, signal)
     try {
       const client = await this.#database.userPool.connect()
       const release = client.release.bind(client)
@@ -69,23 +99,22 @@ export class UserConnections {
       client.release = (error) => {
         release(error ?? performance.now() - startedAt > KEPT_USE_MS_MAX)
         if (error instanceof LostBackendError)
-          void this.#leaveWhenEnded(workspaceId, error.processId)
-        else this.#places.leave(workspaceId)
+          void this.#whenEnded(error.processId).then(() => places.leave(workspaceId))
+        else places.leave(workspaceId)
       }
       return client
     } catch (error) {
-      this.#places.leave(workspaceId)
+      places.leave(workspaceId)
       throw error
     }
   }
 
-  async #leaveWhenEnded(workspaceId: string, processId: number): Promise<void> {
+  async #whenEnded(processId: number): Promise<void> {
     this.#lost++
     while (await this.#isRunning(processId)) {
       await new Promise((resolve) => setTimeout(resolve, LOST_CHECK_MS).unref())
     }
     this.#lost--
-    this.#places.leave(workspaceId)
   }
 
   /**

@@ -7,6 +7,8 @@ import {
   compileSharing,
   compileStatement,
   type Parameter,
+  type Statement,
+  slot,
   type TextRows,
 } from '../../postgres/statement.js'
 import type { OpenTransaction } from '../../rows/read.js'
@@ -24,7 +26,8 @@ const TEMPORARY_FILES_MAX = '256MB'
  * files are limited if the server permits it.
  */
 const SETTINGS = compileStatement(sql`
-  select set_config('search_path', 'pg_catalog', true),
+  select set_config('statement_timeout', coalesce(${slot(0)}::text, current_setting('statement_timeout')), true),
+    set_config('search_path', 'pg_catalog', true),
     set_config('work_mem', ${literal(WORK_MEMORY)}, true),
     set_config('hash_mem_multiplier', '1', true),
     set_config('max_parallel_workers_per_gather', '0', true),
@@ -36,10 +39,52 @@ const SETTINGS = compileStatement(sql`
 
 const become = (role: string): Call => ({ statement: BECOME, values: [role] })
 
+/** A column of a query: its name and the oid of its type. */
+interface ResultColumn {
+  readonly name: string
+  readonly typeId: string
+}
+
+/**
+ * A query as it is sent, each of whose rows is one text. If it is run again, its columns are known, and PostgreSQL keeps
+ * its plan.
+ */
+export class SentQuery {
+  readonly #query: Statement
+  readonly #rows: Statement
+  /** Undefined until it was run. */
+  columns: readonly ResultColumn[] | undefined
+
+  /** `valueCount` is the number of values that each run has. */
+  constructor(query: Sql, options: { valueCount: number; textOf(query: Sql): Sql }) {
+    const { valueCount, textOf } = options
+    // One additional row tells whether there are more. Rows beyond the size limit are returned as null.
+    const [bytesMax, limit] = [slot(valueCount), slot(valueCount + 1)]
+    this.#query = compileSharing(query)
+    this.#rows = compileSharing(sql`
+      select case when sum(octet_length(t.row)) over (rows unbounded preceding) <= ${bytesMax}::bigint
+        then t.row end
+      from (${textOf(query)} limit ${limit}::bigint) t`)
+    if (this.#rows.text.length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
+  }
+
+  get textLength(): number {
+    return this.#query.text.length + this.#rows.text.length
+  }
+
+  /** Returns the calls of a run. The last one returns the rows; one before it describes the columns, if need be. */
+  calls(values: readonly Parameter[], limits: { bytesMax: number; rowsMax: number }): Call[] {
+    const given = [...values, String(limits.bytesMax), String(limits.rowsMax + 1)]
+    const isKnown = this.columns !== undefined
+    const rows = { statement: this.#rows, values: given, isUnnamed: !isKnown }
+    if (isKnown) return [rows]
+    return [{ statement: this.#query, values, isUnnamed: true, describes: true }, rows]
+  }
+}
+
 /** The result of a query. */
 export interface Evaluated {
-  /** The columns of the query, each with its name and the oid of its type. */
-  readonly columns: readonly { readonly name: string; readonly typeId: string }[]
+  readonly columns: readonly ResultColumn[]
   /** One text for each row, up to the limit. */
   readonly rows: readonly string[]
   readonly hasMore: boolean
@@ -51,47 +96,43 @@ export class Evaluator {
   readonly #reader: string | undefined
   readonly #schema: string
   readonly #bytesMax: number
+  readonly #timeoutMs: number | undefined
   #bytesLeft: number
 
   constructor(
     transaction: OpenTransaction,
-    options: { schema: string; reader: string | undefined; resultBytesMax: number },
+    options: {
+      schema: string
+      reader: string | undefined
+      resultBytesMax: number
+      /** Ends statements earlier than the connection does. */
+      timeoutMs?: number | undefined
+    },
   ) {
     this.#transaction = transaction
     this.#reader = options.reader
     this.#schema = options.schema
     this.#bytesMax = options.resultBytesMax
+    this.#timeoutMs = options.timeoutMs
     this.#bytesLeft = options.resultBytesMax
   }
 
-  /** Runs a query. `rows` converts each of its rows to one text. */
+  /** Runs a query. */
   async read(
-    query: Sql,
-    options: {
-      parameters: readonly Parameter[]
-      rowsMax: number
-      textOf(query: Sql): Sql
-    },
+    query: SentQuery,
+    { parameters, rowsMax }: { parameters: readonly Parameter[]; rowsMax: number },
   ): Promise<Evaluated> {
-    const { parameters, rowsMax } = options
-    const once = (template: Sql): Call => {
-      const statement = compileSharing(template)
-      if (statement.text.length > WRITTEN_LENGTH_MAX) throw writtenTooLong()
-      return { statement, values: parameters, isUnnamed: true }
+    const answers = await this.#run(query.calls(parameters, { bytesMax: this.#bytesLeft, rowsMax }))
+    const rows = answers.at(-1) ?? []
+    if (query.columns === undefined) {
+      query.columns = (answers[0] ?? []).map(([name, typeId]) => ({
+        name: name ?? '',
+        typeId: typeId ?? '',
+      }))
     }
-    // One additional row tells whether there are more. Rows beyond the size limit are returned as null.
-    const bounded = sql`
-      select case when sum(octet_length(t.row)) over (rows unbounded preceding) <= ${this.#bytesLeft}::bigint
-        then t.row end
-      from (${options.textOf(query)} limit ${rowsMax + 1}::bigint) t`
-    const [columns = [], rows = []] = await this.#run([
-      { ...once(query), describes: true },
-      once(bounded),
-    ])
-    const texts = await mapInTurns(rows.slice(0, rowsMax), ([text]) => this.#count(text ?? null))
     return {
-      columns: columns.map(([name, typeId]) => ({ name: name ?? '', typeId: typeId ?? '' })),
-      rows: texts,
+      columns: query.columns,
+      rows: await mapInTurns(rows.slice(0, rowsMax), ([text]) => this.#count(text ?? null)),
       hasMore: rows.length > rowsMax,
     }
   }
@@ -109,7 +150,8 @@ export class Evaluator {
   /** Runs calls as the role that reads the database, if there is one. */
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
     const reader = this.#reader
-    const settings = { statement: SETTINGS, values: [] }
+    const timeoutMs = this.#timeoutMs === undefined ? null : String(this.#timeoutMs)
+    const settings = { statement: SETTINGS, values: [timeoutMs] }
     if (isOnCluster(this.#transaction.client)) return this.#runOnNode(settings, calls)
     const before = [settings, ...(reader === undefined ? [] : [become(reader)])]
     const after = reader === undefined ? [] : [become('none')]

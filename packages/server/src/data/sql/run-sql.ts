@@ -3,11 +3,11 @@ import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
-import { codeOf, INVALID_PARAMETER_VALUE } from '../../postgres/failures.js'
+import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
 import { findReader, hasReader, renewReader } from '../../postgres/reader-role.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Parameter } from '../../postgres/statement.js'
-import type { UserConnections } from '../../postgres/user-connections.js'
+import type { Lane, UserConnections } from '../../postgres/user-connections.js'
 import { quoteJson } from '../../rows/columns.js'
 import { type OpenTransaction, runSnapshot, schemaName } from '../../rows/read.js'
 import { runSteps } from '../../rows/write.js'
@@ -20,7 +20,12 @@ import { invalidSql, tooCostly } from './invalid-sql.js'
 import { encodeParameters } from './parameters.js'
 import { PERMISSION_DENIED } from './sql-errors.js'
 import type { StatementPlan } from './statement-plan.js'
-import { type GivenStatement, inBatch, type StatementPlanner } from './statement-planner.js'
+import {
+  type GivenStatement,
+  inBatch,
+  type PlannedStatement,
+  type StatementPlanner,
+} from './statement-planner.js'
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
@@ -37,6 +42,7 @@ type ResponseType = NonNullable<SqlRequest['responseType']>
 
 /** A planned statement with its parameters. */
 interface PreparedStatement {
+  readonly planned: PlannedStatement
   readonly plan: StatementPlan
   readonly parameters: readonly Parameter[]
 }
@@ -65,22 +71,40 @@ export async function runSql(
   )
   const { database, bounds } = context
   const schema = schemaName(session.guard.rows.databaseId)
-  const run = async () => {
+  const isSingleRead = !isWrite && prepared.length === 1
+  const run = async (lane: Lane) => {
     const options = { schema, reader: await findReader(database, schema), responseType, rowsMax }
+    const timeoutMs = lane === 'quick' ? QUICK_MS_MAX : undefined
     const body = (transaction: OpenTransaction) =>
-      runAll(context, transaction, { prepared, ...options })
+      runAll(context, transaction, { prepared, timeoutMs, ...options })
+    const { workspaceId } = session.access
     const connections = {
-      connect: () => context.connections.connect(session.access.workspaceId, bounds.signal),
+      connect: () => context.connections.connect(workspaceId, { lane, signal: bounds.signal }),
     }
     return isWrite
       ? runSteps(database, session.guard, body, { bounds, connections })
-      : runSnapshot(database, session.guard, body, { bounds, connections })
+      : runSnapshot(database, session.guard, body, { bounds, connections, isAtOnce: isSingleRead })
   }
-  return run().catch(async (error) => {
+  const runInLane = async () => {
+    if (!isSingleRead) return run('long')
+    return run('quick').catch((error: unknown) => {
+      // It did not end in time, so that it has to wait for its turn among long statements.
+      if (!isTimedOut(error)) throw error
+      return run('long')
+    })
+  }
+  return runInLane().catch(async (error) => {
     if (!(await lacksRights(context, schema, error))) throw error
     await renewReader(database, schema)
-    return run()
+    return runInLane()
   })
+}
+
+/** A statement that takes longer is ended, and runs again among the long ones, so that short ones do not wait for it. */
+const QUICK_MS_MAX = 250
+
+function isTimedOut(error: unknown): boolean {
+  return [error, (error as Error).cause].some((cause) => codeOf(cause) === QUERY_CANCELED)
 }
 
 /** Returns whether a statement failed because its role lacks a privilege, or was dropped by an administrator. */
@@ -104,11 +128,12 @@ async function runAll(
     reader: string | undefined
     responseType: ResponseType
     rowsMax: number | undefined
+    timeoutMs: number | undefined
   },
 ): Promise<string[]> {
-  const { prepared, schema, reader, responseType, rowsMax } = options
+  const { prepared, schema, reader, responseType, rowsMax, timeoutMs } = options
   const { sqlResultBytesMax: resultBytesMax } = context.limits
-  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax })
+  const evaluator = new Evaluator(transaction, { schema, reader, resultBytesMax, timeoutMs })
   const results: string[] = []
   // The transaction may have been tried before.
   context.session.growth.undo()
@@ -166,7 +191,11 @@ async function prepareAll(
     }
   }
   const plans = await planner.plan(session, given, bounds.signal)
-  return plans.map((plan, index) => ({ plan, parameters: given[index]?.parameters ?? [] }))
+  return plans.map((planned, index) => ({
+    planned,
+    plan: planned.plan,
+    parameters: given[index]?.parameters ?? [],
+  }))
 }
 
 interface Run {
@@ -180,12 +209,12 @@ interface Run {
 
 async function runOne(context: SqlContext, run: Run): Promise<string> {
   const { evaluator, statement } = run
-  const { plan, parameters } = statement
+  const { planned, plan, parameters } = statement
+  const textOf = run.responseType === 'json' ? recordText : rowText
   const read = (query: Sql, values: readonly Parameter[]) =>
-    evaluator.read(query, {
+    evaluator.read(planned.sent(query, { valueCount: values.length, textOf }), {
       parameters: values,
       rowsMax: run.rowsMax ?? context.limits.sqlRowsMax,
-      textOf: run.responseType === 'json' ? recordText : rowText,
     })
   if (plan.kind === 'select') {
     const found = await read(plan.query, parameters)

@@ -1,12 +1,15 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
+import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
+import type { Sql } from '../../postgres/sql.js'
 import { tooManyStatements } from '../../postgres/user-connections.js'
-import { rowsOfTable } from '../../rows/read.js'
+import { rowsOfTable, stateOf } from '../../rows/read.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
+import { SentQuery } from './evaluate.js'
 import { tooCostly } from './invalid-sql.js'
 import {
   type ErrorAnswer,
@@ -33,8 +36,35 @@ export interface GivenStatement {
   readonly parameterSizes: readonly number[]
 }
 
+/** Plans that are kept. */
+const KEPT_MAX = 10_000
+/** Written characters of all plans that are kept. */
+const KEPT_LENGTH_MAX = 16 * 1024 * 1024
+/** A longer plan is not kept: it takes long to run, too. */
+const KEPT_PLAN_LENGTH_MAX = 64 * 1024
+/** Plans are made for parameters of this size, so that one plan serves for all values that are not larger. */
+const KEPT_PARAMETER_BYTES = 1024
+
+/** A plan, and its queries as they were sent. */
+export class PlannedStatement {
+  readonly #sent = new Map<unknown, SentQuery>()
+
+  constructor(readonly plan: StatementPlan) {}
+
+  /** Returns a query of the plan in a form. A form is a function that is the same each time. */
+  sent(query: Sql, form: { valueCount: number; textOf(query: Sql): Sql }): SentQuery {
+    let sent = this.#sent.get(form.textOf)
+    if (sent === undefined) {
+      sent = new SentQuery(query, form)
+      this.#sent.set(form.textOf, sent)
+    }
+    return sent
+  }
+}
+
 /**
- * Plans statements. Small requests are planned in the main thread. Large ones are planned by a worker thread,
+ * Plans statements. A plan is kept for the state of the branch that it was made for, which the guard of each run checks.
+ * Small requests are planned in the main thread. Large ones are planned by a worker thread,
  * one after the other and within a budget, so that no request blocks the event loop.
  */
 export class StatementPlanner {
@@ -44,6 +74,11 @@ export class StatementPlanner {
     resourceLimits: { maxOldGenerationSizeMb: PLANNING_MEMORY_MB_MAX },
   })
   readonly #places: Places
+  readonly #kept = new LruMap<string, PlannedStatement>(KEPT_MAX, {
+    weightMax: KEPT_LENGTH_MAX,
+    weigh: (key, { plan }) => key.length + lengthOf(plan),
+    unusedMsMax: BRANCH_UNUSED_MS_MAX,
+  })
 
   constructor(limits: Limits) {
     this.#limits = limits
@@ -68,6 +103,40 @@ export class StatementPlanner {
     session: Session,
     statements: readonly GivenStatement[],
     signal?: AbortSignal,
+  ): Promise<PlannedStatement[]> {
+    const [statement, ...others] = statements
+    if (statement !== undefined && others.length === 0 && isKeepable(statement)) {
+      return [await this.#planKept(session, statement, signal)]
+    }
+    const plans = await this.#planAll(session, statements, signal)
+    return plans.map((plan) => new PlannedStatement(plan))
+  }
+
+  async #planKept(
+    session: Session,
+    { text, parameterSizes }: GivenStatement,
+    signal: AbortSignal | undefined,
+  ): Promise<PlannedStatement> {
+    const key = [
+      stateOf(session.guard.rows),
+      session.metadata.key,
+      parameterSizes.length,
+      text,
+    ].join(' ')
+    const kept = this.#kept.get(key)
+    if (kept !== undefined) return kept
+    const statement = { text, parameterSizes: parameterSizes.map(() => KEPT_PARAMETER_BYTES) }
+    const [plan] = await this.#planAll(session, [statement], signal)
+    if (plan === undefined) throw new Error('a statement must have a plan')
+    const planned = new PlannedStatement(plan)
+    if (lengthOf(plan) <= KEPT_PLAN_LENGTH_MAX) this.#kept.set(key, planned)
+    return planned
+  }
+
+  async #planAll(
+    session: Session,
+    statements: readonly GivenStatement[],
+    signal: AbortSignal | undefined,
   ): Promise<StatementPlan[]> {
     const length = statements.reduce((sum, { text }) => sum + text.length, 0)
     if (length > LENGTH_AT_ONCE_MAX) return this.#planInThread(session, statements, signal)
@@ -98,6 +167,14 @@ export class StatementPlanner {
       this.#places.leave(workspaceId)
     }
   }
+}
+
+/** Returns whether a statement can share its plan with others. */
+function isKeepable({ text, parameterSizes }: GivenStatement): boolean {
+  return (
+    text.length <= LENGTH_AT_ONCE_MAX &&
+    parameterSizes.every((size) => size <= KEPT_PARAMETER_BYTES)
+  )
 }
 
 function planAtOnce(

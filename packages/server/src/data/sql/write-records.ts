@@ -9,7 +9,7 @@ import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
-import type { Evaluated, Evaluator } from './evaluate.js'
+import { type Evaluated, type Evaluator, SentQuery } from './evaluate.js'
 import { invalidSql } from './invalid-sql.js'
 import { type ConflictPlan, defaultKey, type StatementPlan } from './statement-plan.js'
 
@@ -59,11 +59,8 @@ async function readRows(context: TransactionContext, write: Write): Promise<Row[
   // One record with only default values.
   if (query === undefined) return [[]]
   const rowsMax = context.limits.transactionOperationsMax
-  const { rows, hasMore } = await evaluator.read(query, {
-    parameters,
-    rowsMax,
-    textOf: (own) => own,
-  })
+  const sent = new SentQuery(query, { valueCount: parameters.length, textOf: (own) => own })
+  const { rows, hasMore } = await evaluator.read(sent, { parameters, rowsMax })
   if (grows(plan)) {
     await context.session.growth.admit(rows.reduce((bytes, text) => bytes + text.length, 0))
   }
@@ -125,10 +122,11 @@ async function findOthers(
 ): Promise<Map<number, Other>> {
   const records = JSON.stringify(inserts.map(({ id, values }) => [id, ...values]))
   const texts = keys.map((key) => arrayLiteral(inserts.map((insert) => keyValue(key, insert))))
-  const { rows } = await evaluator.read(query, {
-    parameters: [...parameters, records, ...texts],
+  const values = [...parameters, records, ...texts]
+  const sent = new SentQuery(query, { valueCount: values.length, textOf: (own) => own })
+  const { rows } = await evaluator.read(sent, {
+    parameters: values,
     rowsMax: inserts.length * keys.length,
-    textOf: (own) => own,
   })
   return new Map(
     rows.map((text) => {

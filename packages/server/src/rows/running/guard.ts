@@ -1,5 +1,5 @@
 import { codeOf } from '../../postgres/failures.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { literal, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
   compileStatement,
@@ -37,24 +37,29 @@ const CURRENT_BRANCH = sql`
   from offshoot.branches b
   where b.id = ${slot(0)}::text and b.stamp = ${slot(1)}::bigint`
 
-/** Fails with a division by zero if the guard does not hold, which ends the batch. */
+/* SQLSTATEs of our own. No statement of a user can fail with them. */
+export const GUARD_FAILED = 'OFF01'
+const MOMENT_PASSED = 'OFF02'
+
+/** Fails with a SQLSTATE, which ends the batch, unless the condition holds. */
+const require = (condition: Sql, code: string): Sql =>
+  sql`case when ${condition} then 1 else offshoot.fail(${literal(code)}) end`
+
+/** Fails if the guard does not hold. */
 const check = (current: Sql): Statement =>
-  compileStatement(sql`select 1 / count(*)::integer ${current}`)
-export const GUARD_FAILED = '22012'
+  compileStatement(sql`select ${require(sql`count(*) = 1`, GUARD_FAILED)} ${current}`)
 
 /**
- * Also returns the moment of the branch, and fails with the square root of a negative number if it is not the given
- * one. Without a given moment, any will do.
+ * Also returns the moment of the branch, and fails if it is not the given one. Without a given moment, any will do.
  */
 const checkMoment = (current: Sql): Statement => {
   const [epoch, latestFork] = [slot(4), slot(5)].map((value) => sql`${value}::integer`)
   const isOther = sql`m.epoch <> ${epoch} or m.latest_fork <> ${latestFork}`
   return compileStatement(sql`
-    select 1 / count(*)::integer, max(m.epoch), max(m.latest_fork),
-      sqrt(min(case when ${isOther} then -1 else 0 end))
+    select ${require(sql`count(*) = 1`, GUARD_FAILED)}, max(m.epoch), max(m.latest_fork),
+      ${require(sql`coalesce(bool_or(${isOther}), false) = false`, MOMENT_PASSED)}
     from (select b.epoch, ${latestForkOf(sql`b.id`)} as latest_fork ${current}) m`)
 }
-const MOMENT_PASSED = '2201F'
 
 const KEY_CHECK = check(sql`
   from offshoot.api_keys k

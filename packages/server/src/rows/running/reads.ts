@@ -38,18 +38,35 @@ export async function runReads(
   }
 }
 
-/** Runs reads in several steps on one snapshot. An error of `body` ends the transaction. */
+/**
+ * Runs reads on one snapshot. An error of `body` ends the transaction. With `isAtOnce`, `body` knows all of its reads from
+ * the start: each of its calls of `run` is a transaction of its own, in a single round trip.
+ */
 export async function runSnapshot<Result>(
   database: Database,
   guard: Guard,
   body: (transaction: OpenTransaction) => Promise<Result>,
-  options: { bounds?: Bounds | undefined; connections?: Connections | undefined } = {},
+  options: {
+    bounds?: Bounds | undefined
+    connections?: Connections | undefined
+    isAtOnce?: boolean
+  } = {},
 ): Promise<Result> {
-  const { bounds, connections } = options
+  const { bounds, connections, isAtOnce = false } = options
   const client = await connectFor({ database, guard, bounds, connections })
-  const run = async (): Promise<Result> => {
-    await runPipeline(client, [BEGIN_SNAPSHOT, guardCall(guard)])
-    const result = await body(openTransaction(database, guard, { client })).catch((error) => {
+  const transaction = openTransaction(database, guard, { client })
+  const opening = [BEGIN_SNAPSHOT, guardCall(guard)]
+  const runAtOnce = () =>
+    body({
+      client,
+      run: async (calls) => {
+        const rows = await transaction.run([...opening, ...calls, COMMIT])
+        return rows.slice(opening.length, -1)
+      },
+    })
+  const runInSteps = async (): Promise<Result> => {
+    await runPipeline(client, opening)
+    const result = await body(transaction).catch((error) => {
       throw confirmed(error)
     })
     await runPipeline(client, [COMMIT])
@@ -58,7 +75,7 @@ export async function runSnapshot<Result>(
   const canLose = connections !== undefined
   try {
     return await withConnection(client, () => {
-      return runBounded({ database, client, bounds, canLose }, run)
+      return runBounded({ database, client, bounds, canLose }, isAtOnce ? runAtOnce : runInSteps)
     })
   } catch (error) {
     throw toAppError(error)

@@ -1,0 +1,164 @@
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TestBranches } from '../support/branches.js'
+import { until } from '../support/process.js'
+import { createTestService, type TestService } from '../support/service.js'
+import { watchQueries } from '../support/watch-queries.js'
+
+/*
+ * Lookups by SQL, as object-relational mappers send them: the same text again and again, many at once.
+ */
+
+let service: TestService
+let branches: TestBranches
+const sent: string[] = []
+
+beforeAll(async () => {
+  service = await createTestService({
+    tracing: watchQueries((statements) => {
+      sent.push(statements.join(';'))
+    }),
+  })
+  branches = await TestBranches.create(service, 'lookups', {
+    people: [
+      { name: 'name', type: 'string' },
+      { name: 'age', type: 'int' },
+    ],
+  })
+  await branches.bulk(
+    'main',
+    'people',
+    Array.from({ length: 200 }, (_, index) => ({ id: `p${index}`, name: `n${index}`, age: index })),
+  )
+})
+afterAll(() => service.close())
+
+const BY_ID = 'select name, age from people where id = $1'
+
+const ask = (statement: string, params: readonly unknown[] = [], branch = 'main') =>
+  branches.call(branch, 'POST', '/sql', { statement, params })
+
+async function recordsOf(statement: string, params: readonly unknown[] = [], branch = 'main') {
+  const { status, body } = await ask(statement, params, branch)
+  expect([status, body.message]).toEqual([200, undefined])
+  return body.records
+}
+
+/** Returns what a statement sends to PostgreSQL, one text for each round trip. */
+async function sentBy(statement: string, params: readonly unknown[], branch = 'main') {
+  const before = sent.length
+  await recordsOf(statement, params, branch)
+  return sent.slice(before)
+}
+
+describe('a statement that was run before', () => {
+  it('takes a single round trip, with other values, and is not described again', async () => {
+    await recordsOf(BY_ID, ['p1'])
+    const trips = await sentBy(BY_ID, ['p2'])
+    expect(trips).toHaveLength(1)
+    expect(trips[0]).toMatch(/^begin .*;commit$/s)
+    expect(await recordsOf(BY_ID, ['p3'])).toEqual([{ name: 'n3', age: 3 }])
+    expect(await recordsOf(BY_ID, ['none'])).toEqual([])
+  })
+
+  it('is planned again for values that are large', async () => {
+    const statement = 'select length($1::text) as length'
+    expect(await recordsOf(statement, ['abc'])).toEqual([{ length: 3 }])
+    expect(await recordsOf(statement, ['x'.repeat(5000)])).toEqual([{ length: 5000 }])
+    expect(await recordsOf(statement, ['x'.repeat(1024)])).toEqual([{ length: 1024 }])
+    expect(await recordsOf(statement, ['x'.repeat(1025)])).toEqual([{ length: 1025 }])
+  })
+
+  it('reports the same error each time', async () => {
+    for (let count = 0; count < 3; count++) {
+      const before = sent.length
+      const { status, body } = await ask('select age / $1::int as share from people', [0])
+      expect([status, body.code]).toEqual([400, 'invalid_sql'])
+      expect(body.message).toContain('division by zero')
+      expect(sent.length - before).toBeLessThan(5)
+    }
+  })
+
+  it('sees new columns, renamed columns and a new table of the same name', async () => {
+    await branches.fork('edited')
+    const all = 'select * from people where id = $1'
+    expect(await recordsOf(all, ['p4'], 'edited')).toMatchObject([{ name: 'n4', age: 4 }])
+    await branches.edit(
+      'edited',
+      { addColumn: { table: 'people', column: { name: 'city', type: 'string' } } },
+      { renameColumn: { table: 'people', oldName: 'age', newName: 'years' } },
+    )
+    await branches.patch('edited', 'people', 'p4', { city: 'Rome' })
+    const [edited] = await recordsOf(all, ['p4'], 'edited')
+    expect(edited).toMatchObject({ name: 'n4', years: 4, city: 'Rome' })
+    expect(edited).not.toHaveProperty('age')
+    await branches.edit('edited', { removeTable: { table: 'people' } })
+    expect((await ask(all, ['p4'], 'edited')).body.code).toBe('invalid_sql')
+    await branches.edit(
+      'edited',
+      { addTable: { table: 'people' } },
+      { addColumn: { table: 'people', column: { name: 'rank', type: 'int' } } },
+    )
+    await branches.put('edited', 'people', 'p4', { rank: 1 })
+    expect(await recordsOf(all, ['p4'], 'edited')).toMatchObject([{ rank: 1 }])
+    expect(await recordsOf(all, ['p4'])).toMatchObject([{ name: 'n4', age: 4 }])
+  })
+
+  it('sees the rows of its own branch, whichever other branch has the same text', async () => {
+    await branches.fork('own')
+    await recordsOf(BY_ID, ['p5'], 'own')
+    await branches.patch('own', 'people', 'p5', { age: -5 })
+    expect(await recordsOf(BY_ID, ['p5'], 'own')).toEqual([{ name: 'n5', age: -5 }])
+    expect(await recordsOf(BY_ID, ['p5'])).toEqual([{ name: 'n5', age: 5 }])
+    await branches.reset('own', 'main')
+    expect(await recordsOf(BY_ID, ['p5'], 'own')).toEqual([{ name: 'n5', age: 5 }])
+  })
+
+  it('returns rows in either form', async () => {
+    for (const responseType of ['array', 'json', 'array'] as const) {
+      const { body } = await branches.call('main', 'POST', '/sql', {
+        statement: BY_ID,
+        params: ['p6'],
+        responseType,
+      })
+      expect(responseType === 'json' ? body.records : body.rows).toEqual([
+        responseType === 'json' ? { name: 'n6', age: 6 } : ['n6', 6],
+      ])
+    }
+  })
+})
+
+describe('150 lookups at once', () => {
+  it('are all answered, also while long statements have all the connections for such', async () => {
+    const client = new pg.Client({ connectionString: service.url })
+    await client.connect()
+    try {
+      const LONG = 'select count(*) from generate_series(1, 1000000000) a'
+      const long = Array.from({ length: 5 }, () => ask(LONG))
+      await until(async () => {
+        const { rows } = await client.query(
+          `select pid from pg_stat_activity
+          where state = 'active' and query like '%generate_series%' and pid <> pg_backend_pid()
+            and now() - query_start > interval '1 second'`,
+        )
+        return rows.length >= 4
+      })
+      const answers = await Promise.all(
+        Array.from({ length: 150 }, (_, index) => ask(BY_ID, [`p${index}`])),
+      )
+      expect(answers.map(({ status, body }) => [status, body.records])).toEqual(
+        answers.map((_, index) => [200, [{ name: `n${index}`, age: index }]]),
+      )
+      const stop = setInterval(() => {
+        void client.query(
+          `select pg_cancel_backend(pid) from pg_stat_activity
+          where query like '%generate_series%' and pid <> pg_backend_pid()`,
+        )
+      }, 100)
+      await Promise.all(long)
+      clearInterval(stop)
+    } finally {
+      await client.end()
+    }
+  })
+})
