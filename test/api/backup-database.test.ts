@@ -1,5 +1,5 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import {
   CATALOGUE_OF_DATABASE,
@@ -69,9 +69,15 @@ afterAll(async () => {
   for (const cleanUp of cleanUps.reverse()) await cleanUp()
 })
 
+/** Connections of a test. They are closed after it, because the server allows only so many. */
+const opened: Database[] = []
+afterEach(async () => {
+  for (const database of opened.splice(0)) await database.close()
+})
+
 function connect(url: string): Database {
   const database = openForBackup(url)
-  cleanUps.push(() => database.close())
+  opened.push(database)
   return database
 }
 
@@ -158,6 +164,32 @@ async function expectOnly(before: { schemas: string[]; names: string[] }): Promi
       where schemaname = 'offshoot_work' and starts_with(tablename, 'restore_')`),
   ).toEqual([])
 }
+
+describe('a database whose branches have added the same column', () => {
+  it('is restored, and its branches are merged as before', async () => {
+    const branches = await TestBranches.create(service, 'same-column', {
+      items: [{ name: 'price', type: 'int' }],
+    })
+    await branches.put('main', 'items', 'a', { price: 1 })
+    await branches.fork('dev')
+    const note = {
+      addColumn: { table: 'items', column: { name: 'note', type: 'string' } },
+    } as const
+    await branches.edit('dev', note)
+    await branches.edit('main', note)
+    await branches.patch('dev', 'items', 'a', { note: 'from dev' })
+    await branches.merge('dev')
+    await branches.put('dev', 'items', 'b', { note: 'later' })
+    await runBackground(service)
+    await restore(other, await backUp(service, 'same-column'), { name: 'same-column' })
+    const restored = new TestBranches(other, 'same-column')
+    await restored.merge('dev')
+    expect(await restored.read('main', 'items', ['a', 'b'])).toEqual({
+      a: { price: 1, note: 'from dev' },
+      b: { note: 'later' },
+    })
+  })
+})
 
 describe('a database, restored under another name into its own instance', () => {
   it('has everything as it was, and all of it works', async () => {

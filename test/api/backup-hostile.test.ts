@@ -1,5 +1,6 @@
 import { LIMITS } from '@offshoot/contract/limits'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { DEFINITION_BYTES_MAX } from '../../packages/server/src/backup/archive.js'
 import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'
 import { restoreDatabase } from '../../packages/server/src/backup/restore-database.js'
 import type { BlobStore } from '../../packages/server/src/blobs/blob-store.js'
@@ -66,9 +67,15 @@ afterAll(async () => {
   for (const cleanUp of cleanUps.reverse()) await cleanUp()
 })
 
+/** Connections of a test. They are closed after it, because the server allows only so many. */
+const opened: Database[] = []
+afterEach(async () => {
+  for (const database of opened.splice(0)) await database.close()
+})
+
 function connect(url: string): Database {
   const database = openForBackup(url)
-  cleanUps.push(() => database.close())
+  opened.push(database)
   return database
 }
 
@@ -77,7 +84,9 @@ function backUp(name: string | undefined): Promise<Buffer> {
   return makeArchive({ database: connect(service.url), blobs, only: name ? { name } : undefined })
 }
 
-function restore(forged: Buffer, as = 'forged', limits = {}) {
+let count = 0
+
+function restore(forged: Buffer, as = `forged${++count}`, limits = {}) {
   return restoreDatabase({
     database: connect(service.url),
     blobs: service.files.blobs,
@@ -429,15 +438,30 @@ describe('a database in an archive is refused, and nothing of it is left, if it 
     expect(await stateOf(service)).toEqual(before)
   })
 
+  it('a definition that is larger than any of offshoot', async () => {
+    const sized = (bytes: number) =>
+      forgeArchive(
+        archive,
+        define((table) => {
+          const own = JSON.stringify({ ...table, options: [''] }).length
+          return { options: ['x'.repeat(bytes - own)] }
+        }),
+      )
+    await expect(restore(await sized(DEFINITION_BYTES_MAX))).rejects.toThrow(
+      'a storage parameter is not one that offshoot creates',
+    )
+    await expect(restore(await sized(DEFINITION_BYTES_MAX + 1))).rejects.toThrow('is too large')
+  })
+
   it('more tables or columns than the instance allows', async () => {
     const before = await stateOf(service)
-    await expect(restore(archive, 'forged', { columnsPerTableMax: 4 })).rejects.toThrow(
+    await expect(restore(archive, 'limited', { columnsPerTableMax: 4 })).rejects.toThrow(
       'table [people]: columns: it has 5, and this instance allows 4',
     )
-    await expect(restore(archive, 'forged', { columnsPerBranchMax: 4 })).rejects.toThrow(
+    await expect(restore(archive, 'limited', { columnsPerBranchMax: 4 })).rejects.toThrow(
       'columns of a branch: it has 5, and this instance allows 4',
     )
-    await expect(restore(archive, 'forged', { tablesPerBranchMax: 0 })).rejects.toThrow(
+    await expect(restore(archive, 'limited', { tablesPerBranchMax: 0 })).rejects.toThrow(
       'tables of a branch: it has 1, and this instance allows 0',
     )
     expect(await stateOf(service)).toEqual(before)

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
+import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
 import { createBackup } from '../../packages/server/src/backup/create-backup.js'
@@ -231,6 +232,45 @@ describe('a backup, restored into an empty instance', () => {
       await place.database.query(sql`
         select from pg_tables where tablename = 'deleted_records'`),
     ).toEqual([])
+  })
+})
+
+/** The key of the instance in the fixture. */
+const FIXTURE_KEY = 'off_xUxMS9bryaMNLhROZZsycOdkIMvZKUj96rmCzy2B12uZ'
+
+describe('an archive that an earlier version has written', () => {
+  it('is restored with everything that it has', async () => {
+    const file = new URL('../fixtures/backup-022.tar.gz', import.meta.url)
+    const place = await newPlace()
+    await place.restore(gunzipSync(await readFile(file)))
+    const started = await place.start(FIXTURE_KEY)
+    await started.indexes.run()
+    const shop = new TestBranches(started, 'shop')
+    expect(await shop.record('main', 'people', 'p1')).toMatchObject({
+      ...{ name: 'Ann', email: 'ann@example.com', tags: ['a'], extra: { n: 1 }, place: [1, 2, 3] },
+      seen: '2026-01-01T00:00:00.000Z',
+    })
+    expect(await shop.record('main', 'orders', 'o1')).toMatchObject({ buyer: { id: 'p1' } })
+    expect((await photoOf(shop, 'deeper', 'p1')).toString()).toBe('of Ann')
+    expect(await shop.record('deeper', 'people', 'p1')).toMatchObject({ name: 'Ann of dev' })
+    expect(await shop.record('deeper', 'people', 'p2')).toMatchObject({ name: 'Bob of deep' })
+    expect(await shop.record('main', 'people', 'p2')).toMatchObject({ name: 'Bob of main' })
+    await shop.merge('dev')
+    expect(await shop.record('main', 'people', 'p1')).toMatchObject({ name: 'Ann of dev' })
+    const [indexes] = await place.database.query<{ names: string[] }>(sql`
+      select array_agg(distinct regexp_replace(indexname, '^(heap|past)_[0-9]+_', '\\1 ')) as names
+      from pg_indexes
+      where schemaname ~ '^offshoot_db_'`)
+    expect(indexes?.names).toEqual(
+      expect.arrayContaining([
+        ...['heap pkey', 'past pkey', 'heap epoch_idx', 'past until_idx'],
+        ...['heap jsonb_path_query_array_idx', 'past jsonb_path_query_array_idx'],
+        ...[
+          expect.stringMatching(/^heap c\d+_unique$/),
+          expect.stringMatching(/^heap c\d+_index$/),
+        ],
+      ]),
+    )
   })
 })
 

@@ -356,7 +356,7 @@ class Run {
     const { random } = this
     const { body } = expectOk(await dryRun())
     const keyOf = (table: string, id: string) => `${table} ${id}`
-    const listed = new Map<string, { versions: object; columns?: Record<string, object> }>(
+    const listed = new Map<string, { token: string; columns?: Record<string, object> }>(
       body.conflicts.flatMap((conflict: { table: string; id?: string }) =>
         conflict.id === undefined ? [] : [[keyOf(conflict.table, conflict.id), conflict]],
       ),
@@ -376,8 +376,8 @@ class Run {
     for (const { table, id, columns } of conflicts) {
       // A conflict that nothing decides still refuses the merge.
       if (random.chance(0.03)) continue
-      const versions = listed.get(keyOf(table.name, id))?.versions
-      const named = { table: table.name, id, ...(random.chance(0.7) ? { versions } : {}) }
+      const token = listed.get(keyOf(table.name, id))?.token
+      const named = { table: table.name, id, token }
       const take = random.pick(['ours', 'theirs'] as const)
       if (columns.length === 0 || random.chance(0.4)) {
         resolutions.push({ ...named, take })

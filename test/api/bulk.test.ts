@@ -15,6 +15,7 @@ import {
   GENERATED_ID,
   XATA_CLIENT,
 } from '../support/tables.js'
+import { takenFields } from '../support/taken.js'
 
 let service: TestService
 let call: BranchCall
@@ -78,15 +79,21 @@ function expectFaults(answer: Answer, faults: readonly Fault[]) {
   expect(answer.status).toBe(400)
   expect(answer.body).toEqual({
     id: answer.headers['x-request-id'],
-    code: 'invalid_record',
+    code: faults.every(([, message]) => /not unique/.test(message))
+      ? 'unique_violation'
+      : 'invalid_record',
     message: `${faults.length === 1 ? '1 record is' : `${faults.length} records are`} invalid; nothing was inserted`,
     errors: faults.map(([index, message]) => ({
       index,
       status: 400,
       message: `invalid record: ${message}`,
+      ...takenFields(message),
     })),
   })
 }
+
+/** An entry of the list of refused lines. */
+const refusedLine = (line: number, message: string) => ({ line, message, ...takenFields(message) })
 
 describe('bulk insert', () => {
   it('answers with ids in the order of the records', async () => {
@@ -587,12 +594,12 @@ describe('a stream', () => {
       inserted: 5,
       failed: 6,
       errors: [
-        { line: 1, message: 'invalid record: column [id]: is not unique' },
-        { line: 3, message: 'invalid record: column [id]: is not unique' },
-        { line: 5, message: 'invalid record: column [at]: is not unique' },
-        { line: 6, message: 'invalid record: column [at]: is not unique' },
-        { line: 7, message: 'invalid record: column [size]: is not unique' },
-        { line: 8, message: 'invalid record: column [size]: is not unique' },
+        refusedLine(1, 'invalid record: column [id]: is not unique'),
+        refusedLine(3, 'invalid record: column [id]: is not unique'),
+        refusedLine(5, 'invalid record: column [at]: is not unique'),
+        refusedLine(6, 'invalid record: column [at]: is not unique'),
+        refusedLine(7, 'invalid record: column [size]: is not unique'),
+        refusedLine(8, 'invalid record: column [size]: is not unique'),
       ],
     })
   })
@@ -653,6 +660,7 @@ describe('a stream', () => {
             line: 7,
             status: 400,
             message: `invalid record: column [${column}]: is not unique`,
+            ...takenFields(`column [${column}]: is not unique`),
           },
         ])
         expect((await at('GET', '/tables/streamed/data/first')).status).toBe(404)
@@ -673,9 +681,9 @@ describe('a stream', () => {
         inserted: 3,
         failed: 3,
         errors: [
-          { line: 2, message: 'invalid record: column [id]: is not unique' },
-          { line: 3, message: 'invalid record: column [email]: is not unique' },
-          { line: 5, message: 'invalid record: column [id]: is not unique' },
+          refusedLine(2, 'invalid record: column [id]: is not unique'),
+          refusedLine(3, 'invalid record: column [email]: is not unique'),
+          refusedLine(5, 'invalid record: column [id]: is not unique'),
         ],
       })
     })

@@ -1,5 +1,5 @@
-import pg from 'pg'
 import { LIMITS } from '@offshoot/contract/limits'
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
 import { createBackup } from '../../packages/server/src/backup/create-backup.js'
 import { restoreBackup } from '../../packages/server/src/backup/restore-backup.js'

@@ -4,6 +4,7 @@ import { type EmbeddedPostgres, startEmbedded } from '@offshoot/embedded-postgre
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { settleCommit } from '../../packages/server/src/postgres/commit.js'
+import { runPipeline } from '../../packages/server/src/postgres/pipeline.js'
 import { TestBranches } from '../support/branches.js'
 import { makeDataFolder } from '../support/data-folder.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
@@ -181,6 +182,27 @@ describe('the answer to a COMMIT', () => {
       code: 'commit_unknown',
       pending: silent,
     })
+  })
+
+  it('is a failure when a node of a cluster cannot be reached before it, and unknown when it is during it', async () => {
+    // The coordinator reports that with a code of class 08, over a connection that works.
+    await admin.query(`
+      create table lost (id integer);
+      create function lose() returns trigger language plpgsql as $$
+        begin raise exception 'connection to the remote node failed' using errcode = '08006'; end $$;
+      create constraint trigger late after insert on lost deferrable initially deferred
+        for each row execute function lose();
+      create table refused (id integer);
+      create trigger soon before insert on refused for each row execute function lose()`)
+    const commit = (table: 'lost' | 'refused') => {
+      const statements = ['begin', `insert into ${table} values (1)`, 'commit']
+      const calls = statements.map((text) => ({ statement: { text, slots: [] }, values: [] }))
+      return settleCommit(admin, runPipeline(admin, calls))
+    }
+    await expect(commit('refused')).rejects.toMatchObject({ code: '08006' })
+    await admin.query('rollback')
+    await expect(commit('lost')).rejects.toMatchObject({ code: 'commit_unknown' })
+    await admin.query('rollback')
   })
 
   it('is a failure when PostgreSQL reports one', async () => {

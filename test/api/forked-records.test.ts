@@ -10,6 +10,7 @@ import {
   expectOk,
   XATA_CLIENT,
 } from '../support/tables.js'
+import { takenFields } from '../support/taken.js'
 import {
   EMPTY_STATE,
   expectSameAsModel,
@@ -285,7 +286,11 @@ describe('a fork', () => {
     const operations = [{ update: { table: 'users', id: 'u1', fields } }]
     const answer = await call('POST', '/transaction', { body: { operations } })
     expect(answer.body.errors).toEqual([
-      { index: 0, message: 'table [users]: column [u]: is not unique' },
+      {
+        index: 0,
+        message: 'table [users]: column [u]: is not unique',
+        ...takenFields('table [users]: column [u]: is not unique'),
+      },
     ])
     expect(await read(call, 'u1')).toMatchObject({ u: 1, service: { version: 0 } })
     expectOk(await patch(call, 'u2', fields))

@@ -238,6 +238,24 @@ describe.each(WAYS)('a column that both sides have added, with %s branches', (wa
     }
   })
 
+  it('keeps its values in forks of a target that has removed it, and merges again', async () => {
+    const branches = await open()
+    await branches.patch('main', 'notes', 'a', { e: 'main' })
+    await branches.merge('dev')
+    await branches.fork('before')
+    await branches.edit('main', removeColumn('e'))
+    await branches.fork('after')
+    await branches.patch('dev', 'notes', 'a', { text: 'dev' })
+    // This writes the record, of which the forks need the former version.
+    expect(await branches.merge('dev')).toMatchObject({ tables: [{ name: 'notes', updated: 1 }] })
+    expect(await rows(branches, 'main')).toMatchObject({ a: { text: 'dev', state: 'open' } })
+    expect((await rows(branches, 'before')).a).toEqual(record('a', { e: 'main' }))
+    expect((await rows(branches, 'after')).a).toEqual(record('a'))
+    // A branch that still has the column as `main` had it gets the removal.
+    await branches.pull('before', { allowDataLoss: true })
+    expect((await rows(branches, 'before')).a).toEqual(record('dev'))
+  })
+
   it('can be removed and added again', async () => {
     const branches = await open()
     await branches.merge('dev')

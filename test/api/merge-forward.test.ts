@@ -494,3 +494,18 @@ describe('the number of rows to merge', () => {
     }
   })
 })
+
+describe('a column that all three states have removed', () => {
+  it('keeps its values in forks from before the removal', async () => {
+    const branches = await open('main')
+    const before = await branches.read('old', 'items', ['a'])
+    await branches.edit('main', { removeColumn: { table: 'items', column: 'price' } })
+    await branches.pull('dev', { from: 'main', allowDataLoss: true })
+    await branches.patch('dev', 'items', 'a', { name: 'changed' })
+    const staged = stages
+    const { tables } = await branches.merge('dev', { into: 'main' })
+    expect(tables).toContainEqual({ name: 'items', inserted: 0, updated: 1, deleted: 0 })
+    expect(stages).toBe(staged)
+    expect(await branches.read('old', 'items', ['a'])).toEqual(before)
+  })
+})

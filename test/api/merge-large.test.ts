@@ -242,12 +242,48 @@ describe('while a large merge compares', () => {
       await branches.put('main', 'items', 'b', { code: 'B', price: 3 })
     })
     expect([status, body.code]).toEqual([409, 'merge_conflict'])
-    expect(body.conflicts).toMatchObject([{ id: 'a', versions: { ours: 0, theirs: 1 } }])
+    expect(body.conflicts).toMatchObject([{ id: 'a' }])
     await branches.merge('dev', { strategy: 'theirs' })
     expect(await branches.read('main', 'items', ['a', 'b'])).toEqual({
       a: { code: 'A', price: 10 },
       b: { code: 'B', price: 3 },
     })
+  })
+
+  it.each([
+    ['a record in conflict', 'a', { price: 12 }],
+    ['a record that gets into conflict', idOf(3), { price: -1 }],
+  ])('the target gets %s, which nobody has reviewed', async (_name, id, record) => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 11 })
+    const { conflictTables } = await branches.merge('dev', { dryRun: true })
+    const resolutions = [{ table: 'items', take: 'theirs', token: conflictTables[0].token }]
+    const { status, body } = await during(branches, { resolutions }, () =>
+      branches.put('main', 'items', id, record),
+    )
+    expect([status, body.code]).toEqual([409, 'outdated_resolution'])
+    expect(body.conflicts.map((conflict: { id: string }) => conflict.id)).toContain(id)
+    expect(await branches.read('main', 'items', [id, idOf(1)])).toEqual({ [id]: record })
+    expect(await leftovers()).toBe(0)
+  })
+
+  it('the target gets other records, which a resolution of the whole table is not about', async () => {
+    const branches = await open()
+    await branches.patch('main', 'items', 'a', { price: 11 })
+    const { conflictTables } = await branches.merge('dev', { dryRun: true })
+    const resolutions = [{ table: 'items', take: 'theirs', token: conflictTables[0].token }]
+    const { status } = await during(branches, { resolutions }, async () => {
+      await branches.patch('main', 'items', 'b', { price: 22 })
+      // The merge has this record, so all is compared again.
+      await branches.put('main', 'items', idOf(7), { price: 7 })
+    })
+    expect(status).toBe(200)
+    expect(await branches.read('main', 'items', ['a', 'b', idOf(1)])).toMatchObject({
+      a: { price: 10 },
+      b: { price: 22 },
+      [idOf(1)]: { price: 1 },
+    })
+    expect(await leftovers()).toBe(0)
   })
 
   it('another merge into the target finishes first', async () => {

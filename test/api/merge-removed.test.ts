@@ -67,7 +67,9 @@ describe('a table that one side removed and the other has written to', () => {
       // A deletion is in no contradiction to the removal, and a change that was undone is none.
       await branches.patch(kept, 'notes', 'm', { text: 'changed' })
       await branches.patch(kept, 'notes', 'm', { text: 'M' })
-      const conflicts = [{ table: 'notes', kind: 'schema', message, takes, records: 2 }]
+      const conflicts = [
+        { table: 'notes', kind: 'schema', token: expect.any(String), message, takes, records: 2 },
+      ]
       expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
         conflicts,
         conflictCount: 1,
@@ -143,8 +145,24 @@ describe('a column that one side removed and the other has written to', () => {
       await branches.put(kept, 'items', 'd', { price: 4 })
       await branches.patch(kept, 'items', 'b', { price: 20 })
       const conflicts = [
-        { table: 'items', column: 'name', kind: 'schema', message, takes, records: 2 },
-        { table: 'items', column: 'size', kind: 'schema', message, takes, records: 1 },
+        {
+          table: 'items',
+          column: 'name',
+          kind: 'schema',
+          token: expect.any(String),
+          message,
+          takes,
+          records: 2,
+        },
+        {
+          table: 'items',
+          column: 'size',
+          kind: 'schema',
+          token: expect.any(String),
+          message,
+          takes,
+          records: 1,
+        },
       ]
       expect(await branches.merge('dev', { dryRun: true })).toMatchObject({
         conflicts,

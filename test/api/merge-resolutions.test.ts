@@ -2,6 +2,7 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { raw, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
@@ -63,21 +64,63 @@ async function contradict() {
 }
 
 const read = (branches: TestBranches, branch = 'main') => branches.read(branch, 'items', IDS)
-const conflictOf = async (branches: TestBranches, id: string): Promise<MergeConflict> => {
-  const { conflicts } = await branches.merge('dev', { dryRun: true })
-  return conflicts.find((conflict: MergeConflict) => conflict.id === id)
+interface Decision {
+  readonly table: string
+  readonly id?: string
+  readonly kind?: string
+  readonly column?: string
+}
+
+/** Adds the tokens of what a dry run shows to decisions. */
+async function reviewed(
+  branches: TestBranches,
+  decisions: readonly (Decision & Record<string, unknown>)[],
+  { action = 'merge' }: { action?: 'merge' | 'pull' } = {},
+) {
+  const { conflicts, conflictTables } = await branches[action]('dev', { dryRun: true })
+  const tokenOf = ({ table, id, kind, column }: Decision): string | undefined => {
+    if (id === undefined && kind === undefined) {
+      return conflictTables.find(({ name }: { name: string }) => name === table)?.token
+    }
+    const ofTable = conflicts.filter((conflict: MergeConflict) => conflict.table === table)
+    if (id === undefined) {
+      return ofTable.find((conflict: MergeConflict) => conflict.column === column)?.token
+    }
+    return (
+      ofTable.find((conflict: MergeConflict) => conflict.id === id)?.token ??
+      ofTable.find(({ tokens }: MergeConflict) => tokens?.[id] !== undefined)?.tokens[id]
+    )
+  }
+  return decisions.map((decision) => ({ ...decision, token: tokenOf(decision) ?? 'none' }))
+}
+
+/** Returns the heap of the only table on `main`. */
+async function heapOfItems(branches: TestBranches): Promise<string> {
+  const [row] = await service.database.query<{ name: string }>(sql`
+    select format('offshoot_db_%s.heap_%s', h.database_id, h.id) as name
+    from offshoot.heaps h
+    join offshoot.branches b on b.id = h.branch_id
+    join offshoot.databases d on d.id = b.database_id
+    where d.name = ${branches.database} and b.name = 'main' and b.deleted_at is null`)
+  return row?.name ?? ''
+}
+
+/** The table in `conflictTables`, with another number of conflicts. */
+const tableOf = async (branches: TestBranches, conflicts: number) => {
+  const { conflictTables } = await branches.merge('dev', { dryRun: true })
+  return { ...conflictTables[0], conflicts }
 }
 const refusalOf = ({ status, body }: Answer) => [status, body.code, body.message]
 
 describe('resolutions', () => {
   it('decide each record as a whole, and the rest of the changes is merged', async () => {
     const branches = await contradict()
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', id: 'a', take: 'theirs' },
       { table: 'items', id: 'b', take: 'theirs' },
       { table: 'items', id: 'c', take: 'theirs' },
       { table: 'items', id: 'd', take: 'ours' },
-    ]
+    ])
     expect(await branches.merge('dev', { resolutions })).toMatchObject({
       merged: true,
       conflictCount: 0,
@@ -95,14 +138,15 @@ describe('resolutions', () => {
 
   it('mean the same for a pull: ours is the branch that gets the changes', async () => {
     const branches = await contradict()
-    const resolutions = ['a', 'b', 'c', 'd'].map((id) => ({ table: 'items', id, take: 'ours' }))
+    const decisions = (take: string) =>
+      ['a', 'b', 'c', 'd'].map((id) => ({ table: 'items', id, take }))
     const before = await read(branches, 'dev')
+    const pull = { action: 'pull' } as const
+    const resolutions = await reviewed(branches, decisions('ours'), pull)
     expect(await branches.pull('dev', { resolutions })).toMatchObject({ merged: true })
     expect(await read(branches, 'dev')).toEqual(before)
     const other = await contradict()
-    await other.pull('dev', {
-      resolutions: resolutions.map((resolution) => ({ ...resolution, take: 'theirs' })),
-    })
+    await other.pull('dev', { resolutions: await reviewed(other, decisions('theirs'), pull) })
     expect(await read(other, 'dev')).toMatchObject({
       a: { name: 'main', price: 20, stock: 5 },
       b: { price: 21 },
@@ -113,16 +157,10 @@ describe('resolutions', () => {
 
   it('decide single columns, by a side or by a value', async () => {
     const branches = await contradict()
-    const { versions } = await conflictOf(branches, 'a')
-    const resolutions = [
-      {
-        table: 'items',
-        id: 'a',
-        columns: { name: { take: 'ours' }, price: { value: 15 } },
-        versions,
-      },
+    const resolutions = await reviewed(branches, [
+      { table: 'items', id: 'a', columns: { name: { take: 'ours' }, price: { value: 15 } } },
       { table: 'items', take: 'ours' },
-    ]
+    ])
     expect(await branches.merge('dev', { resolutions })).toMatchObject({ merged: true })
     expect(await read(branches)).toMatchObject({
       // Only `dev` has changed the stock.
@@ -134,18 +172,19 @@ describe('resolutions', () => {
 
   it('of a part of the columns leave the others in conflict', async () => {
     const branches = await contradict()
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', id: 'a', columns: { name: { take: 'theirs' } } },
       { table: 'items', id: 'b', take: 'ours' },
       { table: 'items', id: 'c', take: 'ours' },
       { table: 'items', id: 'd', take: 'theirs' },
-    ]
+    ])
     const left = await branches.merge('dev', { resolutions, dryRun: true })
     expect(left).toMatchObject({
       merged: false,
       conflictCount: 1,
-      conflictTables: [{ name: 'items', conflicts: 1 }],
-      conflicts: [{ id: 'a', kind: 'bothUpdated' }],
+      // The tokens do not depend on the other resolutions.
+      conflictTables: [await tableOf(branches, 1)],
+      conflicts: [{ id: 'a', kind: 'bothUpdated', token: resolutions[0]?.token }],
       tables: [{ name: 'items', updated: 1 }],
     })
     expect(left.conflicts[0].columns).toEqual({ price: { base: 1, ours: 20, theirs: 10 } })
@@ -153,24 +192,26 @@ describe('resolutions', () => {
     expect((await branches.merging('dev', { resolutions })).body.code).toBe('merge_conflict')
     expect(await read(branches)).toEqual(before)
     // The decision about the table takes the rest of the record.
-    const rest = [...resolutions, { table: 'items', take: 'theirs' }]
+    const [{ token }] = left.conflictTables
+    const rest = [...resolutions, { table: 'items', take: 'theirs', token }]
     await branches.merge('dev', { resolutions: rest })
     expect(await read(branches)).toMatchObject({ a: { name: 'dev', price: 10 } })
   })
 
   it.each(['ours', 'theirs'])('of a whole table do what the strategy %s does', async (take) => {
     const [one, other] = [await contradict(), await contradict()]
-    const result = await one.merge('dev', { resolutions: [{ table: 'items', take }] })
+    const resolutions = await reviewed(one, [{ table: 'items', take }])
+    const result = await one.merge('dev', { resolutions })
     expect(result).toEqual(await other.merge('dev', { strategy: take }))
     expect(await read(one)).toEqual(await read(other))
   })
 
   it('take precedence over the strategy', async () => {
     const branches = await contradict()
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', id: 'a', take: 'ours' },
       { table: 'items', id: 'd', columns: { name: { value: null } } },
-    ]
+    ])
     await branches.merge('dev', { strategy: 'theirs', resolutions })
     const { a, c, d } = await read(branches)
     expect(a).toMatchObject({ name: 'main', price: 20 })
@@ -193,7 +234,7 @@ describe('resolutions', () => {
     expect(conflicts.map((conflict: MergeConflict) => Object.keys(conflict.columns ?? {}))).toEqual(
       [['place.city'], ['place'], ['place', 'data']],
     )
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', id: 'a', columns: { 'place.city': { value: 'Wien' } } },
       { table: 'items', id: 'b', columns: { place: { take: 'theirs' } } },
       {
@@ -201,7 +242,7 @@ describe('resolutions', () => {
         id: 'd',
         columns: { place: { value: { street: 'Ring' } }, data: { value: { y: [2] } } },
       },
-    ]
+    ])
     await branches.merge('dev', { resolutions })
     expect(await read(branches)).toMatchObject({
       a: { place: { city: 'Wien' } },
@@ -218,17 +259,22 @@ describe('resolutions', () => {
     await branches.put('dev', 'items', 'e', { code: 'Y' })
     const dry = await branches.merge('dev', { dryRun: true })
     expect(dry.conflicts).toMatchObject([{ kind: 'notUnique', ids: ['a', 'd'] }])
-    const [{ versions }] = dry.conflicts
+    const [{ tokens }] = dry.conflicts
     const give = (id: string, value: unknown) => ({
       table: 'items',
       id,
       columns: { code: { value } },
-      versions: versions[id],
+      token: tokens[id],
     })
     // A value that is taken as well is a conflict again.
     const taken = await branches.merging('dev', { resolutions: [give('d', 'Y')] })
     expect(taken.body.conflicts).toMatchObject([{ kind: 'notUnique', ids: ['d', 'e'] }])
-    const notTaken = { table: 'items', id: 'e', columns: { code: { value: 'Z' } } }
+    const notTaken = {
+      table: 'items',
+      id: 'e',
+      columns: { code: { value: 'Z' } },
+      token: taken.body.conflicts[0].tokens.e,
+    }
     expect(
       await branches.merge('dev', { resolutions: [give('d', 'Y'), notTaken], dryRun: true }),
     ).toMatchObject({ conflictCount: 0 })
@@ -252,7 +298,7 @@ describe('resolutions', () => {
         table: 'notes',
         id: 'n',
         columns: { by: { value } },
-        versions: conflicts[0].versions.n,
+        token: conflicts[0].tokens.n,
       },
     ]
     expect(refusalOf(await branches.merging('dev', { resolutions: give(null) }))).toEqual([
@@ -281,14 +327,15 @@ describe('resolutions', () => {
       { kind: 'schema', column: 'label', takes: ['ours', 'theirs'] },
       { kind: 'schema', column: 'price', takes: ['ours', 'theirs'], records: 1 },
     ])
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', kind: 'schema', column: 'label', take: 'theirs' },
       { table: 'items', kind: 'schema', column: 'price', take: 'ours' },
-    ]
+    ])
     // Now the records can be compared.
     const left = await branches.merge('dev', { dryRun: true, resolutions })
     expect(left.conflicts).toMatchObject([{ id: 'b', columns: { stock: {} } }])
-    const all = [...resolutions, { table: 'items', id: 'b', take: 'theirs' }]
+    const [{ token }] = left.conflicts
+    const all = [...resolutions, { table: 'items', id: 'b', take: 'theirs', token }]
     expect(await branches.merge('dev', { resolutions: all })).toMatchObject({ merged: true })
     expect((await branches.schema('main')).items).toEqual([
       'title',
@@ -305,12 +352,14 @@ describe('resolutions', () => {
     const branches = await open({ notes: [{ name: 'text', type: 'text' }] })
     await branches.edit('dev', { removeTable: { table: 'notes' } })
     await branches.put('main', 'notes', 'n', { text: 'N' })
-    const settle = (take: string) => ({ resolutions: [{ table: 'notes', kind: 'schema', take }] })
-    expect(refusalOf(await branches.merging('dev', settle('theirs'))).slice(0, 2)).toEqual([
+    const settle = async (take: string) => ({
+      resolutions: await reviewed(branches, [{ table: 'notes', kind: 'schema', take }]),
+    })
+    expect(refusalOf(await branches.merging('dev', await settle('theirs'))).slice(0, 2)).toEqual([
       409,
       'data_loss',
     ])
-    expect(await branches.merge('dev', settle('ours'))).toMatchObject({ merged: true })
+    expect(await branches.merge('dev', await settle('ours'))).toMatchObject({ merged: true })
     expect(await branches.read('main', 'notes', ['n'])).toEqual({ n: { text: 'N' } })
   })
 })
@@ -318,12 +367,12 @@ describe('resolutions', () => {
 describe('a resolution is refused, and nothing is merged,', () => {
   it.each(['main', 'dev'])('if the record has changed on %s since', async (branch) => {
     const branches = await contradict()
-    const { versions } = await conflictOf(branches, 'a')
+    const decided = await reviewed(branches, [{ table: 'items', id: 'a', take: 'theirs' }])
     await branches.patch(branch, 'items', 'a', { name: 'later' })
     const before = await read(branches)
     const resolutions = [
-      { table: 'items', id: 'a', take: 'theirs', versions },
-      { table: 'items', take: 'ours' },
+      ...decided,
+      ...(await reviewed(branches, [{ table: 'items', take: 'ours' }])),
     ]
     for (const dryRun of [true, false]) {
       const answer = await branches.merging('dev', { resolutions, dryRun })
@@ -339,30 +388,91 @@ describe('a resolution is refused, and nothing is merged,', () => {
 
   it('if the record was deleted or created anew since', async () => {
     const branches = await contradict()
-    const [a, c] = [await conflictOf(branches, 'a'), await conflictOf(branches, 'c')]
+    const resolutions = await reviewed(branches, [
+      { table: 'items', id: 'a', take: 'ours' },
+      { table: 'items', id: 'c', take: 'ours' },
+    ])
     await branches.remove('main', 'items', 'a')
     await branches.put('main', 'items', 'c', { name: 'again' })
-    const resolutions = [
-      { table: 'items', id: 'a', take: 'ours', versions: a.versions },
-      { table: 'items', id: 'c', take: 'ours', versions: c.versions },
-    ]
     const { body } = await branches.merging('dev', { resolutions })
     expect(body.code).toBe('outdated_resolution')
     expect(body.errors).toMatchObject([{ index: 0 }, { index: 1 }])
   })
 
-  it('if it has the versions of another state of the branch', async () => {
+  it('if the record was deleted and created anew with other values, whatever its version is', async () => {
     const branches = await contradict()
-    const { versions } = await conflictOf(branches, 'a')
-    await branches.fork('copy', 'main')
-    await branches.patch('copy', 'items', 'a', { price: 4 })
-    await branches.reset('main', 'copy')
-    const resolutions = [{ table: 'items', id: 'a', take: 'ours', versions }]
+    const resolutions = await reviewed(branches, [
+      { table: 'items', id: 'd', take: 'theirs' },
+      { table: 'items', take: 'ours' },
+    ])
+    const { version } = (await branches.record('main', 'items', 'd')).service
+    await branches.remove('main', 'items', 'd')
+    await branches.put('main', 'items', 'd', { name: 'again', price: 13 })
+    await service.database.query(sql`
+      update ${raw(await heapOfItems(branches))} set version = ${version}::integer where id = 'd'`)
+    expect((await branches.record('main', 'items', 'd')).service.version).toBe(version)
     const { body } = await branches.merging('dev', { resolutions })
     expect(body.code).toBe('outdated_resolution')
+    expect(body.errors).toMatchObject([{ index: 0 }, { index: 1 }])
+    expect((await read(branches)).d).toMatchObject({ name: 'again' })
   })
 
-  const cases: readonly (readonly [string, object, string])[] = [
+  it('if the branch was reset to a state with other values', async () => {
+    const branches = await contradict()
+    await branches.fork('same', 'main')
+    await branches.fork('other', 'main')
+    await branches.patch('other', 'items', 'a', { name: 'other' })
+    const decisions = [{ table: 'items', id: 'a', take: 'theirs' }]
+    const resolutions = await reviewed(branches, decisions)
+    await branches.reset('main', 'other')
+    expect((await branches.merging('dev', { resolutions })).body.code).toBe('outdated_resolution')
+    // What was reviewed is there again.
+    await branches.reset('main', 'same')
+    const [token] = (await reviewed(branches, decisions)).map((decided) => decided.token)
+    expect(token).toBe(resolutions[0]?.token)
+  })
+
+  it('if columns have exchanged their names since', async () => {
+    const branches = await contradict()
+    const resolutions = await reviewed(branches, [
+      { table: 'items', id: 'a', columns: { name: { take: 'ours' } } },
+    ])
+    const rename = (oldName: string, newName: string) => ({
+      renameColumn: { table: 'items', oldName, newName },
+    })
+    await branches.edit('main', rename('name', 'x'), rename('price', 'name'), rename('x', 'price'))
+    expect((await branches.merging('dev', { resolutions })).body.code).toBe('outdated_resolution')
+  })
+
+  it('if the schema was changed again, or further records would be lost with a removal', async () => {
+    const branches = await open()
+    const rename = (oldName: string, newName: string) => ({
+      renameColumn: { table: 'items', oldName, newName },
+    })
+    await branches.edit('dev', rename('name', 'title'), {
+      removeColumn: { table: 'items', column: 'price' },
+    })
+    await branches.edit('main', rename('name', 'label'))
+    await branches.patch('main', 'items', 'a', { price: 30 })
+    const resolutions = await reviewed(branches, [
+      { table: 'items', kind: 'schema', column: 'label', take: 'theirs' },
+      { table: 'items', kind: 'schema', column: 'price', take: 'theirs' },
+    ])
+    // The number of changed records stays the same.
+    await branches.patch('main', 'items', 'a', { price: 31 })
+    await branches.edit('dev', rename('title', 'heading'))
+    const refused = await branches.merging('dev', { resolutions, allowDataLoss: true })
+    expect(refusalOf(refused)).toEqual([
+      409,
+      'outdated_resolution',
+      'body: field [resolutions.0]: the conflict of the schema of column [items.label] has changed since (and 1 more); nothing was merged',
+    ])
+    expect(refused.body.errors).toMatchObject([{ index: 0 }, { index: 1 }])
+    expect(refused.body.conflicts).toMatchObject([{ column: 'label' }, { column: 'price' }])
+    expect((await read(branches)).a).toMatchObject({ label: 'a', price: 31 })
+  })
+
+  const cases: readonly (readonly [string, Decision & Record<string, unknown>, string])[] = [
     ['an unknown table', { table: 'nothing', id: 'a', take: 'ours' }, 'table [nothing] not found'],
     ['a whole unknown table', { table: 'nothing', take: 'ours' }, 'table [nothing] not found'],
     [
@@ -446,19 +556,22 @@ describe('a resolution is refused, and nothing is merged,', () => {
       { table: 'items', id: 'a', kind: 'schema', take: 'ours' },
       'fields [kind] and [id] exclude each other',
     ],
-    [
-      'versions of no record',
-      { table: 'items', take: 'ours', versions: { ours: 1, theirs: 1 } },
-      'field [versions] needs [id]',
-    ],
   ]
 
   it('if it does not fit a conflict, with the reason', async () => {
     const branches = await contradict()
-    await branches.put('dev', 'items', 'e', { name: 'new' })
+    // The token of a record that is not in conflict comes from a conflict with another one.
+    await branches.put('dev', 'items', 'e', { name: 'new', code: 'E' })
+    await branches.put('main', 'items', 'x', { code: 'E' })
+    const decided = await reviewed(
+      branches,
+      cases.map(([, resolution]) => resolution),
+    )
+    await branches.patch('main', 'items', 'x', { code: 'F' })
     const before = await read(branches)
-    for (const [name, resolution, message] of cases) {
-      const answer = await branches.merging('dev', { resolutions: [resolution] })
+    for (const [index, [name, , message]] of cases.entries()) {
+      const resolutions = decided.slice(index, index + 1)
+      const answer = await branches.merging('dev', { resolutions })
       expect(refusalOf(answer), name).toEqual([
         400,
         'invalid_resolution',
@@ -466,18 +579,17 @@ describe('a resolution is refused, and nothing is merged,', () => {
       ])
       expect(answer.body.errors, name).toMatchObject([{ index: 0, status: 400 }])
     }
-    const several = cases.slice(4, 7).map(([, resolution]) => resolution)
-    const { body } = await branches.merging('dev', { resolutions: several })
+    const { body } = await branches.merging('dev', { resolutions: decided.slice(4, 7) })
     expect(body.message).toContain('(and 2 more)')
     expect(await read(branches)).toEqual(before)
   })
 
   it('if another one decides the same', async () => {
     const branches = await contradict()
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       { table: 'items', id: 'a', take: 'ours' },
       { table: 'items', id: 'a', columns: { price: { value: 1 } } },
-    ]
+    ])
     expect(refusalOf(await branches.merging('dev', { resolutions }))[2]).toBe(
       'body: field [resolutions.1]: decides the same as field [resolutions.0]; nothing was merged',
     )
@@ -485,12 +597,12 @@ describe('a resolution is refused, and nothing is merged,', () => {
 
   it('if the table has no conflict that it could decide', async () => {
     const branches = await contradict()
-    const resolutions = [
+    const resolutions = await reviewed(branches, [
       ...['a', 'b', 'c', 'd'].map((id) => ({ table: 'items', id, take: 'ours' })),
       { table: 'items', take: 'ours' },
-    ]
+    ])
     expect(refusalOf(await branches.merging('dev', { resolutions }))[2]).toContain(
-      'field [resolutions.4]: table [items] has no conflict that no other resolution decides',
+      'field [resolutions.4]: table [items] has no conflict of records that no other resolution decides',
     )
     const skipped = { tables: { items: { mode: 'skip' } } }
     const left = await branches.merging('dev', { ...skipped, resolutions: resolutions.slice(0, 1) })
@@ -504,6 +616,7 @@ describe('a resolution is refused, and nothing is merged,', () => {
         table: 'items',
         id: `n${index}`,
         take: 'ours',
+        token: 'none',
       }))
     const fits = await branches.merging('dev', { resolutions: many(LIMITS.resolutionsMax) })
     expect([fits.status, fits.body.code]).toEqual([400, 'invalid_resolution'])
@@ -511,7 +624,8 @@ describe('a resolution is refused, and nothing is merged,', () => {
     const over = await branches.merging('dev', { resolutions: many(LIMITS.resolutionsMax + 1) })
     expect([over.status, over.body.code]).toEqual([400, 'invalid_request'])
     const padded = (bytes: number) => {
-      const body = { resolutions: [{ table: 'items', id: 'a', columns: { name: { value: '' } } }] }
+      const columns = { name: { value: '' } }
+      const body = { resolutions: [{ table: 'items', id: 'nobody', columns, token: 'none' }] }
       const text = JSON.stringify(body)
       return text.replace('"value":""', `"value":"${'x'.repeat(bytes - text.length)}"`)
     }
@@ -520,6 +634,68 @@ describe('a resolution is refused, and nothing is merged,', () => {
       branches.call('dev', 'POST', '/merge', padded(bytes), { headers })
     expect((await send(2 * 1024 * 1024)).body.code).toBe('invalid_resolution')
     expect((await send(2 * 1024 * 1024 + 1)).status).toBe(413)
+  })
+})
+
+describe('a resolution of a whole table', () => {
+  const changes: readonly (readonly [string, (branches: TestBranches) => Promise<void>])[] = [
+    ['a record in conflict is changed here', (b) => b.patch('main', 'items', 'a', { price: 99 })],
+    ['a record in conflict is changed there', (b) => b.patch('dev', 'items', 'a', { price: 99 })],
+    ['a record in conflict is deleted', (b) => b.remove('main', 'items', 'd')],
+    ['another record gets into conflict', (b) => b.put('main', 'items', 'e', { name: 'here' })],
+    ['a conflict is gone', (b) => b.patch('main', 'items', 'd', { name: 'dev' })],
+  ]
+
+  it.each(changes)('is refused, and the conflicts are listed again, if %s', async (_, change) => {
+    const branches = await contradict()
+    await branches.put('dev', 'items', 'e', { name: 'there' })
+    const resolutions = await reviewed(branches, [{ table: 'items', take: 'theirs' }])
+    await change(branches)
+    const before = await read(branches)
+    const now = await branches.merge('dev', { dryRun: true })
+    const refused = await branches.merging('dev', { resolutions })
+    expect(refusalOf(refused)).toEqual([
+      409,
+      'outdated_resolution',
+      'body: field [resolutions.0]: the conflicts of table [items] have changed since; nothing was merged',
+    ])
+    expect(refused.body.errors).toMatchObject([{ index: 0, status: 409 }])
+    const { conflicts, conflictCount, conflictTables } = refused.body
+    expect({ conflicts, conflictCount, conflictTables }).toEqual({
+      conflicts: now.conflicts,
+      conflictCount: now.conflictCount,
+      conflictTables: now.conflictTables,
+    })
+    expect(await read(branches)).toEqual(before)
+    const again = await reviewed(branches, [{ table: 'items', take: 'theirs' }])
+    expect(await branches.merge('dev', { resolutions: again })).toMatchObject({ merged: true })
+  })
+
+  it('is not affected by other records', async () => {
+    const branches = await contradict()
+    const resolutions = await reviewed(branches, [{ table: 'items', take: 'theirs' }])
+    await branches.put('main', 'items', 'x', { name: 'x' })
+    await branches.put('dev', 'items', 'y', { name: 'y' })
+    expect(await branches.merge('dev', { resolutions })).toMatchObject({ merged: true })
+    expect(await branches.read('main', 'items', ['a', 'x', 'y'])).toMatchObject({
+      a: { name: 'dev', price: 10 },
+      x: { name: 'x' },
+      y: { name: 'y' },
+    })
+  })
+
+  it.each([
+    ['of the conflict', { table: 'items', id: 'a', take: 'ours' }],
+    ['of the conflict', { table: 'items', id: 'a', columns: { name: { take: 'ours' } } }],
+    ['of the conflict', { table: 'items', kind: 'schema', take: 'ours' }],
+    ['of the table in [conflictTables]', { table: 'items', take: 'ours' }],
+  ])('needs the token %s, as other resolutions do', async (where, resolution) => {
+    const branches = await contradict()
+    const { status, body } = await branches.merging('dev', { resolutions: [resolution] })
+    expect([status, body.code]).toEqual([400, 'invalid_resolution'])
+    expect(body.message).toContain(
+      `body: field [resolutions.0]: field [token] is required; it repeats the [token] ${where}`,
+    )
   })
 })
 
@@ -545,8 +721,8 @@ describe('a page of conflicts', () => {
     const whole = await branches.merge('dev', { dryRun: true })
     expect(whole.conflictCount).toBe(11)
     expect(whole.conflictTables).toEqual([
-      { name: 'items', conflicts: 6 },
-      { name: 'notes', conflicts: 5 },
+      { name: 'items', conflicts: 6, token: expect.any(String) },
+      { name: 'notes', conflicts: 5, token: expect.any(String) },
     ])
     expect(whole.conflicts).toHaveLength(11)
     expect(whole.cursor).toBeUndefined()

@@ -9,6 +9,7 @@ import {
   TIME,
   XATA_CLIENT,
 } from '../support/tables.js'
+import { takenFields } from '../support/taken.js'
 
 let service: TestService
 let call: BranchCall
@@ -122,6 +123,7 @@ const expectRefusal = (answer: Answer, status: number, code: string, message: st
     message,
     code,
     ...(code === 'version_conflict' ? { status } : {}),
+    ...(code === 'unique_violation' ? takenFields(message) : {}),
   })
 }
 
@@ -167,7 +169,7 @@ describe('POST data', () => {
     expectRefusal(
       await insert('bare', { id: 'mine' }),
       400,
-      'invalid_record',
+      'unique_violation',
       'invalid record: column [id]: is not unique',
     )
   })
@@ -309,7 +311,7 @@ describe('POST data', () => {
       [{ number: 1 }, 'number'],
       [{ moment: '2026-01-01T01:00:00+01:00' }, 'moment'],
     ] as const) {
-      expectRefusal(await insert('uniques', body), 400, 'invalid_record', refused(column))
+      expectRefusal(await insert('uniques', body), 400, 'unique_violation', refused(column))
     }
     await created('uniques', { word: 'Once' })
     await created('uniques', {})
@@ -708,7 +710,7 @@ describe('PUT data', () => {
     expectRefusal(
       await put('users', 'unique-b', { email: 'a@unique.test' }),
       400,
-      'invalid_record',
+      'unique_violation',
       'invalid record: column [email]: is not unique',
     )
     expect((await read('users', 'unique-b')).status).toBe(404)
@@ -835,7 +837,7 @@ describe('PATCH data', () => {
     expectRefusal(
       await patch('users', 'patch-b', { email: 'a@patch.test' }),
       400,
-      'invalid_record',
+      'unique_violation',
       'invalid record: column [email]: is not unique',
     )
     expect((await read('users', 'patch-b')).body.email).toBe('b@patch.test')
@@ -1008,10 +1010,10 @@ describe('POST data with an id', () => {
     await put('users', 'up-a', { email: 'a@up.test' })
     const message = 'invalid record: column [email]: is not unique'
     const body = { email: 'a@up.test' }
-    expectRefusal(await upsert('users', 'up-b', body), 400, 'invalid_record', message)
+    expectRefusal(await upsert('users', 'up-b', body), 400, 'unique_violation', message)
     expect((await read('users', 'up-b')).status).toBe(404)
     await put('users', 'up-b', { name: 'B' })
-    expectRefusal(await upsert('users', 'up-b', body), 400, 'invalid_record', message)
+    expectRefusal(await upsert('users', 'up-b', body), 400, 'unique_violation', message)
   })
 
   it('answers 404 for an unknown table and 400 for a bad value', async () => {

@@ -55,6 +55,9 @@ it('names the line of a stream whose value is taken already', async () => {
       line: 4,
       status: 400,
       message: 'invalid record: column [code]: is not unique',
+      code: 'unique_violation',
+      table: expect.any(String),
+      column: 'code',
     },
   ])
 })

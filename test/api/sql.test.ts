@@ -5,6 +5,7 @@ import { TestBranches } from '../support/branches.js'
 import { createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 import { expectOk, GENERATED_ID, XATA_CLIENT } from '../support/tables.js'
+import { takenFields } from '../support/taken.js'
 
 let service: TestService
 let branches: TestBranches
@@ -105,7 +106,9 @@ async function records(statement: string, asked?: Asked) {
 
 async function refused(statement: string, asked?: Asked): Promise<string> {
   const answer = await ask(statement, asked)
-  expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_sql' } })
+  const isTaken = Object.keys(takenFields(answer.body.message)).length > 0
+  const code = isTaken ? 'unique_violation' : 'invalid_sql'
+  expect(answer).toMatchObject({ status: 400, body: { code } })
   return answer.body.message
 }
 

@@ -11,6 +11,7 @@ import {
   TIME,
   XATA_CLIENT,
 } from '../support/tables.js'
+import { takenFields } from '../support/taken.js'
 import {
   EMPTY_STATE,
   expectSameAsModel,
@@ -71,7 +72,7 @@ function expectFaults(answer: Answer, errors: readonly { index: number; message:
     id: answer.headers['x-request-id'],
     code: 'transaction_failed',
     message: `${count} failed; nothing was applied`,
-    errors,
+    errors: errors.map((error) => ({ ...error, ...takenFields(error.message) })),
   })
 }
 

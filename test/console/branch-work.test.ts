@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { createKey } from '../support/people.js'
 import { hasChromium, testConsole, type WatchedPage } from './chromium.js'
+import { takeShot } from './shots.js'
 
 const DIST = fileURLToPath(new URL('../../packages/console/dist', import.meta.url))
 const MAIN_GZIP_MAX = 250_000
@@ -142,25 +143,124 @@ describe.skipIf(!hasChromium)('a day’s work in the console', () => {
     await conflict('orders / o3').getByRole('button', { name: 'Take dev' }).click()
     await page.getByText('3 of 4 settled').waitFor()
     await shared.expectClean()
-    await page
-      .getByRole('region', { name: 'Conflicts of customers' })
-      .getByRole('button', { name: 'Keep main' })
-      .first()
-      .click()
+    const takeTable = (side: string) =>
+      page
+        .getByRole('region', { name: 'Conflicts of customers' })
+        .getByRole('button', { name: side })
+        .first()
+        .click()
+    await takeTable('Take dev')
     await page.getByText('4 of 4 settled').waitFor()
-    // Somebody else changes a record meanwhile: nothing is overwritten.
+    // Somebody else changes records meanwhile: nothing is overwritten, by one click or by two.
     expect((await change('main', 'products', 'p1', { price: 5.5 })).status).toBe(200)
+    expect((await change('main', 'customers', 'c2', { city: 'Boston' })).status).toBe(200)
     await merge.click()
-    await page.getByRole('alert').first().waitFor()
+    await page.getByRole('alert').filter({ hasText: 'Nothing was merged' }).waitFor()
     expect(shared.faults.splice(0)).toHaveLength(1)
-    expect((await data('main', 'products', 'p1')).body.price).toBe(5.5)
+    await page.getByText('2 of 4 settled').waitFor()
     await conflict('products / p1').getByText('5.5').first().waitFor()
+    await conflict('customers / c2').getByText('Boston').first().waitFor()
+    expect(await merge.isDisabled()).toBe(true)
+    expect((await data('main', 'products', 'p1')).body.price).toBe(5.5)
+    expect((await data('main', 'customers', 'c2')).body.city).toBe('Boston')
+    await takeShot(page, 'merge-refused')
+    await shared.expectClean()
+    await conflict('products / p1').getByRole('button', { name: 'price: take theirs' }).click()
+    await takeTable('Keep main')
     await merge.click()
     await page.getByText('dev is merged into main').first().waitFor()
     expect((await data('main', 'products', 'p1')).body.price).toBe(4.9)
     expect((await data('main', 'products', 'p4')).body.price).toBe(66.5)
-    expect((await data('main', 'customers', 'c2')).body.city).toBe('Washington')
+    expect((await data('main', 'customers', 'c2')).body.city).toBe('Boston')
     expect((await data('main', 'orders', 'o3')).status).toBe(404)
+  })
+
+  it('opens exactly the conflicts again that have changed since a side was taken for the table', async () => {
+    const fork = `${tested.service.workspace}/db/sample:rival`
+    expect((await tested.service.call('PUT', fork, { body: { from: 'main' } })).status).toBe(201)
+    for (const [branch, price] of [
+      ['main', 21],
+      ['rival', 22],
+    ] as const) {
+      for (const id of ['p1', 'p2', 'p4']) await change(branch, 'products', id, { price })
+    }
+    await go(`${root}/b/rival/merge`)
+    const size = page.viewportSize() ?? { width: 1280, height: 800 }
+    await page.setViewportSize({ width: 1000, height: 500 })
+    const merge = page.getByRole('button', { name: 'Merge into main' })
+    const conflict = (name: string) => page.getByRole('article', { name: `Conflict of ${name}` })
+    const takeTable = page
+      .getByRole('region', { name: 'Conflicts of products' })
+      .getByRole('button', { name: 'Take rival' })
+      .first()
+    await takeTable.click()
+    await page.getByText('3 of 3 settled').waitFor()
+    // The notice about an earlier merge disappears by itself.
+    await page.getByText('dev is merged into main').waitFor({ state: 'detached' })
+    expect((await change('main', 'products', 'p2', { price: 77 })).status).toBe(200)
+    await merge.click()
+    const alert = page.getByRole('alert').filter({ hasText: 'products / p2' })
+    await alert.waitFor()
+    expect(shared.faults.splice(0)).toHaveLength(1)
+    // The alert and the conflict are where the user is looking, and nothing covers the alert.
+    const isSeen = await alert.evaluate((element) => {
+      const { x, y, width, height } = element.getBoundingClientRect()
+      const { ownerDocument: page } = element
+      const top = page.elementFromPoint(x + width / 2, y + height / 2)
+      return y >= 0 && y + height <= page.documentElement.clientHeight && element.contains(top)
+    })
+    expect(isSeen).toBe(true)
+    await conflict('products / p2').getByText('decide again').waitFor()
+    await conflict('products / p2').getByText('77').first().waitFor()
+    for (const id of ['p1', 'p4']) {
+      await conflict(`products / ${id}`).getByText('settled', { exact: true }).waitFor()
+    }
+    await page.getByText('2 of 3 settled').waitFor()
+    expect(await merge.isDisabled()).toBe(true)
+    expect(await takeTable.getAttribute('aria-pressed')).toBe('false')
+    await takeShot(page, 'merge-reopened')
+    await shared.expectClean()
+    await page.setViewportSize(size)
+    await conflict('products / p2').getByRole('button', { name: 'Keep main' }).click()
+    await merge.click()
+    await page.getByText('rival is merged into main').first().waitFor()
+    expect((await data('main', 'products', 'p2')).body.price).toBe(77)
+    expect((await data('main', 'products', 'p1')).body.price).toBe(22)
+    expect((await data('main', 'products', 'p4')).body.price).toBe(22)
+  })
+
+  it('shows conflicts that come up only when others are decided', async () => {
+    const at = (branch: string) => `${tested.service.workspace}/db/sample:${branch}`
+    // The schema of `main` is protected.
+    for (const [branch, from] of [
+      ['trunk', 'main'],
+      ['renamed', 'trunk'],
+    ] as const) {
+      expect((await tested.service.call('PUT', at(branch), { body: { from } })).status).toBe(201)
+    }
+    for (const [branch, newName, price] of [
+      ['trunk', 'cost', 31],
+      ['renamed', 'amount', 32],
+    ] as const) {
+      await change(branch, 'products', 'p1', { price })
+      const operations = [{ renameColumn: { table: 'products', oldName: 'price', newName } }]
+      const body = { edits: { operations } }
+      const edited = await tested.service.call('POST', `${at(branch)}/schema/apply`, { body })
+      expect(edited.status).toBe(200)
+    }
+    await go(`${root}/b/renamed/merge`)
+    const merge = page.getByRole('button', { name: 'Merge into trunk' })
+    const conflict = (name: string) => page.getByRole('article', { name: `Conflict of ${name}` })
+    await conflict('products.cost').getByRole('button', { name: 'Keep trunk' }).click()
+    await page.getByText('1 of 1 settled').waitFor()
+    await merge.click()
+    await page.getByRole('alert').filter({ hasText: 'products / p1' }).waitFor()
+    expect(shared.faults.splice(0)).toHaveLength(1)
+    await page.getByText('1 of 2 settled').waitFor()
+    await conflict('products / p1').getByRole('button', { name: 'Take renamed' }).click()
+    await merge.click()
+    await page.getByText('renamed is merged into trunk').first().waitFor()
+    expect((await data('trunk', 'products', 'p1')).body.cost).toBe(32)
   })
 
   it('maps git branches, adds rules, and shows a new key once', async () => {

@@ -8,7 +8,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { createClient } from '../../packages/client/src/index.js'
+import { type ColumnDefinition, createClient } from '../../packages/client/src/index.js'
 import { type Banner, endAll, PROGRAM, startOffshoot } from '../support/process.js'
 
 /*
@@ -247,6 +247,69 @@ describe('a branch for each pull request', () => {
     ])
     expect(await client.table('products').count()).toBe(1)
     expect(await client.table('orders').count()).toBe(0)
+  })
+
+  it('gets what was merged into its source before its schema file is applied', async () => {
+    const { client, cwd, base, github, run } = await createProject()
+    const opened = github('opened')
+    const price: ColumnDefinition = { name: 'price', type: 'int' }
+    expect((await run(opened, 'ensure', '--json')).stdout).toContain('"pulled": false')
+    const branch = client.branch('feat-prices')
+    // Another pull request has added the column, and the schema file of this one contains it, too.
+    await client.branch().applySchema([{ addColumn: { table: 'products', column: price } }])
+    await client.table('products').update('tea', { price: 3 })
+    expect(await run(opened, 'ensure', '--no-pull')).toMatchObject({ code: 0 })
+    expect((await branch.schema()).tables[0]?.columns).toHaveLength(1)
+    const pulled = await run(opened, 'ensure')
+    expect(pulled).toMatchObject({ code: 0, stdout: 'feat-prices\n' })
+    expect(pulled.stderr).toContain('Pulled main into feat-prices.')
+    const { tables } = await client.branch().schema()
+    const file = { tables: tables.map(({ name, columns }) => ({ name, columns })) }
+    await writeFile(path.join(cwd, 'offshoot.schema.json'), JSON.stringify(file))
+    const args = [PROGRAM, 'schema', 'apply', '--yes', '--branch', 'feat-prices']
+    const applied = await start(process.execPath, args, { cwd, env: base })
+    expect(applied.stderr).toContain('The schema of the branch is that of the file.')
+    expect(await branch.table('products').read('tea')).toMatchObject({ price: 3 })
+    const again = await run(opened, 'ensure', '--json')
+    expect(JSON.parse(again.stdout)).toEqual({
+      branch: 'feat-prices',
+      created: false,
+      pulled: false,
+    })
+  })
+
+  it('is told of conflicts with its source, and is then left as it is', async () => {
+    const shop = await createProject()
+    const { client, github, run } = shop
+    const opened = github('opened')
+    await run(opened, 'ensure')
+    const branch = client.branch('feat-prices')
+    await client.table('products').update('tea', { name: 'Black tea' })
+    await branch.table('products').update('tea', { name: 'Green tea' })
+    const refused = await run(opened, 'ensure')
+    expect(refused).toMatchObject({ code: 3, stdout: 'feat-prices\n' })
+    expect(refused.stderr).toContain('ours Green tea, theirs Black tea')
+    expect(refused.stderr).toContain('offshoot pull feat-prices --interactive')
+    const json = await run(opened, 'ensure', '--json')
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      branch: 'feat-prices',
+      pulled: false,
+      conflictCount: 1,
+    })
+    // Later steps still know the branch, for example to write a comment.
+    expect(await shop.read(shop.environment)).toContain('OFFSHOOT_BRANCH=feat-prices\n')
+    expect(await branch.table('products').read('tea')).toMatchObject({ name: 'Green tea' })
+    expect(await run(opened, 'ensure', '--ours', '--theirs')).toMatchObject({ code: 2 })
+    expect((await run(opened, 'ensure', '--ours')).code).toBe(0)
+    expect(await branch.table('products').read('tea')).toMatchObject({ name: 'Green tea' })
+    await client.branch().applySchema([{ removeColumn: { table: 'products', column: 'name' } }], {
+      allowDataLoss: true,
+    })
+    const changed = await run(opened, 'ensure', '--theirs')
+    expect(changed.code).toBe(3)
+    expect(changed.stderr).toContain('--allow-data-loss')
+    expect((await run(opened, 'ensure', '--theirs', '--allow-data-loss')).code).toBe(0)
+    expect((await branch.schema()).tables[0]?.columns).toEqual([])
   })
 
   it('is refused to pull requests from other repositories, which have no secrets', async () => {

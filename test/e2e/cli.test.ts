@@ -35,7 +35,7 @@ function inTerminal(
   cwd: string,
   env: NodeJS.ProcessEnv,
   args: readonly string[],
-  steps: readonly (readonly [expected: string, typed: string])[],
+  steps: readonly (readonly [expected: string, typed: string | (() => Promise<string>)])[],
 ): Promise<{ code: number | null; text: string }> {
   const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`).join(' ')
   // A new pseudo terminal has no width, and the prompts would wrap after each character.
@@ -58,8 +58,13 @@ function inTerminal(
     if (found === -1) return
     seen = found + next[0].length
     left.shift()
-    child.stdin.write(next[1])
-    proceed()
+    const [, typed] = next
+    const type = (keys: string) => {
+      child.stdin.write(keys)
+      proceed()
+    }
+    if (typeof typed === 'string') type(typed)
+    else void typed().then(type)
   }
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
     text += chunk
@@ -428,15 +433,29 @@ describe('the command line', () => {
     }
     const people = () =>
       json('sql', '-c', "select id, name, age from people where id in ('p1', 'p2')")
-    return { ...project, people }
+    /** Reads the tokens of the conflicts. */
+    const review = async () => {
+      const { stdout } = await run(['merge', 'dev', '--dry-run', '--json'])
+      const { conflicts, conflictTables } = JSON.parse(stdout)
+      const tokenOf = (wanted: string): string =>
+        conflicts.find(({ id }: { id: string }) => id === wanted).token
+      return { table: conflictTables[0].token, tokenOf }
+    }
+    return { ...project, people, review }
   }
 
   it('merges with the decisions of a file', async () => {
-    const { cwd, run, people } = await createConflicts()
+    const { cwd, run, people, review } = await createConflicts()
     const file = path.join(cwd, 'decisions.json')
+    const { tokenOf } = await review()
     const resolutions = [
-      { table: 'people', id: 'p1', columns: { name: { take: 'theirs' }, age: { value: 7 } } },
-      { table: 'people', id: 'p2', take: 'theirs' },
+      {
+        table: 'people',
+        id: 'p1',
+        columns: { name: { take: 'theirs' }, age: { value: 7 } },
+        token: tokenOf('p1'),
+      },
+      { table: 'people', id: 'p2', take: 'theirs', token: tokenOf('p2') },
     ]
     await writeFile(file, 'nothing')
     expect((await run(['merge', 'dev', '--resolutions', file])).code).toBe(2)
@@ -454,6 +473,32 @@ describe('the command line', () => {
     expect(await people()).toEqual([{ id: 'p1', name: 'D', age: 7 }])
     // A merge that brings nothing prints no table.
     expect(await run(['merge', 'dev'])).toMatchObject({ code: 0, stdout: '' })
+  })
+
+  it('says which conflicts are open again if the decisions of a file are outdated', async () => {
+    const { run, people, review } = await createConflicts()
+    const { table, tokenOf } = await review()
+    const later = "update people set age = 201 where id = 'p1'"
+    expect(await run(['sql', '--branch', 'main', '-c', later])).toMatchObject({ code: 0 })
+    const before = await people()
+    const decided = [
+      [{ table: 'people', take: 'theirs', token: table }],
+      [{ table: 'people', id: 'p1', take: 'theirs', token: tokenOf('p1') }],
+    ]
+    for (const resolutions of decided) {
+      const input = JSON.stringify(resolutions)
+      const refused = await run(['merge', 'dev', '--resolutions', '-'], { input })
+      expect(refused.code).toBe(3)
+      expect(refused.stderr).toContain('changed since')
+      expect(refused.stderr).toContain('conflict in people/p1')
+      expect(refused.stderr).toContain('age: ours 201, theirs 100')
+      expect(refused.stderr).toContain('These conflicts are open again')
+      expect(await people()).toEqual(before)
+    }
+    const input = JSON.stringify([{ table: 'people', take: 'theirs' }])
+    const without = await run(['merge', 'dev', '--resolutions', '-'], { input })
+    expect(without.code).toBe(1)
+    expect(without.stderr).toContain('field [token] is required')
   })
 
   it('needs a terminal to decide conflicts one by one', async () => {
@@ -505,6 +550,30 @@ describe('the command line', () => {
         { id: 'p1', name: 'D', age: 12 },
         { id: 'p2', name: 'Name, 2', age: 2000 },
       ])
+    })
+
+    it('asks again about a conflict that has changed since it was decided', async () => {
+      const { cwd, env, run, people } = await createConflicts()
+      const shown = await inTerminal(
+        cwd,
+        env,
+        ['merge', 'dev', '--interactive'],
+        [
+          ['Conflict 1 of 2', DOWN + ENTER],
+          [
+            'Conflict 2 of 2',
+            async () => {
+              const later = "update people set age = 201 where id = 'p1'"
+              await run(['sql', '--branch', 'main', '-c', later])
+              return ENTER
+            },
+          ],
+          ['Conflict 1 of 1', ENTER],
+        ],
+      )
+      expect(shown.code, shown.text).toBe(0)
+      expect(shown.text).toContain('Decide again:')
+      expect(await people()).toMatchObject([{ id: 'p1', name: 'M', age: 201 }, { id: 'p2' }])
     })
 
     it('pulls with one decision for all that is left, and aborts with Ctrl-C', async () => {

@@ -88,7 +88,13 @@ async function runExamples(
   return printed
 }
 
-const VARYING: ReadonlySet<string> = new Set(['createdAt', 'updatedAt', 'expires', 'unique_id'])
+const VARYING: ReadonlySet<string> = new Set([
+  'createdAt',
+  'updatedAt',
+  'expires',
+  'unique_id',
+  'token',
+])
 
 /** Masks values that differ between runs. */
 function mask(text: string): string {

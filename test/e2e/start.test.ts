@@ -16,7 +16,7 @@ import { userInfo } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { startEmbedded } from '../../packages/embedded-postgres/src/index.js'
 import { makeDataFolder } from '../support/data-folder.js'
 import {
@@ -106,8 +106,12 @@ describe('a service that npm has started', () => {
       stdout += text
     })
     await until(async () => stdout.includes('"region"') || launcher.exitCode !== null)
-    const { pid } = JSON.parse(await readFile(path.join(dataDir, 'offshoot.lock'), 'utf8'))
-    return { launcher, pid: pid as number, dataDir, ended }
+    const lock = JSON.parse(await readFile(path.join(dataDir, 'offshoot.lock'), 'utf8'))
+    const pid = lock.pid as number
+    onTestFinished(() => {
+      for (const left of [launcher.pid ?? 0, pid]) if (isAlive(left)) process.kill(left, 'SIGKILL')
+    })
+    return { launcher, pid, dataDir, ended }
   }
 
   /** Waits until the service has shut down in good order: PostgreSQL has ended, and the folder is free. */

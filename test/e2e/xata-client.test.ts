@@ -240,6 +240,22 @@ describe('one record', () => {
     await team.delete()
   })
 
+  it('starts at version 0 again when it is created anew', async () => {
+    const { teams } = xata.db
+    const write: Readonly<Record<string, (ifVersion: number) => Promise<unknown>>> = {
+      update: (ifVersion) => teams.update('anew', { name: 'x' }, { ifVersion }),
+      upsert: (ifVersion) => teams.createOrUpdate('anew', { name: 'y' }, { ifVersion }),
+      replace: (ifVersion) => teams.createOrReplace('anew', { name: 'z' }, { ifVersion }),
+    }
+    for (const [kind, change] of Object.entries(write)) {
+      const created = await teams.create('anew', { name: 'Anew' })
+      expect(created.getMetadata().version, kind).toBe(0)
+      await change(0)
+      expect((await teams.read('anew'))?.getMetadata().version, kind).toBe(1)
+      await teams.delete('anew')
+    }
+  })
+
   it('has unique values, and only columns and values that its table takes', async () => {
     const team = await xata.db.teams.create({ email: 'a@example.com' })
     await expect(xata.db.teams.create({ email: 'a@example.com' })).rejects.toMatchObject({

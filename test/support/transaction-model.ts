@@ -2,6 +2,7 @@ import type { Column } from '@offshoot/contract/schema'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { addTables, type BranchCall, expectOk, GENERATED_ID } from './tables.js'
+import { takenFields } from './taken.js'
 
 /*
  * A naive model of transactions: operations run one by one on maps, and the first failure undoes all.
@@ -372,7 +373,7 @@ export async function expectSameAsModel(
   } else {
     expect({ status: answer.status, errors: answer.body.errors }).toEqual({
       status: 400,
-      errors: [expected.fault],
+      errors: [{ ...expected.fault, ...takenFields(expected.fault.message) }],
     })
   }
   await expectState(call, expected.state)

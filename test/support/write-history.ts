@@ -6,6 +6,10 @@
  * A cell is anything that can be written: a value, the existence of a record, of a column or of a table,
  * and the name of a column. A write of a value also says that its record, column and table exist. A deletion of a
  * record also removes its values, those of removed columns included.
+ *
+ * Tables of the same name that two branches add, and columns of the same name and definition, are one table or
+ * column from their first merge on. Every branch keeps the id that it has. Whoever contains the merge knows that the
+ * ids are the same, and two branches are merged under the ids of the target.
  */
 
 export type Value = string | null
@@ -40,8 +44,10 @@ export interface HistoryBranch {
   /** By cell. */
   readonly writes: Map<string, ReadonlySet<Write>>
   tables: Tables
-  /** Ids of the tables and columns that the branch had, and has no longer. */
+  /** Ids of the tables and columns that the branch had or rejected, and does not have. */
   removed: ReadonlySet<number>
+  /** Ids that stand for one table or column. */
+  same: readonly ReadonlySet<number>[]
 }
 
 export type Strategy = 'fail' | 'ours' | 'theirs'
@@ -91,6 +97,7 @@ export class WriteHistory {
       writes: new Map(),
       tables: new Map(),
       removed: new Set(),
+      same: [],
     })
   }
 
@@ -170,25 +177,37 @@ export class WriteHistory {
     for (const [cell, writes] of source.writes) branch.writes.set(cell, writes)
     branch.tables = source.tables
     branch.removed = source.removed
+    branch.same = source.same
   }
 
   /** Returns whether one branch contains all writes and merges of another. */
   contains(branch: HistoryBranch, other: HistoryBranch): boolean {
-    return missingWrites(branch, other).size === 0
+    const { from, into } = JoinedIds.of(other, branch).view()
+    return missingWrites(into, from).size === 0
+  }
+
+  /** Returns whether each side has one table or column at most for all that are the same. */
+  areIdsPlain(from: HistoryBranch, into: HistoryBranch): boolean {
+    return JoinedIds.of(from, into).isPlain
   }
 
   /**
    * Returns whether a merge needs no record: the new writes change nothing together, and every later merge
    * starts from the same base with and without them.
    */
-  isWithoutTrace(from: HistoryBranch, into: HistoryBranch): boolean {
+  isWithoutTrace(source: HistoryBranch, target: HistoryBranch): boolean {
+    const ids = JoinedIds.of(source, target)
+    if (ids.isNewTo(target)) return false
+    const { from, into } = ids.view()
     const missing = new Map(missingWrites(into, from))
     missing.delete(EVENTS)
     const recorded = { ...into, writes: new Map(into.writes) }
     for (const [cell, writes] of missing) {
       recorded.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
     }
-    const others = [...this.branches.values()].filter((other) => other !== from)
+    const others = [...this.branches.values()]
+      .filter((other) => other !== source)
+      .map((other) => ids.viewOf(other))
     return [...missing.keys()].every((cell) => {
       if (others.some((other) => hasOtherBase(cell, other, { into, recorded }))) return false
       const value = contentOf(from.tables, cell)
@@ -200,15 +219,24 @@ export class WriteHistory {
 
   /** Returns what a merge leaves on the target. */
   outcome(from: HistoryBranch, into: HistoryBranch, strategy: Strategy): Outcome {
-    return new ThreeWayMerge(from, into, strategy).run()
+    const sides = JoinedIds.of(from, into).view()
+    return new ThreeWayMerge(sides.from, sides.into, strategy).run()
   }
 
   /** Joins the writes of both sides. `tables` is the target after the merge. */
-  merge(from: HistoryBranch, into: HistoryBranch, tables: Tables): void {
-    for (const [cell, writes] of from.writes) {
-      into.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
+  merge(source: HistoryBranch, into: HistoryBranch, tables: Tables): void {
+    const ids = JoinedIds.of(source, into)
+    const sides = ids.view()
+    into.writes.clear()
+    for (const side of [sides.into, sides.from]) {
+      for (const [cell, writes] of side.writes) {
+        into.writes.set(cell, new Set([...(into.writes.get(cell) ?? []), ...writes]))
+      }
     }
+    into.same = ids.groups
     write(into, EVENTS, null)
+    const rejected = idsIn(sides.from.tables)
+    into.removed = new Set([...into.removed, ...sides.into.removed, ...rejected])
     this.#setTables(into, tables)
     // If the joined writes do not produce the outcome, the merge itself counts as a write.
     for (const [cell, writes] of [...into.writes]) {
@@ -225,7 +253,8 @@ export class WriteHistory {
 
   /** Returns the changes since the last common state, by table. Undefined: the definition leaves it open. */
   changes(branch: HistoryBranch, source: HistoryBranch): Map<number, TableChanges> | undefined {
-    return new ThreeWayMerge(source, branch, 'fail').changes()
+    const sides = JoinedIds.of(source, branch, { added: false }).view()
+    return new ThreeWayMerge(sides.from, sides.into, 'fail').changes()
   }
 
   #setTable(branch: HistoryBranch, table: HistoryTable): void {
@@ -239,6 +268,132 @@ export class WriteHistory {
     )
     branch.tables = tables
   }
+}
+
+/** The ids of two branches that stand for the same. */
+class JoinedIds {
+  readonly #groups = new Map<number, ReadonlySet<number>>()
+  readonly #live: readonly ReadonlySet<number>[]
+  /** Whether no side uses two of the ids, for different tables or columns. */
+  isPlain = true
+
+  /** `added`: joins what both sides have added, too. */
+  static of(from: HistoryBranch, into: HistoryBranch, { added = true } = {}): JoinedIds {
+    const ids = new JoinedIds(from, into)
+    for (const group of [...into.same, ...from.same]) ids.#join(...group)
+    if (added) {
+      ids.#joinAdded(({ tables }) => [...tables.values()], tableCell)
+      for (const table of ids.view().into.tables.values()) {
+        ids.#joinAdded(
+          ({ tables }) => tables.get(table.id)?.columns ?? [],
+          (column) => columnCell(table.id, column),
+        )
+      }
+    }
+    return ids
+  }
+
+  private constructor(
+    readonly from: HistoryBranch,
+    readonly into: HistoryBranch,
+  ) {
+    this.#live = [into, from].map(({ tables }) => new Set(idsIn(tables)))
+  }
+
+  #join(...ids: readonly number[]): void {
+    const joined = new Set(ids.flatMap((id) => [...(this.#groups.get(id) ?? [id])]))
+    if (this.#live.some((live) => [...joined].filter((id) => live.has(id)).length > 1)) {
+      this.isPlain = false
+      return
+    }
+    for (const id of joined) this.#groups.set(id, joined)
+  }
+
+  #joinAdded<Item extends HistoryTable | HistoryColumn>(
+    itemsOf: (side: HistoryBranch) => readonly Item[],
+    cellOf: (id: number) => string,
+  ): void {
+    const { from, into } = this.view()
+    const isAdded = ({ id }: Item, other: HistoryBranch) => {
+      const [theirs, ours] = [from, into].map(
+        ({ writes }) => writes.get(cellOf(id)) ?? new Set<Write>(),
+      )
+      const isCommon = [...(theirs ?? [])].some((each) => ours?.has(each))
+      return !isCommon && !other.removed.has(id) && itemsOf(other).every((item) => item.id !== id)
+    }
+    const there = itemsOf(from).filter((item) => isAdded(item, into))
+    for (const item of itemsOf(into).filter((each) => isAdded(each, from))) {
+      const other = there.find((each) => definition(each) === definition(item))
+      if (other !== undefined) this.#join(item.id, other.id)
+    }
+  }
+
+  get groups(): readonly ReadonlySet<number>[] {
+    return [...new Set(this.#groups.values())]
+  }
+
+  isNewTo(into: HistoryBranch): boolean {
+    return this.groups.some((group) =>
+      into.same.every(
+        (known) => known.size !== group.size || [...group].some((id) => !known.has(id)),
+      ),
+    )
+  }
+
+  #idOf(id: number): number {
+    const group = [...(this.#groups.get(id) ?? [id])]
+    const used = this.#live.flatMap((live) => group.filter((each) => live.has(each)))
+    return used[0] ?? Math.min(...group)
+  }
+
+  /** Returns both branches under the ids of the target. */
+  view(): { from: HistoryBranch; into: HistoryBranch } {
+    return { from: this.viewOf(this.from), into: this.viewOf(this.into) }
+  }
+
+  viewOf(branch: HistoryBranch): HistoryBranch {
+    const writes = new Map<string, ReadonlySet<Write>>()
+    for (const [cell, each] of branch.writes) {
+      const viewed = this.#cell(cell)
+      writes.set(viewed, new Set([...(writes.get(viewed) ?? []), ...each]))
+    }
+    const column = (each: HistoryColumn) => ({ ...each, id: this.#idOf(each.id) })
+    const row = (values: Row): Row => {
+      const viewed = [...values].map(([id, value]) => [this.#idOf(id), value] as const)
+      return viewed.every(([id]) => values.has(id)) ? values : new Map(viewed)
+    }
+    const tables = [...branch.tables.values()].map((table) => ({
+      ...table,
+      id: this.#idOf(table.id),
+      columns: table.columns.map(column),
+      rows: new Map([...table.rows].map(([id, values]) => [id, row(values)])),
+    }))
+    const live = new Set(tables.flatMap(({ id, columns }) => [id, ...columns.map((c) => c.id)]))
+    const removed = [...branch.removed].map((id) => this.#idOf(id)).filter((id) => !live.has(id))
+    return {
+      ...branch,
+      writes,
+      tables: new Map(tables.map((table) => [table.id, table])),
+      removed: new Set(removed),
+    }
+  }
+
+  #cell(cell: string): string {
+    if (cell === EVENTS) return cell
+    const [item = '', rowId, valueColumn] = cell.split('/')
+    const [tableId, columnId, name] = item.split('.')
+    const idOf = (id: string | undefined) => this.#idOf(Number(id))
+    if (rowId !== undefined && valueColumn === undefined) return rowCell(idOf(tableId), rowId)
+    if (rowId !== undefined) return valueCell(idOf(tableId), rowId, idOf(valueColumn))
+    if (columnId === undefined) return tableCell(idOf(tableId))
+    const table = idOf(tableId)
+    return name === undefined ? columnCell(table, idOf(columnId)) : nameCell(table, idOf(columnId))
+  }
+}
+
+/** Returns what is the same in tables, or in columns, that are the same. */
+function definition(item: HistoryTable | HistoryColumn): string {
+  return 'rows' in item ? item.name : JSON.stringify([item.name, item.unique, item.notNull])
 }
 
 function idsIn(tables: Tables): number[] {
@@ -536,12 +691,34 @@ class ThreeWayMerge {
       })
       if (kept !== undefined) columns.push(kept)
     }
+    this.#decideNames(columns, { theirs, ours })
     const rows = new Map<string, Row>()
     for (const id of this.#rowIds(ours.id)) {
       const row = this.#row(id, { theirs, ours, columns })
       if (row !== undefined) rows.set(id, row)
     }
     return { ...ours, columns, rows }
+  }
+
+  /** Decides about columns of the same name that both sides have added, with different definitions. */
+  #decideNames(
+    columns: HistoryColumn[],
+    { theirs, ours }: { theirs: HistoryTable; ours: HistoryTable },
+  ): void {
+    const isNewIn = (side: HistoryTable, other: HistoryTable) =>
+      columns.filter(
+        ({ id }) =>
+          side.columns.some((each) => each.id === id) &&
+          other.columns.every((each) => each.id !== id) &&
+          !this.#isPresent(columnCell(side.id, id)),
+      )
+    const there = isNewIn(theirs, ours)
+    for (const here of isNewIn(ours, theirs)) {
+      const other = there.find(({ name }) => name === here.name)
+      if (other === undefined) continue
+      if (this.strategy === 'fail') this.#clash(`${here.name} was added on both sides`)
+      columns.splice(columns.indexOf(this.strategy === 'theirs' ? here : other), 1)
+    }
   }
 
   #name(table: number, { here, there }: { here: HistoryColumn; there: HistoryColumn }): string {

@@ -166,12 +166,6 @@ export type MergeStrategy = 'fail' | 'ours' | 'theirs'
 /** `ours` keeps the state of the target, `theirs` takes that of the merged branch. */
 export type Take = 'ours' | 'theirs'
 
-/** The versions of a record on both sides. Null: the record does not exist there. */
-export interface ConflictVersions {
-  readonly ours: number | null
-  readonly theirs: number | null
-}
-
 /** The value of a column in the base and on both sides. */
 export interface ConflictValues {
   readonly base: unknown
@@ -186,7 +180,8 @@ export interface CellConflict {
   readonly kind: 'bothUpdated' | 'bothInserted'
   readonly table: string
   readonly id: string
-  readonly versions: ConflictVersions
+  /** Identifies the record on both sides, as it was listed. */
+  readonly token: string
   readonly columns: Readonly<Record<string, ConflictValues>>
 }
 
@@ -195,7 +190,8 @@ export interface DeletedConflict {
   readonly kind: 'deletedHere' | 'deletedThere'
   readonly table: string
   readonly id: string
-  readonly versions: ConflictVersions
+  /** Identifies the record on both sides, as it was listed. */
+  readonly token: string
   readonly base: ConflictRecord
   readonly ours: ConflictRecord
   readonly theirs: ConflictRecord
@@ -208,8 +204,8 @@ export interface RuleConflict {
   readonly column: string
   /** Up to 10 of the records. */
   readonly ids: readonly string[]
-  /** The versions of these records, by id. */
-  readonly versions: Readonly<Record<string, ConflictVersions>>
+  /** The tokens of these records, by id. */
+  readonly tokens: Readonly<Record<string, string>>
   /** The value that is not unique. */
   readonly value?: unknown
   /** The number of all records without a value. */
@@ -221,40 +217,41 @@ export interface RuleConflict {
 export interface SchemaConflict {
   readonly kind: 'schema'
   readonly table: string
+  /** Identifies what both sides have done, as it was listed. */
+  readonly token: string
   readonly column?: string
   readonly message: string
   /** The decisions that are possible. Empty: change one of the branches first. */
   readonly takes: readonly Take[]
   /** For a removed table or column: the number of records that the other side has changed there. */
   readonly records?: number
+  /** For a column that both sides added: its definition on the target. */
+  readonly ours?: ColumnDefinition
+  /** For a column that both sides added: its definition on the merged branch. */
+  readonly theirs?: ColumnDefinition
 }
 
 export type MergeConflict = CellConflict | DeletedConflict | RuleConflict | SchemaConflict
 
 /**
  * A decision about conflicts: about a record, about single columns of a record, about the schema of a table
- * or column, or about all conflicts of a table that no other resolution names. With `versions`, which repeats
- * the field of the conflict, the merge is refused if the record has changed since.
+ * or column, or about all conflicts of records of a table that no other resolution names. `token` repeats that of the
+ * conflict, or for a whole table that of the table in `conflictTables`. If what it stands for has changed since, the
+ * merge is refused with `outdated_resolution`.
  */
 export type Resolution =
-  | { readonly table: string; readonly take: Take }
+  | ({ readonly table: string; readonly token: string } & (
+      | { readonly take: Take }
+      | { readonly kind: 'schema'; readonly column?: string; readonly take: Take }
+      | { readonly id: string; readonly take: Take }
+      | { readonly id: string; readonly columns: Readonly<Record<string, CellResolution>> }
+    ))
   | {
       readonly table: string
       readonly kind: 'schema'
       readonly column?: string
-      readonly take: Take
-    }
-  | {
-      readonly table: string
-      readonly id: string
-      readonly take: Take
-      readonly versions?: ConflictVersions
-    }
-  | {
-      readonly table: string
-      readonly id: string
-      readonly columns: Readonly<Record<string, CellResolution>>
-      readonly versions?: ConflictVersions
+      /** The name that the table or column of the merged branch gets on the target. It overwrites nothing. */
+      readonly rename: string
     }
 
 /** A decision about one column of a record. The value is checked as in an update. */
@@ -282,6 +279,14 @@ export interface MergeOptions extends ConflictOptions {
   readonly page?: { readonly size?: number; readonly after?: string }
 }
 
+/** A table with conflicts, and how many it has. */
+export interface ConflictTable {
+  readonly name: string
+  readonly conflicts: number
+  /** Identifies all conflicts of records of the table, for a resolution of the whole table. */
+  readonly token?: string
+}
+
 export interface MergeResult {
   readonly merged: boolean
   readonly from: string
@@ -296,7 +301,7 @@ export interface MergeResult {
   /** The first conflicts, or the requested page of them. */
   readonly conflicts: readonly MergeConflict[]
   readonly conflictCount: number
-  readonly conflictTables: readonly { readonly name: string; readonly conflicts: number }[]
+  readonly conflictTables: readonly ConflictTable[]
   /** Reads the next page of conflicts, if there are more. */
   readonly cursor?: string
   readonly dataLoss: readonly DataLoss[]

@@ -8,8 +8,8 @@ import type {
 } from './api.js'
 
 /**
- * Returns the resolution of a conflict. It names the versions of the record, so the merge is refused if the
- * record has changed since the conflict was read.
+ * Returns the resolution of a conflict. It repeats the token of the conflict, so the merge is refused if the
+ * record, or what the branches did to the schema, has changed since the conflict was read.
  *
  * @example
  * ```ts
@@ -36,14 +36,14 @@ export function resolutionOf(
   conflict: CellConflict | DeletedConflict | SchemaConflict,
   decision: Take | Readonly<Record<string, CellResolution>>,
 ): Resolution {
-  const { table } = conflict
+  const { table, token } = conflict
   if (conflict.kind === 'schema') {
     const { column } = conflict
     const take = decision as Take
-    return { table, kind: 'schema', ...(column === undefined ? {} : { column }), take }
+    return { table, kind: 'schema', ...(column === undefined ? {} : { column }), take, token }
   }
-  const { id, versions } = conflict
+  const { id } = conflict
   return typeof decision === 'string'
-    ? { table, id, take: decision, versions }
-    : { table, id, columns: decision, versions }
+    ? { table, id, take: decision, token }
+    : { table, id, columns: decision, token }
 }

@@ -18,6 +18,10 @@ export const ERROR_CODES = {
     'A resolution does not fit a conflict of the merge; nothing was merged. `errors` has all of them.',
   ],
   invalid_record: [400, 'A record does not fit its table; nothing was stored.'],
+  unique_violation: [
+    400,
+    'The id or the value of a unique column is taken; `table` and `column` say which.',
+  ],
   transaction_failed: [400, 'An operation failed; the whole transaction was rolled back.'],
   invalid_sql: [400, 'A SQL statement cannot be executed; the message says why.'],
   query_too_costly: [400, 'The query exceeds a limit for its time, its memory or its answer.'],
@@ -64,7 +68,7 @@ export const ERROR_CODES = {
   ],
   outdated_resolution: [
     409,
-    'A record has changed since its conflict was resolved; nothing was merged. `errors` has all of them.',
+    'What a resolution was made for has changed since; nothing was merged. `errors` has all of these resolutions, and `conflicts` lists what is open now.',
   ],
   no_source: [409, 'The branch was not forked from another branch, or that branch was deleted.'],
   unrelated_branches: [409, 'The two branches have no common ancestor.'],
@@ -111,6 +115,10 @@ export interface FaultEntry {
   readonly status?: number
   /** For a streamed bulk insert: the line number, starting at 1. */
   readonly line?: number
+  /** For a value that is taken: the code, and where the value is. */
+  readonly code?: 'unique_violation'
+  readonly table?: string
+  readonly column?: string
 }
 
 /**
@@ -142,6 +150,14 @@ export class AppError extends Error {
   }
 }
 
+/** Where the value of a `unique_violation` is. */
+export const takenPlace = {
+  table: Type.Optional(Type.String({ description: 'For `unique_violation`: the table.' })),
+  column: Type.Optional(
+    Type.String({ description: 'For `unique_violation`: the column whose value is taken.' }),
+  ),
+}
+
 export const ErrorBodySchema = Type.Object(
   {
     id: Type.String({ description: 'The request id. The header `x-request-id` has it too.' }),
@@ -159,9 +175,12 @@ export const ErrorBodySchema = Type.Object(
           message: Type.String(),
           status: Type.Optional(Type.Integer()),
           line: Type.Optional(Type.Integer()),
+          code: Type.Optional(Type.Literal('unique_violation')),
+          ...takenPlace,
         }),
       ),
     ),
+    ...takenPlace,
     status: Type.Optional(Type.Integer()),
     conflicts: Type.Optional(conflictFields.conflicts),
     conflictCount: Type.Optional(conflictFields.conflictCount),

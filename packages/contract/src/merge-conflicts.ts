@@ -27,16 +27,8 @@ export const ConflictPageSchema = Type.Object(
   { ...closed, description: 'The page of conflicts to list.' },
 )
 
-const version = (side: string) =>
-  Type.Union([Type.Integer(), Type.Null()], {
-    description: `The version of the record on the ${side}; null if it does not exist there.`,
-  })
-
-export const ConflictVersionsSchema = Type.Object(
-  { ours: version('target'), theirs: version('merged branch') },
-  closed,
-)
-export type ConflictVersions = Static<typeof ConflictVersionsSchema>
+/** A digest of a state that somebody has reviewed. Clients repeat it, and look for no meaning in it. */
+const token = (description: string) => Type.String({ description, minLength: 1, maxLength: 64 })
 
 const TakeSchema = Type.Enum(['ours', 'theirs'], {
   description: '`ours` keeps the state of the target, `theirs` takes that of the merged branch.',
@@ -85,7 +77,12 @@ export const ResolutionSchema = Type.Object(
         },
       ),
     ),
-    versions: Type.Optional(ConflictVersionsSchema),
+    token: Type.Optional(
+      token(
+        'Required. Repeats the `token` of the conflict, or that of the record in `tokens`. For a whole ' +
+          'table: the `token` of the table in `conflictTables`.',
+      ),
+    ),
   },
   {
     ...closed,
@@ -93,13 +90,23 @@ export const ResolutionSchema = Type.Object(
     description:
       'Decides conflicts. With `id` and `take`: a record as a whole. With `id` and `columns`: single ' +
       'columns of a record. With `kind`: a conflict of the schema. With nothing but `take`: all ' +
-      'conflicts of the table that no other resolution names. `versions` repeats the field of the ' +
-      'conflict; if one of the two records has changed since, the merge is refused with ' +
-      '`outdated_resolution`.',
+      'conflicts of records of the table that no other resolution names. If something that `token` stands ' +
+      'for has changed since, the merge is refused with `outdated_resolution`, and the conflicts are ' +
+      'listed again.',
     examples: [
-      { table: 'users', id: 'ada', take: 'theirs', versions: { ours: 2, theirs: 3 } },
-      { table: 'users', id: 'bob', columns: { age: { value: 41 }, name: { take: 'ours' } } },
-      { table: 'orders', take: 'ours' },
+      {
+        table: 'users',
+        id: 'ada',
+        take: 'theirs',
+        token: '0c9d0bfe42b6f5c1a94ad1e3b86bcd5d',
+      },
+      {
+        table: 'users',
+        id: 'bob',
+        columns: { age: { value: 41 }, name: { take: 'ours' } },
+        token: '7f0d6c2b5ad7e64f9f5c9d9b8f3d1c7e',
+      },
+      { table: 'orders', take: 'ours', token: 'b1946ac92492d2347c6235b4d2611184' },
       { table: 'orders', kind: 'schema', column: 'note', rename: 'remark' },
     ],
   },
@@ -140,11 +147,15 @@ export const MergeConflictSchema = Type.Object(
       },
     ),
     id: Type.Optional(Type.String({ description: 'The id of the record in conflict.' })),
-    versions: Type.Optional(
-      Type.Unknown({
-        description:
-          'The versions of the record on both sides, as `ours` and `theirs`; null if it does not exist ' +
-          'there. For `notUnique` and `notNull`: an object with the versions of each of the `ids`.',
+    token: Type.Optional(
+      token(
+        'Identifies what was in conflict when it was listed: the record on both sides, or for `schema`, ' +
+          'what both sides have done. A resolution repeats it.',
+      ),
+    ),
+    tokens: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description: 'For `notUnique` and `notNull`: the token of each of the `ids`.',
       }),
     ),
     columns: Type.Optional(
@@ -200,9 +211,19 @@ export const conflictFields = {
       'A page of the conflicts: those of the schemas, then those of each table. At most 4 MiB.',
   }),
   conflictCount: Type.Integer({ description: 'The number of all conflicts.' }),
-  conflictTables: Type.Array(Type.Object({ name: TableNameSchema, conflicts: Type.Integer() }), {
-    description: 'The tables with conflicts, and how many each of them has.',
-  }),
+  conflictTables: Type.Array(
+    Type.Object({
+      name: TableNameSchema,
+      conflicts: Type.Integer(),
+      token: Type.Optional(
+        token(
+          'Identifies all conflicts of records of the table, whether they are listed or not. A resolution ' +
+            'of the whole table repeats it. Omitted if there are none left.',
+        ),
+      ),
+    }),
+    { description: 'The tables with conflicts, and how many each of them has.' },
+  ),
   cursor: Type.Optional(
     Type.String({ description: 'The cursor for the next page of conflicts, if there are more.' }),
   ),

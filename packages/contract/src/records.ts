@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { takenPlace } from './errors.js'
 import { LIMITS } from './limits.js'
 import { DatabaseBranchNameSchema, RecordIdSchema, TableNameSchema } from './names.js'
 
@@ -70,7 +71,7 @@ export const InputRecordSchema = Type.Unsafe<Record<string, unknown>>(
 const metadata = Type.Object({
   version: Type.Number({
     description:
-      'Grows by one with each change. Starts at 0, or above all earlier versions of the id. A reset adds 4294967296.',
+      'Starts at 0, also if a record with this id was deleted before, and grows by one with each change.',
   }),
   createdAt: Type.Optional(Type.String()),
   updatedAt: Type.Optional(Type.String()),
@@ -127,9 +128,17 @@ export const BulkInsertedSchema = Type.Object(
       Type.Integer({ description: 'For a stream: the number of refused records.' }),
     ),
     errors: Type.Optional(
-      Type.Array(Type.Object({ line: Type.Integer(), message: Type.String() }), {
-        description: 'For a stream: the first refused lines. Line numbers start at 1.',
-      }),
+      Type.Array(
+        Type.Object({
+          line: Type.Integer(),
+          message: Type.String(),
+          code: Type.Optional(Type.Literal('unique_violation')),
+          ...takenPlace,
+        }),
+        {
+          description: 'For a stream: the first refused lines. Line numbers start at 1.',
+        },
+      ),
     ),
   },
   {

@@ -193,6 +193,7 @@ const SHAPES: Readonly<Record<string, Shape>> = {
         `select array(select generate_series(1, ${n})) && array(select generate_series(${n}, ${2 * n}))`,
         `select strpos(repeat('a', ${n}), repeat('a', ${n >> 1}) || 'b')`,
         `select length(repeat(repeat('x', ${size}), ${size}))`,
+        `select i from generate_series(1, ${n}) i`,
         `select array_agg(i) from generate_series(1, ${n}) i`,
         `select string_agg(i::text, ',') from generate_series(1, ${n}) i`,
         `select jsonb_agg(i) from generate_series(1, ${n}) i`,

@@ -1,15 +1,23 @@
 import { appendFile, writeFile } from 'node:fs/promises'
-import type { Change } from '@offshoot/client'
+import { type Change, type MergeOptions, OffshootError } from '@offshoot/client'
 import type { Command } from 'commander'
 import { findBranch, type PullRequestBranch } from '../ci/branch-of-pull-request.js'
 import { commentOf, markerOf, RECORDS_MAX } from '../ci/comment-body.js'
 import { writeComment } from '../ci/comment-host.js'
 import { findPullRequest, type PullRequest } from '../ci/pull-request.js'
 import { createCommand, plainAction } from '../shared/command.js'
-import { Failure, report, UsageError } from '../shared/failure.js'
+import { EXIT, Failure, report, UsageError } from '../shared/failure.js'
 import { notice, print, printJson } from '../shared/output.js'
 import { Target, type TargetFlags, withDatabase } from '../shared/target.js'
-import { type MergeFlags, runMerge, withMergeFlags } from './merge.js'
+import {
+  explainRefusal,
+  isRefusal,
+  type MergeFlags,
+  optionsOf,
+  runMerge,
+  withDecisionFlags,
+  withMergeFlags,
+} from './merge.js'
 
 interface CiFlags extends TargetFlags {
   readonly gitBranch?: string
@@ -29,37 +37,81 @@ const withPullRequest = (command: Command) =>
     'branch of git; default: that of the pull request of the job',
   )
 
+interface EnsureFlags extends MergeFlags {
+  readonly from?: string
+  readonly dotenv?: string
+  readonly pull: boolean
+}
+
 const ensure = () =>
-  withPullRequest(
-    createCommand('ensure', 'find or create the branch of the pull request', [
-      'offshoot ci ensure',
-      'offshoot ci ensure --dotenv offshoot.env',
-    ]),
-  )
-    .option('--from <branch>', 'branch to fork; default: that of the target of the pull request')
-    .option('--dotenv <file>', 'write OFFSHOOT_BRANCH and others to a file')
-    .action(
-      ciAction<{ from?: string; dotenv?: string; json?: boolean }>(
-        async (target, pull, { from, dotenv, json }) => {
-          const branch = await findBranch(target.database, pull, { create: true, from })
-          if (branch === undefined) throw new Failure('the service has created no branch')
-          const variables = {
-            OFFSHOOT_URL: target.url,
-            OFFSHOOT_DATABASE: target.databaseName,
-            OFFSHOOT_BRANCH: branch.name,
-          }
-          if (dotenv !== undefined) await writeFile(dotenv, linesOf(variables))
-          await tellGithub('GITHUB_ENV', variables)
-          await tellGithub('GITHUB_OUTPUT', { branch: branch.name, skipped: 'false' })
-          notice(
-            `${branch.isNew ? 'Created' : 'Found'} branch ${branch.name} for ${pull.gitBranch}.`,
-          )
-          if (json) printJson({ branch: branch.name, created: branch.isNew })
-          else print(`${branch.name}\n`)
-          return 0
-        },
+  withDecisionFlags(
+    withPullRequest(
+      createCommand(
+        'ensure',
+        'find or create the branch of the pull request, and bring it up to date',
+        [
+          'offshoot ci ensure',
+          'offshoot ci ensure --dotenv offshoot.env',
+          'offshoot ci ensure --theirs',
+        ],
       ),
     )
+      .option('--from <branch>', 'branch to fork; default: that of the target of the pull request')
+      .option('--dotenv <file>', 'write OFFSHOOT_BRANCH and others to a file')
+      .option('--no-pull', 'do not pull the source into a branch that exists'),
+  ).action(
+    ciAction<EnsureFlags>(async (target, pull, flags) => {
+      const { from, dotenv, json } = flags
+      const options = optionsOf(flags)
+      const branch = await findBranch(target.database, pull, { create: true, from })
+      if (branch === undefined) throw new Failure('the service has created no branch')
+      const variables = {
+        OFFSHOOT_URL: target.url,
+        OFFSHOOT_DATABASE: target.databaseName,
+        OFFSHOOT_BRANCH: branch.name,
+      }
+      if (dotenv !== undefined) await writeFile(dotenv, linesOf(variables))
+      await tellGithub('GITHUB_ENV', variables)
+      await tellGithub('GITHUB_OUTPUT', { branch: branch.name, skipped: 'false' })
+      notice(`${branch.isNew ? 'Created' : 'Found'} branch ${branch.name} for ${pull.gitBranch}.`)
+      const pulled =
+        branch.isNew || !flags.pull ? NOTHING_PULLED : await pullSource(target, branch, options)
+      if (json) printJson({ branch: branch.name, created: branch.isNew, ...pulled.fields })
+      else print(`${branch.name}\n`)
+      return pulled.exitCode
+    }),
+  )
+
+const NOTHING_PULLED = { exitCode: EXIT.done as number, fields: { pulled: false } as object }
+
+/**
+ * Brings the changes of the source into a branch that exists. Otherwise the schema file of the pull request, which may
+ * contain changes that were merged meanwhile, would make them a second time.
+ */
+async function pullSource(
+  target: Target,
+  { name }: PullRequestBranch,
+  options: MergeOptions,
+): Promise<typeof NOTHING_PULLED> {
+  try {
+    const { merged, from } = await target.branchNamed(name).pull(options)
+    notice(merged ? `Pulled ${from} into ${name}.` : `${name} has everything of ${from}.`)
+    return { exitCode: EXIT.done, fields: { pulled: merged } }
+  } catch (error) {
+    if (error instanceof OffshootError && error.code === 'no_source') {
+      notice(`${name} has no source to pull.`)
+      return NOTHING_PULLED
+    }
+    if (!isRefusal(error)) throw error
+    explainRefusal(error)
+    notice(
+      error.code === 'merge_conflict'
+        ? `Nothing was pulled. Decide with: offshoot pull ${name} --interactive (or with --ours or --theirs)`
+        : 'Nothing was pulled. Allow the loss with --allow-data-loss.',
+    )
+    return { exitCode: EXIT.conflict, fields: { pulled: false, ...error.body } }
+  }
+}
 
 const comment = () =>
   withPullRequest(

@@ -12,7 +12,7 @@ import { EXIT, UsageError } from '../shared/failure.js'
 import { notice, print, printJson, printTable } from '../shared/output.js'
 import { requireTerminal } from '../shared/prompts.js'
 import { readInput } from '../shared/read-input.js'
-import { resolveConflicts } from '../shared/resolve-conflicts.js'
+import { refusedResolutions, resolveConflicts } from '../shared/resolve-conflicts.js'
 import { withBranch } from '../shared/target.js'
 import { describeOperation } from './diff.js'
 
@@ -27,8 +27,12 @@ export interface MergeFlags {
 }
 
 export const withMergeFlags = (command: Command) =>
+  withDecisionFlags(
+    command.option('--dry-run', 'show the result and the conflicts without changing anything'),
+  )
+
+export const withDecisionFlags = (command: Command) =>
   command
-    .option('--dry-run', 'show the result and the conflicts without changing anything')
     .option('--ours', 'in a conflict, keep what the target has')
     .option('--theirs', 'in a conflict, take what the merged branch has')
     .option('--allow-data-loss', 'allow the removal of tables and columns that hold values')
@@ -92,7 +96,13 @@ export const pullCommand = () =>
       }),
     )
 
-function optionsOf({ dryRun, ours, theirs, allowDataLoss, ...flags }: MergeFlags): MergeOptions {
+export function optionsOf({
+  dryRun,
+  ours,
+  theirs,
+  allowDataLoss,
+  ...flags
+}: MergeFlags): MergeOptions {
   if (ours && theirs) throw new UsageError('use --ours or --theirs, not both')
   if (flags.interactive) {
     if (ours || theirs || flags.resolutions !== undefined) {
@@ -126,16 +136,32 @@ export async function runMerge(
     const result = await merge({ ...options, ...(await readResolutions(flags.resolutions)) })
     return printOutcome(flags, result)
   } catch (error) {
-    if (!(error instanceof OffshootError)) throw error
-    if (error.code !== 'merge_conflict' && error.code !== 'data_loss') throw error
+    if (!isRefusal(error)) throw error
     if (flags.json) printJson({ merged: false, ...error.body })
-    notice(`offshoot: ${error.message}`)
-    printConflicts(error.body.conflicts as MergeResult['conflicts'] | undefined)
-    if (error.code === 'merge_conflict') {
-      notice('Nothing was merged. Decide with --interactive, --ours or --theirs.')
-    } else notice('Nothing was merged. Allow the loss with --allow-data-loss.')
+    explainRefusal(error)
+    notice(`Nothing was merged. ${ADVICE[error.code]}`)
     return EXIT.conflict
   }
+}
+
+/** What to do about a merge that needs another decision, by the code of its error. */
+const ADVICE = {
+  merge_conflict: 'Decide with --interactive, --ours or --theirs.',
+  outdated_resolution:
+    'These conflicts are open again: decide them with --interactive, or with a new file.',
+  data_loss: 'Allow the loss with --allow-data-loss.',
+} as const
+
+/** Returns whether an error means that a merge was refused, because it needs another decision. */
+export function isRefusal(error: unknown): error is OffshootError & { code: keyof typeof ADVICE } {
+  return error instanceof OffshootError && error.code in ADVICE
+}
+
+/** Prints why a merge was refused, with its conflicts. */
+export function explainRefusal(error: OffshootError): void {
+  notice(`offshoot: ${error.message}`)
+  for (const { message } of error.errors?.slice(1) ?? []) notice(`    ${message}`)
+  printConflicts(error.body.conflicts as MergeResult['conflicts'] | undefined)
 }
 
 function printOutcome(flags: MergeFlags, result: MergeResult): number {
@@ -144,20 +170,28 @@ function printOutcome(flags: MergeFlags, result: MergeResult): number {
   return result.conflictCount > 0 ? EXIT.conflict : EXIT.done
 }
 
-/** Asks about all conflicts, then merges. */
+/** Asks about all conflicts, then merges. Asks again about conflicts that have changed meanwhile. */
 async function mergeInteractively(
   flags: MergeFlags,
   options: MergeOptions,
   on: Pick<Merging, 'branch' | 'merge'>,
 ): Promise<number> {
-  const decided = await resolveConflicts(on, options)
-  if (decided.isComplete) {
-    const { resolutions, strategy } = decided
-    return printOutcome(flags, await on.merge({ ...options, resolutions, strategy }))
+  let resolutions: readonly Resolution[] = []
+  for (;;) {
+    const decided = await resolveConflicts(on, options, resolutions)
+    resolutions = decided.resolutions
+    if (!decided.isComplete) {
+      notice('Nothing was merged. Go on later with --resolutions and the decisions so far:')
+      printJson(resolutions)
+      return EXIT.conflict
+    }
+    try {
+      return printOutcome(flags, await on.merge({ ...options, resolutions }))
+    } catch (error) {
+      const isOpen = error instanceof OffshootError && error.code === 'merge_conflict'
+      if (!isOpen && refusedResolutions(error) === undefined) throw error
+    }
   }
-  notice('Nothing was merged. Go on later with --resolutions and the decisions so far:')
-  printJson(decided.resolutions)
-  return EXIT.conflict
 }
 
 /** Reads the resolutions of a file: a list, or an object with the field `resolutions`. */

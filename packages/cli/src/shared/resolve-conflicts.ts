@@ -4,10 +4,10 @@ import {
   type CellResolution,
   type ColumnDefinition,
   type ColumnType,
+  type ConflictTable,
   type MergeConflict,
   type MergeOptions,
   type MergeResult,
-  type MergeStrategy,
   OffshootError,
   type Resolution,
   type RuleConflict,
@@ -22,8 +22,6 @@ import { inLine, notice, oneLine } from './output.js'
 /** The decisions of a user about the conflicts of a merge. */
 export interface Decided {
   readonly resolutions: readonly Resolution[]
-  /** Decides the conflicts that no resolution decides. */
-  readonly strategy: MergeStrategy
   /** Whether no conflict is left. */
   readonly isComplete: boolean
 }
@@ -40,32 +38,53 @@ const PAGE_SIZE = 1000
 type Rest = Take | 'skip'
 
 /**
- * Goes through the conflicts of a merge in the terminal. Deciding some can bring up others: records are only
- * compared once the schemas fit, and a value may not be unique. So the merge is tried until nothing is left.
+ * Goes through the conflicts of a merge in the terminal, without those that are decided already. Deciding some can
+ * bring up others: records are only compared once the schemas fit, and a value may not be unique. So the merge is tried
+ * until nothing is left.
  */
-export async function resolveConflicts(on: MergedBranch, options: MergeOptions): Promise<Decided> {
-  let resolutions: readonly Resolution[] = []
-  let strategy: MergeStrategy = 'fail'
+export async function resolveConflicts(
+  on: MergedBranch,
+  options: MergeOptions,
+  decided: readonly Resolution[],
+): Promise<Decided> {
+  let resolutions = decided
   const types = typesOf(await on.branch.schema())
   for (;;) {
-    const tried = await listConflicts(on, { ...options, resolutions, strategy })
+    const tried = await listConflicts(on, { ...options, resolutions })
     resolutions = tried.resolutions
     const { conflicts } = tried
-    if (conflicts.length === 0) return { resolutions, strategy, isComplete: true }
+    if (conflicts.length === 0) return { resolutions, isComplete: true }
     const added: Resolution[] = []
     for (const [index, conflict] of conflicts.entries()) {
       const answer = await ask(conflict, `${index + 1} of ${conflicts.length}`, types)
       if (answer === 'skip') {
-        return { resolutions: [...resolutions, ...added], strategy, isComplete: false }
+        return { resolutions: [...resolutions, ...added], isComplete: false }
       }
       if (typeof answer === 'string') {
-        strategy = answer
+        added.push(...takeAll(answer, { conflicts: conflicts.slice(index), tables: tried.tables }))
         break
       }
       added.push(answer)
     }
     resolutions = joined([...resolutions, ...added])
   }
+}
+
+/** Takes a side for conflicts of the schema, and for whole tables. What comes later is not decided by that. */
+function takeAll(
+  take: Take,
+  left: { conflicts: readonly MergeConflict[]; tables: readonly ConflictTable[] },
+): Resolution[] {
+  const schemas = left.conflicts.flatMap((conflict) =>
+    conflict.kind === 'schema' && conflict.takes.includes(take) ? resolutionOf(conflict, take) : [],
+  )
+  const withRecords = new Set(
+    left.conflicts.flatMap((conflict) => ('id' in conflict ? conflict.table : [])),
+  )
+  const tables = left.tables.flatMap(({ name, token }) =>
+    token !== undefined && withRecords.has(name) ? [{ table: name, take, token }] : [],
+  )
+  return [...schemas, ...tables]
 }
 
 /** Joins decisions about columns of the same record, which must be one resolution. */
@@ -75,7 +94,7 @@ function joined(resolutions: readonly Resolution[]): Resolution[] {
     const {
       columns: _columns,
       take: _take,
-      versions: _versions,
+      token: _token,
       ...key
     } = resolution as Record<string, unknown>
     const name = JSON.stringify(key)
@@ -90,11 +109,15 @@ function joined(resolutions: readonly Resolution[]): Resolution[] {
   return [...byKey.values()]
 }
 
-/** Lists the conflicts that are left. Resolutions of records that have changed since are dropped. */
+/** Lists the conflicts that are left, and their tables. Resolutions of what has changed since are dropped. */
 async function listConflicts(
   { merge }: MergedBranch,
   options: MergeOptions & { readonly resolutions: readonly Resolution[] },
-): Promise<{ conflicts: MergeConflict[]; resolutions: readonly Resolution[] }> {
+): Promise<{
+  conflicts: MergeConflict[]
+  tables: readonly ConflictTable[]
+  resolutions: readonly Resolution[]
+}> {
   const conflicts: MergeConflict[] = []
   let { resolutions } = options
   for (let after: string | undefined; ; ) {
@@ -103,7 +126,7 @@ async function listConflicts(
       const result = await merge({ ...options, resolutions, dryRun: true, page })
       conflicts.push(...result.conflicts)
       after = result.cursor
-      if (after === undefined) return { conflicts, resolutions }
+      if (after === undefined) return { conflicts, tables: result.conflictTables, resolutions }
     } catch (error) {
       const faults = refusedResolutions(error)
       if (faults === undefined) throw error
@@ -115,8 +138,8 @@ async function listConflicts(
   }
 }
 
-/** Returns the messages about refused resolutions by their index. */
-function refusedResolutions(error: unknown): ReadonlyMap<number, string> | undefined {
+/** Returns the messages about refused resolutions by their index. undefined: that is not the error. */
+export function refusedResolutions(error: unknown): ReadonlyMap<number, string> | undefined {
   if (!(error instanceof OffshootError) || error.errors === undefined) return undefined
   if (error.code !== 'outdated_resolution' && error.code !== 'invalid_resolution') return undefined
   return new Map(error.errors.map(({ index, message }) => [index, message]))
@@ -218,13 +241,7 @@ async function askForValue(conflict: RuleConflict, typeOf: TypeOf): Promise<Reso
           ids.map((value) => ({ value, label: oneLine(value) })),
         )
   const value = await askFor(column, typeOf(table, column))
-  const versions = conflict.versions[id]
-  return {
-    table,
-    id,
-    columns: { [column]: { value } },
-    ...(versions === undefined ? {} : { versions }),
-  }
+  return { table, id, columns: { [column]: { value } }, token: conflict.tokens[id] ?? '' }
 }
 
 /** Types whose values are typed as they are. Others are typed as JSON. */

@@ -3,13 +3,22 @@ import type { ReactNode } from 'react'
 import { Icon, type IconName } from './icon.js'
 
 /** An error, where it happened, with the id under which the log of the service has the request. */
-export function ErrorNote({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function ErrorNote({
+  error,
+  onRetry,
+  children,
+}: {
+  error: unknown
+  onRetry?: () => void
+  /** Says more about the error than its message. */
+  children?: ReactNode
+}) {
   if (error === null || error === undefined) return null
   return (
     <div className="note danger" role="alert">
       <Icon name="warning" />
       <div className="grow">
-        <p>{messageOf(error)}</p>
+        <p>{children || messageOf(error)}</p>
         {error instanceof OffshootError && error.requestId !== undefined && (
           <p className="faint">
             <code>{error.code}</code> · request <code>{error.requestId}</code>

@@ -24,8 +24,11 @@ export const OBJECT_IDS = 'object_ids'
 /** Rows are buffered up to this size, because tar needs the size of an entry before its content. */
 export const PART_BYTES = 4 * 1024 * 1024
 
-/** Upper limit for definitions and manifests; a larger one is not ours. */
-export const DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
+/** Upper limit for headers and definitions: PostgreSQL allows 1600 columns. A larger one is not ours. */
+export const DEFINITION_BYTES_MAX = 4 * 1024 * 1024
+
+/** Upper limit for manifests, which have a line for each table. */
+export const MANIFEST_BYTES_MAX = 256 * 1024 * 1024
 
 const strict = { additionalProperties: false } as const
 

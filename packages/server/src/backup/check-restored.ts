@@ -67,6 +67,7 @@ const StoredSchemaSchema = Type.Object(
     ),
     tablesOrder: Type.Optional(Type.Array(Type.String())),
     removedIds: Type.Optional(Type.Array(Id)),
+    sameIds: Type.Optional(Type.Array(Type.Array(Id, { minItems: 2 }))),
   },
   closed,
 )
@@ -120,7 +121,7 @@ export async function checkSchemas(
 
 /** Checks a stored schema. Returns the largest id in it. */
 export function checkSchema(what: string, document: unknown, limits?: SchemaLimits): number {
-  const { tables, removedIds = [] } = requireShape(StoredSchemaSchema, document, what)
+  const { tables, removedIds = [], sameIds = [] } = requireShape(StoredSchemaSchema, document, what)
   const ids = new Set<number>()
   const add = (id: number) => {
     if (ids.has(id)) throw damaged(`${what}: the id [${id}], which it has twice,`)
@@ -144,7 +145,9 @@ export function checkSchema(what: string, document: unknown, limits?: SchemaLimi
   }
   requireAtMost('tables of a branch', tables.length, limits?.tablesPerBranchMax)
   requireAtMost('columns of a branch', total, limits?.columnsPerBranchMax)
-  return [...ids, ...removedIds].reduce((largest, id) => Math.max(largest, id), 0)
+  const same = sameIds.flat()
+  if (new Set(same).size < same.length) throw damaged(`${what}: the list of ids that are the same`)
+  return [...ids, ...removedIds, ...same].reduce((largest, id) => Math.max(largest, id), 0)
 }
 
 function requireAtMost(what: string, count: number, max = Number.POSITIVE_INFINITY): void {

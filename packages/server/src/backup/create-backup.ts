@@ -227,12 +227,14 @@ async function takeAllSnapshots(
   only: DatabaseName | undefined,
 ): Promise<Snapshots> {
   const endsAt = performance.now() + ENTER_TRY_MS
+  const progress = { isTaken: false }
   for (;;) {
     try {
-      return await takeBehindGates(database, transactions, only)
+      return await takeBehindGates(database, transactions, { only, progress })
     } catch (error) {
       const isBusy = isLockTimeout(error)
-      if (!isBusy && !(error instanceof UnsettledError)) throw error
+      // Snapshots that were taken stay, and those of another attempt would not fit.
+      if (progress.isTaken || (!isBusy && !(error instanceof UnsettledError))) throw error
       if (performance.now() > endsAt) {
         throw isBusy
           ? new BackupError(
@@ -252,19 +254,17 @@ async function takeAllSnapshots(
 function takeBehindGates(
   database: Database,
   { moment, reading }: Required<Reading>,
-  only: DatabaseName | undefined,
+  { only, progress }: { only: DatabaseName | undefined; progress: { isTaken: boolean } },
 ): Promise<Snapshots> {
-  let isTaken = false
   return runTransaction(
     database,
     async (behind) => {
-      // The snapshots of a first attempt would stay.
-      if (isTaken) throw new BackupError('others have interrupted the backup: try again')
+      if (progress.isTaken) throw new BackupError('others have interrupted the backup: try again')
       await setLockWait(behind, ENTER_WAIT_MS)
       await enterInstance(behind)
       const isIncluded = schemasOf(only && (await findDatabase(behind, only)))
       const places = await NodeSnapshots.prepare(behind, isIncluded)
-      isTaken = true
+      progress.isTaken = true
       // Before the catalogue: what rows refer to, such as contents, is in the catalogue first.
       const nodes = await NodeSnapshots.take(reading, { places, isIncluded })
       return { ...(await exportSnapshot(moment)), nodes }

@@ -4,11 +4,12 @@ import type { Static, TSchema } from 'typebox'
 import { Value } from 'typebox/value'
 import { codeOf } from '../postgres/failures.js'
 import {
-  DOCUMENT_BYTES_MAX,
+  DEFINITION_BYTES_MAX,
   FORMAT,
   HEADER_NAME,
   type Header,
   HeaderSchema,
+  MANIFEST_BYTES_MAX,
   MANIFEST_NAME,
   type Manifest,
   ManifestSchema,
@@ -59,7 +60,10 @@ export async function readArchive(
       contents.files.count++
       contents.files.bytes += entry.size
     } else if (entry.name === MANIFEST_NAME) {
-      requireSame(contents, parse(entry.name, await readBytes(entry), ManifestSchema))
+      requireSame(
+        contents,
+        parse(entry.name, await readBytes(entry, MANIFEST_BYTES_MAX), ManifestSchema),
+      )
       break
     } else throw new DamagedArchiveError(`unexpected entry [${entry.name}]`)
     target.onProgress(progressOf(contents))
@@ -100,8 +104,8 @@ class Entries {
   }
 }
 
-async function readBytes(entry: TarEntry): Promise<Buffer> {
-  if (entry.size > DOCUMENT_BYTES_MAX) throw new DamagedArchiveError(`[${entry.name}] is too large`)
+async function readBytes(entry: TarEntry, bytesMax = DEFINITION_BYTES_MAX): Promise<Buffer> {
+  if (entry.size > bytesMax) throw new DamagedArchiveError(`[${entry.name}] is too large`)
   const parts: Buffer[] = []
   for await (const part of entry.content) parts.push(part)
   return Buffer.concat(parts)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ByteBudget, type ByteShare, newShare } from './byte-budget.js'
+import { ByteBudget, type ByteShare, newShare, SMALL_ANSWER_BYTES } from './byte-budget.js'
 
 /** Takes one byte at a time, for one body, until the budget refuses. */
 function sendBody(budget: ByteBudget, share: ByteShare): { heldBytes: number; isGivenUp: boolean } {
@@ -77,6 +77,18 @@ describe('a budget of bytes', () => {
     expect(budget.mayReadOn(share, long)).toBe(true)
     budget.add(other, 501)
     expect(budget.mayReadOn(share, long)).toBe(false)
+  })
+
+  it('gives small shares only, beyond twice its size', () => {
+    const size = 10 * SMALL_ANSWER_BYTES
+    const budget = new ByteBudget(size)
+    const small = { bytes: SMALL_ANSWER_BYTES, ownBytes: 0 }
+    const large = { bytes: SMALL_ANSWER_BYTES + 1, ownBytes: 0 }
+    budget.add(newShare(), 2 * size - 1)
+    const [one, two] = [newShare(), newShare()]
+    expect(budget.take(one, large)).toBe(true)
+    expect(budget.take(two, large)).toBe(false)
+    expect(budget.take(two, small)).toBe(true)
   })
 
   it('has one share for each owner', () => {

@@ -5,7 +5,7 @@ import { LruMap } from './lru-map.js'
  * answer, and there are few at the same time.
  */
 export const SMALL_ANSWER_BYTES = 64 * 1024
-/** Answers are read on without room up to this many times the budget. */
+/** Shares are given without room up to this many times the budget. */
 const OVERFULL_FACTOR = 2
 /** Owners whose shares are remembered. */
 const OWNERS_MAX = 10_000
@@ -37,7 +37,8 @@ export function newShare(): ByteShare {
  * Limits the bytes in memory for requests: their bodies, the rows that are read for them, and large answers until they are
  * sent. Shares them fairly: a caller can hold as much as remains free, so one alone gets half. If the budget is full, a
  * caller with less than an equal share gets room from the caller with the most, whose incomplete bodies are aborted. If
- * there are none, because others do not read their answers, it gets its equal share on top.
+ * there are none, because others do not read their answers, it gets its equal share on top, up to twice the budget in all.
+ * A caller with less than a small answer always gets room.
  */
 export class ByteBudget {
   readonly #bytesMax: number
@@ -84,6 +85,7 @@ export class ByteBudget {
     if (!hasRoom()) {
       if (wanted > this.#equalShare(share)) return false
       while (!hasRoom()) if (!this.#reclaim(share)) break
+      if (!hasRoom() && wanted > SMALL_ANSWER_BYTES && this.#isOverfull) return false
     }
     this.add(share, bytes)
     return true
@@ -101,7 +103,11 @@ export class ByteBudget {
       if (other.readBytes > longest.readBytes) longest = other
     }
     const isShort = share.bytes - bytes < this.#equalShare(share)
-    return longest === reading && isShort && this.#bytes < OVERFULL_FACTOR * this.#bytesMax
+    return longest === reading && isShort && !this.#isOverfull
+  }
+
+  get #isOverfull(): boolean {
+    return this.#bytes >= OVERFULL_FACTOR * this.#bytesMax
   }
 
   /** Adds bytes that are already in memory and cannot be refused. */

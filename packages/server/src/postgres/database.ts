@@ -158,11 +158,13 @@ export class Database implements Queryable {
   async #prepare(client: pg.ClientBase, statementTimeoutMs: number): Promise<void> {
     const backendId = await prepareConnection(client, { statementTimeoutMs })
     if (backendId === undefined) return
+    const connection = this.#connection
     await this.#requireSessionMode()
     const other = await prepareConnection(client, { statementTimeoutMs, backendId })
-    if (other !== undefined) this.#refuse(new PoolerError('transaction'))
+    const refuse = (error: PoolerError) => this.#refuse(error, connection)
+    if (other !== undefined) refuse(new PoolerError('transaction'))
     if (this.#refusal !== undefined) throw this.#refusal
-    notePooled(client, backendId, (error) => this.#refuse(error))
+    notePooled(client, backendId, refuse)
   }
 
   /** Checks the pooler once. A check that could not be made is repeated. */
@@ -174,13 +176,14 @@ export class Database implements Queryable {
       await checking
     } catch (error) {
       if (this.#pooler === checking) this.#pooler = undefined
-      if (error instanceof PoolerError && this.#connection === connection) this.#refuse(error)
+      if (error instanceof PoolerError) this.#refuse(error, connection)
       throw error
     }
   }
 
-  #refuse(error: PoolerError): void {
-    this.#refusal ??= error
+  /** Uses a server no more, unless it was replaced by another one meanwhile. */
+  #refuse(error: PoolerError, connection: Connection | undefined): void {
+    if (this.#connection === connection) this.#refusal ??= error
   }
 
   /** Why the server is not used: a pooler in front of it does not keep sessions. */
@@ -329,9 +332,14 @@ export class Database implements Queryable {
     const config = clientConfig(this.#required(this.#connection), PROBE_MS_MAX)
     const client = new pg.Client(config)
     client.on('error', () => undefined)
-    await client.connect()
-    await this.#prepare(client, PROBE_MS_MAX)
-    return client
+    try {
+      await client.connect()
+      await this.#prepare(client, PROBE_MS_MAX)
+      return client
+    } catch (error) {
+      client.end().catch(() => undefined)
+      throw error
+    }
   }
 
   /**

@@ -75,9 +75,20 @@ const NOT_COMMITTED = /^(failure on connection marked as essential|failed to pre
  */
 export function isOutcomeUnknown(error: unknown): boolean {
   const code = codeOf(error)
+  if (isReportedBeforeCommit(error)) return false
   if (code === undefined || !isSqlState(code) || /^(57P|08)/.test(code)) return true
   if (code !== INTERNAL || !ofLastStatement.has(error as object)) return false
   return !NOT_COMMITTED.test((error as Error).message)
+}
+
+/**
+ * Returns whether the coordinator of a cluster, over a working connection, has reported that a statement before the COMMIT
+ * could not reach its node. The COMMIT was skipped.
+ */
+function isReportedBeforeCommit(error: unknown): boolean {
+  const { severity } = error as { severity?: unknown }
+  const isReported = NODE_UNREACHABLE.has(codeOf(error) ?? '') && severity === 'ERROR'
+  return isReported && !ofLastStatement.has(error as object)
 }
 
 /** Returns whether running the whole transaction again can succeed. */

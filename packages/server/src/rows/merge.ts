@@ -1,7 +1,7 @@
 import type { Database, Queryable } from '../postgres/database.js'
 import type { Transaction } from '../postgres/run-transaction.js'
 import { join, type Sql, sql } from '../postgres/sql.js'
-import { enclosingObjects, type TableCodec } from './columns/table-codec.js'
+import { enclosingObjects, type TableCodec, type TableCodecOptions } from './columns/table-codec.js'
 import {
   type BranchRows,
   findLayout,
@@ -25,9 +25,15 @@ import {
   type UniqueClash,
 } from './merging/check-stage.js'
 import { NO_COLUMN, type RowTexts } from './merging/compare-rows.js'
-import { countChanges, hasChangedRow, hasWrittenRow } from './merging/count-changed.js'
+import {
+  countChanges,
+  digestWritten,
+  hasChangedRow,
+  hasWrittenRow,
+} from './merging/count-changed.js'
 import { type ForwardTable, forwardRows, isContested } from './merging/forward.js'
 import { amendOverlay, buildOverlay, type StagedOverlay } from './merging/publish-overlay.js'
+import type { ReviewedSides } from './merging/review-tokens.js'
 import { type RowResolution, type RowStrategy, settleRest, settleRows } from './merging/settle.js'
 import {
   addUnchanged,
@@ -72,6 +78,12 @@ export {
   type StagedOverlay,
 } from './merging/publish-overlay.js'
 export { publishRows } from './merging/publish-stage.js'
+export {
+  type RecordToken,
+  type ReviewedSides,
+  readConflictsToken,
+  readTokens,
+} from './merging/review-tokens.js'
 export type { RowResolution, RowTake } from './merging/settle.js'
 export {
   areRowsLost,
@@ -87,7 +99,6 @@ export {
   sharedStage,
   temporaryStage,
 } from './merging/stage.js'
-export { type RowVersions, readVersions, type VersionSides } from './merging/versions.js'
 export { isWrittenBetween } from './merging/written-between.js'
 
 /** Finds the rows that a fork started with, even if the fork is hidden. */
@@ -152,6 +163,8 @@ export interface StagedTable {
   readonly resolved: readonly string[]
   /** The number of conflicts that the strategy has decided. */
   readonly decidedByStrategy: number
+  /** Whether the strategy is a decision about the conflicts that were there, and not about whatever comes. */
+  readonly isReviewed: boolean
 }
 
 /** A table in a state that belongs to a base. */
@@ -170,8 +183,8 @@ export interface TableBase {
 }
 
 /**
- * Counts the rows of a state that were inserted or updated since the base, in the columns of the codec.
- * With `values`, inserted rows count only if they have a value in one of the columns.
+ * Counts the rows of a state that were inserted or updated since the base, in the columns of the codec. `digest` is
+ * that of their values. With `values`, inserted rows count only if they have a value in one of the columns.
  */
 export async function countWritten(
   transaction: Queryable,
@@ -181,16 +194,22 @@ export async function countWritten(
     state: TableState
     counts: 'records' | 'values'
   },
-): Promise<{ written: number; deleted: number }> {
+): Promise<{ written: number; deleted: number; digest: string }> {
   const { codec, base, state, counts } = options
-  const { inserted, updated, deleted } = await countChanges(transaction, {
+  const compared = {
     codec,
     columns: new Set(codec.physical.keys()),
     base: rowsOfBase(base, codec),
     after: rowsOfTable(state),
     inserted: counts === 'records' ? 'all' : 'withValues',
-  })
-  return { written: inserted + updated, deleted }
+  } as const
+  const { inserted, updated, deleted } = await countChanges(transaction, compared)
+  const written = inserted + updated
+  return {
+    written,
+    deleted,
+    digest: written === 0 ? '' : await digestWritten(transaction, compared),
+  }
 }
 
 /**
@@ -244,8 +263,17 @@ function rowOfMarked({ states, rowOf }: TableBase, { physical }: TableCodec): Ro
   return (rows) => rowOf(rows.map(mark))?.map((text) => (text === NO_COLUMN ? null : text))
 }
 
-/** Returns the decisions about single rows of a table, after looking at the staged rows. */
-export type ResolveRows = (staged: StagedRows, merge: RowMerge) => Promise<readonly RowResolution[]>
+/** The decisions of a request about the rows of a table. */
+export interface RowDecisions {
+  readonly rows: readonly RowResolution[]
+  /** Decides the conflicts that are left, instead of the strategy of the merge. */
+  readonly rest: RowStrategy | undefined
+}
+
+/** Returns the decisions about rows of a table, after looking at the staged rows. */
+export type ResolveRows = (staged: StagedRows, tally: MergeTally) => Promise<RowDecisions>
+
+const UNDECIDED_ROWS: RowDecisions = { rows: [], rest: undefined }
 
 /**
  * Compares the rows of a table in three states, and stages the changes of theirs since the base. Then conflicts
@@ -264,7 +292,7 @@ export async function stageTable(
     resolve?: ResolveRows | undefined
   },
 ): Promise<StagedTable | undefined> {
-  const { codec, theirs, strategy, stage, resolve } = options
+  const { codec, theirs, stage, resolve } = options
   const base = rowsOfBase(options.base, codec)
   const columns = mergeColumns(codec, options)
   const canDiffer =
@@ -272,16 +300,18 @@ export async function stageTable(
     columns.some(({ isRestored }) => isRestored)
   if (!canDiffer) return undefined
   const sides = { base, theirs: rowsOfTable(theirs), ours: rowsOfTable(options.ours) }
-  const merge = { codec, columns, strategy, ...sides }
-  const { staged, tally } = await stageRows(transaction, stage, merge)
-  const resolutions = (await resolve?.(staged, merge)) ?? []
-  const isSettled = resolutions.length > 0 || (strategy !== 'fail' && tally.conflictCount > 0)
+  const compared = { codec, columns, strategy: options.strategy, ...sides }
+  const { staged, tally } = await stageRows(transaction, stage, compared)
+  const decided = (await resolve?.(staged, tally)) ?? UNDECIDED_ROWS
+  const { rest: strategy = options.strategy } = decided
+  const isSettled = decided.rows.length > 0 || (strategy !== 'fail' && tally.conflictCount > 0)
   const rows = settledRows(staged, sides.ours)
-  await settleRows(transaction, rows, resolutions)
+  await settleRows(transaction, rows, decided.rows)
   return {
     staged,
-    merge,
-    resolved: resolutions.map(({ id }) => id),
+    merge: { ...compared, strategy },
+    resolved: decided.rows.map(({ id }) => id),
+    isReviewed: decided.rest !== undefined,
     decidedByStrategy:
       isSettled && strategy !== 'fail' ? await settleRest(transaction, rows, strategy) : 0,
     tally: isSettled ? await countStaged(transaction, staged) : tally,
@@ -344,6 +374,7 @@ export async function stageUnchanged(
     staged,
     merge: { codec, columns: [], strategy: 'fail', base, theirs: ours, ours },
     resolved: [],
+    isReviewed: false,
     decidedByStrategy: 0,
     tally: await countStaged(transaction, staged),
   }
@@ -384,7 +415,7 @@ export async function restageTable(
   table: StagedTable,
   ours: TableState,
 ): Promise<RestagedTable | undefined> {
-  const { staged, merge, tally, resolved } = table
+  const { staged, merge, tally, resolved, isReviewed } = table
   const now = { ...merge, ours: rowsOfTable(ours) }
   const oursBefore = merge.ours
   const change = { codec: staged.codec, before: oursBefore, after: now.ours }
@@ -392,6 +423,8 @@ export async function restageTable(
   const restaged = await restageRows(transaction, staged, { ...now, oursBefore })
   if (restaged === undefined) return undefined
   const { since, before, after } = restaged
+  // Whether these rows are those that were reviewed is known when everything is compared again.
+  if (isReviewed && since !== undefined) return undefined
   return {
     ...table,
     merge: now,
@@ -550,6 +583,16 @@ function withAdded({ codec, staged, ours }: TableOutcome) {
   const known = ours.table === undefined ? new Set() : columnIdsOf(ours.table)
   const added = new Set(codec.physical.flatMap(({ id }) => (known.has(id) ? [] : [id])))
   return { codec, staged, ours: rowsOfTable(ours), added }
+}
+
+/** Returns a table on both sides of a merge, in the form that tokens are computed from. */
+export function reviewedSides(
+  { ours, theirs }: Record<'ours' | 'theirs', TableState>,
+  options: TableCodecOptions,
+): ReviewedSides {
+  const sideOf = ({ rows, table }: TableState) =>
+    table && { table, rows: rowsOfTable({ rows, table }), options }
+  return { ours: sideOf(ours), theirs: sideOf(theirs) }
 }
 
 /** Returns the rows of a table, restricted to the columns that the state has. */

@@ -30,6 +30,7 @@ export function ConflictCard({
   decision,
   tableTake,
   isSettled,
+  isReopened,
   isChosen,
   typeOf,
   onDecide,
@@ -42,6 +43,8 @@ export function ConflictCard({
   /** The side that was taken for the whole table. */
   tableTake: Take | undefined
   isSettled: boolean
+  /** It was decided, and shows something else now. */
+  isReopened: boolean
   isChosen: boolean
   typeOf: (column: string) => ColumnType
   onDecide: (take: Take) => void
@@ -52,7 +55,7 @@ export function ConflictCard({
     typeof decision === 'string' ? decision : decision === undefined ? tableTake : undefined
   return (
     <article
-      className={`card conflict ${isSettled ? 'settled' : ''} ${isChosen ? 'chosen' : ''}`}
+      className={`card conflict ${isSettled ? 'settled' : 'unsettled'} ${isChosen ? 'chosen' : ''}`}
       aria-label={`Conflict of ${nameOf(conflict)}`}
       onFocus={onChoose}
     >
@@ -61,7 +64,13 @@ export function ConflictCard({
           <strong>{nameOf(conflict)}</strong>{' '}
           <span className="muted">{titlesOf(sides)[conflict.kind]}</span>
         </span>
-        {isSettled ? <Tag kind="good">settled</Tag> : <Tag kind="warn">open</Tag>}
+        {isSettled && <Tag kind="good">settled</Tag>}
+        {isReopened && (
+          <Tag kind="bad" title="The values have changed since you decided about them">
+            decide again
+          </Tag>
+        )}
+        {!isSettled && !isReopened && <Tag kind="warn">open</Tag>}
         {takesOf(conflict).map((take) => (
           <Button
             key={take}
@@ -133,7 +142,8 @@ export function ConflictCard({
   )
 }
 
-function nameOf(conflict: MergeConflict): string {
+/** Returns a name for a conflict: of its record, its column or its table. */
+export function nameOf(conflict: MergeConflict): string {
   if ('id' in conflict) return `${conflict.table} / ${conflict.id}`
   const { column } = conflict
   return column === undefined ? conflict.table : `${conflict.table}.${column}`

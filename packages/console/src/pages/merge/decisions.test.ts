@@ -4,17 +4,21 @@ import {
   decide,
   decidePart,
   decideTable,
+  isReopened,
   isSettled,
   NO_DECISIONS,
   resolutionsOf,
+  type Shown,
+  tableTake,
+  withoutDecisions,
 } from './decisions.js'
 
-const versions = { ours: 2, theirs: 3 }
+const token = 'ada 1'
 const cells: MergeConflict = {
   kind: 'bothUpdated',
   table: 'users',
   id: 'ada',
-  versions,
+  token,
   columns: {
     name: { base: 'a', ours: 'b', theirs: 'c' },
     age: { base: 1, ours: 2, theirs: 3 },
@@ -25,33 +29,55 @@ const rule: MergeConflict = {
   table: 'users',
   column: 'email',
   ids: ['ada', 'bob'],
-  versions: { ada: versions, bob: { ours: null, theirs: 1 } },
+  tokens: { ada: token, bob: 'bob 1' },
   value: 'x@example.com',
   message: '',
 }
-const schema: MergeConflict = { kind: 'schema', table: 'teams', message: '', takes: ['theirs'] }
+const schema: MergeConflict = {
+  kind: 'schema',
+  table: 'teams',
+  token: 'teams 1',
+  message: '',
+  takes: ['theirs'],
+}
+const deleted: MergeConflict = {
+  kind: 'deletedThere',
+  table: 'users',
+  id: 'eve',
+  token: 'eve 1',
+  base: {},
+  ours: {},
+  theirs: null,
+}
+
+/** The conflicts that are shown. A table has the token of its conflicts, and `hidden` ones that are not shown. */
+const show = (conflicts: readonly MergeConflict[], { hidden = 0, of = 'users 1' } = {}): Shown => {
+  const count = conflicts.filter((conflict) => conflict.table === 'users').length + hidden
+  return {
+    conflicts,
+    tables: [
+      { name: 'users', conflicts: count, token: of },
+      { name: 'teams', conflicts: 1 },
+    ],
+  }
+}
 
 describe('decisions about conflicts', () => {
   it('settle a record as a whole', () => {
     const decisions = decide(NO_DECISIONS, cells, 'theirs')
-    expect(isSettled(cells, decisions)).toBe(true)
-    expect(resolutionsOf([cells], decisions)).toEqual([
-      { table: 'users', id: 'ada', take: 'theirs', versions },
+    expect(isSettled(cells, decisions, show([cells]))).toBe(true)
+    expect(resolutionsOf(show([cells]), decisions)).toEqual([
+      { table: 'users', id: 'ada', take: 'theirs', token },
     ])
   })
 
   it('settle a record only when every column is decided', () => {
     const half = decidePart(NO_DECISIONS, cells, { name: 'age', cell: { value: 41 } })
-    expect(isSettled(cells, half)).toBe(false)
+    expect(isSettled(cells, half, show([cells]))).toBe(false)
     const whole = decidePart(half, cells, { name: 'name', cell: { take: 'ours' } })
-    expect(isSettled(cells, whole)).toBe(true)
-    expect(resolutionsOf([cells], whole)).toEqual([
-      {
-        table: 'users',
-        id: 'ada',
-        columns: { age: { value: 41 }, name: { take: 'ours' } },
-        versions,
-      },
+    expect(isSettled(cells, whole, show([cells]))).toBe(true)
+    expect(resolutionsOf(show([cells]), whole)).toEqual([
+      { table: 'users', id: 'ada', columns: { age: { value: 41 }, name: { take: 'ours' } }, token },
     ])
   })
 
@@ -60,12 +86,12 @@ describe('decisions about conflicts', () => {
       name: 'age',
       cell: { take: 'theirs' },
     })
-    expect(resolutionsOf([cells], decisions)).toEqual([
+    expect(resolutionsOf(show([cells]), decisions)).toEqual([
       {
         table: 'users',
         id: 'ada',
         columns: { name: { take: 'ours' }, age: { take: 'theirs' } },
-        versions,
+        token,
       },
     ])
   })
@@ -75,23 +101,87 @@ describe('decisions about conflicts', () => {
       name: 'bob',
       cell: { value: 'y@example.com' },
     })
-    expect(resolutionsOf([rule], decisions)).toEqual([
+    expect(resolutionsOf(show([rule]), decisions)).toEqual([
+      { table: 'users', id: 'bob', columns: { email: { value: 'y@example.com' } }, token: 'bob 1' },
+    ])
+  })
+
+  it('are one resolution for a record that is in conflict by itself and by a rule', () => {
+    const decisions = decidePart(decide(NO_DECISIONS, cells, 'theirs'), rule, {
+      name: 'ada',
+      cell: { value: 'y@example.com' },
+    })
+    expect(resolutionsOf(show([cells, rule]), decisions)).toEqual([
       {
         table: 'users',
-        id: 'bob',
-        columns: { email: { value: 'y@example.com' } },
-        versions: { ours: null, theirs: 1 },
+        id: 'ada',
+        columns: {
+          name: { take: 'theirs' },
+          age: { take: 'theirs' },
+          email: { value: 'y@example.com' },
+        },
+        token,
       },
     ])
   })
 
   it('settle a whole table, except what has a decision of its own and what has no such side', () => {
-    const decisions = decideTable(decide(NO_DECISIONS, cells, 'theirs'), 'users', 'ours')
-    expect(isSettled(rule, decisions)).toBe(true)
-    expect(resolutionsOf([cells, rule], decisions)).toEqual([
-      { table: 'users', id: 'ada', take: 'theirs', versions },
-      { table: 'users', take: 'ours' },
+    const shown = show([cells, deleted, rule])
+    const own = decide(NO_DECISIONS, cells, 'theirs')
+    const decisions = decideTable(own, { table: 'users', take: 'ours' }, shown)
+    expect(isSettled(deleted, decisions, shown)).toBe(true)
+    expect(resolutionsOf(shown, decisions)).toEqual([
+      { table: 'users', id: 'ada', take: 'theirs', token },
+      { table: 'users', take: 'ours', token: 'users 1' },
     ])
-    expect(isSettled(schema, decideTable(NO_DECISIONS, 'teams', 'ours'))).toBe(false)
+    // No side decides a rule.
+    expect(isSettled(rule, decisions, shown)).toBe(false)
+    const teams = show([schema])
+    const ofTeams = (take: 'ours' | 'theirs') =>
+      decideTable(NO_DECISIONS, { table: 'teams', take }, teams)
+    expect(isSettled(schema, ofTeams('ours'), teams)).toBe(false)
+    expect(resolutionsOf(teams, ofTeams('theirs'))).toEqual([
+      { table: 'teams', kind: 'schema', take: 'theirs', token: 'teams 1' },
+    ])
+  })
+
+  it('about a table are not sent if each of its records has a decision of its own', () => {
+    const own = decide(NO_DECISIONS, cells, 'theirs')
+    const [one, more] = [show([cells]), show([cells], { hidden: 1 })]
+    const table = { table: 'users', take: 'ours' } as const
+    expect(resolutionsOf(one, decideTable(own, table, one))).toHaveLength(1)
+    expect(resolutionsOf(more, decideTable(own, table, more))).toHaveLength(2)
+  })
+
+  it('count no more when a conflict shows something else', () => {
+    const decisions = decide(NO_DECISIONS, cells, 'theirs')
+    const later = { ...cells, token: 'ada 2' }
+    const shown = show([later])
+    expect(isSettled(later, decisions, shown)).toBe(false)
+    expect(isReopened(later, decisions, shown)).toBe(true)
+    expect(resolutionsOf(shown, decisions)).toEqual([])
+    // A part of the new conflict does not bring back the side that was taken before.
+    const part = decidePart(decisions, later, { name: 'age', cell: { take: 'ours' } })
+    expect(isSettled(later, part, shown)).toBe(false)
+  })
+
+  it('about a table count for what was shown, when another conflict of the table has changed', () => {
+    const before = show([cells, deleted], { hidden: 2 })
+    const decisions = decideTable(NO_DECISIONS, { table: 'users', take: 'theirs' }, before)
+    const later = { ...cells, token: 'ada 2' }
+    const shown = show([later, deleted], { hidden: 2, of: 'users 2' })
+    expect(tableTake('users', decisions, shown)).toBeUndefined()
+    expect(isReopened(later, decisions, shown)).toBe(true)
+    expect(isReopened(deleted, decisions, shown)).toBe(false)
+    expect(isSettled(deleted, decisions, shown)).toBe(true)
+    expect(resolutionsOf(shown, decisions)).toEqual([
+      { table: 'users', id: 'eve', take: 'theirs', token: 'eve 1' },
+    ])
+  })
+
+  it('that settled nothing are forgotten', () => {
+    const decisions = decidePart(NO_DECISIONS, rule, { name: 'bob', cell: { value: 'x' } })
+    expect(withoutDecisions(decisions, [cells])).toBe(decisions)
+    expect(isSettled(rule, withoutDecisions(decisions, [rule]), show([rule]))).toBe(false)
   })
 })

@@ -1,4 +1,10 @@
-import { type MergeConflict, type MergeResult, OffshootError, type Take } from '@offshoot/client'
+import {
+  type ConflictTable,
+  type MergeConflict,
+  type MergeResult,
+  OffshootError,
+  type Take,
+} from '@offshoot/client'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import { Link, useSearch } from 'wouter'
@@ -17,21 +23,35 @@ import { Counts, SchemaChanges } from '../../ui/schema-changes.js'
 import { Switcher } from '../../ui/switcher.js'
 import { TableHead } from '../../ui/table-head.js'
 import { notify } from '../../ui/toasts.js'
-import { ConflictCard } from './conflict-card.js'
+import { ConflictCard, nameOf } from './conflict-card.js'
 import {
   type Decisions,
   decide,
   decidePart,
   decideTable,
+  decisionOf,
+  isReopened,
   isSettled,
   keyOf,
   NO_DECISIONS,
   resolutionsOf,
+  type Shown,
+  tableTake,
+  takeByTable,
   takesOf,
+  withoutDecisions,
 } from './decisions.js'
 import './merge.css'
 
 type Action = 'merge' | 'pull'
+
+/** A refused merge: the reason, and the conflicts that were open then. */
+interface Refusal {
+  readonly error: unknown
+  readonly open: readonly string[]
+}
+
+const NOTHING: Shown = { conflicts: [], tables: [] }
 
 /** Merge and pull: a dry run first, then conflicts are settled, then everything is applied in one go. */
 export function MergePage() {
@@ -116,7 +136,9 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   const [chosen, setChosen] = useState(0)
   const [allowDataLoss, setAllowDataLoss] = useState(false)
   const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<unknown>(null)
+  const [refusal, setRefusal] = useState<Refusal | null>(null)
+  /** What a refused merge has listed. Some conflicts come up only when others are decided. */
+  const [uncovered, setUncovered] = useState(NOTHING)
   const [done, setDone] = useState<MergeResult | null>(null)
   const target = action === 'merge' ? { into: other } : { from: other }
   const plan = useQuery({
@@ -130,18 +152,25 @@ function MergeView({ action, other }: { action: Action; other: string }) {
     setMore([])
     setCursor(plan.data?.cursor)
   }, [plan.data])
-  const conflicts = [...(plan.data?.conflicts ?? []), ...more]
+  const shown = withUncovered(
+    {
+      conflicts: [...(plan.data?.conflicts ?? []), ...more],
+      tables: plan.data?.conflictTables ?? [],
+    },
+    uncovered,
+  )
+  const { conflicts } = shown
   const sides =
     action === 'merge'
       ? { ours: other, theirs: place.branch }
       : { ours: place.branch, theirs: other }
-  const open = conflicts.filter((conflict) => !isSettled(conflict, decisions))
-  const hidden = plan.data?.conflictTables.reduce((sum, { name, conflicts: count }) => {
+  const open = conflicts.filter((conflict) => !isSettled(conflict, decisions, shown))
+  const total = shown.tables.reduce((sum, table) => sum + table.conflicts, 0)
+  const hidden = shown.tables.reduce((sum, { name, conflicts: count }) => {
     const loaded = conflicts.filter(({ table }) => table === name).length
-    return sum + (decisions.tables.has(name) ? 0 : count - loaded)
+    return sum + (tableTake(name, decisions, shown) === undefined ? count - loaded : 0)
   }, 0)
-  const total = plan.data?.conflictCount ?? 0
-  const left = open.length + Math.max(0, hidden ?? 0)
+  const left = open.length + Math.max(0, hidden)
 
   const loadMore = async () => {
     setBusy(true)
@@ -149,17 +178,17 @@ function MergeView({ action, other }: { action: Action; other: string }) {
       const page = await branch[action]({ ...target, dryRun: true, page: { after: cursor ?? '' } })
       setMore([...more, ...page.conflicts])
       setCursor(page.cursor)
-    } catch (caught) {
-      setError(caught)
+    } catch (error) {
+      setRefusal({ error, open: [] })
     } finally {
       setBusy(false)
     }
   }
   const apply = async () => {
     setBusy(true)
-    setError(null)
+    setRefusal(null)
     try {
-      const resolutions = resolutionsOf(conflicts, decisions)
+      const resolutions = resolutionsOf(shown, decisions)
       const result = await branch[action]({
         ...target,
         ...(resolutions.length === 0 ? {} : { resolutions }),
@@ -168,13 +197,32 @@ function MergeView({ action, other }: { action: Action; other: string }) {
       setDone(result)
       notify(`${result.from} is merged into ${result.into}`)
       await queries.invalidateQueries({ queryKey: keys.database(place) })
-    } catch (caught) {
-      setError(caught)
-      // Somebody has changed a record meanwhile, or the result breaks a rule: show what it is now.
-      if (caught instanceof OffshootError && caught.status === 409) await plan.refetch()
+    } catch (error) {
+      setRefusal({ error, open: isAboutConflicts(error) ? await reopen(error) : [] })
     } finally {
       setBusy(false)
     }
+  }
+  /**
+   * Somebody has changed a record meanwhile, or the result breaks a rule. Reads the conflicts again, and returns the
+   * names of those that are open now. Decisions about what was shown before do not count any more.
+   */
+  const reopen = async ({ code, body }: OffshootError): Promise<string[]> => {
+    const found = {
+      conflicts: (body.conflicts ?? []) as readonly MergeConflict[],
+      tables: (body.conflictTables ?? []) as readonly ConflictTable[],
+    }
+    const { data } = await plan.refetch()
+    const now = withUncovered(
+      { conflicts: data?.conflicts ?? [], tables: data?.conflictTables ?? [] },
+      found,
+    )
+    // A merge that found nothing outdated has refused these decisions: they settle nothing.
+    const kept =
+      code === 'merge_conflict' ? withoutDecisions(decisions, found.conflicts) : decisions
+    setUncovered(found)
+    setDecisions(kept)
+    return now.conflicts.filter((conflict) => !isSettled(conflict, kept, now)).map(nameOf)
   }
   useConflictKeys({
     conflicts,
@@ -262,7 +310,7 @@ function MergeView({ action, other }: { action: Action; other: string }) {
           </div>
         </section>
       )}
-      {data.conflictTables.map(({ name, conflicts: count }) => (
+      {shown.tables.map(({ name, conflicts: count }) => (
         <section key={name} className="stack" aria-label={`Conflicts of ${name}`}>
           <header className="row">
             <h2>{name}</h2>
@@ -275,8 +323,8 @@ function MergeView({ action, other }: { action: Action; other: string }) {
               <Button
                 key={take}
                 className="side small"
-                aria-pressed={decisions.tables.get(name) === take}
-                onClick={() => setDecisions(decideTable(decisions, name, take))}
+                aria-pressed={tableTake(name, decisions, shown) === take}
+                onClick={() => setDecisions(decideTable(decisions, { table: name, take }, shown))}
               >
                 {take === 'ours' ? `Keep ${sides.ours}` : `Take ${sides.theirs}`}
               </Button>
@@ -288,9 +336,10 @@ function MergeView({ action, other }: { action: Action; other: string }) {
                 key={keyOf(conflict)}
                 conflict={conflict}
                 sides={sides}
-                decision={decisions.conflicts.get(keyOf(conflict))}
-                tableTake={decisions.tables.get(name)}
-                isSettled={isSettled(conflict, decisions)}
+                decision={decisionOf(conflict, decisions)}
+                tableTake={takeByTable(conflict, decisions, shown)}
+                isSettled={isSettled(conflict, decisions, shown)}
+                isReopened={isReopened(conflict, decisions, shown)}
                 isChosen={i === chosen}
                 typeOf={(column) => typeOf(name, column)}
                 onChoose={() => setChosen(i)}
@@ -313,8 +362,8 @@ function MergeView({ action, other }: { action: Action; other: string }) {
           </span>
         </div>
       )}
-      <ErrorNote error={error} />
       <footer className="merge-foot">
+        {refusal !== null && <RefusalNote {...refusal} />}
         {total > 0 && (
           <>
             <progress
@@ -329,7 +378,13 @@ function MergeView({ action, other }: { action: Action; other: string }) {
         )}
         <span className="grow" />
         {total > 0 && (
-          <Button onClick={() => setDecisions(NO_DECISIONS)} disabled={decisions === NO_DECISIONS}>
+          <Button
+            onClick={() => {
+              setDecisions(NO_DECISIONS)
+              setRefusal(null)
+            }}
+            disabled={decisions === NO_DECISIONS}
+          >
             Start over
           </Button>
         )}
@@ -347,6 +402,73 @@ function MergeView({ action, other }: { action: Action; other: string }) {
       </footer>
     </>
   )
+}
+
+/** Returns whether a merge was refused for conflicts that are open, or for decisions that do not fit any more. */
+function isAboutConflicts(error: unknown): error is OffshootError {
+  return (
+    error instanceof OffshootError &&
+    (error.code === 'merge_conflict' ||
+      error.code === 'outdated_resolution' ||
+      error.code === 'invalid_resolution')
+  )
+}
+
+/**
+ * Adds conflicts that only a refused merge has. A conflict of a table that is not shown as a whole may be on the next
+ * page.
+ */
+function withUncovered({ conflicts, tables }: Shown, uncovered: Shown): Shown {
+  const known = new Set(conflicts.map(keyOf))
+  const countOf = (name: string) => tables.find((table) => table.name === name)?.conflicts ?? 0
+  const isWhole = (name: string) =>
+    countOf(name) <= conflicts.filter(({ table }) => table === name).length
+  const added = uncovered.conflicts.filter(
+    (conflict) => !known.has(keyOf(conflict)) && isWhole(conflict.table),
+  )
+  const names = new Set([...tables.map(({ name }) => name), ...added.map(({ table }) => table)])
+  return {
+    conflicts: [...conflicts, ...added],
+    tables: [...names].map((name) => {
+      const [token] = [tables, uncovered.tables].flatMap(
+        (list) => list.find((table) => table.name === name)?.token ?? [],
+      )
+      const count = countOf(name) + added.filter(({ table }) => table === name).length
+      return { name, conflicts: count, ...(token === undefined ? {} : { token }) }
+    }),
+  }
+}
+
+/** The maximum number of open conflicts that a refusal names. */
+const NAMED_CONFLICTS = 3
+
+/** Why nothing was merged, beside the button, and what to do now. Brings the first open conflict into view. */
+function RefusalNote({ error, open }: Refusal) {
+  const isOpen = open.length > 0
+  useEffect(() => {
+    if (isOpen) document.querySelector('.conflict.unsettled')?.scrollIntoView({ block: 'center' })
+  }, [isOpen])
+  const others = open.length - NAMED_CONFLICTS
+  return (
+    <div className="merge-refusal">
+      <ErrorNote error={error}>
+        {isOpen && (
+          <>
+            <strong>Nothing was merged.</strong>{' '}
+            {isOutdated(error)
+              ? 'Values have changed since you decided about them. Decide again:'
+              : 'There are conflicts that nothing decides yet:'}{' '}
+            {open.slice(0, NAMED_CONFLICTS).join(', ')}
+            {others > 0 && ` and ${others} more`}
+          </>
+        )}
+      </ErrorNote>
+    </div>
+  )
+}
+
+function isOutdated(error: unknown): boolean {
+  return error instanceof OffshootError && error.code !== 'merge_conflict'
 }
 
 /** `j` and `k` move between conflicts, `o` and `t` take a side. */

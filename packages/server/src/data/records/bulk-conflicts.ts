@@ -1,8 +1,10 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns } from '../../common/in-turns.js'
+import type { TableCodec } from '../../rows/columns.js'
 import type { WritableTable } from '../../rows/tables.js'
 import type { RowInput } from '../../rows/write.js'
+import { type TakenFields, takenFields } from '../session/record-errors.js'
 import { addFault, type Batch, encodeSlice } from './encode-input.js'
 import { fileWriter } from './record-files.js'
 import { sliceRecords } from './record-slices.js'
@@ -16,7 +18,7 @@ import { isRepeated, readUniqueFields, type UniqueField } from './unique-fields.
 export async function findConflicts(
   context: RecordContext,
   table: WritableTable,
-  options: { body: Buffer; limits: Limits; refusal: string },
+  options: { body: Buffer; limits: Limits; refusal: string; taken: TakenFields | undefined },
 ): Promise<Pick<Batch, 'faults' | 'faultCount'>> {
   const batch: Batch = { ids: [], faults: [], faultCount: 0 }
   const rows: RowInput[] = []
@@ -26,22 +28,26 @@ export async function findConflicts(
     await yieldToOthers()
   }
   const fields = await readUniqueFields(context, table, rows)
-  await inTurns(addConflicts(batch, fields, rows.length))
+  await inTurns(addConflicts(batch, fields, { codec: table.codec, rowCount: rows.length }))
   // The conflicting row may have been deleted since.
-  if (batch.faultCount === 0) addFault(batch, 0, `invalid record: ${options.refusal}`)
+  if (batch.faultCount === 0) {
+    addFault(batch, 0, { message: `invalid record: ${options.refusal}`, ...options.taken })
+  }
   return batch
 }
 
 function* addConflicts(
   batch: Batch,
   fields: readonly UniqueField[],
-  rowCount: number,
+  { codec, rowCount }: { codec: TableCodec; rowCount: number },
 ): Generator<undefined, void, undefined> {
   for (let row = 0; row < rowCount; row++) {
     const taken = fields.filter((field) => isRepeated(field, row))
-    if (taken.length > 0) {
+    const [first] = taken
+    if (first !== undefined) {
       const reasons = taken.map(({ path }) => `column [${path}]: is not unique`)
-      addFault(batch, row, `invalid record: ${reasons.join('; ')}`)
+      const message = `invalid record: ${reasons.join('; ')}`
+      addFault(batch, row, { message, ...takenFields(codec, first.path) })
     }
     yield
   }

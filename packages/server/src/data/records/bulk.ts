@@ -7,6 +7,7 @@ import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, writeRecord } from '../../rows/read.js'
 import type { BranchTable, WritableTable } from '../../rows/tables.js'
 import { describeRefusal, openSink, runSteps, type WriteTransaction } from '../../rows/write.js'
+import { findTakenFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
@@ -44,7 +45,14 @@ export async function bulkInsert(
         const refusal = describeRefusal(error, [table.codec])
         if (refusal === undefined) throw error
         throw confirmed(
-          bulkFailed(await findConflicts(context, writable, { body, limits, refusal })),
+          bulkFailed(
+            await findConflicts(context, writable, {
+              body,
+              limits,
+              refusal,
+              taken: findTakenFields(error, new Set([table.codec])),
+            }),
+          ),
         )
       }
     },

@@ -32,7 +32,7 @@ export function* encodeSlice(
   for (const [index, record] of records.entries()) {
     const row = encodeInput(codec, record, now, files)
     if (typeof row === 'string') {
-      addFault(batch, batch.ids.length, row)
+      addFault(batch, batch.ids.length, { message: row })
       batch.ids.push('')
     } else {
       rows.push(row)
@@ -67,15 +67,26 @@ export function encodeInput(
   return `invalid record: ${faults.map((fault) => fault.message).join('; ')}`
 }
 
-export function addFault(batch: Batch, index: number, message: string): void {
+export function addFault(
+  batch: Batch,
+  index: number,
+  fault: Pick<FaultEntry, 'message' | 'code' | 'table' | 'column'>,
+): void {
   batch.faultCount++
-  if (batch.faults.length < FAULTS_LISTED_MAX) batch.faults.push({ index, status: 400, message })
+  if (batch.faults.length < FAULTS_LISTED_MAX) batch.faults.push({ index, status: 400, ...fault })
+}
+
+/** Returns the code of an error with a list: that of all its entries, if they have the same one. */
+export function codeOfFaults(faults: readonly FaultEntry[]): 'unique_violation' | 'invalid_record' {
+  const areTaken = faults.length > 0 && faults.every(({ code }) => code === 'unique_violation')
+  return areTaken ? 'unique_violation' : 'invalid_record'
 }
 
 /** Returns the error of a rejected bulk insert. */
 export function bulkFailed({ faults, faultCount }: Pick<Batch, 'faults' | 'faultCount'>): AppError {
   const count = faultCount === 1 ? '1 record is' : `${faultCount} records are`
-  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
+  const code = codeOfFaults(faults)
+  return new AppError(code, `${count} invalid; nothing was inserted`, {
     errors: faults,
   })
 }

@@ -131,7 +131,7 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
  */
 function keyHash({ principal, access, guard }: Session, key: string): string {
   const { resets } = guard.rows
-  // The hash is that of earlier versions, whose answers stay valid after an upgrade. They counted resets in this step.
+  // Earlier versions hashed a number that grew by 2^32 with each reset. Their answers stay valid after an upgrade.
   const counted = resets === 0 ? [] : [String(resets * 2 ** 32)]
   return sha256(principal.userId, access.branchId, ...counted, key)
 }

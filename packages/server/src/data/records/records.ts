@@ -111,7 +111,7 @@ async function insertRecord(
     checks: writer.checkRows([row]),
     idempotent,
   })
-  if (written === undefined) throw confirmed(notUnique('id'))
+  if (written === undefined) throw confirmed(notUnique(table.codec, 'id'))
   return answer
 }
 
@@ -354,7 +354,7 @@ function runChecked<Result>(
       const isMade = rows.slice(0, options.writes).some((written) => written.length > 0)
       for (const [index, { column }] of checks.entries()) {
         if (isMade && rows[calls.length + index]?.[0] !== undefined) {
-          throw notUnique(table.codec.physical[column]?.path.join('.') ?? '')
+          throw notUnique(table.codec, table.codec.physical[column]?.path.join('.') ?? '')
         }
       }
       return options.finish(transaction, rows.slice(0, calls.length))

@@ -4,6 +4,7 @@ import { arrayLiteral, isFaults } from '../../rows/columns.js'
 import { writeMetadata, writeSelection } from '../../rows/read.js'
 import type { BranchTable, CompiledRead } from '../../rows/tables.js'
 import type { RowInput, UniqueCheck } from '../../rows/write.js'
+import { takenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 
@@ -228,7 +229,11 @@ function refusedInsert(operation: Operation<'insert'>): FaultEntry {
   const { index, id, table } = operation
   const prefix = `table [${table.codec.table.name}]`
   return operation.createOnly
-    ? { index, message: `${prefix}: record [${id}] already exists` }
+    ? {
+        index,
+        message: `${prefix}: record [${id}] already exists`,
+        ...takenFields(table.codec, 'id'),
+      }
     : { index, message: `${prefix}: record [${id}]: version condition not met` }
 }
 
@@ -262,10 +267,11 @@ function takenValue(
   const position = checks.findIndex((_, index) => (rows[index]?.length ?? 0) > 0)
   const column = checks[position]?.column
   if (column === undefined) return undefined
-  const path = table.codec.physical[column]?.path.join('.')
+  const path = table.codec.physical[column]?.path.join('.') ?? ''
   return {
     index: operations[0]?.index ?? 0,
     message: `table [${table.codec.table.name}]: column [${path}]: is not unique`,
+    ...takenFields(table.codec, path),
   }
 }
 

@@ -17,6 +17,7 @@ import {
   type WriteTransaction,
   type Written,
 } from '../../rows/write.js'
+import { findTakenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import {
   findAnswer,
@@ -208,7 +209,8 @@ export class AtomicStream {
       if (found === undefined) throw confirmed(dataChanged(error))
       const refused = new Tally()
       const reason = describeRefusal(found.error, [table.codec])
-      refused.refuse(found.line, `invalid record: ${reason}`)
+      const taken = findTakenFields(found.error, new Set([table.codec]))
+      refused.refuse(found.line, `invalid record: ${reason}`, taken)
       throw confirmed(streamFailed(refused))
     }
   }

@@ -4,7 +4,8 @@ import type { ParsedLine } from '../../common/line-reader.js'
 import type { BranchTable } from '../../rows/tables.js'
 import type { StagedRow } from '../../rows/write.js'
 import type { FileWriter } from '../files/file-input.js'
-import { encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
+import type { TakenFields } from '../session/record-errors.js'
+import { codeOfFaults, encodeInput, FAULTS_LISTED_MAX } from './encode-input.js'
 import type { StreamSource } from './stream-source.js'
 
 /*
@@ -32,10 +33,10 @@ export class Tally {
   kept: { readonly updated: number } | { readonly skipped: number } | undefined
   readonly faults: FaultEntry[] = []
 
-  refuse(line: number, message: string): void {
+  refuse(line: number, message: string, taken?: TakenFields): void {
     this.failed++
     if (this.faults.length < FAULTS_LISTED_MAX) {
-      this.faults.push({ index: line - 1, line, status: 400, message })
+      this.faults.push({ index: line - 1, line, status: 400, message, ...taken })
     }
   }
 
@@ -45,7 +46,7 @@ export class Tally {
   }
 
   toJson(): string {
-    const errors = this.sorted.map(({ line, message }) => ({ line, message }))
+    const errors = this.sorted.map(({ index, status, ...fault }) => fault)
     const { inserted, failed, kept } = this
     return JSON.stringify({ inserted, ...kept, failed, errors })
   }
@@ -86,7 +87,7 @@ export function lineBytesMax({ codec }: BranchTable, limits: Limits): number {
 
 export function streamFailed(tally: Tally): AppError {
   const count = tally.failed === 1 ? '1 line is' : `${tally.failed} lines are`
-  return new AppError('invalid_record', `${count} invalid; nothing was inserted`, {
+  return new AppError(codeOfFaults(tally.faults), `${count} invalid; nothing was inserted`, {
     errors: tally.sorted,
   })
 }

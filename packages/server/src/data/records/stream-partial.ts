@@ -7,6 +7,7 @@ import { runReads } from '../../rows/read.js'
 import type { WritableTable } from '../../rows/tables.js'
 import { describeRefusal, isTaken, openSink, runSteps, type StagedRow } from '../../rows/write.js'
 import type { Files } from '../files/files.js'
+import { findTakenFields, takenFields } from '../session/record-errors.js'
 import type { SessionRequest, Sessions } from '../session/sessions.js'
 import { fileWriter, storeFiles } from './record-files.js'
 import type { RecordContext } from './records.js'
@@ -135,7 +136,8 @@ async function insertWhatFits(
     const refusal = describeRefusal(error, [table.codec])
     if (refusal === undefined) throw error
     if (rows.length === 1) {
-      tally.refuse(first.line, `invalid record: ${refusal}`)
+      const taken = findTakenFields(error, new Set([table.codec]))
+      tally.refuse(first.line, `invalid record: ${refusal}`, taken)
       onSettled(rows)
       return
     }
@@ -161,7 +163,9 @@ async function refuseTaken(
   const refused = rows.filter((_, row) => taken[row] !== undefined)
   for (const [row, { line }] of rows.entries()) {
     const path = taken[row]
-    if (path !== undefined) tally.refuse(line, `invalid record: column [${path}]: is not unique`)
+    if (path === undefined) continue
+    const message = `invalid record: column [${path}]: is not unique`
+    tally.refuse(line, message, takenFields(table.codec, path))
   }
   onSettled(refused)
   return rows.filter((_, row) => taken[row] === undefined)

@@ -5,8 +5,9 @@ import { type JsonText, listJson } from '../../common/json-parts.js'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
-import { describeRefusal, runSteps, takenColumn } from '../../rows/write.js'
+import { describeRefusal, runSteps } from '../../rows/write.js'
 import type { Files } from '../files/files.js'
+import { findTakenFields } from '../session/record-errors.js'
 import type { Session } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
 import {
@@ -232,9 +233,10 @@ function toRunError(error: unknown, group: OperationGroup): unknown {
   const codecs = codecsOf(group.operations)
   const refusal = describeRefusal(error, codecs)
   if (refusal === undefined || operation === undefined) return error
-  const rule = takenColumn(error, codecs)
-  const table = rule?.codec.table.name ?? operation.table.codec.table.name
-  return transactionFailed([{ index: operation.index, message: `table [${table}]: ${refusal}` }])
+  const taken = findTakenFields(error, codecs)
+  const table = taken?.table ?? operation.table.codec.table.name
+  const { index } = operation
+  return transactionFailed([{ index, message: `table [${table}]: ${refusal}`, ...taken }])
 }
 
 function codecsOf(operations: readonly PlannedOperation[]) {

@@ -1,3 +1,4 @@
+import type { AppError } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
 import { inTurns } from '../../common/in-turns.js'
 import type { Call, Parameter } from '../../postgres/statement.js'
@@ -8,6 +9,12 @@ import { describeRefusal } from '../../rows/write.js'
 import { prepareGroup } from '../records/run-operations.js'
 import type { TransactionContext } from '../records/transaction.js'
 import { groupOperations, type PlannedOperation } from '../records/transaction-plan.js'
+import {
+  findTakenFields,
+  type TakenFields,
+  takenFields,
+  uniqueViolation,
+} from '../session/record-errors.js'
 import { newRecord, putValue, type WrittenColumn, type WrittenKey } from './branch-tables.js'
 import { type Evaluated, type Evaluator, SentQuery } from './evaluate.js'
 import { invalidSql } from './invalid-sql.js'
@@ -270,12 +277,24 @@ async function runAll(
     .run(runs.flatMap(({ calls }): readonly Call[] => calls))
     .catch((error: unknown) => {
       const refusal = describeRefusal(error, [codec])
-      throw refusal === undefined ? error : invalidSql(`table [${codec.table.name}]: ${refusal}`)
+      if (refusal === undefined) throw error
+      throw refused(
+        `table [${codec.table.name}]: ${refusal}`,
+        findTakenFields(error, new Set([codec])),
+      )
     })
   let position = 0
   for (const { calls, settle } of runs) {
     const fault = await inTurns(settle(rows.slice(position, position + calls.length), results))
-    if (fault !== undefined) throw invalidSql(fault.message)
+    if (fault !== undefined) {
+      const { code, column } = fault
+      throw refused(fault.message, code && takenFields(codec, column ?? ''))
+    }
     position += calls.length
   }
+}
+
+function refused(message: string, taken: TakenFields | undefined): AppError {
+  const invalid = invalidSql(message)
+  return taken === undefined ? invalid : uniqueViolation(taken, invalid.message)
 }

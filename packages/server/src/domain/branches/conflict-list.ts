@@ -41,6 +41,7 @@ interface Cursor extends ConflictSection {
 export class ConflictList {
   readonly listed: MergeConflict[] = []
   readonly #counts = new Map<string, number>()
+  readonly #tokens = new Map<string, string>()
   readonly #size: number
   /** The end of the previous page, until the section is reached in which it is. */
   #start: Cursor | undefined
@@ -60,9 +61,12 @@ export class ConflictList {
     return count
   }
 
-  /** The numbers of conflicts by table name. */
-  get tables(): { name: string; conflicts: number }[] {
-    return [...this.#counts].map(([name, conflicts]) => ({ name, conflicts }))
+  /** The numbers of conflicts by table name, and the tokens of their records. */
+  get tables(): { name: string; conflicts: number; token?: string }[] {
+    return [...this.#counts].map(([name, conflicts]) => {
+      const token = this.#tokens.get(name)
+      return { name, conflicts, ...(token === undefined ? {} : { token }) }
+    })
   }
 
   /** The cursor of the next page. undefined: this is the last page. */
@@ -74,6 +78,12 @@ export class ConflictList {
   /** Counts conflicts of a table. */
   add(tableName: string, count: number): void {
     if (count > 0) this.#counts.set(tableName, (this.#counts.get(tableName) ?? 0) + count)
+  }
+
+  /** Counts conflicts of records of a table. `token` stands for all that the table has. */
+  addRecords(tableName: string, count: number, token: string | undefined): void {
+    this.add(tableName, count)
+    if (count > 0 && token !== undefined) this.#tokens.set(tableName, token)
   }
 
   /** Lists the conflicts of a section, as far as they belong to the page. */
@@ -109,6 +119,21 @@ export class ConflictList {
   /** Throws if the end of the previous page is in a section that the merge does not have. */
   requireStarted(): void {
     if (this.#start !== undefined) throw invalidCursor()
+  }
+}
+
+/** Returns the fields of an answer about conflicts. */
+export function conflictFields({
+  listed,
+  count,
+  tables,
+  cursor,
+}: Pick<ConflictList, 'listed' | 'count' | 'tables' | 'cursor'>) {
+  return {
+    conflicts: [...listed],
+    conflictCount: count,
+    conflictTables: tables,
+    ...(cursor === undefined ? {} : { cursor }),
   }
 }
 

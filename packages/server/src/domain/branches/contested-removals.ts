@@ -15,6 +15,8 @@ interface Sides {
 export interface Contested {
   /** The number of inserted and updated records, by the id of the removed table or column. */
   readonly changedRecords: ReadonlyMap<number, number>
+  /** Digests of these records, by the same ids. */
+  readonly digests: ReadonlyMap<number, string>
   /** Ids of tables from which records were deleted. The removal loses nothing of them. */
   readonly deletedFrom: ReadonlySet<number>
 }
@@ -34,6 +36,7 @@ export async function countContested(
 ): Promise<Contested> {
   const { ours, theirs, baseSchema, ruleOf } = options
   const counts = new Map<number, number>()
+  const digests = new Map<number, string>()
   const deletedFrom = new Set<number>()
   const countOn = async (state: BranchState, removals: readonly Removal[]) => {
     for (const removal of removals) {
@@ -44,7 +47,11 @@ export async function countContested(
         const base = options.baseOf(table.id)
         const stored = (schema: StoredSchema) =>
           schema.tables.find((known) => known.id === table.id)
-        const { written: records, deleted } = await countWritten(transaction, {
+        const {
+          written: records,
+          deleted,
+          digest,
+        } = await countWritten(transaction, {
           codec: compileTable(
             { ...table, columns: compared },
             { limits: options.limits, jsonAsText: false },
@@ -58,6 +65,7 @@ export async function countContested(
           counts: columns === undefined ? 'records' : 'values',
         })
         counts.set(id, records)
+        digests.set(id, digest)
         if (deleted > 0) deletedFrom.add(table.id)
       }
     }
@@ -72,7 +80,7 @@ export async function countContested(
   const keptThere = contested(baseSchema, { kept: sides.theirs, other: sides.ours, settled })
   await countOn(ours, keptHere.filter(isMerged))
   await countOn(theirs, keptThere.filter(areRowsMerged))
-  return { changedRecords: counts, deletedFrom }
+  return { changedRecords: counts, digests, deletedFrom }
 }
 
 /**

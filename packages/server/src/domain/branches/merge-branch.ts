@@ -28,6 +28,7 @@ import {
   planMerge,
 } from './merge-plan.js'
 import { hasNothingNew, requireNoConflicts, toResult } from './merge-result.js'
+import { Resolutions } from './resolutions.js'
 
 /** How often a merge is tried whose history changes between two of its statements. */
 const ATTEMPTS_MAX = 5
@@ -58,6 +59,8 @@ export async function mergeBranches(
   if (!options.dryRun && options.page.after !== undefined) {
     throw new AppError('invalid_request', 'body: field [page.after]: needs [dryRun]')
   }
+  // Malformed resolutions are refused before anything is read.
+  Resolutions.check(options.resolutions)
   if (!options.dryRun) {
     const showsUsage = reachesWholeWorkspace(into.principal.scope)
     await quotas.growth(into.workspaceId, { showsUsage }).admit(0)

@@ -5,16 +5,23 @@ import {
   findClashes,
   findMissing,
   type MergeTally,
+  reviewedSides,
   type Stage,
   type StagedTable,
   stageTable,
   temporaryStage,
 } from '../../rows/merge.js'
-import { ConflictList, type ConflictSection, placed, readList } from './conflict-list.js'
+import {
+  ConflictList,
+  type ConflictSection,
+  conflictFields,
+  placed,
+  readList,
+} from './conflict-list.js'
 import { baseOfTable, tableBase, tableOf } from './merge-base.js'
 import { describeClashes, describeConflicts, describeMissing } from './merge-conflicts.js'
 import type { MergePlan } from './merge-plan.js'
-import type { RecordResolution } from './resolutions.js'
+import type { RecordResolution, TableResolution } from './resolutions.js'
 import { TableResolutions } from './resolve-rows.js'
 
 /** The effect of a merge, and the conflicts that prevent it. */
@@ -45,17 +52,18 @@ export async function compareMerge(
   if (plan.isComparable) {
     const sides = { ours: plan.ours.schema, theirs: plan.theirs.schema }
     const records = decisions.ofRecords(plan.schema, sides)
+    const ofTables = decisions.ofTables(plan.schema, sides)
     await createStage(transaction, stage)
     for (const table of plan.schema.tables) {
-      const requests = records.get(table.id) ?? []
-      const staged = await compareTable(transaction, { plan, table, requests, conflicts, stage })
+      const asked = { requests: records.get(table.id) ?? [], rest: ofTables.get(table.id) }
+      const staged = await compareTable(transaction, { plan, table, ...asked, conflicts, stage })
       if (staged === undefined) continue
       tables.push({ ...staged, name: table.name })
-      if (staged.decidedByStrategy > 0) decisions.markTable(sides, table.id)
+      if (asked.rest !== undefined && staged.decidedByStrategy > 0) decisions.markUsed(asked.rest)
     }
     decisions.refuseUnused()
   }
-  decisions.requireNoFaults()
+  decisions.requireNoFaults(conflictFields(conflicts))
   conflicts.requireStarted()
   return { tables, conflicts }
 }
@@ -67,11 +75,13 @@ async function compareTable(
     plan: MergePlan
     table: StoredTable
     requests: readonly RecordResolution[]
+    /** Decides the conflicts of records that no other resolution decides. */
+    rest: TableResolution | undefined
     conflicts: ConflictList
     stage: Stage
   },
 ): Promise<StagedTable | undefined> {
-  const { plan, table, requests, conflicts, stage } = options
+  const { plan, table, requests, rest, conflicts, stage } = options
   const { mode, strategy } = plan.ruleOf(table.id)
   if (mode === 'skip') {
     for (const { index } of requests) {
@@ -79,33 +89,40 @@ async function compareTable(
     }
     return undefined
   }
-  const codec = compileTable(table, { limits: plan.limits, jsonAsText: false })
-  const resolutions = new TableResolutions(codec, requests, plan.decisions)
-  const sides = { codec, ours: plan.ours.rows, theirs: plan.theirs.rows }
+  const form = { limits: plan.limits, jsonAsText: false }
+  const codec = compileTable(table, form)
   const ours = { rows: plan.ours.rows, table: tableOf(plan.ours, table) }
-  const theirTable = mode === 'merge' ? tableOf(plan.theirs, table) : undefined
+  const theirs = { rows: plan.theirs.rows, table: tableOf(plan.theirs, table) }
+  const sides = reviewedSides({ ours, theirs }, form)
+  const resolutions = new TableResolutions(codec, {
+    sides,
+    requests,
+    rest: mode === 'merge' ? rest : undefined,
+    resolutions: plan.decisions,
+  })
+  const { table: theirTable } = theirs
   const compared =
-    theirTable === undefined
+    mode !== 'merge' || theirTable === undefined
       ? undefined
       : await stageTable(transaction, {
           codec,
           base: tableBase(baseOfTable(plan.bases, table.id), table),
-          theirs: { rows: plan.theirs.rows, table: theirTable },
+          theirs: { ...theirs, table: theirTable },
           ours,
           strategy,
           stage,
-          resolve: (staged) => resolutions.resolve(transaction, sides, staged),
+          resolve: (staged, tally) => resolutions.resolve(transaction, { staged, tally, strategy }),
         })
-  if (compared === undefined) await resolutions.resolve(transaction, sides, undefined)
+  if (compared === undefined) await resolutions.resolve(transaction, undefined)
   const staged = await resolutions.amend(transaction, { table: compared, ours, stage })
   const outcome = { codec, ours, staged: staged?.staged }
   const sectionOf = (part: ConflictSection['part']) => ({ tableId: table.id, part })
   const rowCount = staged?.tally.conflictCount ?? 0
-  conflicts.add(table.name, rowCount)
+  conflicts.addRecords(table.name, rowCount, resolutions.token)
   await conflicts.list(sectionOf('rows'), (after, limit) =>
     staged === undefined || rowCount === 0
       ? []
-      : describeConflicts(transaction, staged, { after, limit }),
+      : describeConflicts(transaction, { ...staged, reviewed: sides }, { after, limit }),
   )
   const writes = (staged?.tally.inserted ?? 0) + (staged?.tally.updated ?? 0)
   const { count } =
@@ -115,14 +132,14 @@ async function compareTable(
     if (count === 0) return
     const offset = Number(after ?? 0)
     const { listed } = await findClashes(transaction, outcome, { offset, limit })
-    const described = await describeClashes(transaction, sides, listed)
+    const described = await describeClashes(transaction, { codec, sides }, listed)
     yield* placed(described, offset)
   })
   const missing = await findMissing(transaction, outcome)
   conflicts.add(table.name, missing.length)
   await conflicts.list(
     sectionOf('null'),
-    readList(await describeMissing(transaction, sides, missing)),
+    readList(await describeMissing(transaction, { codec, sides }, missing)),
   )
   return staged
 }

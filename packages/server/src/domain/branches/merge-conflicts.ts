@@ -1,4 +1,4 @@
-import type { ConflictVersions, MergeConflict } from '@offshoot/contract/merge-conflicts'
+import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { TableCodec } from '../../rows/columns.js'
 import {
@@ -6,24 +6,29 @@ import {
   listConflicts,
   type MergeSides,
   type MissingValues,
+  type ReviewedSides,
   type RowConflict,
   type RowTexts,
-  readVersions,
+  readTokens,
   type StagedTable,
   UNDECIDED,
   type UniqueClash,
-  type VersionSides,
 } from '../../rows/merge.js'
 import type { PlacedConflict } from './conflict-list.js'
+
+/** A table after the merge, and on both sides. */
+export interface ReviewedTable {
+  readonly codec: TableCodec
+  readonly sides: ReviewedSides
+}
 
 /** Describes values that several rows would have in a unique column. */
 export async function describeClashes(
   transaction: Transaction,
-  sides: VersionSides,
+  { codec, sides }: ReviewedTable,
   clashes: readonly UniqueClash[],
 ): Promise<MergeConflict[]> {
-  const { codec } = sides
-  const versionsOf = await versionsByIds(transaction, sides, clashes)
+  const tokensOf = await tokensByIds(transaction, sides, clashes)
   return clashes.map((clash) => {
     const { path, codec: column } = codec.physical[clash.column] ?? unknownColumn()
     const name = path.join('.')
@@ -32,7 +37,7 @@ export async function describeClashes(
       column: name,
       kind: 'notUnique',
       ids: [...clash.ids],
-      versions: versionsOf(clash.ids),
+      tokens: tokensOf(clash.ids),
       value: JSON.parse(column.decode(clash.text)),
       message: `column [${name}]: is not unique after the merge`,
     }
@@ -42,11 +47,10 @@ export async function describeClashes(
 /** Describes rows that would have no value in a not-null column. */
 export async function describeMissing(
   transaction: Transaction,
-  sides: VersionSides,
+  { codec, sides }: ReviewedTable,
   missing: readonly MissingValues[],
 ): Promise<MergeConflict[]> {
-  const { codec } = sides
-  const versionsOf = await versionsByIds(transaction, sides, missing)
+  const tokensOf = await tokensByIds(transaction, sides, missing)
   return missing.map(({ column, ids, count }) => {
     const name = (codec.physical[column] ?? unknownColumn()).path.join('.')
     const records = count === 1 ? '1 record' : `${count} records`
@@ -55,23 +59,22 @@ export async function describeMissing(
       column: name,
       kind: 'notNull',
       ids: [...ids],
-      versions: versionsOf(ids),
+      tokens: tokensOf(ids),
       records: count,
       message: `column [${name}]: is required; ${records} would have no value after the merge`,
     }
   })
 }
 
-/** Reads the versions of the rows of several conflicts. Returns a function for those of one conflict. */
-async function versionsByIds(
+/** Reads the tokens of the rows of several conflicts. Returns a function for those of one conflict. */
+async function tokensByIds(
   transaction: Transaction,
-  sides: VersionSides,
+  sides: ReviewedSides,
   conflicts: readonly { readonly ids: readonly string[] }[],
-): Promise<(ids: readonly string[]) => Record<string, ConflictVersions>> {
+): Promise<(ids: readonly string[]) => Record<string, string>> {
   const all = [...new Set(conflicts.flatMap(({ ids }) => ids))]
-  const versions = await readVersions(transaction, sides, all)
-  return (ids) =>
-    Object.fromEntries(ids.map((id) => [id, versions.get(id) ?? { ours: null, theirs: null }]))
+  const tokens = await readTokens(transaction, sides, all)
+  return (ids) => Object.fromEntries(ids.map((id) => [id, tokens.get(id)?.token ?? '']))
 }
 
 function unknownColumn(): never {
@@ -84,14 +87,14 @@ function unknownColumn(): never {
  */
 export async function* describeConflicts(
   transaction: Transaction,
-  { staged, merge }: Pick<StagedTable, 'staged' | 'merge'>,
+  { staged, merge, reviewed }: Pick<StagedTable, 'staged' | 'merge'> & { reviewed: ReviewedSides },
   { after, limit }: { after: string | undefined; limit: number },
 ): AsyncGenerator<PlacedConflict> {
   const { codec } = staged
   const sides: MergeSides = merge
   const conflicts = await listConflicts(transaction, staged, { after, limit })
   const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
-  const versions = await readVersions(transaction, merge, [...byId.keys()])
+  const tokens = await readTokens(transaction, reviewed, [...byId.keys()])
   for (let ids = [...byId.keys()]; ids.length > 0; ) {
     const page = await listCompared(transaction, {
       codec,
@@ -108,7 +111,7 @@ export async function* describeConflicts(
       if (conflict === undefined) continue
       const base = shownBase(sides.base.rowOf(before))
       const described = describeConflict(codec, conflict, { base, theirs, ours: beside[0] })
-      yield { conflict: { ...described, versions: versions.get(id) }, position: id }
+      yield { conflict: { ...described, token: tokens.get(id)?.token ?? '' }, position: id }
     }
     ids = ids.slice(page.rows.length)
   }

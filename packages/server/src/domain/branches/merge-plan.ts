@@ -1,20 +1,28 @@
+import { createHash } from 'node:crypto'
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import type { DataLoss } from '@offshoot/contract/data-loss'
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { MergeConflict, Resolution } from '@offshoot/contract/merge-conflicts'
 import { allDone } from '../../common/all-done.js'
+import { toCanonicalJson } from '../../common/canonical-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { boundOwnRows } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
-import { type MergeStrategy, mergeSchemas, type TableRule } from '../schemas/merge-schemas.js'
+import {
+  type MergeStrategy,
+  mergeSchemas,
+  type SchemaConflict,
+  type TableRule,
+  type Take,
+} from '../schemas/merge-schemas.js'
 import { SameIds } from '../schemas/same-ids.js'
 import { type BranchState, getStartOf, getState, readState } from './branch-state.js'
 import type { ConflictPage } from './conflict-list.js'
-import { countContested } from './contested-removals.js'
+import { type Contested, countContested } from './contested-removals.js'
 import {
   type Bases,
   baseOfTable,
@@ -131,7 +139,9 @@ export async function findSides(
     baseSchema(bases),
     (tableId) => rules(tableId).mode !== 'skip',
   )
-  const [theirs, ours] = [readState(renamed, ids), readState(here, ids)]
+  const theirs = readState(renamed, ids)
+  // The target is written, so its rows stay under their own ids, which are those that all others are read by.
+  const ours = { rows: here.rows, schema: ids.read(here.schema) }
   return { theirs, ours, bases, ids, ownRowsMax, ruleOf: rulesOf(options, { theirs, ours }) }
 }
 
@@ -151,7 +161,7 @@ export async function planMerge(
 ): Promise<MergePlan> {
   const { limits } = options
   const base = baseSchema(bases)
-  const { changedRecords, deletedFrom } = await countContested(transaction, {
+  const { changedRecords, digests, deletedFrom } = await countContested(transaction, {
     ours,
     theirs,
     baseSchema: base,
@@ -161,9 +171,8 @@ export async function planMerge(
   })
   const sides = { base, ours: ours.schema, theirs: theirs.schema }
   const decisions = new Resolutions(options.resolutions)
-  const takes = decisions.ofSchemas(sides)
+  const takes = decideSchemas(sides, { limits, ruleOf, changedRecords, digests, decisions })
   const merged = mergeSchemas(sides, { limits, ruleOf, changedRecords, takes })
-  decisions.markSchemas(sides, merged)
   decisions.markRenames(sides, limits)
   const { conflicts } = merged
   const schema = ids.store(merged.schema)
@@ -187,13 +196,45 @@ export async function planMerge(
     isComparable: conflicts.every(
       ({ records, theirs }) => records !== undefined || theirs !== undefined,
     ),
-    conflicts: conflicts.map(({ takes, ...conflict }) => ({
-      ...conflict,
-      takes: [...takes],
-      kind: 'schema',
-    })),
+    conflicts: conflicts.map((conflict) => {
+      const { id: _, takes, ...described } = conflict
+      return {
+        ...described,
+        takes: [...takes],
+        kind: 'schema',
+        token: schemaToken(conflict, digests),
+      }
+    }),
     leftOut: ids.allOf(listTables({ theirs, ours }).filter((id) => ruleOf(id).mode !== 'merge')),
   }
+}
+
+/** Returns the decisions about the schemas, if the conflicts are those that were reviewed. */
+function decideSchemas(
+  sides: Parameters<typeof mergeSchemas>[0],
+  options: Omit<Parameters<typeof mergeSchemas>[1], 'takes'> & {
+    digests: Contested['digests']
+    decisions: Resolutions
+  },
+): ReadonlyMap<number, Take> {
+  const { ruleOf, digests, decisions } = options
+  if (!decisions.hasSchemas) return new Map()
+  const { conflicts } = mergeSchemas(sides, {
+    ...options,
+    ruleOf: (tableId) => ({ ...ruleOf(tableId), strategy: 'fail' }),
+  })
+  return decisions.ofSchemas(
+    sides,
+    conflicts.map((conflict) => ({ id: conflict.id, token: schemaToken(conflict, digests) })),
+  )
+}
+
+/** Returns the token of a conflict of the schemas. It covers the records that a removal would lose. */
+function schemaToken(conflict: SchemaConflict, digests: Contested['digests']): string {
+  const written = conflict.id === undefined ? undefined : digests.get(conflict.id)
+  return createHash('sha256')
+    .update(toCanonicalJson([conflict, written]))
+    .digest('hex')
 }
 
 interface Sides {
@@ -224,13 +265,11 @@ function requireKnownTables(
 /** Returns the rules by table id. A request can use the table name of either side. */
 function rulesOf(options: MergeOptions, { theirs, ours }: Sides): (tableId: number) => TableRule {
   const rules = new Map(Object.entries(options.tables))
-  const takes = new Resolutions(options.resolutions).ofTables
   const byId = new Map<number, TableRule>()
   for (const { id, name } of [...ours.schema.tables, ...theirs.schema.tables]) {
     const rule = rules.get(name)
-    const strategy = takes.get(name) ?? rule?.strategy
-    if (rule === undefined && strategy === undefined) continue
-    byId.set(id, { strategy: strategy ?? options.strategy, mode: rule?.mode ?? 'merge' })
+    if (rule === undefined) continue
+    byId.set(id, { strategy: rule.strategy ?? options.strategy, mode: rule.mode ?? 'merge' })
   }
   const rest: TableRule = { strategy: options.strategy, mode: 'merge' }
   return (tableId) => byId.get(tableId) ?? rest

@@ -1,6 +1,7 @@
 import type { MergeResult } from '@offshoot/contract/branch-changes'
 import { AppError } from '@offshoot/contract/errors'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
+import { conflictFields } from './conflict-list.js'
 import { baseOfTable, baseSchema } from './merge-base.js'
 import type { MergeEffect } from './merge-compare.js'
 import type { MergePlan } from './merge-plan.js'
@@ -55,17 +56,7 @@ export function toResult(
       updated,
       deleted,
     })),
-    ...conflictFields(effect),
-  }
-}
-
-function conflictFields({ conflicts }: MergeEffect) {
-  const { listed, count, tables, cursor } = conflicts
-  return {
-    conflicts: [...listed],
-    conflictCount: count,
-    conflictTables: tables,
-    ...(cursor === undefined ? {} : { cursor }),
+    ...conflictFields(effect.conflicts),
   }
 }
 
@@ -76,6 +67,6 @@ export function requireNoConflicts({ from, into }: MergePlan, effect: MergeEffec
   throw new AppError(
     'merge_conflict',
     `branch [${from.branchName}] cannot be merged into [${into.branchName}]: ${conflicts}; nothing was merged`,
-    { details: conflictFields(effect) },
+    { details: conflictFields(effect.conflicts) },
   )
 }

@@ -1,13 +1,20 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import type { ConflictVersions, Resolution } from '@offshoot/contract/merge-conflicts'
+import type { Resolution } from '@offshoot/contract/merge-conflicts'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { checkColumnName } from '../schemas/check-column.js'
-import type { MergedSchema, Take } from '../schemas/merge-schemas.js'
+import type { Take } from '../schemas/merge-schemas.js'
 import { orderTables } from '../schemas/order-tables.js'
 
 /** Maximum number of faults that a response lists. */
 const FAULTS_LISTED_MAX = 1000
+
+const OUTDATED: ErrorCode = 'outdated_resolution'
+
+const NO_TOKEN =
+  'field [token] is required; it repeats the [token] of the conflict, which a merge with [dryRun] lists'
+const NO_TABLE_TOKEN =
+  'field [token] is required; it repeats the [token] of the table in [conflictTables], which a merge with [dryRun] returns'
 
 /** A decision about a record, or about columns of a record, and its place in the request. */
 export interface RecordResolution {
@@ -15,7 +22,7 @@ export interface RecordResolution {
   readonly id: string
   /** A decision about the whole record, or decisions by the names of columns. */
   readonly decision: Take | ReadonlyMap<string, CellDecision>
-  readonly versions: ConflictVersions | undefined
+  readonly token: string
 }
 
 export type CellDecision = { readonly take: Take } | { readonly value: unknown }
@@ -25,14 +32,26 @@ interface Sides {
   readonly theirs: StoredSchema
 }
 
-interface Placed {
+/** A decision about a table, or about its schema, and its place in the request. */
+export interface TableResolution {
   readonly index: number
   readonly table: string
+  readonly take: Take
+  readonly token: string
 }
 
-/** The name of a table or column in the request, and its place there. */
-interface PlacedName extends Placed {
+/** A new name for a table or column of the merged branch, and its place in the request. It overwrites nothing. */
+interface Rename {
+  readonly index: number
+  readonly table: string
   readonly column: string | undefined
+  readonly name: string
+}
+
+/** A conflict of the schemas, by the id of the table or column in question. */
+interface NamedConflict {
+  readonly id: number | undefined
+  readonly token: string
 }
 
 /**
@@ -40,9 +59,9 @@ interface PlacedName extends Placed {
  * it does. Faults are collected, because all of them are reported.
  */
 export class Resolutions {
-  readonly #ofTables: (Placed & { readonly take: Take })[] = []
-  readonly #ofSchemas: (PlacedName & { readonly take: Take })[] = []
-  readonly #renames: (PlacedName & { readonly name: string })[] = []
+  readonly #ofTables: TableResolution[] = []
+  readonly #ofSchemas: (TableResolution & { readonly column: string | undefined })[] = []
+  readonly #renames: Rename[] = []
   readonly #ofRecords: (RecordResolution & { readonly table: string })[] = []
   readonly #used = new Set<number>()
   readonly #faults: { index: number; message: string; code: ErrorCode }[] = []
@@ -65,13 +84,17 @@ export class Resolutions {
       const fault = this.#add(index, resolution)
       if (fault !== undefined) this.refuse(index, fault)
     }
-    // Malformed resolutions are refused before anything is compared.
     this.requireNoFaults()
+  }
+
+  /** Throws if a resolution is malformed. */
+  static check(resolutions: readonly Resolution[]): void {
+    new Resolutions(resolutions)
   }
 
   /** Adds a resolution to those of its kind, or returns why it is malformed. */
   #add(index: number, resolution: Resolution): string | undefined {
-    const { table, id, kind, column, take, rename, columns, versions } = resolution
+    const { table, id, kind, column, take, rename, columns, token } = resolution
     if (column !== undefined && kind === undefined) return 'field [column] needs [kind]'
     if (rename !== undefined && kind === undefined) return 'field [rename] needs [kind]'
     if (rename !== undefined && take !== undefined) {
@@ -79,22 +102,23 @@ export class Resolutions {
     }
     if (id === undefined) {
       if (columns !== undefined) return 'field [columns] needs [id]'
-      if (versions !== undefined) return 'field [versions] needs [id]'
       if (rename !== undefined) {
         this.#renames.push({ index, table, column, name: rename })
         return undefined
       }
       if (take === undefined) return 'field [take] is required'
-      if (kind === undefined) this.#ofTables.push({ index, table, take })
-      else this.#ofSchemas.push({ index, table, column, take })
+      if (token === undefined) return kind === undefined ? NO_TABLE_TOKEN : NO_TOKEN
+      if (kind === undefined) this.#ofTables.push({ index, table, take, token })
+      else this.#ofSchemas.push({ index, table, column, take, token })
       return undefined
     }
     if (kind !== undefined) return 'fields [kind] and [id] exclude each other'
     if ((take === undefined) === (columns === undefined)) {
       return 'either [take] or [columns] is required'
     }
+    if (token === undefined) return NO_TOKEN
     if (take !== undefined) {
-      this.#ofRecords.push({ index, table, id, decision: take, versions })
+      this.#ofRecords.push({ index, table, id, decision: take, token })
       return undefined
     }
     const decision = new Map<string, CellDecision>()
@@ -105,7 +129,7 @@ export class Resolutions {
       }
       decision.set(name, cell.take === undefined ? { value: cell.value } : { take: cell.take })
     }
-    this.#ofRecords.push({ index, table, id, decision, versions })
+    this.#ofRecords.push({ index, table, id, decision, token })
     return undefined
   }
 
@@ -113,9 +137,8 @@ export class Resolutions {
     this.#faults.push({ index, message: `body: field [resolutions.${index}]: ${message}`, code })
   }
 
-  /** The decisions about all conflicts of a table, by table name. */
-  get ofTables(): ReadonlyMap<string, Take> {
-    return new Map(this.#ofTables.map(({ table, take }) => [table, take]))
+  get hasSchemas(): boolean {
+    return this.#ofSchemas.length > 0
   }
 
   /** Returns the schema of the merged branch with the names that its tables and columns get on the target. */
@@ -159,38 +182,43 @@ export class Resolutions {
     }
   }
 
-  /** Returns the decisions about schemas, by the id of the table or column. */
-  ofSchemas({ ours, theirs }: Sides): ReadonlyMap<number, Take> {
+  /**
+   * Returns the decisions about schemas, by the id of the table or column. `conflicts` are those that there would be
+   * without any decision.
+   */
+  ofSchemas(sides: Sides, conflicts: readonly NamedConflict[]): ReadonlyMap<number, Take> {
     const takes = new Map<number, Take>()
-    for (const resolution of this.#ofSchemas) {
-      for (const id of idsNamed([ours, theirs], resolution)) takes.set(id, resolution.take)
+    for (const { index, table, column, take, token } of this.#ofSchemas) {
+      const ids = idsNamed(sides, { table, column })
+      const name = column === undefined ? `table [${table}]` : `column [${table}.${column}]`
+      const found = conflicts.filter(({ id }) => id !== undefined && ids.includes(id))
+      const reviewed = found.find((conflict) => conflict.token === token)
+      if (ids.length === 0) this.refuse(index, `${name} not found`)
+      else if (found.length === 0) this.refuse(index, `the schema of ${name} is not in conflict`)
+      else if (reviewed?.id === undefined) {
+        this.refuse(index, `the conflict of the schema of ${name} has changed since`, OUTDATED)
+      } else takes.set(reviewed.id, take)
     }
     return takes
   }
 
-  /** Marks the decisions that the merged schema needed. Refuses those about schemas that it did not need. */
-  markSchemas({ ours, theirs }: Sides, { decided, decidedByRule }: MergedSchema): void {
-    for (const { index, table } of this.#ofTables) {
-      const ids = idsNamed([ours, theirs], { table, column: undefined })
-      if (ids.length === 0) this.refuse(index, `table [${table}] not found`)
-      if (ids.some((id) => decidedByRule.has(id))) this.#used.add(index)
+  /** Returns the decisions about all conflicts of records of a table, by the id of the table. */
+  ofTables(merged: StoredSchema, sides: Sides): ReadonlyMap<number, TableResolution> {
+    const byId = new Map<number, TableResolution>()
+    for (const resolution of this.#ofTables) {
+      const id = this.#mergedTable(resolution, merged, sides)
+      const earlier = id === undefined ? undefined : byId.get(id)
+      if (earlier !== undefined) {
+        // A table that one side has renamed was named by both names.
+        this.refuse(resolution.index, `decides the same as field [resolutions.${earlier.index}]`)
+      } else if (id !== undefined) byId.set(id, resolution)
     }
-    for (const { index, table, column } of this.#ofSchemas) {
-      const ids = idsNamed([ours, theirs], { table, column })
-      const name = column === undefined ? `table [${table}]` : `column [${table}.${column}]`
-      if (ids.length === 0) this.refuse(index, `${name} not found`)
-      else if (!ids.some((id) => decided.has(id))) {
-        this.refuse(index, `the schema of ${name} is not in conflict`)
-      }
-    }
+    return byId
   }
 
-  /** Marks the decision about all conflicts of a table as needed. */
-  markTable({ ours, theirs }: Sides, tableId: number): void {
-    for (const { index, table } of this.#ofTables) {
-      const ids = idsNamed([ours, theirs], { table, column: undefined })
-      if (ids.includes(tableId)) this.#used.add(index)
-    }
+  /** Marks a decision as needed. */
+  markUsed({ index }: TableResolution): void {
+    this.#used.add(index)
   }
 
   /** Refuses decisions about tables that have no conflict left. */
@@ -198,39 +226,53 @@ export class Resolutions {
     const refused = new Set(this.#faults.map(({ index }) => index))
     for (const { index, table } of this.#ofTables) {
       if (this.#used.has(index) || refused.has(index)) continue
-      this.refuse(index, `table [${table}] has no conflict that no other resolution decides`)
+      this.refuse(
+        index,
+        `table [${table}] has no conflict of records that no other resolution decides`,
+      )
     }
   }
 
-  /**
-   * Returns the decisions about records by the id of their table. A table has the name that it gets, or that
-   * it has on one of the branches.
-   */
-  ofRecords(merged: StoredSchema, { ours, theirs }: Sides): Map<number, RecordResolution[]> {
-    const merging = new Set(merged.tables.map(({ id }) => id))
+  /** Returns the decisions about records by the id of their table. */
+  ofRecords(merged: StoredSchema, sides: Sides): Map<number, RecordResolution[]> {
     const ofTables = new Map<number, RecordResolution[]>()
-    for (const { table, ...resolution } of this.#ofRecords) {
-      const [id] = [merged, ours, theirs].flatMap((schema) => tablesNamed(schema, table))
-      if (id === undefined) this.refuse(resolution.index, `table [${table}] not found`)
-      else if (!merging.has(id.id)) {
-        this.refuse(resolution.index, `table [${table}] is removed by the merge`)
-      } else ofTables.set(id.id, [...(ofTables.get(id.id) ?? []), resolution])
+    for (const resolution of this.#ofRecords) {
+      const id = this.#mergedTable(resolution, merged, sides)
+      if (id !== undefined) ofTables.set(id, [...(ofTables.get(id) ?? []), resolution])
     }
     return ofTables
   }
 
-  requireNoFaults(): void {
+  /**
+   * Returns the id of a table, which has the name that it gets, or that it has on one of the branches. Refuses the
+   * resolution if there is none after the merge.
+   */
+  #mergedTable(
+    { index, table }: { index: number; table: string },
+    merged: StoredSchema,
+    { ours, theirs }: Sides,
+  ): number | undefined {
+    const [found] = [merged, ours, theirs].flatMap((schema) => tablesNamed(schema, table))
+    if (found === undefined) this.refuse(index, `table [${table}] not found`)
+    else if (merged.tables.some(({ id }) => id === found.id)) return found.id
+    else this.refuse(index, `table [${table}] is removed by the merge`)
+    return undefined
+  }
+
+  /** Throws if a resolution was refused. `details` are for the answer if one is outdated. */
+  requireNoFaults(details: Readonly<Record<string, unknown>> = {}): void {
     const [first] = this.#faults
     if (first === undefined) return
     const faults = [...this.#faults].sort((left, right) => left.index - right.index)
-    const outdated = faults.find(({ code }) => code === 'outdated_resolution')
+    const outdated = faults.find(({ code }) => code === OUTDATED)
     const { code, message } = outdated ?? first
     const others = faults.length === 1 ? '' : ` (and ${faults.length - 1} more)`
     throw new AppError(code, `${message}${others}; nothing was merged`, {
+      ...(outdated === undefined ? {} : { details }),
       errors: faults.slice(0, FAULTS_LISTED_MAX).map((fault) => ({
         index: fault.index,
         message: fault.message,
-        status: fault.code === 'outdated_resolution' ? 409 : 400,
+        status: fault.code === OUTDATED ? 409 : 400,
       })),
     })
   }
@@ -251,14 +293,17 @@ function tablesNamed({ tables }: StoredSchema, name: string): StoredTable[] {
   return tables.filter((table) => table.name === name)
 }
 
-/** Returns the ids of the tables, or of the columns, that have a name in one of the schemas. */
+/** Returns the ids of the tables, or of the columns, that have a name on one of the sides. */
 function idsNamed(
-  schemas: readonly StoredSchema[],
+  { ours, theirs }: Sides,
   { table, column }: { table: string; column: string | undefined },
 ): number[] {
-  const tables = schemas.flatMap((schema) => tablesNamed(schema, table))
-  if (column === undefined) return tables.map(({ id }) => id)
-  return tables.flatMap(({ columns }) =>
-    columns.flatMap(({ id, name }) => (name === column ? id : [])),
-  )
+  const tables = [ours, theirs].flatMap((schema) => tablesNamed(schema, table))
+  const ids =
+    column === undefined
+      ? tables.map(({ id }) => id)
+      : tables.flatMap(({ columns }) =>
+          columns.flatMap(({ id, name }) => (name === column ? id : [])),
+        )
+  return [...new Set(ids)]
 }

@@ -4,17 +4,21 @@ import {
   amendTable,
   findBreakers,
   findConflicts,
+  type MergeTally,
+  type ReviewedSides,
   type RowConflict,
+  type RowDecisions,
   type RowResolution,
-  type RowVersions,
-  readVersions,
+  readConflictsToken,
+  readTokens,
   type Stage,
   type StagedTable,
   stageUnchanged,
   type TableState,
 } from '../../rows/merge.js'
+import type { MergeStrategy } from '../schemas/merge-schemas.js'
 import { conflictPaths } from './merge-conflicts.js'
-import type { CellDecision, RecordResolution, Resolutions } from './resolutions.js'
+import type { CellDecision, RecordResolution, Resolutions, TableResolution } from './resolutions.js'
 
 /**
  * Rounds of deciding about unique and not-null columns. A value that decides one conflict can cause the next
@@ -35,57 +39,91 @@ interface GivenCell {
   readonly cells: Cells
 }
 
+/** The rows of a table that were compared, and the rule for conflicts that no resolution decides. */
+interface ComparedRows {
+  readonly staged: StagedTable['staged']
+  readonly tally: MergeTally
+  readonly strategy: MergeStrategy
+}
+
 /** The resolutions for the records of one table. */
 export class TableResolutions {
   readonly #codec: TableCodec
+  readonly #sides: ReviewedSides
   readonly #requests: readonly RecordResolution[]
+  /** Decides the conflicts that no other resolution decides. */
+  readonly #rest: TableResolution | undefined
   readonly #resolutions: Resolutions
   #given: GivenCell[] = []
+  #token: string | undefined
 
-  constructor(codec: TableCodec, requests: readonly RecordResolution[], resolutions: Resolutions) {
+  constructor(
+    codec: TableCodec,
+    options: {
+      sides: ReviewedSides
+      requests: readonly RecordResolution[]
+      rest: TableResolution | undefined
+      resolutions: Resolutions
+    },
+  ) {
     this.#codec = codec
-    this.#requests = requests
-    this.#resolutions = resolutions
+    this.#sides = options.sides
+    this.#requests = options.requests
+    this.#rest = options.rest
+    this.#resolutions = options.resolutions
   }
 
-  /** Reads the versions of the records. Returns undefined if there are no resolutions. */
-  async #current(
-    transaction: Transaction,
-    sides: Parameters<typeof readVersions>[1],
-  ): Promise<ReadonlyMap<string, RowVersions>> {
-    return readVersions(
-      transaction,
-      sides,
-      this.#requests.map(({ id }) => id),
-    )
+  /** The token of all conflicts of the table. undefined: there are none, or a strategy decides them. */
+  get token(): string | undefined {
+    return this.#token
   }
 
-  /**
-   * Returns the decisions about rows in conflict. Decisions about other rows are kept, because a value may
-   * still be needed for the rule of its column. `staged` is undefined if theirs has changed no rows.
-   */
+  /** Returns the decisions about rows in conflict. `compared` is undefined if theirs has changed no rows. */
   async resolve(
     transaction: Transaction,
-    sides: Parameters<typeof readVersions>[1],
+    compared: ComparedRows | undefined,
+  ): Promise<RowDecisions> {
+    const rest = await this.#resolveRest(transaction, compared)
+    return { rows: await this.#resolveRows(transaction, compared?.staged), rest }
+  }
+
+  /** Returns the decision about the table, or `fail` if its conflicts are not those that were reviewed. */
+  async #resolveRest(
+    transaction: Transaction,
+    compared: ComparedRows | undefined,
+  ): Promise<MergeStrategy | undefined> {
+    const rest = this.#rest
+    const isWanted = rest !== undefined || compared?.strategy === 'fail'
+    if (isWanted && compared !== undefined && compared.tally.conflictCount > 0) {
+      this.#token = await readConflictsToken(transaction, this.#sides, compared.staged)
+    }
+    if (rest === undefined || rest.token === this.#token) return rest?.take
+    const message = `the conflicts of table [${this.#codec.table.name}] have changed since`
+    this.#resolutions.refuse(rest.index, message, 'outdated_resolution')
+    return 'fail'
+  }
+
+  /** Decisions about rows without a conflict are kept, because a value may be needed for the rule of its column. */
+  async #resolveRows(
+    transaction: Transaction,
     staged: StagedTable['staged'] | undefined,
   ): Promise<RowResolution[]> {
     if (this.#requests.length === 0) return []
-    const versions = await this.#current(transaction, sides)
     const ids = this.#requests.map(({ id }) => id)
+    const tokens = await readTokens(transaction, this.#sides, ids)
     const conflicts = staged === undefined ? [] : await findConflicts(transaction, staged, ids)
     const byId = new Map(conflicts.map((conflict) => [conflict.id, conflict]))
     return this.#requests.flatMap((request) => {
       const { index, id } = request
-      const now = versions.get(id) ?? { ours: null, theirs: null }
-      const { versions: then } = request
-      if (then !== undefined && (then.ours !== now.ours || then.theirs !== now.theirs)) {
-        const message = `record [${id}] of table [${this.#codec.table.name}] has changed since`
-        this.#resolutions.refuse(index, message, 'outdated_resolution')
+      const now = tokens.get(id)
+      const conflict = byId.get(id)
+      if (conflict === undefined && now?.isFound !== true) {
+        this.#refuse(request, `record [${id}] not found on either branch`)
         return []
       }
-      const conflict = byId.get(id)
-      if (conflict === undefined && now.ours === null && now.theirs === null) {
-        this.#refuse(request, `record [${id}] not found on either branch`)
+      if (request.token !== now?.token) {
+        const message = `record [${id}] of table [${this.#codec.table.name}] has changed since`
+        this.#resolutions.refuse(index, message, 'outdated_resolution')
         return []
       }
       return this.#decide(request, conflict) ?? []

@@ -24,8 +24,6 @@ interface Sides {
 
 type Rule = Partial<TableRule> & { of?: number; changed?: ReadonlyMap<number, number> }
 
-const NOTHING_DECIDED = { decided: new Set(), decidedByRule: new Set() }
-
 function merge(sides: Sides, rule: Rule = {}, limits = {}) {
   const { of, changed = new Map(), ...rest } = rule
   const plain: TableRule = { strategy: 'fail', mode: 'merge' }
@@ -57,12 +55,10 @@ describe('one side', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: changed })).toEqual({
       schema: { ...changed, removedIds: [3] },
       conflicts: [],
-      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours: changed, theirs: BASE })).toEqual({
       schema: changed,
       conflicts: [],
-      ...NOTHING_DECIDED,
     })
   })
 
@@ -77,12 +73,10 @@ describe('one side', () => {
     expect(merge({ base: BASE, ours: BASE, theirs: schema() })).toEqual({
       schema: { tables: [], removedIds: [1] },
       conflicts: [],
-      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours: schema(), theirs: BASE })).toEqual({
       schema: schema(),
       conflicts: [],
-      ...NOTHING_DECIDED,
     })
   })
 })
@@ -93,7 +87,6 @@ describe('both sides', () => {
     expect(merge({ base: BASE, ours: both, theirs: both })).toEqual({
       schema: both,
       conflicts: [],
-      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours: schema(), theirs: schema() }).conflicts).toEqual([])
   })
@@ -196,11 +189,20 @@ describe('a removal', () => {
     const message = 'was removed on the merged branch and changed on the target'
     const isConflict = strategy === 'fail'
     expect(whole.conflicts).toEqual(
-      isConflict ? [{ table: 'users', message, takes: ['ours', 'theirs'], records: 5 }] : [],
+      isConflict ? [{ id: 1, table: 'users', message, takes: ['ours', 'theirs'], records: 5 }] : [],
     )
     expect(one.conflicts).toEqual(
       isConflict
-        ? [{ table: 'users', column: 'name', message, takes: ['ours', 'theirs'], records: 7 }]
+        ? [
+            {
+              id: 2,
+              table: 'users',
+              column: 'name',
+              message,
+              takes: ['ours', 'theirs'],
+              records: 7,
+            },
+          ]
         : [],
     )
   })
@@ -230,6 +232,7 @@ describe('names', () => {
       )
       expect(merge({ base: BASE, ours, theirs }, { strategy }).conflicts).toEqual([
         {
+          id: 6,
           table: 'users',
           column: 'Mail',
           message:
@@ -258,6 +261,7 @@ describe('names', () => {
     expect(merged.tables[0]?.columns.map((each) => each.id)).toEqual([2, 3, id])
     expect(merged.removedIds).toEqual(removed)
     const conflict = {
+      id: 4,
       table: 'users',
       column: 'mail',
       message:
@@ -298,10 +302,9 @@ describe('a removed table or column', () => {
     expect(merge({ base: BASE, ours, theirs })).toEqual({
       schema: ours,
       conflicts: [
-        { table: 'users', column: 'old', ...kept },
-        { table: 'old', ...kept },
+        { id: 4, table: 'users', column: 'old', ...kept },
+        { id: 5, table: 'old', ...kept },
       ],
-      ...NOTHING_DECIDED,
     })
     expect(merge({ base: BASE, ours, theirs }, { strategy: 'ours' })).toMatchObject({
       schema: ours,

@@ -18,6 +18,8 @@ export interface TableRule {
 }
 
 export interface SchemaConflict {
+  /** The id of the table or column that a decision is about. undefined: none decides the conflict. */
+  readonly id?: number
   readonly table: string
   readonly column?: string
   readonly message: string
@@ -37,10 +39,6 @@ export interface SchemaConflict {
 export interface MergedSchema {
   readonly schema: StoredSchema
   readonly conflicts: readonly SchemaConflict[]
-  /** Ids of the tables and columns whose conflict was decided by `takes`. */
-  readonly decided: ReadonlySet<number>
-  /** Ids of the tables with a conflict that was decided by the strategy of the table. */
-  readonly decidedByRule: ReadonlySet<number>
 }
 
 /** A decision about a conflict: the state of the target, or that of the merged branch. */
@@ -79,7 +77,8 @@ export function mergeSchemas(
   const { base, ours, theirs } = sides
   const { ruleOf, changedRecords = new Map() } = options
   const conflicts: SchemaConflict[] = []
-  const decisions = new Decisions(options.takes ?? new Map())
+  /** Returns the strategy for a conflict about a table or column. */
+  const strategyOf: StrategyOf = (id, rule) => options.takes?.get(id) ?? rule.strategy
   const inBase = byId(base.tables)
   const inTheirs = byId(theirs.tables)
   const inOurs = byId(ours.tables)
@@ -92,18 +91,25 @@ export function mergeSchemas(
     const rule = ruleOf(table.id)
     if (rule.mode === 'skip') return [table]
     if (other !== undefined) {
-      const { keepsBoth = false } = options
-      const shared = { decisions, isRemoved, changedRecords, conflicts, rejected }
-      const context = { rule, keepsBoth, sides, ...shared }
+      const context = {
+        strategyOf: (id: number) => strategyOf(id, rule),
+        isRemoved,
+        changedRecords,
+        conflicts,
+        rejected,
+        sides,
+        keepsBoth: options.keepsBoth ?? false,
+      }
       return [mergeTable({ before, table, other }, context)]
     }
     if (before === undefined) return [table]
     const records = changedRecords.get(table.id) ?? 0
     const isChanged = records > 0 || !sameTable(before, table)
     if (!isChanged) return []
-    const strategy = decisions.strategyOf(table.id, { tableId: table.id, rule })
+    const strategy = strategyOf(table.id, rule)
     if (strategy === 'fail') {
-      conflicts.push({ table: table.name, message: REMOVED_THERE, takes: EITHER, records })
+      const { id, name } = table
+      conflicts.push({ id, table: name, message: REMOVED_THERE, takes: EITHER, records })
     }
     return strategy === 'theirs' ? [] : [table]
   })
@@ -118,9 +124,9 @@ export function mergeSchemas(
     }
     const records = changedRecords.get(table.id) ?? 0
     if (before !== undefined && records === 0 && sameTable(before, table)) continue
-    if (decisions.strategyOf(table.id, { tableId: table.id, rule }) === 'ours') continue
+    if (strategyOf(table.id, rule) === 'ours') continue
     const message = before === undefined ? KEPT_THERE : REMOVED_HERE
-    conflicts.push({ table: table.name, message, takes: ['ours'], records })
+    conflicts.push({ id: table.id, table: table.name, message, takes: ['ours'], records })
   }
   const tables = [...kept, ...added]
   conflicts.push(
@@ -133,24 +139,10 @@ export function mergeSchemas(
     rejected.length === 0
       ? remembered
       : { ...remembered, removedIds: [...(remembered.removedIds ?? []), ...rejected] }
-  return { schema, conflicts, decided: decisions.used, decidedByRule: decisions.rulesUsed }
+  return { schema, conflicts }
 }
 
-/** Decides conflicts, and remembers which decisions were needed. */
-class Decisions {
-  readonly used = new Set<number>()
-  readonly rulesUsed = new Set<number>()
-
-  constructor(private readonly takes: ReadonlyMap<number, Take>) {}
-
-  /** Returns the strategy for a conflict about a table or column. */
-  strategyOf(id: number, { tableId, rule }: { tableId: number; rule: TableRule }): MergeStrategy {
-    const take = this.takes.get(id)
-    if (take !== undefined) this.used.add(id)
-    else if (rule.strategy !== 'fail') this.rulesUsed.add(tableId)
-    return take ?? rule.strategy
-  }
-}
+type StrategyOf = (id: number, rule: TableRule) => MergeStrategy
 
 const EITHER: readonly Take[] = ['ours', 'theirs']
 const NEITHER: readonly Take[] = []
@@ -169,8 +161,7 @@ const KEPT_THERE =
 function mergeTable(
   sides: { before: StoredTable | undefined; table: StoredTable; other: StoredTable },
   context: {
-    rule: TableRule
-    decisions: Decisions
+    strategyOf(id: number): MergeStrategy
     isRemoved: ReadonlySet<number>
     changedRecords: ReadonlyMap<number, number>
     conflicts: SchemaConflict[]
@@ -181,15 +172,16 @@ function mergeTable(
   },
 ): StoredTable {
   const { before, table, other } = sides
-  const { rule, decisions, isRemoved, changedRecords, conflicts } = context
+  const { isRemoved, changedRecords, conflicts } = context
   const old = byId(before?.columns ?? [])
   const inOther = byId(other.columns)
   const mine = byId(table.columns)
-  const strategyOf = ({ id }: Named) => decisions.strategyOf(id, { tableId: table.id, rule })
-  const conflict = (message: string, takes: readonly Take[], column?: string) => {
+  const strategyOf = ({ id }: Named) => context.strategyOf(id)
+  const conflict = (message: string, takes: readonly Take[], column?: Named) => {
     conflicts.push({
+      id: (column ?? table).id,
       table: table.name,
-      ...(column === undefined ? {} : { column }),
+      ...(column === undefined ? {} : { column: column.name }),
       message,
       takes,
     })
@@ -199,7 +191,7 @@ function mergeTable(
     previous.name !== column.name || (changedRecords.get(column.id) ?? 0) > 0
   const removalConflict = (message: string, takes: readonly Take[], { id, name }: Named) => {
     const records = changedRecords.get(id) ?? 0
-    conflicts.push({ table: table.name, column: name, message, takes, records })
+    conflicts.push({ id, table: table.name, column: name, message, takes, records })
   }
   const name = mergeName({ before, ours: table, theirs: other }, () => strategyOf(table), conflict)
   const kept = table.columns.flatMap((column): StoredColumn[] => {
@@ -210,7 +202,7 @@ function mergeTable(
       const merged = mergeName(
         sides,
         () => strategyOf(column),
-        (message, takes) => conflict(message, takes, column.name),
+        (message, takes) => conflict(message, takes, column),
       )
       return [{ ...mergeIndexes(sides), name: merged }]
     }
@@ -245,7 +237,7 @@ function mergeTable(
     if (strategy !== 'theirs') dropped.add(theirs.id)
   }
   const columns = [...kept, ...added].filter(({ id }) => !dropped.has(id))
-  for (const { name: duplicate } of duplicates(columns)) {
+  for (const duplicate of duplicates(columns)) {
     conflict(`two different columns have this name; ${RENAME}`, NEITHER, duplicate)
   }
   return mergeSearchIndex({ before, ours: { ...table, name, columns }, theirs: other })
@@ -262,6 +254,7 @@ function differentColumns(
     toPublicColumn(column, new Map(tables.map(({ id, name }) => [id, name])))
   const [here, there] = [definitionIn(sides.ours, ours), definitionIn(sides.theirs, theirs)]
   return {
+    id: ours.id,
     table,
     column: ours.name,
     message:

@@ -28,3 +28,13 @@ test('ids that were recorded before are kept', () => {
   expect(twice).toEqual({ tables: [], removedIds: [3, 1] })
   expect(b?.id).toBe(3)
 })
+
+test('ids that are known to be the same are kept', () => {
+  const before = { ...schema, sameIds: [[1, 7]] }
+  expect(rememberIds(before, schema)).toEqual(before)
+  expect(rememberIds(before, { tables: [] })).toEqual({
+    tables: [],
+    removedIds: [1, 3],
+    sameIds: [[1, 7]],
+  })
+})

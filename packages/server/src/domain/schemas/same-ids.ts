@@ -15,21 +15,34 @@ export interface ComparedSchemas {
   readonly theirs: StoredSchema
 }
 
+/** Tables, or the columns of one table, and the ids that each side has removed. */
+interface ComparedItems<Item> {
+  readonly ours: readonly Item[]
+  readonly theirs: readonly Item[]
+  readonly removed: Readonly<Record<'ours' | 'theirs', ReadonlySet<number>>>
+}
+
 export class SameIds {
   readonly #sides: ComparedSchemas
-  readonly #live: readonly ReadonlySet<number>[]
+  /** The ids that each side uses. Most merges do not need them, and a schema can have 20,000 columns. */
+  #used: readonly ReadonlySet<number>[] | undefined
   /** By id: all ids of the table or column. */
   readonly #groups = new Map<number, ReadonlySet<number>>()
 
   /** Joins the ids that one of the sides knows to be the same. */
   constructor(sides: ComparedSchemas) {
     this.#sides = sides
-    this.#live = [new Set(idsOf(sides.ours)), new Set(idsOf(sides.theirs))]
     for (const { sameIds = [] } of [sides.ours, sides.theirs]) {
       for (const [first, ...others] of sameIds) {
         for (const other of others) this.#join(first as number, other)
       }
     }
+  }
+
+  get #live(): readonly ReadonlySet<number>[] {
+    const { ours, theirs } = this.#sides
+    this.#used ??= [new Set(idsOf(ours)), new Set(idsOf(theirs))]
+    return this.#used
   }
 
   /** Joins two ids, unless one of the sides uses both, for different tables or columns. */
@@ -70,7 +83,9 @@ export class SameIds {
 
   /** Whether ours does not know all of it. */
   get isNew(): boolean {
-    const known = new SameIds({ ours: this.#sides.ours, theirs: this.#sides.ours })
+    const { ours } = this.#sides
+    if (this.#groups.size === 0 && ours.sameIds === undefined) return false
+    const known = new SameIds({ ours, theirs: ours })
     return JSON.stringify(this.stored) !== JSON.stringify(known.stored)
   }
 
@@ -112,6 +127,7 @@ export class SameIds {
     const readIds = this.#readIdsIn(schema)
     const tables = new Map<number, number>()
     const columns = new Map<number, StoredAs>()
+    if (this.#groups.size === 0) return { tables, columns }
     const isRead = new Set(readIds.values())
     for (const id of schema.removedIds ?? []) {
       const readId = this.idOf(id)
@@ -136,6 +152,7 @@ export class SameIds {
    * tables or columns that later became the same, one of them keeps its own id.
    */
   #readIdsIn(schema: StoredSchema): ReadonlyMap<number, number> {
+    if (this.#groups.size === 0) return new Map()
     const ids = idsOf(schema).filter((id) => this.#groups.has(id))
     const readIds = new Map<number, number>()
     const used = new Set<number>()
@@ -155,47 +172,33 @@ export class SameIds {
    */
   withAdded(base: StoredSchema, isMerged: (tableId: number) => boolean = () => true): SameIds {
     const same = new SameIds(this.#sides)
-    const known = this.read(base)
-    const old = new Set([...idsOf(known), ...(known.removedIds ?? [])])
-    for (const [ours, theirs] of same.#added(same.#tables(), old)) {
+    const { tables: known, removedIds = [] } = this.read(base)
+    let ids: ReadonlySet<number> | undefined
+    const isOld = (id: number) => {
+      ids ??= new Set([...idsOf({ tables: known }), ...removedIds])
+      return ids.has(id)
+    }
+    for (const [ours, theirs] of listAdded(same.#read(), isOld)) {
       if (isMerged(ours.id) && isMerged(theirs.id)) same.#join(ours.id, theirs.id)
     }
-    const tables = same.#tables()
-    for (const ours of tables.ours) {
-      const theirs = tables.theirs.find(({ id }) => id === ours.id)
-      if (theirs === undefined || !isMerged(ours.id)) continue
-      const columns = { ours: ours.columns, theirs: theirs.columns }
-      for (const [left, right] of same.#added(columns, old)) {
+    const { ours, theirs, removed } = same.#read()
+    const others = new Map(theirs.map((table) => [table.id, table]))
+    for (const table of ours) {
+      const other = others.get(table.id)
+      if (other === undefined || !isMerged(table.id)) continue
+      const columns = { ours: table.columns, theirs: other.columns, removed }
+      for (const [left, right] of listAdded(columns, isOld)) {
         if (definitionOf(left) === definitionOf(right)) same.#joinColumns(left, right)
       }
     }
     return same
   }
 
-  #tables(): Record<'ours' | 'theirs', readonly StoredTable[]> {
-    const { ours, theirs } = this.#sides
-    return { ours: this.read(ours).tables, theirs: this.read(theirs).tables }
-  }
-
-  /** Lists the pairs of items that both sides have added under the same name. */
-  #added<Item extends StoredTable | StoredColumn>(
-    items: Record<'ours' | 'theirs', readonly Item[]>,
-    old: ReadonlySet<number>,
-  ): [Item, Item][] {
-    const { ours, theirs } = this.#sides
-    const addedTo = (mine: readonly Item[], others: readonly Item[], removed: StoredSchema) => {
-      const known = new Set(others.map(({ id }) => id))
-      const isRemoved = new Set(this.read(removed).removedIds)
-      return mine.filter(({ id }) => !known.has(id) && !old.has(id) && !isRemoved.has(id))
-    }
-    const here = addedTo(items.ours, items.theirs, theirs)
-    const there = new Map(
-      addedTo(items.theirs, items.ours, ours).map((item) => [item.name, item] as const),
-    )
-    return here.flatMap((item): [Item, Item][] => {
-      const other = there.get(item.name)
-      return other === undefined ? [] : [[item, other]]
-    })
+  /** Returns the tables of both sides as they are read. */
+  #read(): ComparedItems<StoredTable> {
+    const [ours, theirs] = [this.read(this.#sides.ours), this.read(this.#sides.theirs)]
+    const removed = { ours: new Set(ours.removedIds), theirs: new Set(theirs.removedIds) }
+    return { ours: ours.tables, theirs: theirs.tables, removed }
   }
 
   /** Joins two columns of the same definition, and those nested in them. */
@@ -206,6 +209,23 @@ export class SameIds {
       if (other !== undefined) this.#joinColumns(nested, other)
     }
   }
+}
+
+/** Lists the pairs of items that both sides have added under the same name. */
+function listAdded<Item extends StoredTable | StoredColumn>(
+  { ours, theirs, removed }: ComparedItems<Item>,
+  isOld: (id: number) => boolean,
+): [Item, Item][] {
+  if (ours.every(({ id }, index) => id === theirs[index]?.id)) return []
+  const [here, there] = [new Set(ours.map(({ id }) => id)), new Set(theirs.map(({ id }) => id))]
+  const added = ours.filter(({ id }) => !there.has(id) && !isOld(id) && !removed.theirs.has(id))
+  if (added.length === 0) return []
+  const others = theirs.filter(({ id }) => !here.has(id) && !isOld(id) && !removed.ours.has(id))
+  const byName = new Map(others.map((item) => [item.name, item]))
+  return added.flatMap((item): [Item, Item][] => {
+    const other = byName.get(item.name)
+    return other === undefined ? [] : [[item, other]]
+  })
 }
 
 /** Returns what is the same in columns of the same definition. Indexes are merged, and never differ in that sense. */

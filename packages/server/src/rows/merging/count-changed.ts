@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto'
 import type { Transaction } from '../../postgres/run-transaction.js'
-import { ident, join, type Sql, sql } from '../../postgres/sql.js'
+import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import { type BranchRows, layoutOf } from '../layout/layout.js'
 import { joinVisible, selectOwnRows } from '../reading/arms.js'
@@ -39,6 +40,41 @@ export async function countChanges(
   return only !== undefined && others.length === 0
     ? countInOneStatement(transaction, { ...options, before: only })
     : countRowByRow(transaction, options)
+}
+
+/** Returns a digest of the rows that were inserted or updated since the base: of their values in the given columns. */
+export async function digestWritten(
+  transaction: Pick<Transaction, 'query'>,
+  options: Compared,
+): Promise<string> {
+  const [only, ...others] = options.base.states
+  if (only === undefined || others.length > 0) return digestRowByRow(transaction, options)
+  const { joins, isInserted, isUpdated } = joinChanges({ ...options, before: only })
+  const values = options.codec.physical.flatMap(({ physicalName }, index) =>
+    options.columns.has(index) ? sql`, a.${ident(physicalName)}::text` : [],
+  )
+  const [row] = await transaction.query<{ digest: string }>(sql`
+    with rows as (
+      select sha256(convert_to(array[a.id${join([empty, ...values], '')}]::text, 'UTF8')) as digest
+      ${joins}
+      where ${isInserted} or ${isUpdated}
+    )
+    select encode(sha256(coalesce(string_agg(digest, ''::bytea order by digest), '')), 'hex') as digest
+    from rows`)
+  return row?.digest ?? ''
+}
+
+async function digestRowByRow(
+  transaction: Pick<Transaction, 'query'>,
+  options: Compared,
+): Promise<string> {
+  const hash = createHash('sha256')
+  const after = { states: [options.after], rowOf: ([row]: readonly RowTexts[]) => row }
+  for await (const { id, row } of changesRowByRow(transaction, { ...options, after })) {
+    const values = row?.filter((_, index) => options.columns.has(index))
+    if (values !== undefined) hash.update(JSON.stringify([id, ...values]))
+  }
+  return hash.digest('hex')
 }
 
 /** Returns whether any row differs. Stops at the first one, unless the base is virtual. */
@@ -109,7 +145,7 @@ export async function hasWrittenRow(
   transaction: Pick<Transaction, 'query'>,
   options: Omit<Compared, 'after'> & { readonly after: RowBase },
 ): Promise<boolean> {
-  for await (const change of changesRowByRow(transaction, options)) {
+  for await (const { change } of changesRowByRow(transaction, options)) {
     if (change !== 'deleted') return true
   }
   return false
@@ -121,15 +157,24 @@ async function countRowByRow(
 ): Promise<ChangeCounts> {
   const counts = { inserted: 0, updated: 0, deleted: 0 }
   const after = { states: [options.after], rowOf: ([row]: readonly RowTexts[]) => row }
-  for await (const change of changesRowByRow(transaction, { ...options, after })) counts[change]++
+  for await (const { change } of changesRowByRow(transaction, { ...options, after })) {
+    counts[change]++
+  }
   return counts
+}
+
+interface RowChange {
+  readonly change: keyof ChangeCounts
+  readonly id: string
+  /** The row after the change. undefined: it was deleted. */
+  readonly row: RowTexts
 }
 
 /** The row of a virtual base can only be computed here, from the rows of its states. */
 async function* changesRowByRow(
   transaction: Pick<Transaction, 'query'>,
   options: Omit<Compared, 'after'> & { readonly after: RowBase },
-): AsyncGenerator<keyof ChangeCounts> {
+): AsyncGenerator<RowChange> {
   const { codec, columns, base, after, inserted = 'all' } = options
   const states = [...base.states, ...after.states]
   const last = states.pop()
@@ -147,13 +192,18 @@ async function* changesRowByRow(
       limit: PAGE_ROWS,
     })
     for (const compared of page.rows) {
+      const { id } = compared
       const rows = [...compared.before, compared.after]
       const old = base.rowOf(rows.slice(0, base.states.length))
       const row = after.rowOf(rows.slice(base.states.length))
       if (old === undefined) {
-        if (row !== undefined && (inserted === 'all' || hasValue(row))) yield 'inserted'
-      } else if (row === undefined) yield 'deleted'
-      else if (changedColumns(old, row).some((index) => columns.has(index))) yield 'updated'
+        if (row !== undefined && (inserted === 'all' || hasValue(row))) {
+          yield { change: 'inserted', id, row }
+        }
+      } else if (row === undefined) yield { change: 'deleted', id, row }
+      else if (changedColumns(old, row).some((index) => columns.has(index))) {
+        yield { change: 'updated', id, row }
+      }
     }
     afterId = page.next
   }

@@ -61,7 +61,8 @@ export async function forwardRows(
   const opened = codecs.length > 0 ? await openTarget(transaction, codecs, target) : undefined
   const tallies: MergeTally[] = []
   for (const table of tables) {
-    const layout = isOpen(table) ? layoutOf(table.ours) : changed.has(table) ? opened : undefined
+    // Not the rows of `ours`: they lack removed columns, whose values forks still read in the past.
+    const layout = isOpen(table) ? target : changed.has(table) ? opened : undefined
     tallies.push(layout === undefined ? NO_EFFECT : await forwardTable(transaction, layout, table))
   }
   return tallies
