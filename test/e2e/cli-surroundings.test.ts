@@ -483,12 +483,15 @@ describe('the git hook', () => {
   it('runs a binary that was there, through the link that leads to it', async () => {
     const { git, hook, file } = await createRepository()
     await mkdir(path.dirname(file), { recursive: true })
-    await symlink('/bin/echo', file)
+    // A copy: a hook that is written through the link must not damage the machine.
+    const program = path.join(folder, 'echo')
+    await copyFile('/bin/echo', program)
+    await symlink(program, file)
     await hook('install')
     const outcome = await git('checkout', '-q', '-b', 'beside')
     expect(outcome.stdout + outcome.stderr).toMatch(/^\w{40} \w{40} 1\n$/)
     await hook('uninstall')
-    expect(await realpath(file)).toBe(await realpath('/bin/echo'))
+    expect(await realpath(file)).toBe(await realpath(program))
   })
 
   it('replaces the lines that earlier versions have added', async () => {

@@ -208,7 +208,7 @@ describe('offshoot start', () => {
   })
 
   it('shows the first key and a link that signs in to a terminal', async () => {
-    const terminal = newDataDir('terminal')
+    const terminal = newDataDir('first-key')
     const env = { ...process.env, OFFSHOOT_PORT: '0', OFFSHOOT_DATA_DIR: terminal }
     // `script` gives the command a terminal.
     const command = `exec ${process.execPath} ${PROGRAM} start`

@@ -314,7 +314,7 @@ describe('readers of files', () => {
 })
 
 describe('pipelined requests', () => {
-  const get = (url: string) => `GET ${url} HTTP/1.1\r\nHost: a\r\n\r\n`
+  const get = (url: string) => `GET ${url} HTTP/1.1\r\nHost: localhost\r\n\r\n`
 
   it('are answered up to the second one, and hold nothing when their connection closes', async () => {
     const metric = async (name: string) => {
@@ -338,7 +338,7 @@ describe('pipelined requests', () => {
   })
 
   it('with an unknown expectation are bounded as any other', async () => {
-    const head = 'PUT /user HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 999999999\r\n\r\n'
+    const head = 'PUT /user HTTP/1.1\r\nHost: localhost\r\nExpect: x\r\nContent-Length: 999999999\r\n\r\n'
     const wire = await open(head)
     await until(async () => wire.text.includes('401'))
   })
