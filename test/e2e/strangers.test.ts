@@ -338,7 +338,8 @@ describe('pipelined requests', () => {
   })
 
   it('with an unknown expectation are bounded as any other', async () => {
-    const head = 'PUT /user HTTP/1.1\r\nHost: localhost\r\nExpect: x\r\nContent-Length: 999999999\r\n\r\n'
+    const head =
+      'PUT /user HTTP/1.1\r\nHost: localhost\r\nExpect: x\r\nContent-Length: 999999999\r\n\r\n'
     const wire = await open(head)
     await until(async () => wire.text.includes('401'))
   })
