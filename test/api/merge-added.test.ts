@@ -1,6 +1,7 @@
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TestBranches } from '../support/branches.js'
+import { type Decision, reviewed } from '../support/reviewed.js'
 import { createTestService, type TestService } from '../support/service.js'
 
 /*
@@ -31,6 +32,18 @@ function create(way: Way, tables: Readonly<Record<string, readonly Column[]>> = 
   const service = services.get(way)
   if (service === undefined) throw new Error('the service must have started')
   return TestBranches.create(service, `added${++number}`, tables)
+}
+
+/** Adds the tokens of what a dry run shows to the resolutions of a request. */
+async function withTokens(
+  branches: TestBranches,
+  options: object,
+  action: 'merge' | 'pull' = 'merge',
+) {
+  const { resolutions } = options as { readonly resolutions?: readonly Decision[] }
+  if (resolutions === undefined) return options
+  const decisions = resolutions.map((each) => ({ ...each }))
+  return { ...options, resolutions: await reviewed(branches, decisions, { action }) }
 }
 
 const D: Column = { name: 'd', type: 'int', notNull: true, defaultValue: '7' }
@@ -85,7 +98,7 @@ describe.each(WAYS)('a record that both sides have inserted, with %s branches', 
     ],
   ])('keeps the values of the source if a pull decides by %s', async (_name, options, text) => {
     const branches = await open({ text: 'b' })
-    await branches.pull('dev', options)
+    await branches.pull('dev', await withTokens(branches, options, 'pull'))
     expect(await branches.read('dev', 'notes', ['same'])).toEqual({ same: { ...WHOLE, text } })
     await branches.merge('dev')
     expect(await branches.read('main', 'notes', ['same'])).toEqual({ same: { ...WHOLE, text } })
@@ -430,7 +443,8 @@ describe.each(WAYS)('a table that both sides have added, with %s branches', (way
     expect(answer.body.conflicts).toMatchObject([
       { kind: 'bothInserted', id: 't', columns: { name: { ours: 'main', theirs: 'dev' } } },
     ])
-    await branches.merge('dev', { resolutions: [{ table: 'teams', id: 't', take: 'theirs' }] })
+    const decided = { resolutions: [{ table: 'teams', id: 't', take: 'theirs' }] }
+    await branches.merge('dev', await withTokens(branches, decided))
     expect(await branches.read('main', 'teams', ['t'])).toEqual({ t: { name: 'dev' } })
   })
 
@@ -490,6 +504,7 @@ describe.each(WAYS)('columns of one name and different definitions, with %s bran
         table: 'notes',
         column: 'size',
         kind: 'schema',
+        token: expect.any(String),
         takes: ['ours', 'theirs'],
         ours: { name: 'size', type: 'int' },
         theirs: { name: 'size', type: 'string' },
@@ -505,7 +520,7 @@ describe.each(WAYS)('columns of one name and different definitions, with %s bran
     ['a resolution', resolution({ take: 'ours' })],
   ])('can be decided for the target by %s', async (_name, options) => {
     const branches = await open()
-    await branches.merge('dev', options)
+    await branches.merge('dev', await withTokens(branches, options))
     expect(await schemaOf(branches, 'main')).toEqual(['size int'])
     expect(await branches.read('main', 'notes', ['m', 'd'])).toEqual({ m: { size: 1 }, d: {} })
     expect(await branches.pulling('dev')).toMatchObject({
@@ -520,8 +535,9 @@ describe.each(WAYS)('columns of one name and different definitions, with %s bran
   it.each([
     ['a strategy', { strategy: 'theirs' }],
     ['a resolution', resolution({ take: 'theirs' })],
-  ])('can be decided for the merged branch by %s', async (_name, options) => {
+  ])('can be decided for the merged branch by %s', async (_name, decision) => {
     const branches = await open()
+    const options = await withTokens(branches, decision)
     expect(await branches.merging('dev', options)).toMatchObject({
       status: 409,
       body: { code: 'data_loss', dataLoss: [{ table: 'notes', column: 'size', records: 1 }] },

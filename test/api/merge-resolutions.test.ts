@@ -4,6 +4,7 @@ import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { raw, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
+import { type Decision, reviewed } from '../support/reviewed.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
 
 /* Conflicts of a merge that are decided per table, per record and per column. */
@@ -64,36 +65,6 @@ async function contradict() {
 }
 
 const read = (branches: TestBranches, branch = 'main') => branches.read(branch, 'items', IDS)
-interface Decision {
-  readonly table: string
-  readonly id?: string
-  readonly kind?: string
-  readonly column?: string
-}
-
-/** Adds the tokens of what a dry run shows to decisions. */
-async function reviewed(
-  branches: TestBranches,
-  decisions: readonly (Decision & Record<string, unknown>)[],
-  { action = 'merge' }: { action?: 'merge' | 'pull' } = {},
-) {
-  const { conflicts, conflictTables } = await branches[action]('dev', { dryRun: true })
-  const tokenOf = ({ table, id, kind, column }: Decision): string | undefined => {
-    if (id === undefined && kind === undefined) {
-      return conflictTables.find(({ name }: { name: string }) => name === table)?.token
-    }
-    const ofTable = conflicts.filter((conflict: MergeConflict) => conflict.table === table)
-    if (id === undefined) {
-      return ofTable.find((conflict: MergeConflict) => conflict.column === column)?.token
-    }
-    return (
-      ofTable.find((conflict: MergeConflict) => conflict.id === id)?.token ??
-      ofTable.find(({ tokens }: MergeConflict) => tokens?.[id] !== undefined)?.tokens[id]
-    )
-  }
-  return decisions.map((decision) => ({ ...decision, token: tokenOf(decision) ?? 'none' }))
-}
-
 /** Returns the heap of the only table on `main`. */
 async function heapOfItems(branches: TestBranches): Promise<string> {
   const [row] = await service.database.query<{ name: string }>(sql`

@@ -160,6 +160,8 @@ class World {
         .replaceAll(this.workspaceId, 'WORKSPACE')
         .replaceAll(/\b(req|rec|mig|bb|tbl)_\w+/g, 'ID')
         .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, 'TIME')
+        // Tokens of conflicts cover the ids of columns.
+        .replaceAll(/\b[0-9a-f]{64}\b/g, 'TOKEN')
         .replaceAll(/"cursor":"[^"]*"/g, '"cursor":"CURSOR"')
         .replaceAll(/\/file\/[^"?]*(\?[^"]*)?/g, '/file/LINK')
         .replaceAll(/"(size|sizeBytes|bytes)":\d+/g, '"$1":0'),

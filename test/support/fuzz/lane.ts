@@ -191,6 +191,7 @@ export class Lane implements Caller {
   async #furnish(): Promise<void> {
     const database = `/workspaces/${this.workspaceId}/dbs/shop`
     const branch = (name: string) => `${this.#tenant?.workspace}/db/shop:${name}`
+    await this.#unprotect()
     await this.#call('DELETE', database)
     await this.#make('PUT', database, { region: 'local' })
     const operations = addTables(TENANT_TABLES)
@@ -199,6 +200,17 @@ export class Lane implements Caller {
     await this.#make('POST', `${branch('main')}/tables/users/bulk`, { records })
     await this.#make('POST', `${branch('main')}/tables/teams/bulk`, { records: [{ id: 'core' }] })
     for (const name of ['dev', 'preview-1']) await this.#make('PUT', branch(name), { from: 'main' })
+  }
+
+  /** Lifts the protection of all branches, which would keep the database from being deleted. */
+  async #unprotect(): Promise<void> {
+    const workspace = this.#tenant?.workspace
+    const { status, body } = await this.#call('GET', `${workspace}/dbs/shop`)
+    if (status !== 200) return
+    for (const { name, protected: isProtected } of body.branches) {
+      if (isProtected)
+        await this.#call('PATCH', `${workspace}/db/shop:${name}`, { protected: false })
+    }
   }
 
   /** Reads the tables and columns of the branch. */

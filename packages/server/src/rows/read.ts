@@ -65,12 +65,6 @@ export function listArms(
   return visibleArms(layoutOf(lookup.rows), codec, alias)
 }
 
-/** Names the state of a branch that its rows were found in. The guard of a request checks that it is the present one. */
-export function stateOf(rows: BranchRows): string {
-  const { branchId, stamp } = layoutOf(rows)
-  return `${branchId} ${stamp}`
-}
-
 /** Restricts the rows of a branch to one table, so that less data is sent to a worker thread. */
 export function rowsOfTable(rows: BranchRows, tableId: number): BranchRows {
   return withTable(layoutOf(rows), tableId)

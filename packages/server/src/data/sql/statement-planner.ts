@@ -6,7 +6,7 @@ import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import type { Sql } from '../../postgres/sql.js'
 import { tooManyStatements } from '../../postgres/user-connections.js'
-import { rowsOfTable, stateOf } from '../../rows/read.js'
+import { rowsOfTable } from '../../rows/read.js'
 import type { Session } from '../session/session.js'
 import { BranchTables, TableNames, TooManyCellsError } from './branch-tables.js'
 import { SentQuery } from './evaluate.js'
@@ -63,7 +63,7 @@ export class PlannedStatement {
 }
 
 /**
- * Plans statements. A plan is kept for the state of the branch that it was made for, which the guard of each run checks.
+ * Plans statements. A plan is kept for the session that it was made for, whose state the guard of each run checks.
  * Small requests are planned in the main thread. Large ones are planned by a worker thread,
  * one after the other and within a budget, so that no request blocks the event loop.
  */
@@ -74,6 +74,8 @@ export class StatementPlanner {
     resourceLimits: { maxOldGenerationSizeMb: PLANNING_MEMORY_MB_MAX },
   })
   readonly #places: Places
+  readonly #numbers = new WeakMap<object, number>()
+  #count = 0
   readonly #kept = new LruMap<string, PlannedStatement>(KEPT_MAX, {
     weightMax: KEPT_LENGTH_MAX,
     weigh: (key, { plan }) => key.length + lengthOf(plan),
@@ -112,17 +114,25 @@ export class StatementPlanner {
     return plans.map((plan) => new PlannedStatement(plan))
   }
 
+  /**
+   * Numbers the compiled schemas and rows of sessions. A session that was read again has another number, so that no plan
+   * outlives what it was made for.
+   */
+  #numberOf({ tables }: Session): number {
+    let number = this.#numbers.get(tables)
+    if (number === undefined) {
+      number = ++this.#count
+      this.#numbers.set(tables, number)
+    }
+    return number
+  }
+
   async #planKept(
     session: Session,
     { text, parameterSizes }: GivenStatement,
     signal: AbortSignal | undefined,
   ): Promise<PlannedStatement> {
-    const key = [
-      stateOf(session.guard.rows),
-      session.metadata.key,
-      parameterSizes.length,
-      text,
-    ].join(' ')
+    const key = `${this.#numberOf(session)} ${parameterSizes.length} ${text}`
     const kept = this.#kept.get(key)
     if (kept !== undefined) return kept
     const statement = { text, parameterSizes: parameterSizes.map(() => KEPT_PARAMETER_BYTES) }
