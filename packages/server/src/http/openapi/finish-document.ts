@@ -65,13 +65,13 @@ function takeOptional(media: Media): boolean {
   return true
 }
 
-/** Statuses of every operation: a malformed request, and headers that are too large. */
-const ALWAYS = [400, 431]
+/** Statuses of every operation: a malformed request, an encoding that is not supported, and headers that are too large. */
+const ALWAYS = [400, 415, 431]
 /**
  * Further statuses of operations with a body: errors of the body, and conflicts with concurrent
  * writes.
  */
-const WITH_BODY = [408, 409, 413, 415]
+const WITH_BODY = [408, 409, 413]
 
 function addRefusals({ responses }: Operation, statuses: readonly number[]): void {
   for (const status of statuses) {
