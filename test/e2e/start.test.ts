@@ -220,14 +220,17 @@ describe('offshoot start', () => {
     child.stdout.setEncoding('utf8').on('data', (part: string) => {
       text += part
     })
-    await until(async () => text.includes('"region"'))
-    const shown = await readFile(path.join(terminal, 'api-key'), 'utf8')
-    expect(text).toContain(shown.trim())
-    expect(text).toMatch(/\/console\/#token=[A-Za-z0-9]{20,}/)
     const ended = once(child, 'close')
-    // Ctrl-C.
-    child.stdin.write('\u0003')
-    await ended
+    try {
+      await until(async () => text.includes('"region"'))
+      const shown = await readFile(path.join(terminal, 'api-key'), 'utf8')
+      expect(text).toContain(shown.trim())
+      expect(text).toMatch(/\/console\/#token=[A-Za-z0-9]{20,}/)
+    } finally {
+      // Ctrl-C.
+      child.stdin.write('\u0003')
+      await ended
+    }
   })
 
   it('prints a command that works when it is pasted into a shell', async () => {
