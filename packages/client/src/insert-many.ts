@@ -176,7 +176,7 @@ async function insertAll(
   }
 }
 
-/** What went wrong. An error that has nothing to do with the request is undefined. */
+/** Returns the error of a failed request, or undefined for an error that has nothing to do with the request. */
 function errorOf(error: unknown, signal: AbortSignal | undefined): OffshootError | undefined {
   if (error instanceof OffshootError) return error
   if (!signal?.aborted) return undefined
@@ -363,7 +363,7 @@ class Attempts {
   }
 }
 
-/** What is not a record becomes a line that the service refuses with its number. */
+/** Writes a record as a line. A value that is no record becomes a line that the service refuses with its number. */
 function lineOf(record: unknown): string {
   return `${JSON.stringify(record) ?? 'null'}\n`
 }

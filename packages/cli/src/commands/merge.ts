@@ -144,7 +144,7 @@ export async function runMerge(
   }
 }
 
-/** What to do about a merge that needs another decision, by the code of its error. */
+/** Advice for a merge that needs another decision, by the code of its error. */
 const ADVICE = {
   merge_conflict: 'Decide with --interactive, --ours or --theirs.',
   outdated_resolution:

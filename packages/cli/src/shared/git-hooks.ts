@@ -9,7 +9,7 @@ export type HookName = 'post-checkout' | 'post-merge'
 export interface HookCommand {
   readonly node: string
   readonly script: string
-  /** Those of the two that are in the work tree, below `node_modules`. */
+  /** The paths of node and the script that are in the work tree, below `node_modules`. */
   readonly guarded?: readonly string[]
 }
 

@@ -137,7 +137,7 @@ function MergeView({ action, other }: { action: Action; other: string }) {
   const [allowDataLoss, setAllowDataLoss] = useState(false)
   const [isBusy, setBusy] = useState(false)
   const [refusal, setRefusal] = useState<Refusal | null>(null)
-  /** What a refused merge has listed. Some conflicts come up only when others are decided. */
+  /** The conflicts that a refused merge has listed. Some come up only when others are decided. */
   const [uncovered, setUncovered] = useState(NOTHING)
   const [done, setDone] = useState<MergeResult | null>(null)
   const target = action === 'merge' ? { into: other } : { from: other }
