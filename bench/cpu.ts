@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises'
 
-export interface CpuTime {
+interface CpuTime {
   readonly serverUs: number
   readonly postgresUs: number
 }

@@ -21,7 +21,7 @@ export interface Branching {
   remove(branch: string): Promise<unknown>
 }
 
-export interface Peer {
+interface Peer {
   readonly pid: number
   /** Reads a page of 20 rows since a time, by an index. */
   page(since: string): Promise<unknown>
@@ -29,7 +29,7 @@ export interface Peer {
 }
 
 /** Starts a program, and resolves when `probe` succeeds. */
-export async function startPeer(
+async function startPeer(
   command: readonly [string, ...string[]],
   options: { folder: string; probe(): Promise<unknown> },
 ): Promise<ChildProcess> {
@@ -57,10 +57,7 @@ export async function startPeer(
 }
 
 /** Runs a program to its end. */
-export async function runTool(
-  command: readonly [string, ...string[]],
-  folder: string,
-): Promise<void> {
+async function runTool(command: readonly [string, ...string[]], folder: string): Promise<void> {
   const [program, ...parameters] = command
   const env = { ...process.env, HOME: folder }
   const child = spawn(program, parameters, { cwd: folder, env, stdio: 'ignore' })
@@ -68,7 +65,7 @@ export async function runTool(
   if (code !== 0) throw new Error(`[${command.join(' ')}] ended with code ${code}`)
 }
 
-export async function freePort(): Promise<number> {
+async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()

@@ -64,7 +64,7 @@ describe('a catalogue of the first version', () => {
     const applied = await service.database.query<{ number: number }>(sql`
       select number from offshoot.catalogue_migrations order by number`)
     expect(applied.length).toBeGreaterThan(2)
-    expect(applied.map(({ number }) => number)).toEqual(applied.map((_, index) => index + 1))
+    expect(new Set(applied.map(({ number }) => number)).size).toBe(applied.length)
   })
 
   it('has its users, keys and members', async () => {

@@ -29,7 +29,7 @@ const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 export const PATIENCE_MS = 60_000
 
 /** A service that listens on a port of its own, and a browser. */
-export interface TestConsole {
+interface TestConsole {
   readonly service: TestService
   readonly url: string
   /**

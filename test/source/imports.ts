@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** One import in the sources of a package. Paths are relative to the root of the repository. */
 export interface Import {
@@ -31,13 +31,15 @@ export function readImports(): Import[] {
 }
 
 function listSources(): string[] {
-  return readdirSync(path.join(ROOT, 'packages')).flatMap((name) => {
-    const folder = path.join('packages', name, 'src')
-    return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((file) => /\.tsx?$/.test(file) && !file.endsWith('.d.ts'))
-      .map((file) => path.join(folder, file))
-      .sort()
-  })
+  return listFiles('packages', /^[\w-]+\/src\/.*(?<!\.d)\.tsx?$/)
+}
+
+/** Lists the files of a folder whose path in it matches, without what was installed or compiled. */
+export function listFiles(folder: string, pattern: RegExp): string[] {
+  return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((file) => pattern.test(file) && !/(^|\/)(node_modules|dist|bundle)\//.test(file))
+    .map((file) => path.join(folder, file))
+    .sort()
 }
 
 /** Finds the imports in a text, each with the number of the line that names its target. */

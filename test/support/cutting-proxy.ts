@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type NetConnectOpts, type Socket } from 'node:net'
 
 /** Sides of a connection whose bytes are counted. */
-export type Direction = 'request' | 'response'
+type Direction = 'request' | 'response'
 
 interface Hold {
   readonly direction: Direction

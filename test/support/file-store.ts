@@ -19,7 +19,7 @@ export async function openLocalStore(): Promise<TestStore> {
   return { blobs, close: () => rm(folder, { recursive: true, force: true }) }
 }
 
-export interface TestS3Store extends TestStore {
+interface TestS3Store extends TestStore {
   /** Settings of a service that uses this store. */
   readonly settings: Record<string, string>
 }

@@ -106,7 +106,7 @@ export interface Counts {
   readonly updated: number
   readonly deleted: number
 }
-export type MergeOutcome =
+type MergeOutcome =
   | { readonly kind: 'unrelated' }
   | {
       readonly kind: 'refused'
@@ -312,7 +312,7 @@ export function readValue(
   return (isThere ? row.values.get(column.uid) : column.fill) ?? null
 }
 
-export function isSame(left: Value, right: Value): boolean {
+function isSame(left: Value, right: Value): boolean {
   return JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
 }
 

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 export const PROGRAM = fileURLToPath(new URL('../../packages/cli/bin/offshoot.js', import.meta.url))
 
-export interface Ended {
+interface Ended {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
 }
@@ -42,7 +42,7 @@ const START_MESSAGE_END = /"region":|npx offshoot db create/
 
 const running = new Set<ChildProcess>()
 
-export interface RunOptions {
+interface RunOptions {
   readonly env?: Record<string, string>
   readonly uid?: number
   readonly gid?: number
@@ -210,7 +210,7 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly status: number
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
   readonly body: any

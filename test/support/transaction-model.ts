@@ -32,7 +32,7 @@ const TARGETS: Readonly<Record<string, string>> = { plain: 'coupled', coupled: '
 type Value = number | string | null | { readonly $increment: number }
 type Values = Readonly<Record<string, Value>>
 
-export interface ModelRecord {
+interface ModelRecord {
   readonly version: number
   readonly values: Values
 }
@@ -54,7 +54,7 @@ interface Fields {
   readonly columns?: readonly string[]
 }
 type Kind = 'insert' | 'update' | 'delete' | 'get'
-export type ModelOperation = Readonly<Partial<Record<Kind, Fields>>>
+type ModelOperation = Readonly<Partial<Record<Kind, Fields>>>
 
 class Refused extends Error {}
 
@@ -161,14 +161,14 @@ export const modelOperations: fc.Arbitrary<readonly ModelOperation[]> = fc.array
   { minLength: 1, maxLength: 14 },
 )
 
-export interface ModelOutcome {
+interface ModelOutcome {
   readonly state: ModelState
   readonly results?: readonly object[]
   readonly fault?: { readonly index: number; readonly message: string }
 }
 
 /** Runs operations on the model; `generatedIds` are the ids that the service generated. */
-export function runModel(
+function runModel(
   before: ModelState,
   operations: readonly ModelOperation[],
   generatedIds: ReadonlyMap<number, string>,
@@ -340,7 +340,7 @@ class ModelRun {
 }
 
 /** Removes times, which the model does not have. */
-export function withoutTimes(value: unknown): unknown {
+function withoutTimes(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutTimes)
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(

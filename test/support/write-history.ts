@@ -52,7 +52,7 @@ export interface HistoryBranch {
 
 export type Strategy = 'fail' | 'ours' | 'theirs'
 
-export interface Outcome {
+interface Outcome {
   readonly tables: Tables
   /** Conflicts that prevent the merge. */
   readonly conflicts: readonly string[]
@@ -68,7 +68,7 @@ export interface Outcome {
 }
 
 /** The rows of one table that a branch has changed since a base. */
-export interface TableChanges {
+interface TableChanges {
   readonly inserted: number
   readonly updated: number
   readonly deleted: number

@@ -26,7 +26,7 @@ import { EXIT } from './shared/failure.js'
 import { endWithReader, notice, print } from './shared/output.js'
 
 /** All commands that talk to a server, in the order of the help. */
-export function createProgram(): Command {
+function createProgram(): Command {
   const program = new Command('offshoot').description(
     'Offshoot: a database service that branches like git.',
   )

@@ -3,7 +3,7 @@ import path from 'node:path'
 import type { Database } from './database.js'
 
 /** How the name of a branch was found. */
-export interface BranchFromGit {
+interface BranchFromGit {
   readonly branch: string
   readonly source: 'environment' | 'mapping'
   readonly gitBranch?: string

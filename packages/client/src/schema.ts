@@ -119,14 +119,14 @@ export type ReadValue<Column> =
                   : Column
 
 /** The columns of a record that was read. A column without a value is left out. */
-export type ReadColumns<Columns> = Simplify<
+type ReadColumns<Columns> = Simplify<
   { readonly [Key in Exclude<keyof Columns, OptionalKeys<Columns>>]: ReadValue<Columns[Key]> } & {
     readonly [Key in OptionalKeys<Columns>]?: ReadValue<NonNullable<Columns[Key]>>
   }
 >
 
 /** The value of a column in a record to write. */
-export type WriteValue<Column> =
+type WriteValue<Column> =
   Column extends Link<string>
     ? string | { readonly id: string }
     : Column extends DateTime

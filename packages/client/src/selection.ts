@@ -11,7 +11,7 @@ export type Selection<Schema, Table extends keyof Schema> =
   | readonly (keyof Schema[Table] & string)[]
   | SelectionObject<Schema, Schema[Table]>
 
-export type SelectionObject<Schema, Columns> = {
+type SelectionObject<Schema, Columns> = {
   readonly [Key in keyof Columns]?: true | SelectionOf<Schema, Plain<Columns[Key]>>
 }
 

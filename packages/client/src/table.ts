@@ -572,14 +572,14 @@ export class Table<Schema, Name extends TableName<Schema>> {
   }
 }
 
-export type Summary<Column extends string> =
+type Summary<Column extends string> =
   | { readonly count: '*' | Column }
   | { readonly min: Column | `${string}.${string}` }
   | { readonly max: Column | `${string}.${string}` }
   | { readonly sum: Column | `${string}.${string}` }
   | { readonly average: Column | `${string}.${string}` }
 
-export interface SearchOptions<Schema, Table extends keyof Schema> {
+interface SearchOptions<Schema, Table extends keyof Schema> {
   readonly fuzziness?: 0 | 1 | 2
   readonly prefix?: 'phrase' | 'disabled'
   readonly target?: readonly (

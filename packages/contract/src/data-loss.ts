@@ -3,7 +3,7 @@ import { LIMITS } from './limits.js'
 import { ColumnNameSchema, TableNameSchema } from './names.js'
 
 /** A table or column that a schema edit or a merge would remove together with its values. */
-export const DataLossSchema = Type.Object(
+const DataLossSchema = Type.Object(
   {
     table: TableNameSchema,
     column: Type.Optional(ColumnNameSchema),

@@ -34,7 +34,7 @@ const TakeSchema = Type.Enum(['ours', 'theirs'], {
   description: '`ours` keeps the state of the target, `theirs` takes that of the merged branch.',
 })
 
-export const ResolutionSchema = Type.Object(
+const ResolutionSchema = Type.Object(
   {
     table: TableNameSchema,
     id: Type.Optional(RecordIdSchema),
@@ -123,7 +123,7 @@ export type Resolution = Static<typeof ResolutionSchema>
 const values = Type.Object({ base: Type.Unknown(), ours: Type.Unknown(), theirs: Type.Unknown() })
 
 /** All kinds of conflicts in one object, because the kinds have most fields in common. */
-export const MergeConflictSchema = Type.Object(
+const MergeConflictSchema = Type.Object(
   {
     table: TableNameSchema,
     kind: Type.Enum(

@@ -1,11 +1,11 @@
-import { type Static, Type } from 'typebox'
+import { Type } from 'typebox'
 import { LIMITS } from './limits.js'
 
 /** Names of databases, branches, tables and columns: letters, digits and `_ - ~`. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_\\-~]+$'
 
 /** The key of a record's metadata: `xata` for the Xata client, `service` for all other clients. */
-export const METADATA_KEYS = ['service', 'xata'] as const
+const METADATA_KEYS = ['service', 'xata'] as const
 export type MetadataKey = (typeof METADATA_KEYS)[number]
 
 export function isMetadataKey(name: string | undefined): name is MetadataKey {
@@ -122,8 +122,6 @@ export const LabelSchema = Type.String({
   maxLength: LIMITS.labelLengthMax,
   pattern: TEXT_PATTERN,
 })
-
-export type BranchName = Static<typeof BranchNameSchema>
 
 export const MigrationStatusSchema = Type.Enum(['completed', 'pending', 'failed'], {
   title: 'MigrationStatus',

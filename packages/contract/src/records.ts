@@ -173,7 +173,7 @@ const ColumnListSchema = Type.Optional(Type.Array(Type.String()))
  * One operation of a transaction: an object with exactly one key. Operations are validated against
  * the branch one by one, so that all faults can be reported with their index.
  */
-export const OperationSchema = Type.Object(
+const OperationSchema = Type.Object(
   {
     insert: Type.Optional(
       Type.Object(

@@ -69,7 +69,7 @@ export interface Column {
   readonly columns?: readonly Column[]
 }
 
-export const RevLinkSchema = Type.Object(
+const RevLinkSchema = Type.Object(
   { table: TableNameSchema, column: Type.String() },
   { title: 'RevLink' },
 )

@@ -217,7 +217,7 @@ export const TableSearchSchema = Type.Object(
 )
 export type TableSearch = Static<typeof TableSearchSchema>
 
-export const SIMILARITY_FUNCTIONS = ['cosineSimilarity', 'l1', 'l2'] as const
+const SIMILARITY_FUNCTIONS = ['cosineSimilarity', 'l1', 'l2'] as const
 export type SimilarityFunction = (typeof SIMILARITY_FUNCTIONS)[number]
 
 export const VectorSearchSchema = Type.Object(

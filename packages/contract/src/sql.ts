@@ -35,7 +35,7 @@ const options = {
   ),
 }
 
-export const SqlStatementSchema = Type.Object(statement, { ...closed, title: 'SqlStatement' })
+const SqlStatementSchema = Type.Object(statement, { ...closed, title: 'SqlStatement' })
 export type SqlStatement = Static<typeof SqlStatementSchema>
 
 export const SqlRequestSchema = Type.Object(

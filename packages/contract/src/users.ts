@@ -53,7 +53,7 @@ export const CreatedUserSchema = Type.Object(
   { title: 'CreatedUser' },
 )
 
-export const KeyScopeSchema = Type.Object(
+const KeyScopeSchema = Type.Object(
   {
     workspaces: Type.Optional(Type.Array(WorkspaceIdSchema, { minItems: 1, maxItems: 100 })),
     databases: Type.Optional(Type.Array(DatabaseNameSchema, { minItems: 1, maxItems: 100 })),

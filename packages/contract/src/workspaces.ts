@@ -12,7 +12,7 @@ const closed = { additionalProperties: false } as const
 
 export const WorkspaceParamsSchema = Type.Object({ workspaceId: WorkspaceIdSchema })
 
-export const RoleSchema = Type.Enum(['owner', 'maintainer'], { title: 'Role' })
+const RoleSchema = Type.Enum(['owner', 'maintainer'], { title: 'Role' })
 export type Role = Static<typeof RoleSchema>
 
 export const WorkspaceSchema = Type.Object(
@@ -124,7 +124,7 @@ export const InviteParamsSchema = Type.Object({
   }),
 })
 
-export const RegionSchema = Type.Object({ id: Type.String(), name: Type.String() })
+const RegionSchema = Type.Object({ id: Type.String(), name: Type.String() })
 export type Region = Readonly<Static<typeof RegionSchema>>
 
 export const RegionListSchema = Type.Object(

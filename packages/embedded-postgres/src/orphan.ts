@@ -14,7 +14,7 @@ const immediateStopMilliseconds = 10_000
 const killMilliseconds = 5_000
 
 /** Content of the file postmaster.pid of a cluster. */
-export interface PostmasterFile {
+interface PostmasterFile {
   readonly pid: number
   /** For example `starting` or `ready`; missing until the server writes it. */
   readonly status: string | undefined
@@ -145,7 +145,7 @@ function isAlive(pid: number): boolean {
 }
 
 /** Sends a signal to a process that may have ended already. */
-export function sendSignal(pid: number, signal: NodeJS.Signals): void {
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch (error) {

@@ -6,7 +6,7 @@ import { readIfExists, removeLeftovers, removeTree, writePrivateFile } from './f
 import { canReach, giveTo, type Identity } from './identity.js'
 
 /** The folder of one run, with the socket of the server. */
-export interface RunFolder {
+interface RunFolder {
   readonly path: string
   /** The random name of the folder. It also identifies the server of this run. */
   readonly serverName: string

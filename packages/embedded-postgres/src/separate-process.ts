@@ -12,7 +12,7 @@ export interface SeparateProcesses {
   remove(): void
 }
 
-export interface SeparateProcess {
+interface SeparateProcess {
   readonly child: ChildProcess
   /** The lines that the program has written to its standard output so far. */
   readonly lines: string[]

@@ -4,7 +4,7 @@ import { lastLines } from './run.js'
 const largestLog = 10 * 1024 * 1024
 
 /** The log file of the server, opened for one run. */
-export interface ServerLog {
+interface ServerLog {
   readonly descriptor: number
   /** Returns the last lines that were written since the file was opened. */
   tail(): Promise<string>

@@ -5,14 +5,14 @@ import type { Region } from '@offshoot/contract/workspaces'
 import { type Host, parseHosts } from './common/postgres-hosts.js'
 import { isStrongSecret, SECRET_LENGTH_MIN } from './common/secret-strength.js'
 
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** Origins whose pages may call the service from a browser. */
 export type Origins = '*' | readonly string[]
 
 /** A bucket and prefix in an S3-compatible store. */
-export interface S3Address {
+interface S3Address {
   readonly bucket: string
   /** Prefix of every object name; empty, or ending with a slash. */
   readonly prefix: string

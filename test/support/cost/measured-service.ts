@@ -15,7 +15,7 @@ import {
 const PROBE = fileURLToPath(new URL('./probe.mjs', import.meta.url))
 
 /** A turn of the event loop that used a lot of CPU time. */
-export interface Turn {
+interface Turn {
   /** Milliseconds since 1970. */
   readonly from: number
   readonly until: number

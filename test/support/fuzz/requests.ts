@@ -179,7 +179,7 @@ function oddPart(random: Random): string {
   ])
 }
 
-export function encodePart(text: string): string {
+function encodePart(text: string): string {
   try {
     return encodeURIComponent(text).replaceAll('%3A', ':')
   } catch {

@@ -47,7 +47,7 @@ export interface Filters {
 }
 
 /** Returns all records of a branch; undefined if the branch does not exist. */
-export async function readBranch(
+async function readBranch(
   endpoint: Endpoint,
   branch: string,
   filters: Filters = { items: {}, files: {} },

@@ -283,7 +283,7 @@ function change(rows: Map<string, Row>, changes: Changes): void {
   }
 }
 
-export function present(changes: Changes): Rows {
+function present(changes: Changes): Rows {
   return apply(new Map(), changes)
 }
 

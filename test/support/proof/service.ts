@@ -33,7 +33,7 @@ export interface Endpoint {
   send(method: string, path: string, options?: SendOptions): Promise<Reply>
 }
 
-export const KEY = 'off_proof_Jq5Wz8RtVx3NbLc7'
+const KEY = 'off_proof_Jq5Wz8RtVx3NbLc7'
 export const DATABASE = 'proof'
 
 const NO_ANSWER: Reply = { status: 0, body: undefined, bytes: Buffer.alloc(0), headers: {} }

@@ -52,7 +52,7 @@ export class Round {
   }
 }
 
-export function isFine(reply: Reply): boolean {
+function isFine(reply: Reply): boolean {
   return reply.status >= 200 && reply.status < 300
 }
 

@@ -163,7 +163,7 @@ export class StreamWriter extends Writer {
 }
 
 const ACCOUNTS = 4
-export const ACCOUNTS_SUM = ACCOUNTS * 1000
+const ACCOUNTS_SUM = ACCOUNTS * 1000
 
 /** Transfers amounts between accounts with a log record, and adds to a shared total. */
 export class TransferWriter extends Writer {

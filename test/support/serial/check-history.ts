@@ -12,7 +12,7 @@ import { type History, MISSING, type Observed, type Write } from './history.js'
  *
  * `garbled` is a history that no order of versions explains.
  */
-export type AnomalyKind = 'G0' | 'G1a' | 'G1b' | 'G1c' | 'G-single' | 'G2' | 'garbled'
+type AnomalyKind = 'G0' | 'G1a' | 'G1b' | 'G1c' | 'G-single' | 'G2' | 'garbled'
 
 export interface Anomaly {
   readonly kind: AnomalyKind

@@ -5,11 +5,11 @@ import { oneLine, printable } from '../shared/output.js'
 
 /** Changed records and conflicts that a comment shows. */
 export const RECORDS_MAX = 50
-export const CONFLICTS_MAX = 20
+const CONFLICTS_MAX = 20
 /** GitHub refuses comments of more than 65,536 characters. */
-export const COMMENT_LENGTH_MAX = 60_000
+const COMMENT_LENGTH_MAX = 60_000
 
-export interface Report {
+interface Report {
   readonly database: string
   readonly difference: Difference
   /** The first changed records, up to one more than are shown; empty to show counts only. */

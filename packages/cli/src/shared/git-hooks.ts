@@ -6,7 +6,7 @@ import { shellWord } from './shell-word.js'
 export type HookName = 'post-checkout' | 'post-merge'
 
 /** The program that a hook runs. All paths are absolute. */
-export interface HookCommand {
+interface HookCommand {
   readonly node: string
   readonly script: string
   /** The paths of node and the script that are in the work tree, below `node_modules`. */

@@ -7,7 +7,7 @@ import { notice } from './output.js'
 import { isTrusted } from './trusted-owner.js'
 
 /** The contents of `.offshoot.json`, which is committed with the project. */
-export interface ProjectFile {
+interface ProjectFile {
   readonly url?: string
   readonly workspace?: string
   readonly database?: string
@@ -19,7 +19,7 @@ export interface Project extends ProjectFile {
   readonly file: string | undefined
 }
 
-export const PROJECT_FILE = '.offshoot.json'
+const PROJECT_FILE = '.offshoot.json'
 const FIELDS = ['url', 'workspace', 'database']
 
 /**

@@ -20,7 +20,7 @@ import { Failure } from './failure.js'
 import { inLine, notice, oneLine } from './output.js'
 
 /** The decisions of a user about the conflicts of a merge. */
-export interface Decided {
+interface Decided {
   readonly resolutions: readonly Resolution[]
   /** Whether no conflict is left. */
   readonly isComplete: boolean

@@ -45,7 +45,7 @@ export function withBranch(command: Command): Command {
 }
 
 /** How the branch of a command was found. */
-export interface FoundBranch {
+interface FoundBranch {
   readonly name: string
   readonly reason: string
 }

@@ -36,7 +36,7 @@ export function useSession(): Session {
 }
 
 /** The rights of the session. Actions that are not allowed are not offered. */
-export interface Rights {
+interface Rights {
   readonly canWrite: boolean
   /** May change the user and its keys. */
   readonly isUnlimited: boolean
@@ -46,7 +46,7 @@ export interface Rights {
   readonly hasWholeDatabase: boolean
 }
 
-export function rightsOf({ scope }: Pick<Session, 'scope'>): Rights {
+function rightsOf({ scope }: Pick<Session, 'scope'>): Rights {
   const canWrite = scope.access !== 'read'
   const { workspaces, databases, branches, requestsPerSecond, requestsAtOnce } = scope
   const isPart = workspaces ?? databases ?? branches ?? requestsPerSecond ?? requestsAtOnce

@@ -5,7 +5,7 @@ import { goTo } from './navigate.js'
 import { paths } from './paths.js'
 
 /** Keys that work on every page. Pages add their own with `SHORTCUTS`. */
-export const SHORTCUTS: readonly {
+const SHORTCUTS: readonly {
   readonly keys: string
   readonly what: string
   readonly where: string

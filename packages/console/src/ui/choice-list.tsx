@@ -123,10 +123,7 @@ export function ChoiceList<Item extends Choice>({
 }
 
 /** Keeps the choices that contain every word, and puts those that start with the text first. */
-export function search<Item extends Choice>(
-  choices: readonly Item[],
-  typed: string,
-): readonly Item[] {
+function search<Item extends Choice>(choices: readonly Item[], typed: string): readonly Item[] {
   const text = typed.trim().toLowerCase()
   if (text === '') return choices
   const words = text.split(/\s+/)

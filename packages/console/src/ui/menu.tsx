@@ -2,7 +2,7 @@ import { DropdownMenu } from 'radix-ui'
 import type { ReactNode } from 'react'
 import { Icon, type IconName } from './icon.js'
 
-export interface MenuItem {
+interface MenuItem {
   readonly label: string
   readonly icon?: IconName
   readonly isDangerous?: boolean

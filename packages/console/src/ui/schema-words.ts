@@ -21,7 +21,7 @@ export function describeOperation(operation: SchemaOperation): string {
 }
 
 /** Describes the type and the rules of a column in words. */
-export function describeColumn(column: ColumnDefinition): string {
+function describeColumn(column: ColumnDefinition): string {
   return [
     column.type === 'link' ? `link to ${column.link?.table}` : column.type,
     ...(column.vector === undefined ? [] : [`${column.vector.dimension} dimensions`]),

@@ -226,8 +226,8 @@ const byName = new Map(CATALOGUE_OF_DATABASE.map((table) => [table.name, table])
 export const tableOfDatabase = (name: string): CatalogueTable | undefined => byName.get(name)
 
 /**
- * Tables of the catalogue that have nothing of a database, or nothing that another one needs: answers are kept under
- * the ids of branches, and contents are entered when files are restored.
+ * Tables of the catalogue that have nothing of a database, or nothing that another one needs: contents are entered when
+ * files are restored.
  */
 export const NOT_OF_DATABASE: readonly string[] = [
   'api_keys',
@@ -236,7 +236,6 @@ export const NOT_OF_DATABASE: readonly string[] = [
   'blobs',
   'catalogue_migrations',
   'compactions',
-  'idempotency_keys',
   'invites',
   'link_keys',
   'members',

@@ -120,7 +120,7 @@ export async function checkSchemas(
 }
 
 /** Checks a stored schema. Returns the largest id in it. */
-export function checkSchema(what: string, document: unknown, limits?: SchemaLimits): number {
+function checkSchema(what: string, document: unknown, limits?: SchemaLimits): number {
   const { tables, removedIds = [], sameIds = [] } = requireShape(StoredSchemaSchema, document, what)
   const ids = new Set<number>()
   const add = (id: number) => {

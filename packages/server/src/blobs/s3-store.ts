@@ -16,7 +16,7 @@ import {
 } from './blob-store.js'
 import { Spool } from './spool.js'
 
-export interface S3Options {
+interface S3Options {
   readonly endpoint: string
   readonly region: string
   readonly bucket: string

@@ -12,7 +12,7 @@ const BATCH_BYTES = 1024 * 1024
 const SYNC_BYTES = 32 * 1024 * 1024
 
 /** A received file: complete and synced, but not yet moved to its final name. */
-export interface SpooledBlob extends ReceivedBlob {
+interface SpooledBlob extends ReceivedBlob {
   readonly path: string
 }
 

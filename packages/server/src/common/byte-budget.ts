@@ -1,4 +1,4 @@
-import { LruMap } from './lru-map.js'
+import { LRUCache } from 'lru-cache'
 
 /**
  * Bytes of rows and answers up to this size are not counted, and never refused: the operating system buffers such an
@@ -43,7 +43,7 @@ export function newShare(): ByteShare {
 export class ByteBudget {
   readonly #bytesMax: number
   readonly #holders = new Set<ByteShare>()
-  readonly #shares = new LruMap<string, ByteShare>(OWNERS_MAX)
+  readonly #shares = new LRUCache<string, ByteShare>({ max: OWNERS_MAX })
   #bytes = 0
 
   constructor(bytesMax: number) {

@@ -1,14 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import { finish } from '../../../../test/support/finish.js'
 import { parseJsonSteps, parseShortJson, SLICE_BYTES, scanJson } from './json-text.js'
 
 const LIMITS = { jsonDepthMax: 20, jsonValuesMax: 5_000_000, jsonStringBytesMax: 4_000_000 }
 
 function parse(text: string | Buffer, limits = LIMITS): unknown {
-  const steps = parseJsonSteps(Buffer.from(text), limits)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
+  return finish(parseJsonSteps(Buffer.from(text), limits))
 }
 
 const long = 'x'.repeat(SLICE_BYTES + 1)

@@ -106,7 +106,7 @@ class OpenContainer {
   }
 }
 
-export interface ScannedJson {
+interface ScannedJson {
   readonly root: Container | undefined
   /** Number of values: objects, arrays and everything in them. */
   readonly values: number
@@ -292,7 +292,7 @@ export function parseText(text: string): unknown {
   }
 }
 
-export function invalidJson(reason: string): AppError {
+function invalidJson(reason: string): AppError {
   return new AppError('invalid_json', `body: is not valid JSON: ${reason}`)
 }
 

@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer'
-import { randomBytes } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
 import { Turn } from './in-turns.js'
 import { type JsonLimits, parseJsonSteps, SLICE_BYTES } from './json-text.js'
@@ -15,13 +14,11 @@ const NEWLINE = 0x0a
 /** Lines that are parsed one by one between two pauses. */
 const LINES_PER_STEP = 64
 /** Lines that are parsed and passed on together, however short they are. */
-export const BATCH_LINES_MAX = 1000
+const BATCH_LINES_MAX = 1000
 
-export interface LineReaderOptions {
+interface LineReaderOptions {
   readonly lineBytesMax: number
   readonly limits: JsonLimits
-  /** Lines of one batch. */
-  readonly batchLinesMax?: number
   /** Called with each chunk as it arrives. */
   readonly onChunk?: (chunk: Buffer) => void
   /**
@@ -100,26 +97,10 @@ export class LineReader {
 
   /** Yields batches of parsed lines. An empty batch is a pause. */
   *#parse(bytes: Buffer): Generator<ParsedLine[]> {
-    const { batchLinesMax = BATCH_LINES_MAX } = this.#options
-    if (bytes.length > 2 * SLICE_BYTES || !isUtf8(bytes)) {
-      yield* this.#parseEach(splitLines(bytes))
-      return
-    }
-    const texts = bytes.toString().split('\n')
-    for (let start = 0; start < texts.length; start += batchLinesMax) {
-      const some = texts.slice(start, start + batchLinesMax)
-      // Parsing many lines at once is much faster than parsing each.
-      const parsed = parseTogether(some, this.#line + 1)
-      if (parsed === undefined) yield* this.#parseEach(some)
-      else {
-        this.#line += some.length
-        yield parsed
-      }
-    }
-  }
-
-  *#parseEach(texts: Iterable<string | Buffer>): Generator<ParsedLine[]> {
-    const { batchLinesMax = BATCH_LINES_MAX } = this.#options
+    const isPlain = bytes.length <= 2 * SLICE_BYTES && isUtf8(bytes)
+    const texts: Iterable<string | Buffer> = isPlain
+      ? bytes.toString().split('\n')
+      : splitLines(bytes)
     let lines: ParsedLine[] = []
     for (const text of texts) {
       const number = ++this.#line
@@ -127,7 +108,7 @@ export class LineReader {
       else if (text.length > SLICE_BYTES) lines.push(yield* this.#parseLong(text, number))
       else if (!isUtf8(text)) lines.push({ line: number, fault: 'is not valid UTF-8' })
       else lines.push(...parseLine(text.toString(), number))
-      if (lines.length === batchLinesMax) {
+      if (lines.length === BATCH_LINES_MAX) {
         yield lines
         lines = []
       } else if (number % LINES_PER_STEP === 0) yield []
@@ -179,34 +160,4 @@ function parseWithoutTrace(text: string): unknown {
   } finally {
     Error.stackTraceLimit = stackTraceLimit
   }
-}
-
-/**
- * Separator of lines that are parsed as one JSON array. Two incomplete lines could form a valid
- * value together, but would then contain this random text in the wrong place, which a client cannot
- * guess.
- */
-const SEPARATOR = randomBytes(9).toString('base64')
-
-/** Parses lines of which each is one valid value, or empty. Returns undefined for others. */
-function parseTogether(lines: readonly string[], firstLine: number): ParsedLine[] | undefined {
-  const numbers: number[] = []
-  const texts: string[] = []
-  for (const [index, text] of lines.entries()) {
-    if (text === '') continue
-    numbers.push(firstLine + index)
-    texts.push(text)
-  }
-  if (texts.length === 0) return []
-  let values: unknown[]
-  try {
-    values = parseWithoutTrace(`[${texts.join(`,"${SEPARATOR}",`)}]`) as unknown[]
-  } catch {
-    return undefined
-  }
-  if (values.length !== 2 * texts.length - 1) return undefined
-  for (let index = 1; index < values.length; index += 2) {
-    if (values[index] !== SEPARATOR) return undefined
-  }
-  return numbers.map((line, index) => ({ line, value: values[2 * index] }))
 }

@@ -1,7 +1,7 @@
 import { Shares } from './shares.js'
 import { Turns } from './turns.js'
 
-export interface PlaceLimits {
+interface PlaceLimits {
   readonly placesMax: number
   /** Places of one owner; otherwise its share of them, see `Shares`. */
   readonly placesPerOwnerMax?: number

@@ -3,7 +3,7 @@ export const SECRET_LENGTH_MIN = 24
 /**
  * Minimum estimated entropy in bits. A random hexadecimal text of the minimum length has about 85.
  */
-export const SECRET_BITS_MIN = 64
+const SECRET_BITS_MIN = 64
 
 /**
  * Returns whether a secret is long enough and does not consist of few characters, sequences or

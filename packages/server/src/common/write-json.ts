@@ -48,3 +48,64 @@ function isShort(value: unknown): boolean {
 function isComposite(value: unknown): value is object {
   return typeof value === 'object' && value !== null
 }
+
+/**
+ * JSON text, as a whole or in parts. Joining parts of many megabytes would block the event loop, so
+ * they stay apart until they are sent.
+ */
+export type JsonText = string | readonly string[]
+
+/** Characters up to which a text is joined at once. */
+const JOINED_LENGTH = 1024 * 1024
+
+/** Writes a list of JSON texts, with the text before and after it. */
+export function listJson(before: string, items: readonly string[], after: string): JsonText {
+  let length = 0
+  for (const item of items) length += item.length
+  if (length <= JOINED_LENGTH) return `${before}${items.join(',')}${after}`
+  const parts: string[] = [before]
+  for (const [index, item] of items.entries()) {
+    if (index > 0) parts.push(',')
+    parts.push(item)
+  }
+  parts.push(after)
+  return parts
+}
+
+export function joinJson(text: JsonText): string {
+  return typeof text === 'string' ? text : text.join('')
+}
+
+/** Returns JSON in which the keys of objects are sorted, so that equal values have equal texts. */
+export function toCanonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) => {
+    if (typeof part !== 'object' || part === null || Array.isArray(part)) return part
+    return Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+  })
+}
+
+/** An object whose members are values as JSON text, or nested objects. */
+export type JsonTree = Map<string, string | JsonTree>
+
+/** Puts a value into the object that a path leads to. */
+export function putValue(
+  tree: JsonTree,
+  [key = '', ...rest]: readonly string[],
+  value: string,
+): void {
+  if (rest.length === 0) {
+    tree.set(key, value)
+    return
+  }
+  const known = tree.get(key)
+  const inner: JsonTree = known instanceof Map ? known : new Map()
+  tree.set(key, inner)
+  putValue(inner, rest, value)
+}
+
+export function writeTree(tree: JsonTree): string {
+  const members = [...tree].map(([key, value]) => {
+    return `${JSON.stringify(key)}:${typeof value === 'string' ? value : writeTree(value)}`
+  })
+  return `{${members.join(',')}}`
+}

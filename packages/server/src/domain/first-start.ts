@@ -7,7 +7,7 @@ import { FIRST_KEY_NAME } from './users/operations.js'
 import { findFirstUser, insertUser } from './users/queries.js'
 import { insertMember, insertWorkspace, listWorkspaces } from './workspaces/queries.js'
 
-export interface FirstStart {
+interface FirstStart {
   /** The key, if this start created it. Only its hash is stored, so it cannot be shown later. */
   readonly newKey: string | undefined
   /** The administrator. */

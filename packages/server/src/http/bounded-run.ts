@@ -8,7 +8,7 @@ import { disconnectSignal } from './disconnect.js'
 import { sessionRequest } from './plugins/branch-session.js'
 import type { Services } from './services.js'
 
-export interface BoundedContext {
+interface BoundedContext {
   readonly database: Database
   readonly session: Session
   readonly files: Files

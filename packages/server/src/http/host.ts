@@ -1,5 +1,4 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import { LruMap } from '../common/lru-map.js'
 
 /** `reg-name` of RFC 3986: a host name, or an IPv4 address. */
 const REGISTERED_NAME = /^(?:[\w.~!$&'()*+,;=-]|%[0-9a-f]{2})*$/i
@@ -12,21 +11,8 @@ export interface Host {
   readonly port: string
 }
 
-/** Most requests have one of few hosts. Longer texts are no names of DNS, and are not kept. */
-const HOSTS_MAX = 1000
-const KEPT_LENGTH_MAX = 300
-const hosts = new LruMap<string, Host>(HOSTS_MAX)
-
 /** Parses `host [ ":" port ]` as defined by RFC 3986. Returns undefined if the text is invalid. */
 export function parseHost(text: string): Host | undefined {
-  const known = hosts.get(text)
-  if (known !== undefined) return known
-  const host = parse(text)
-  if (host !== undefined && text.length <= KEPT_LENGTH_MAX) hosts.set(text, host)
-  return host
-}
-
-function parse(text: string): Host | undefined {
   const match = /^(\[[^\]]*\]|[^:[\]]*)(?::(\d*))?$/.exec(text)
   if (match === null) return undefined
   const [, name = '', port = ''] = match

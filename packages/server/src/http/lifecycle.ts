@@ -1,4 +1,4 @@
-export type LifecycleState = 'starting' | 'ready' | 'draining'
+type LifecycleState = 'starting' | 'ready' | 'draining'
 
 /** The state of the process. Requests are served only while it is `ready`. */
 export class Lifecycle {

@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { inTurns, Turn } from '../common/in-turns.js'
-import type { JsonText } from '../common/json-parts.js'
-import { writeJson } from '../common/write-json.js'
+import { type JsonText, writeJson } from '../common/write-json.js'
 
 /** Shorter texts are sent as they are; longer ones in pieces of this many characters. */
 const PIECE_LENGTH = 64 * 1024

@@ -6,7 +6,7 @@ import { parseHost } from './host.js'
  * Header that the console sends with every request. Pages of other origins cannot send it without the
  * permission of CORS, so a request with it and the cookie comes from the console.
  */
-export const CONSOLE_HEADER = 'x-offshoot-console'
+const CONSOLE_HEADER = 'x-offshoot-console'
 
 const SECRET = /^[A-Za-z0-9]{1,255}$/
 

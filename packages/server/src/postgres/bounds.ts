@@ -22,7 +22,7 @@ type Cause = 'work' | 'wait'
 const AGAIN_MS = 100
 
 /** How long a backend may continue after it was cancelled, before it is abandoned. */
-export const STOP_GRACE_MS = 2_000
+const STOP_GRACE_MS = 2_000
 
 /** Ends the limits: nothing is cancelled any more, so that a COMMIT can follow. */
 export type Unbound = () => Promise<void>

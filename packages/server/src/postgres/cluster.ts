@@ -1,5 +1,5 @@
+import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
-import { LruMap } from '../common/lru-map.js'
 import type { Recovery } from './in-doubt.js'
 import { ANCHOR, type NodeWatch } from './node-watch.js'
 import { type Placement, placeText } from './placement.js'
@@ -61,7 +61,7 @@ function noteUse(client: pg.ClientBase, text: string, given: string | undefined)
 }
 
 /** Statements that call the function, by schema and kind. */
-const runs = new LruMap<string, Statement>(10_000)
+const runs = new LRUCache<string, Statement>({ max: 10_000 })
 const areRuns = new WeakSet<Statement>()
 
 /**
@@ -118,7 +118,7 @@ const USE_TWO_PHASES: Call = {
 }
 
 /** Calls as they are sent to a cluster. */
-export interface PlacedCalls {
+interface PlacedCalls {
   readonly calls: readonly Call[]
   /** Returns the rows of the original calls. */
   restore(rows: readonly (readonly TextRow[])[]): TextRow[][]

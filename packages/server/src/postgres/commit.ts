@@ -12,12 +12,12 @@ import { type Call, compileStatement } from './statement.js'
  */
 
 /** How long to wait for the answer to a COMMIT. */
-export const COMMIT_WAIT_MS = 30_000
+const COMMIT_WAIT_MS = 30_000
 
 const NO_TIMEOUT = sql`set local statement_timeout = 0`
 
 /** Removes the statement timeout; the next statement is the COMMIT. */
-export const BEFORE_COMMIT: Call = { statement: compileStatement(NO_TIMEOUT), values: [] }
+const BEFORE_COMMIT: Call = { statement: compileStatement(NO_TIMEOUT), values: [] }
 export const COMMIT: Call = { statement: compileStatement(sql`commit`), values: [] }
 
 /** The calls that end a transaction with writes. */
@@ -103,7 +103,7 @@ function inTime<Result>(committing: Promise<Result>, waitMs: number): Promise<Re
 }
 
 /** How long to wait for the answer to a ROLLBACK. */
-export const ROLLBACK_WAIT_MS = 5_000
+const ROLLBACK_WAIT_MS = 5_000
 
 /**
  * Rolls back after a failure. Returns an error if the connection must be closed, because it is broken, or because a server

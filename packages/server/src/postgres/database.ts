@@ -38,7 +38,7 @@ const EMBEDDED_NAME = 'embedded'
  */
 const USER_CONNECTION_USES_MAX = 200
 
-export interface DatabaseOptions {
+interface DatabaseOptions {
   readonly poolMax: number
   /** Connections for SQL of users; 8 by default. */
   readonly userPoolMax?: number
@@ -64,7 +64,7 @@ export interface StatementTracing {
 }
 
 /** The current use of the pool. */
-export interface PoolState {
+interface PoolState {
   readonly open: number
   readonly inUse: number
   /** Requests that wait for a connection. */

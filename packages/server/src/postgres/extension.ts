@@ -2,14 +2,12 @@ import type { Database, Queryable } from './database.js'
 import { ident, sql } from './sql.js'
 
 /** Optional extensions: pgvector and pg_trgm. */
-export type ExtensionName = 'vector' | 'pg_trgm'
+type ExtensionName = 'vector' | 'pg_trgm'
 
 /** An extension that is installed in the database. */
 export interface Extension {
   /** The schema of its types and operators. */
   readonly schema: string
-  /** `[0, 8]` for 0.8.1. */
-  readonly version: readonly [major: number, minor: number]
 }
 
 const known = new WeakMap<Database, Map<ExtensionName, Promise<Extension | undefined>>>()
@@ -55,12 +53,10 @@ export async function installedExtension(
   database: Queryable,
   name: ExtensionName,
 ): Promise<Extension | undefined> {
-  const [row] = await database.query<{ schema: string; version: string }>(sql`
-    select n.nspname as schema, e.extversion as version
+  const [row] = await database.query<Extension>(sql`
+    select n.nspname as schema
     from pg_extension e
     join pg_namespace n on n.oid = e.extnamespace
     where e.extname = ${name} and has_schema_privilege(n.oid, 'usage')`)
-  if (row === undefined) return undefined
-  const [major = 0, minor = 0] = row.version.split('.').map(Number)
-  return { schema: row.schema, version: [major, minor] }
+  return row
 }

@@ -49,7 +49,7 @@ interface Candidate {
   readonly state: ServerState
 }
 
-export interface FollowOptions {
+interface FollowOptions {
   readonly hosts: readonly Host[]
   /** Called with the first primary, and with each new one. */
   onPrimary(host: Host): void

@@ -6,6 +6,7 @@ import { createCatalogue, MigrateError, migrate } from './migrate.js'
 import { moveToSchemas } from './migrations/019-schemas.js'
 import { moveDeletedRecords } from './migrations/021-deleted-records.js'
 import { dropDeletedRecords } from './migrations/023-first-versions.js'
+import { moveAnswers } from './migrations/031-kept-answers.js'
 import { runTransaction } from './run-transaction.js'
 import { sql } from './sql.js'
 
@@ -42,7 +43,7 @@ describe('migrate', () => {
     if (database === undefined) throw new Error('there must be one')
     const rows = await applied(database)
     expect(rows[0]).toEqual({ number: 1, name: 'catalogue' })
-    expect(rows.map((row) => row.number)).toEqual(rows.map((_row, position) => position + 1))
+    expect(new Set(rows.map((row) => row.number)).size).toBe(rows.length)
   })
 
   it('lets one of several processes make the first user', async () => {
@@ -325,6 +326,58 @@ describe('prepareFirstStart', () => {
       'OFFSHOOT_API_KEY: is already the key of another user; choose another key',
     )
     await database.close()
+    await fresh.close()
+  })
+})
+
+describe('the migration of kept answers', () => {
+  it('moves the answers of the last day to their databases, in steps', async () => {
+    const fresh = await createTestDatabase()
+    const database = connect(fresh.url)
+    const current = connect(own.url)
+    await migrate(current)
+    const earlier = (await applied(current)).filter(({ number }) => number < 31)
+    await createCatalogue(database, earlier)
+    const count = 60
+    await fresh.pool.query(`
+      drop table offshoot.unfinished_restore;
+      insert into offshoot.workspaces (id, name, slug) values ('w', 'w', 'w');
+      insert into offshoot.databases (workspace_id, name, region)
+      select 'w', 'd' || n, 'local' from generate_series(1, ${count}) n;
+      -- Database 1000 was deleted.
+      insert into offshoot.idempotency_keys (hash, request_hash, status, body, size, created_at, database_id)
+      values ('old', 'r', 200, '{}', 300, now() - interval '25 hours', 1),
+        ('noted', 'r', 200, '{}', 300, now() - interval '23 hours', 1),
+        ('forgotten', 'r', 200, null, 256, now(), 1),
+        ('lost', 'r', 200, '{}', 300, now(), 1000),
+        ('first', 'r', 200, '{"a":1}', 0, now(), null)`)
+    for (let n = 1; n <= count; n++) {
+      await fresh.pool.query(`
+        create schema offshoot_db_${n};
+        create table offshoot_db_${n}.idempotency_keys (
+          hash bytea primary key, request_hash bytea not null, body text, size integer not null,
+          created_at timestamptz not null default now()
+        )`)
+    }
+    const answers = async (n: number) =>
+      (
+        await fresh.pool.query(`
+          select convert_from(hash, 'UTF8') as hash, body, size
+          from offshoot_db_${n}.idempotency_keys order by 1`)
+      ).rows
+    const first = { hash: 'first', body: '{"a":1}', size: 263 }
+    expect(await runTransaction(database, moveAnswers)).toBe(true)
+    expect(await answers(1)).toEqual([
+      first,
+      { hash: 'forgotten', body: null, size: 256 },
+      { hash: 'noted', body: '{}', size: 300 },
+    ])
+    expect(await answers(count)).toEqual([])
+    await migrate(database)
+    expect(await answers(2)).toEqual([first])
+    expect(await answers(count)).toEqual([first])
+    const left = await fresh.pool.query(`select to_regclass('offshoot.idempotency_keys') as name`)
+    expect(left.rows).toEqual([{ name: null }])
     await fresh.close()
   })
 })

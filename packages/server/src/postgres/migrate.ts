@@ -27,11 +27,12 @@ import { dropDeletedRecords, firstVersions } from './migrations/023-first-versio
 import { sessions } from './migrations/024-sessions.js'
 import { guard } from './migrations/025-guard.js'
 import { parents } from './migrations/026-parents.js'
+import { keptAnswers, moveAnswers } from './migrations/031-kept-answers.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, sql } from './sql.js'
 
 /** A migration that was applied to a catalogue. */
-export interface AppliedMigration {
+interface AppliedMigration {
   readonly number: number
   readonly name: string
 }
@@ -78,6 +79,7 @@ const MIGRATIONS: readonly Migration[] = [
   { number: 24, name: 'sessions', statements: sessions },
   { number: 25, name: 'guard', statements: guard },
   { number: 26, name: 'parents', statements: parents },
+  { number: 31, name: 'kept answers', statements: keptAnswers, prepare: moveAnswers },
 ]
 
 const POSTGRES_VERSION_MIN = 150_000

@@ -41,7 +41,7 @@ interface Use {
 }
 
 /** Opens a connection to the coordinator. */
-export type OpenProbe = () => Promise<pg.Client>
+type OpenProbe = () => Promise<pg.Client>
 
 export class NodeWatch {
   readonly #open: OpenProbe

@@ -1,4 +1,5 @@
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../common/branch-cache.js'
 
 /*
  * Reads from the text of a statement where a cluster must run it. The texts are written by this process: identifiers
@@ -13,7 +14,7 @@ export interface Placement {
 }
 
 /** A statement, as far as a cluster must know it. */
-export interface PlacedText {
+interface PlacedText {
   /** undefined: the statement can be sent to the coordinator. */
   readonly placement: Placement | undefined
   /** The schema of a database that the statement names. */
@@ -38,10 +39,11 @@ const KEPT_LENGTH_MAX = 64 * 1024
 const KEPT_TEXTS_MAX = 5_000
 const KEPT_LENGTH_SUM_MAX = 32 * 1024 * 1024
 
-const known = new LruMap<string, PlacedText>(KEPT_TEXTS_MAX, {
-  weightMax: KEPT_LENGTH_SUM_MAX,
-  weigh: (text) => 2 * text.length,
-  unusedMsMax: BRANCH_UNUSED_MS_MAX,
+const known = new LRUCache<string, PlacedText>({
+  max: KEPT_TEXTS_MAX,
+  maxSize: KEPT_LENGTH_SUM_MAX,
+  sizeCalculation: (_placed, text) => 2 * text.length + 1,
+  ...BRANCH_CACHE,
 })
 
 export function placeText(text: string): PlacedText {

@@ -64,7 +64,7 @@ export function notePooled(
 }
 
 /** A batch with a check of its backend. */
-export interface CheckedBatch {
+interface CheckedBatch {
   readonly calls: readonly Call[]
   /** Removes the rows of the check. */
   restore<Rows>(rows: Rows[]): Rows[]

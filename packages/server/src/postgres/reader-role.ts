@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LruMap } from '../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
 import type { Database, Queryable } from './database.js'
 import { codeOf } from './failures.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
@@ -23,7 +23,7 @@ export const SHARED_READER = 'offshoot_reader'
 export const BECOME = compileStatement(sql`select set_config('role', ${slot(0)}::text, true)`)
 
 /** How statements of callers are kept apart. */
-export type ReaderKind = 'each' | 'shared' | 'none'
+type ReaderKind = 'each' | 'shared' | 'none'
 
 /** Logged at the start for operators, if the server does not allow a role for each database. */
 export const READER_WARNINGS: Readonly<Record<ReaderKind, string | undefined>> = {
@@ -50,12 +50,12 @@ export async function findReaderKind(database: Queryable): Promise<ReaderKind> {
 const SCHEMAS_MAX = 10_000
 
 /** The roles that this process has prepared, by schema. */
-const known = new WeakMap<Database, LruMap<string, Promise<string | undefined>>>()
+const known = new WeakMap<Database, LRUCache<string, Promise<string | undefined>>>()
 
-function preparedRoles(database: Database): LruMap<string, Promise<string | undefined>> {
+function preparedRoles(database: Database): LRUCache<string, Promise<string | undefined>> {
   let roles = known.get(database)
   if (roles === undefined) {
-    roles = new LruMap(SCHEMAS_MAX)
+    roles = new LRUCache({ max: SCHEMAS_MAX })
     known.set(database, roles)
   }
   return roles

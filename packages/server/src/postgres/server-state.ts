@@ -2,7 +2,7 @@ import type { Queryable } from './database.js'
 import { sql } from './sql.js'
 
 /** A standby that is connected to the server in use. */
-export interface Standby {
+interface Standby {
   readonly name: string
   /** Whether a commit waits for it: `sync`, `quorum`, `potential` or `async`. */
   readonly sync: string

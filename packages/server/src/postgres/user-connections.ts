@@ -10,7 +10,7 @@ import { sql } from './sql.js'
  * other requests, and limited per workspace, so that no workspace can take all of them.
  */
 
-export interface UserConnectionLimits {
+interface UserConnectionLimits {
   /** Connections for SQL of users. */
   readonly sqlConnectionsMax: number
   /** Connections for one workspace. */

@@ -45,7 +45,7 @@ export interface Mention {
   readonly databaseId: string
 }
 
-export interface FoundMentions {
+interface FoundMentions {
   readonly mentions: readonly Mention[]
   /** The last heap that was searched. undefined: there are no further ones. */
   readonly lastId: string | undefined

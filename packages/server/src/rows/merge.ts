@@ -168,7 +168,7 @@ export interface StagedTable {
 }
 
 /** A table in a state that belongs to a base. */
-export interface BaseState extends TableState {
+interface BaseState extends TableState {
   /**
    * Ids of the columns that the state has removed. Their values may still be stored, and are then those that
    * both sides had before the removal. They are needed if a side has kept such a column.
@@ -271,7 +271,7 @@ export interface RowDecisions {
 }
 
 /** Returns the decisions about rows of a table, after looking at the staged rows. */
-export type ResolveRows = (staged: StagedRows, tally: MergeTally) => Promise<RowDecisions>
+type ResolveRows = (staged: StagedRows, tally: MergeTally) => Promise<RowDecisions>
 
 const UNDECIDED_ROWS: RowDecisions = { rows: [], rest: undefined }
 
@@ -546,7 +546,7 @@ export async function hasChanges(
 }
 
 /** The outcome of a merge for one table: the rows of the target, with the staged changes applied. */
-export interface TableOutcome {
+interface TableOutcome {
   readonly codec: TableCodec
   readonly ours: TableState
   readonly staged: StagedRows | undefined

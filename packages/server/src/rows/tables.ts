@@ -1,4 +1,5 @@
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../common/branch-cache.js'
 import type { Database, Queryable } from '../postgres/database.js'
 import type { Sql } from '../postgres/sql.js'
 import type { Statement } from '../postgres/statement.js'
@@ -12,9 +13,7 @@ import {
   layoutOf,
   layoutSql,
   ownHeap,
-  shallowLayoutSql,
   toLayout,
-  toShallowLayout,
 } from './layout/layout.js'
 import {
   countTexts,
@@ -63,13 +62,6 @@ export const rowsSql: (branchId: Sql, options?: { hidden?: boolean }) => Sql = l
 
 export function toRows(found: unknown): BranchRows | undefined {
   return toLayout((found ?? []) as readonly LevelRow[])
-}
-
-/** Like `rowsSql`, for `toShallowRows`: finds the rows of a branch only if it inherits from few others. */
-export const shallowRowsSql: (branchId: Sql) => Sql = shallowLayoutSql
-
-export function toShallowRows(found: unknown): BranchRows | undefined {
-  return toShallowLayout((found ?? []) as readonly LevelRow[])
 }
 
 /** Returns whether the branch was ever forked, so that its writers keep old versions. */
@@ -144,16 +136,17 @@ export class BranchTables implements TableLookup {
 }
 
 /** The tables of a schema. */
-export interface SchemaTables {
+interface SchemaTables {
   tableByName(name: string): TableCodec | undefined
   tableById(id: number): TableCodec | undefined
 }
 
 /** One cache for compiled reads of all tables, because there is no limit to the combinations of columns. */
-const reads = new LruMap<string, CompiledRead>(READS_MAX, {
-  weightMax: READS_LENGTH_MAX,
-  weigh: (key, { length }) => key.length + length,
-  unusedMsMax: BRANCH_UNUSED_MS_MAX,
+const reads = new LRUCache<string, CompiledRead>({
+  max: READS_MAX,
+  maxSize: READS_LENGTH_MAX,
+  sizeCalculation: ({ length }, key) => key.length + length,
+  ...BRANCH_CACHE,
 })
 let tableCount = 0
 

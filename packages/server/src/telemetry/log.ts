@@ -15,7 +15,7 @@ const LEVELS: Readonly<Record<number, string>> = {
 /** Maximum depth of nested causes. */
 const CAUSES_MAX = 4
 
-export interface LoggedError {
+interface LoggedError {
   [name: string]: unknown
   readonly type: string
   readonly message: string

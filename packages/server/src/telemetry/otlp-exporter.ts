@@ -6,7 +6,7 @@ const QUEUE_MAX = 4096
 export const EXPORT_PAUSE_MS = 2_000
 const TIMEOUT_MS = 10_000
 
-export interface ExporterOptions {
+interface ExporterOptions {
   /** The full URL that traces are sent to. */
   readonly url: string
   readonly headers: Readonly<Record<string, string>>

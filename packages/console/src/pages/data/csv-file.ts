@@ -56,7 +56,7 @@ export async function* readRows(file: File): AsyncGenerator<FileRow, void> {
   }
 }
 
-export interface FileRow {
+interface FileRow {
   readonly cells: readonly string[]
   /** The part of the file up to the end of the row, from 0 to 1. */
   readonly share: number

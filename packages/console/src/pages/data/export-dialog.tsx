@@ -1,4 +1,5 @@
 import type { ColumnDefinition, TableDefinition } from '@offshoot/client'
+import Papa from 'papaparse'
 import { useRef, useState } from 'react'
 import { useBranch, usePlace } from '../../api/place.js'
 import { Button } from '../../ui/button.js'
@@ -6,7 +7,6 @@ import { Dialog } from '../../ui/dialog.js'
 import { ErrorNote } from '../../ui/feedback.js'
 import { Field } from '../../ui/field.js'
 import { saveBlob } from '../../ui/save-blob.js'
-import { csvLine } from './csv.js'
 import { pageReader, readAll, SEARCH_ROWS_MAX } from './row-pages.js'
 import { columnValue, longText, type Row } from './values.js'
 import type { View } from './view.js'
@@ -115,4 +115,8 @@ function lineOf(row: Row, columns: readonly ColumnDefinition[], format: 'csv' | 
     if (value !== undefined) record[name] = value
   }
   return `${JSON.stringify(record)}\n`
+}
+
+function csvLine(cells: string[]): string {
+  return `${Papa.unparse([cells])}\r\n`
 }

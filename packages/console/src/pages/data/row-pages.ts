@@ -11,7 +11,7 @@ export const FIRST_PAGE_SIZE = 60
 /** How the console searches: the last word may be incomplete. */
 export const SEARCH_OPTIONS = { prefix: 'phrase' } as const
 
-export interface RowQuestion {
+interface RowQuestion {
   readonly view: View
   /** Columns to read; undefined for all. A search reads all. */
   readonly columns: readonly string[] | undefined

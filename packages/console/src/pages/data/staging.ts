@@ -7,10 +7,10 @@ export interface Draft {
   readonly fields: Fields
 }
 
-export type Fields = Readonly<Record<string, unknown>>
+type Fields = Readonly<Record<string, unknown>>
 
 /** Changed columns of a record, and the record as it was read. */
-export interface Edit {
+interface Edit {
   readonly base: Row
   readonly fields: Fields
 }
@@ -87,7 +87,7 @@ export function countOf({ drafts, edits, deletes }: Staged): number {
 }
 
 /** One operation, and the row that it belongs to. */
-export interface StagedOperation {
+interface StagedOperation {
   readonly operation: Operation<AnySchema>
   /** The id of a record, or the key of a draft. */
   readonly row: string

@@ -10,7 +10,7 @@ import type { AnyFilter } from './view.js'
 /** The present state of records that someone else has changed; null if the record was deleted. */
 export type Conflicts = ReadonlyMap<string, Row | null>
 /** Faults of rows, by the id of the record or the key of the draft. */
-export type Faults = ReadonlyMap<string, string>
+type Faults = ReadonlyMap<string, string>
 
 const NO_CONFLICTS: Conflicts = new Map()
 const NO_FAULTS: Faults = new Map()

@@ -15,7 +15,7 @@ const UNDO_MAX = 200
 const histories = new Map<string, History>()
 const listeners = new Set<() => void>()
 
-export interface Staging {
+interface Staging {
   readonly staged: Staged
   readonly canUndo: boolean
   readonly canRedo: boolean

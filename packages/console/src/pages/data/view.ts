@@ -1,6 +1,6 @@
 import type { AnySchema, Filter } from '@offshoot/client'
 
-export type Direction = 'asc' | 'desc'
+type Direction = 'asc' | 'desc'
 
 export interface SortTerm {
   readonly column: string

@@ -8,7 +8,7 @@ import { type Decision, takesOf } from './decisions.js'
 import { readTyped } from './typed-value.js'
 
 /** The names of both sides. `ours` is the branch that changes. */
-export interface Sides {
+interface Sides {
   readonly ours: string
   readonly theirs: string
 }

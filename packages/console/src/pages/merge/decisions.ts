@@ -52,7 +52,7 @@ function tokenOf(conflict: MergeConflict): string {
 }
 
 /** The parts of a conflict that can be decided one by one: columns of a record, or records of a rule. */
-export function partsOf(conflict: MergeConflict): readonly string[] {
+function partsOf(conflict: MergeConflict): readonly string[] {
   if (isCells(conflict)) return Object.keys(conflict.columns)
   return isRule(conflict) ? conflict.ids : []
 }

@@ -1,7 +1,7 @@
 import type { ColumnType } from '@offshoot/client'
 
 /** The result of reading a typed text: a value, or what is wrong with the text. */
-export type Typed = { readonly value: unknown } | { readonly fault: string }
+type Typed = { readonly value: unknown } | { readonly fault: string }
 
 /** Reads a text that somebody typed as a value of a column. The service checks it again. */
 export function readTyped(type: ColumnType, text: string): Typed {

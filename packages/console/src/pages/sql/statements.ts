@@ -1,4 +1,4 @@
-export interface Statement {
+interface Statement {
   readonly text: string
   /** The position of its first character. */
   readonly start: number

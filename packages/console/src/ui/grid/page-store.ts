@@ -19,7 +19,7 @@ interface StoredPage<Row> {
   isStale: boolean
 }
 
-export interface PageStoreOptions<Row> {
+interface PageStoreOptions<Row> {
   readonly firstSize: number
   readonly size: number
   /** Pages with records in memory. Those farthest from the view are dropped. */

@@ -2,13 +2,7 @@ import Papa from 'papaparse'
 
 /** Writes cells as spreadsheets copy them: tabs between cells, quotes around cells with line breaks. */
 export function toTabSeparated(lines: readonly (readonly string[])[]): string {
-  return lines
-    .map((line) =>
-      line
-        .map((text) => (/[\t\r\n"]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text))
-        .join('\t'),
-    )
-    .join('\n')
+  return Papa.unparse(lines as string[][], { delimiter: '\t', newline: '\n' })
 }
 
 /** Reads cells as spreadsheets copy them. */

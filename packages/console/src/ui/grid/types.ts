@@ -33,7 +33,7 @@ export interface CellView {
 /** Where the cursor goes after an edit. */
 export type Move = 'stay' | 'down' | 'up' | 'right' | 'left'
 
-export interface EditorRequest extends CellPosition {
+interface EditorRequest extends CellPosition {
   /** The key that started the edit; undefined if the present value is to be edited. */
   readonly typed: string | undefined
   readonly onEnd: (move: Move) => void

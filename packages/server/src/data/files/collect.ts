@@ -24,7 +24,7 @@ const STEP_REMOVALS = 50
 /** One statement of a search may run for this long. */
 const STATEMENT_MS = 20_000
 
-export interface CollectTimes {
+interface CollectTimes {
   /** The minimum time from an upload to the first check, and from the first check to the deletion. */
   readonly graceSeconds: number
   /** The time until content in use is checked again. */

@@ -3,7 +3,7 @@
  * input, so every position is checked against the length.
  */
 
-export interface ImageSize {
+interface ImageSize {
   readonly width: number
   readonly height: number
 }

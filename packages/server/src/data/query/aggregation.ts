@@ -31,11 +31,11 @@ export interface Buckets {
   readonly aggregations: Aggregations
 }
 
-export type Aggregation = Measure | Buckets
+type Aggregation = Measure | Buckets
 export type Aggregations = readonly { readonly name: string; readonly what: Aggregation }[]
 
 const CALENDAR_UNITS = ['minute', 'hour', 'day', 'week', 'month', 'quarter', 'year'] as const
-export type CalendarUnit = (typeof CALENDAR_UNITS)[number]
+type CalendarUnit = (typeof CALENDAR_UNITS)[number]
 
 const UNIT_MS: ReadonlyMap<string, number> = new Map([
   ['ms', 1],

@@ -20,7 +20,7 @@ export const SQL_TYPES: Readonly<Partial<Record<FieldType, Sql>>> = {
 }
 
 /** The location of a value in the record that the links lead to. */
-export type FieldSource =
+type FieldSource =
   | { readonly kind: 'id' }
   | { readonly kind: 'metadata'; readonly column: 'version' | 'created_at' | 'updated_at' }
   | { readonly kind: 'column'; readonly index: number }
@@ -45,7 +45,7 @@ export interface Field {
 /** Resolves a path to a field. Throws an error with the path if there is none. */
 export type FieldResolver = (path: string) => Field
 
-export interface LinkStep {
+interface LinkStep {
   /** Index of the link column in its table. */
   readonly column: number
   readonly target: TableCodec

@@ -1,6 +1,6 @@
 import { type Limits, QUERY_LIMITS } from '@offshoot/contract/limits'
 import { mapInTurns } from '../../common/in-turns.js'
-import { type JsonText, listJson } from '../../common/json-parts.js'
+import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import type { TextRow } from '../../postgres/statement.js'

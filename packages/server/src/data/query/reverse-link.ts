@@ -31,7 +31,7 @@ export interface ReverseLink {
 }
 
 /** The schema that reverse links are resolved in. */
-export interface ReverseLinkContext {
+interface ReverseLinkContext {
   readonly lookup: TableLookup
   /** The queried table. */
   readonly codec: TableCodec

@@ -8,7 +8,7 @@ import type { Parameters } from './parameters.js'
 import { ROOT } from './sort-sql.js'
 
 /** The rows to select from. */
-export interface RowSource {
+interface RowSource {
   readonly lookup: TableLookup
   readonly codec: TableCodec
   /** undefined: all rows. */
@@ -17,7 +17,7 @@ export interface RowSource {
 }
 
 /** A row of the select: its columns, and fields that are reached through links. */
-export interface SourceRow {
+interface SourceRow {
   readonly record: PlanRoot
   readonly fields: FieldExpressions
 }

@@ -15,13 +15,7 @@ export interface Sort {
 }
 
 /** Types whose values have an order. */
-export const SORTABLE: ReadonlySet<FieldType> = new Set([
-  'text',
-  'int',
-  'float',
-  'bool',
-  'datetime',
-])
+const SORTABLE: ReadonlySet<FieldType> = new Set(['text', 'int', 'float', 'bool', 'datetime'])
 const KEYS_MAX = 16
 
 export function parseSort(resolve: FieldResolver, sort: unknown): Sort {

@@ -1,5 +1,6 @@
 import type { SummarizeRequest } from '@offshoot/contract/aggregation'
 import { mapInTurns } from '../../common/in-turns.js'
+import { type JsonTree, putValue, writeTree } from '../../common/write-json.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileSharing } from '../../postgres/statement.js'
 import type { TableCodec } from '../../rows/columns.js'
@@ -269,38 +270,17 @@ function summarySql({ operation, field, type }: Summary, base: BaseRows): Sql {
   }
 }
 
-/** An object whose members are values as JSON text, or nested objects. */
-type Tree = Map<string, string | Tree>
-
 function writeSummary(
   { groups, summaries }: SummarizePlan,
   row: readonly (string | null)[],
   options: { jsonAsText: boolean },
 ): string {
-  const tree: Tree = new Map()
+  const tree: JsonTree = new Map()
   for (const [index, { path, field }] of groups.entries()) {
-    put(tree, path, writeValue(field.type, row[index], options))
+    putValue(tree, path, writeValue(field.type, row[index], options))
   }
   for (const [index, { name, type }] of summaries.entries()) {
     tree.set(name, writeValue(type, row[groups.length + index], options))
   }
   return writeTree(tree)
-}
-
-function put(tree: Tree, [key = '', ...rest]: readonly string[], value: string): void {
-  if (rest.length === 0) {
-    tree.set(key, value)
-    return
-  }
-  const known = tree.get(key)
-  const inner = known instanceof Map ? known : new Map()
-  tree.set(key, inner)
-  put(inner, rest, value)
-}
-
-function writeTree(tree: Tree): string {
-  const members = [...tree].map(([key, value]) => {
-    return `${JSON.stringify(key)}:${value instanceof Map ? writeTree(value) : value}`
-  })
-  return `{${members.join(',')}}`
 }

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
+import { LRUCache } from 'lru-cache'
 import { inTurns } from '../../common/in-turns.js'
-import { type JsonText, joinJson } from '../../common/json-parts.js'
-import { LruMap } from '../../common/lru-map.js'
+import { type JsonText, joinJson } from '../../common/write-json.js'
 import type { Database } from '../../postgres/database.js'
 import { isNodeUnreachable, isUndefinedTable } from '../../postgres/failures.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
@@ -57,7 +57,7 @@ function* hashSteps(parts: Iterable<string | Buffer>): Generator<undefined, stri
 }
 
 /** The session that requests belong to. */
-export interface IdempotencyContext {
+interface IdempotencyContext {
   readonly database: Database
   readonly session: Session
 }
@@ -72,14 +72,17 @@ interface AnswerStatements {
 }
 
 const DATABASES_MAX = 1000
-const statements = new LruMap<string, AnswerStatements>(DATABASES_MAX)
+const statements = new LRUCache<string, AnswerStatements>({ max: DATABASES_MAX })
 
 function statementsOf({ guard: { rows } }: Session): AnswerStatements {
   let known = statements.get(rows.databaseId)
   if (known === undefined) {
     const answers = answersName(rows.databaseId)
     known = {
-      find: findStatement(answers),
+      find: compileStatement(sql`
+        select encode(request_hash, 'hex'), body
+        from ${answers}
+        where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`),
       insert: compileStatement(sql`
         insert into ${answers} as k (hash, request_hash, body, size)
         values (decode(${slot(0)}::text, 'hex'), decode(${slot(1)}::text, 'hex'), ${slot(2)}::text,
@@ -93,30 +96,6 @@ function statementsOf({ guard: { rows } }: Session): AnswerStatements {
     statements.set(rows.databaseId, known)
   }
   return known
-}
-
-function findStatement(answers: Sql): Statement {
-  return compileStatement(sql`
-    select encode(request_hash, 'hex'), body
-    from ${answers}
-    where hash = decode(${slot(0)}::text, 'hex') and created_at > ${OLDEST}`)
-}
-
-/**
- * Versions before schemas of databases kept all answers in the catalogue. They cannot be moved, because only the
- * hash says to which branch one belongs. So they are found here until they have expired.
- */
-const EARLIER = sql`offshoot.idempotency_keys`
-const FIND_EARLIER = findStatement(EARLIER)
-
-/** Nobody adds to the earlier answers, so once they are gone, they are not looked for again. */
-const withoutEarlier = new WeakSet<Database>()
-
-async function hasEarlier(database: Database): Promise<boolean> {
-  if (withoutEarlier.has(database)) return false
-  const found = await database.query(sql`select from ${EARLIER} limit 1`)
-  if (found.length === 0) withoutEarlier.add(database)
-  return found.length > 0
 }
 
 function sha256(...parts: readonly (string | Buffer)[]): string {
@@ -232,9 +211,8 @@ async function findKept(
   // Known before the transaction of the request begins, which must not wait for another connection.
   await keptAnswersOf(database).load(session.access.databaseId)
   const values = [keyHash(session, key)]
-  const calls = [{ statement: statementsOf(session).find, values }]
-  if (await hasEarlier(database)) calls.push({ statement: FIND_EARLIER, values })
-  const [row] = (await runReads(database, session.guard, calls)).flat()
+  const call = { statement: statementsOf(session).find, values }
+  const [row] = (await runReads(database, session.guard, [call])).flat()
   return row && { requestHash: row[0] ?? '', body: row[1] ?? null }
 }
 
@@ -275,7 +253,6 @@ const lastCollected = new WeakMap<Database, string>()
  * whether there may be more.
  */
 export async function collectAnswers(database: Database): Promise<boolean> {
-  if (await hasEarlier(database)) await deleteExpired(database, EARLIER)
   const isShrinking = await keptAnswersOf(database).shrink()
   const afterId = lastCollected.get(database) ?? '0'
   const databaseId = await findAnswering(database, afterId)

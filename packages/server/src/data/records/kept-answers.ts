@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../postgres/database.js'
 import { isUndefinedTable } from '../../postgres/failures.js'
 import { sql } from '../../postgres/sql.js'
@@ -35,9 +35,9 @@ interface Usage {
 }
 
 /** Knows how many bytes of answers each database keeps. */
-export class KeptAnswers {
+class KeptAnswers {
   readonly #database: Database
-  readonly #usages = new LruMap<string, Usage>(DATABASES_MAX)
+  readonly #usages = new LRUCache<string, Usage>({ max: DATABASES_MAX })
 
   constructor(database: Database) {
     this.#database = database

@@ -144,42 +144,12 @@ export async function replaceRecord(
   return { answer, created: createOnly || written[4] !== 't' }
 }
 
-/** Changes the given fields of a record. */
+/** Changes the given fields of a record. With `upserts`, creates the record if it does not exist. */
 export async function updateRecord(
   context: RecordContext,
-  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
-): Promise<string> {
-  const { id, fields } = options
-  const { session } = context
-  const table = session.table(context.tableName)
-  requireId(table, id)
-  return onPresentFiles(context, table, options, async (present) => {
-    const files = await fileWriter(context, table, [fields], {
-      present: present?.files,
-      merges: true,
-    })
-    const update = encodeUpdate(table, fields, files)
-    const writer = await prepareWrite(context, table, files)
-    const { ifVersion } = options
-    const { written, answer } = await write(context, table, {
-      call: writer.updateOne({ id, ifVersion, update }),
-      id,
-      present,
-      checks: writer.checkUpdates([{ id, update }]),
-    })
-    if (written === undefined) {
-      throw confirmed(await explainNoUpdate(context, { id, ifVersion }, update))
-    }
-    return answer
-  })
-}
-
-/** Changes the given fields, or creates the record if it does not exist. */
-export async function upsertRecord(
-  context: RecordContext,
-  options: { id: string; fields: InputRecord; ifVersion: number | undefined },
+  options: { id: string; fields: InputRecord; ifVersion: number | undefined; upserts: boolean },
 ): Promise<{ answer: string; created: boolean }> {
-  const { id, fields } = options
+  const { id, fields, ifVersion, upserts } = options
   const { session } = context
   const table = session.table(context.tableName)
   requireId(table, id)
@@ -189,13 +159,13 @@ export async function upsertRecord(
       merges: true,
     })
     const update = encodeUpdate(table, fields, files)
-    const whole = table.codec.encodeRecord(fields, now(), files?.encode)
+    const whole = upserts ? table.codec.encodeRecord(fields, now(), files?.encode) : undefined
+    const creates = whole !== undefined && !isFaults(whole)
     const writer = await prepareWrite(context, table, files)
-    const { ifVersion } = options
     const { written, alternative, answer } = await write(context, table, {
       call: writer.updateOne({ id, ifVersion, update }),
       // If the update has found the record, its id is taken and the insert has no effect.
-      otherwise: isFaults(whole) ? undefined : writer.insertOne({ id, values: whole }),
+      otherwise: creates ? writer.insertOne({ id, values: whole }) : undefined,
       id,
       present,
       checks: writer.checkUpdates([{ id, update }]),
@@ -203,7 +173,7 @@ export async function upsertRecord(
     if (written !== undefined) return { answer, created: false }
     if (alternative !== undefined) return { answer, created: true }
     const error = await explainNoUpdate(context, { id, ifVersion }, update)
-    const isInvalid = error.code === 'record_not_found' && isFaults(whole)
+    const isInvalid = error.code === 'record_not_found' && whole !== undefined && isFaults(whole)
     throw confirmed(isInvalid ? invalidRecord(whole) : error)
   })
 }

@@ -11,7 +11,7 @@ import type { OperationGroup, PlannedOperation } from './transaction-plan.js'
 type Operation<Kind extends PlannedOperation['kind']> = Extract<PlannedOperation, { kind: Kind }>
 
 /** The calls of a group, and the conversion of their rows to results. */
-export interface GroupRun {
+interface GroupRun {
   readonly calls: readonly Call[]
   /** Writes the result of each operation, with a pause after each. Returns the first fault. */
   settle(rows: readonly TextRows[], results: string[]): Generator<undefined, FaultEntry | undefined>

@@ -19,7 +19,7 @@ const PARTIAL_BATCH_LINES = 2000
 /** The number of bytes after which a partial import commits, for long lines with files. */
 const PARTIAL_BATCH_BYTES = 8 * 1024 * 1024
 
-export interface PartialContext {
+interface PartialContext {
   readonly database: Database
   readonly sessions: Sessions
   readonly files: Files

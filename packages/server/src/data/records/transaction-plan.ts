@@ -101,7 +101,7 @@ export const TRANSACTION_FAULTS_MAX = 1000
 const UNKNOWN_FIELDS_MAX = 20
 
 /** The operations that can be run, and the faults of the others. */
-export interface PlannedTransaction {
+interface PlannedTransaction {
   readonly planned: PlannedOperation[]
   readonly faults: FaultEntry[]
   /** The number of operations with faults, including those that are not listed. */

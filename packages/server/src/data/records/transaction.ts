@@ -1,7 +1,7 @@
 import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
-import { type JsonText, listJson } from '../../common/json-parts.js'
+import { type JsonText, listJson } from '../../common/write-json.js'
 import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
@@ -148,37 +148,26 @@ async function runGroups(
   if (isStepwise) {
     return runSteps(database, session.guard, async (transaction) => {
       for (const group of groups) {
-        const { calls, settle } = prepare(group)
-        const rows = await transaction.run(calls).catch((error: unknown) => {
+        const run = prepare(group)
+        const rows = await transaction.run(run.calls).catch((error: unknown) => {
           throw toRunError(error, group)
         })
-        await loadGroupContents(context, group, { calls, rows })
-        const fault = await inTurns(settle(rows, results))
-        if (fault !== undefined) throw transactionFailed([fault])
+        await settleAll(context, [run], { rows, results })
       }
       return finish(transaction)
     })
   }
   const [first = [], ...parts] = cutIntoParts(groups)
   const firstRuns = first.map(prepare)
-  const settleAll = async (runs: typeof firstRuns, rows: readonly TextRows[]) => {
-    let position = 0
-    for (const { group, calls, settle } of runs) {
-      const own = rows.slice(position, position + calls.length)
-      await loadGroupContents(context, group, { calls, rows: own })
-      const fault = await inTurns(settle(own, results))
-      if (fault !== undefined) throw transactionFailed([fault])
-      position += calls.length
-    }
-  }
   return runSteps(
     database,
     session.guard,
     async (transaction, rows) => {
-      await settleAll(firstRuns, rows)
+      await settleAll(context, firstRuns, { rows, results })
       for (const part of parts) {
         const runs = await mapInTurns(part, prepare)
-        await settleAll(runs, await transaction.run(runs.flatMap(({ calls }) => calls)))
+        const rows = await transaction.run(runs.flatMap(({ calls }) => calls))
+        await settleAll(context, runs, { rows, results })
       }
       return finish(transaction)
     },
@@ -205,14 +194,24 @@ async function runGets(
   const calls = runs.flatMap((group) => group.calls)
   const runAll = planned.length <= 1 ? runReads : runSerialReads
   const rows = await runAll(database, session.guard, calls)
-  let position = 0
-  for (const { group, calls: own, settle } of runs) {
-    const found = rows.slice(position, position + own.length)
-    await loadGroupContents(context, group, { calls: own, rows: found })
-    await inTurns(settle(found, results))
-    position += own.length
-  }
+  await settleAll(context, runs, { rows, results })
   return listJson('{"results":[', results, ']}')
+}
+
+/** Writes the results of groups from their rows, which follow each other. Throws the first fault. */
+async function settleAll(
+  context: TransactionContext,
+  runs: readonly (ReturnType<typeof prepareGroup> & { group: OperationGroup })[],
+  { rows, results }: { rows: readonly TextRows[]; results: string[] },
+): Promise<void> {
+  let position = 0
+  for (const { group, calls, settle } of runs) {
+    const own = rows.slice(position, position + calls.length)
+    await loadGroupContents(context, group, { calls, rows: own })
+    const fault = await inTurns(settle(own, results))
+    if (fault !== undefined) throw transactionFailed([fault])
+    position += calls.length
+  }
 }
 
 /** Reads the contents of files between the statements of a group and its results. */

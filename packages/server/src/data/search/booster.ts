@@ -26,17 +26,8 @@ export type Booster = { readonly ifMatches: Filter | undefined } & (
     }
 )
 
-export const MODIFIERS = [
-  'none',
-  'log',
-  'log1p',
-  'ln',
-  'ln1p',
-  'square',
-  'sqrt',
-  'reciprocal',
-] as const
-export type Modifier = (typeof MODIFIERS)[number]
+const MODIFIERS = ['none', 'log', 'log1p', 'ln', 'ln1p', 'square', 'sqrt', 'reciprocal'] as const
+type Modifier = (typeof MODIFIERS)[number]
 
 /** A booster of a request. The request schema has validated its shape. */
 export interface BoosterRequest {

@@ -1,3 +1,4 @@
+import { type JsonTree, putValue, writeTree } from '../../common/write-json.js'
 import type { SearchColumn } from './search-plan.js'
 
 /** Placeholders around matches. They are replaced by tags after HTML escaping. */
@@ -51,36 +52,16 @@ function trimEnd(text: string, isCut: boolean): string {
   return space < 0 ? text : `${text.slice(0, end + 1)}${rest.slice(0, space)}`
 }
 
-type Tree = Map<string, string | Tree>
-
 /** Returns `{"title":["..<em>word</em>.."]}`. Nested columns are in nested objects. */
 export function writeHighlight(
   columns: readonly SearchColumn[],
   parts: readonly (readonly Part[] | null)[],
   options: { encodeHTML: boolean },
 ): string {
-  const tree: Tree = new Map()
+  const tree: JsonTree = new Map()
   for (const [index, { path }] of columns.entries()) {
     const fragments = (parts[index] ?? []).flatMap((part) => writeFragment(part, options) ?? [])
-    if (fragments.length > 0) put(tree, path, JSON.stringify(fragments))
+    if (fragments.length > 0) putValue(tree, path, JSON.stringify(fragments))
   }
   return writeTree(tree)
-}
-
-function put(tree: Tree, [key = '', ...rest]: readonly string[], value: string): void {
-  if (rest.length === 0) {
-    tree.set(key, value)
-    return
-  }
-  const known = tree.get(key)
-  const inner: Tree = known instanceof Map ? known : new Map()
-  tree.set(key, inner)
-  put(inner, rest, value)
-}
-
-function writeTree(tree: Tree): string {
-  const members = [...tree].map(([key, value]) => {
-    return `${JSON.stringify(key)}:${typeof value === 'string' ? value : writeTree(value)}`
-  })
-  return `{${members.join(',')}}`
 }

@@ -12,10 +12,10 @@ import {
 } from './word-pattern.js'
 
 /** How a word of a text matches a term, best first. */
-export type MatchKind = 'exact' | 'prefix' | 'edits' | 'stem'
+type MatchKind = 'exact' | 'prefix' | 'edits' | 'stem'
 
 /** A group of the pattern `words`: the term that it matches, and how. */
-export interface Match {
+interface Match {
   readonly term: number
   readonly kind: MatchKind
   readonly edits: number

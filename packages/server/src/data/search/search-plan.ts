@@ -28,9 +28,9 @@ export interface TablePlan {
   readonly boosters: readonly Booster[]
 }
 
-export type Target = string | { readonly column: string; readonly weight?: number }
+type Target = string | { readonly column: string; readonly weight?: number }
 
-export interface TableRequest {
+interface TableRequest {
   readonly filter?: unknown
   readonly target?: readonly Target[]
   readonly boosters?: readonly BoosterRequest[]
@@ -53,7 +53,7 @@ export function planTable(
 }
 
 /** Resolves the targets to columns. The weight of a named column takes precedence over that of `*`. */
-export function planTargets(codec: TableCodec, targets: readonly Target[]): SearchColumn[] {
+function planTargets(codec: TableCodec, targets: readonly Target[]): SearchColumn[] {
   const weights = new Map<number, { weight: number; isNamed: boolean }>()
   for (const target of targets.length === 0 ? ['*'] : targets) {
     const { column, weight = 1 } = typeof target === 'string' ? { column: target } : target

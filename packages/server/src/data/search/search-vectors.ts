@@ -39,7 +39,7 @@ import { arraySimilarity, extensionSimilarity, similarityOf } from './distance-s
 import type { SearchContext } from './search-records.js'
 
 /** A vector search with resolved names and validated values. */
-export interface VectorPlan {
+interface VectorPlan {
   readonly lookup: TableLookup
   readonly codec: TableCodec
   readonly read: ReadPlan
@@ -80,7 +80,7 @@ export async function searchVectors(
   return `{"totalCount":${first?.[1] ?? 0},"records":[${records.join(',')}]}`
 }
 
-export function readVector(
+function readVector(
   codec: TableCodec,
   { column: name, queryVector, similarityFunction = 'cosineSimilarity' }: VectorSearch,
 ): Pick<VectorPlan, 'column' | 'query' | 'similarity'> {
@@ -111,7 +111,7 @@ function isSingle(query: readonly number[]): boolean {
  * Compiles a search that compares all vectors. The first row has the number of compared vectors. Each further
  * row is a record: its place, its score and its texts.
  */
-export function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
+function vectorSql(plan: VectorPlan, extension: Extension | undefined): Call {
   const parameters = new Parameters()
   const query = parameters.add(`{${plan.query.join(',')}}`)
   const vectors = selectRows({ ...plan, parameters }, ({ record }) => {
@@ -212,7 +212,7 @@ async function searchIndex(
 /**
  * Compiles a search by the index. The index supports neither filters nor similarities other than the cosine.
  */
-export function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
+function indexSql(plan: VectorPlan, extension: Extension): Call | undefined {
   const { lookup, codec, column, similarity, filter } = plan
   const isServed =
     similarity === 'cosineSimilarity' && filter.kind === 'and' && filter.items.length === 0

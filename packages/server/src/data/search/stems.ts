@@ -1,13 +1,14 @@
-import { LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
 const STEMS_MAX = 10_000
 const STEMS_LENGTH_MAX = 1024 * 1024
 /** Stems never change. Words without a stem, such as `the`, are cached as an empty text. */
-const known = new LruMap<string, string>(STEMS_MAX, {
-  weightMax: STEMS_LENGTH_MAX,
-  weigh: (word, stem) => word.length + stem.length,
+const known = new LRUCache<string, string>({
+  max: STEMS_MAX,
+  maxSize: STEMS_LENGTH_MAX,
+  sizeCalculation: (stem, word) => word.length + stem.length,
 })
 
 /** Returns the English stems of lower-case words, by word. Words without a stem are left out. */

@@ -12,7 +12,7 @@ export interface Term {
   readonly isInside: boolean
 }
 
-export interface Terms {
+interface Terms {
   readonly terms: readonly Term[]
   readonly warnings: readonly string[]
 }

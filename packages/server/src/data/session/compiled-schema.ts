@@ -1,5 +1,5 @@
 import type { Limits } from '@offshoot/contract/limits'
-import { LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 import {
@@ -13,7 +13,6 @@ import {
 
 /** A schema whose tables are compiled on first use. */
 export interface CompiledSchema {
-  readonly id: string
   readonly tableNames: readonly string[]
   /** The number of columns of all tables, including nested columns. */
   readonly columnCount: number
@@ -32,9 +31,10 @@ const SCHEMA_COLUMNS_MAX = 300_000
 /** Schemas are immutable, so compiled ones never expire. The Xata client gets JSON values as strings. */
 export class SchemaCache {
   readonly #limits: Limits
-  readonly #schemas = new LruMap<string, CompiledSchema>(SCHEMAS_MAX, {
-    weightMax: SCHEMA_COLUMNS_MAX,
-    weigh: (_key, { columnCount }) => columnCount,
+  readonly #schemas = new LRUCache<string, CompiledSchema>({
+    max: SCHEMAS_MAX,
+    maxSize: SCHEMA_COLUMNS_MAX,
+    sizeCalculation: ({ columnCount }) => columnCount + 1,
   })
 
   constructor(limits: Limits) {
@@ -51,7 +51,7 @@ export class SchemaCache {
     const [row] = await database.query<{ document: StoredSchema }>(sql`
       select document from offshoot.schemas where id = ${options.schemaId}`)
     if (row === undefined) return undefined
-    const compiled = compileSchema(options.schemaId, row.document, {
+    const compiled = compileSchema(row.document, {
       limits: this.#limits,
       jsonAsText: options.isXataClient,
     })
@@ -61,7 +61,6 @@ export class SchemaCache {
 }
 
 function compileSchema(
-  id: string,
   document: StoredSchema,
   options: { limits: Limits; jsonAsText: boolean },
 ): CompiledSchema {
@@ -78,7 +77,6 @@ function compileSchema(
     return codec
   }
   return {
-    id,
     tableNames: document.tables.map((table) => table.name),
     columnCount: document.tables.reduce(
       (count, table) => count + listAllColumns(table.columns).length,

@@ -1,10 +1,10 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import type { Principal } from '../../domain/access/principal.js'
 import type { BranchExpiry } from '../../domain/access/resolve.js'
 import { type Need, reachesWholeWorkspace, requireAccess } from '../../domain/access/scope.js'
-import type { OpenedBranch } from '../../domain/branches/create-branch.js'
 import { updateBranchExpiries } from '../../domain/branches/queries.js'
 import { renewExpiry } from '../../domain/branches/renew-expiry.js'
 import { BranchUses } from '../../domain/branches/uses.js'
@@ -22,7 +22,6 @@ import {
 import { SchemaCache } from './compiled-schema.js'
 import { CursorSecret } from './cursor-secret.js'
 import {
-  openSession,
   type ResolvedBranch,
   resolveLinkedBranch,
   resolveSession,
@@ -41,7 +40,7 @@ export interface SessionRequest extends SessionAddress {
 }
 
 /** Creates the links to files in responses. */
-export interface SessionLinks {
+interface SessionLinks {
   load(database: Queryable): Promise<void>
   form(options: { origin: string; branchId: string; canUpload: boolean }): FileForm
 }
@@ -51,13 +50,11 @@ const SESSIONS_MAX = 10_000
 const SESSION_COLUMNS_MAX = 4_000_000
 
 const SESSION_CACHE = {
-  weightMax: SESSION_COLUMNS_MAX,
-  weigh: (_key: string, { session }: { session: BranchSession }) => session.columnCount,
-  unusedMsMax: BRANCH_UNUSED_MS_MAX,
+  max: SESSIONS_MAX,
+  maxSize: SESSION_COLUMNS_MAX,
+  sizeCalculation: ({ session }: { session: BranchSession }) => session.columnCount + 1,
+  ...BRANCH_CACHE,
 }
-
-/** A new branch is opened at once if its database has up to this number of columns: more make the fork slower. */
-const OPENED_COLUMNS_MAX = 500
 
 const ATTEMPTS_MAX = 20
 /** The time for which links to a branch work without checking its expiry again. */
@@ -83,13 +80,8 @@ interface Entry {
 export class Sessions {
   readonly quotas: Quotas
   readonly #sources: SessionSources & { readonly links: SessionLinks }
-  readonly #branches = new LruMap<string, ResolvedBranch & { untilMs: number }>(
-    SESSIONS_MAX,
-    SESSION_CACHE,
-  )
-  readonly #entries = new LruMap<string, Entry>(SESSIONS_MAX, SESSION_CACHE)
-  /** The number of columns in the storage of a branch of a database, by the last session that was opened. */
-  readonly #columnCounts = new LruMap<string, number>(SESSIONS_MAX)
+  readonly #branches = new LRUCache<string, ResolvedBranch & { untilMs: number }>(SESSION_CACHE)
+  readonly #entries = new LRUCache<string, Entry>(SESSION_CACHE)
   readonly #uses = new BranchUses()
 
   constructor(
@@ -206,17 +198,6 @@ export class Sessions {
     return this.#open(key, request).then(({ session }) => session.principal)
   }
 
-  /** Caches the session of a branch that was just created and does not expire, for its first request. */
-  async adopt(request: SessionAddress, { branch, rows }: OpenedBranch): Promise<void> {
-    const resolved = await openSession(this.#sources, request, { branch, rows })
-    if (resolved !== undefined) this.#cache(keyOf(request), resolved.session, undefined)
-  }
-
-  /** Returns whether a new branch of a database should be opened with its creation. */
-  opensNew(databaseId: string): boolean {
-    return (this.#columnCounts.get(databaseId) ?? Number.POSITIVE_INFINITY) <= OPENED_COLUMNS_MAX
-  }
-
   /** Checks in PostgreSQL that an earlier admission is still valid. */
   async confirm(request: SessionRequest): Promise<void> {
     const key = keyOf(request)
@@ -246,10 +227,7 @@ export class Sessions {
 
   async #open(key: string, request: SessionRequest): Promise<Entry> {
     const { session, branch } = await resolveSession(this.#sources, request)
-    return this.#cache(key, session, await renewExpiry(this.#sources.database, branch))
-  }
-
-  #cache(key: string, session: Session, expiry: BranchExpiry | undefined): Entry {
+    const expiry = await renewExpiry(this.#sources.database, branch)
     const keyExpiresAtMs = session.principal.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY
     const fresh = {
       session,
@@ -257,7 +235,6 @@ export class Sessions {
       isSliding: expiry?.ttlMs !== undefined,
     }
     this.#entries.set(key, fresh)
-    this.#columnCounts.set(session.access.databaseId, session.columnCount)
     return fresh
   }
 

@@ -27,8 +27,8 @@ export const COLLECTED_BYTES_MAX = 64 * 1024 * 1024
  * The limit for aggregates that keep many times the size of their values: about 1 KB for each number of a
  * `jsonb` document, and more for each range when a multirange is written as text.
  */
-export const COLLECTED_DOCUMENT_BYTES_MAX = 8 * 1024 * 1024
-export const COLLECTED_RANGES_BYTES_MAX = 2 * 1024 * 1024
+const COLLECTED_DOCUMENT_BYTES_MAX = 8 * 1024 * 1024
+const COLLECTED_RANGES_BYTES_MAX = 2 * 1024 * 1024
 /** Maximum size of a searched text: as large as a record. */
 export const SEARCHED_BYTES_MAX = 1024 * 1024
 /** Maximum size of a pattern, a separator or a set of characters. */
@@ -37,7 +37,7 @@ export const PATTERN_BYTES_MAX = 1_000
 export const COMPARED_BYTES_MAX = 64 * 1024
 
 /** Maximum size of a part that a document is built from. */
-export const DOCUMENT_BYTES_MAX = 256 * 1024
+const DOCUMENT_BYTES_MAX = 256 * 1024
 
 export type Cost =
   /** Linear time, and a result no larger than the arguments. */

@@ -59,7 +59,7 @@ export interface WritableTables extends SqlTables {
 }
 
 /** The source of table descriptions of a branch. */
-export interface TableSource {
+interface TableSource {
   readonly tableNames: readonly string[]
   readonly metadataKey: string
   /** Returns the definition of a table and the location of its rows. */

@@ -29,7 +29,7 @@ import {
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
-export interface SqlContext extends TransactionContext {
+interface SqlContext extends TransactionContext {
   readonly sessions: Sessions
   readonly session: Session
   readonly limits: Limits

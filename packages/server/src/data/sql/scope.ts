@@ -18,7 +18,7 @@ export interface Relation {
 }
 
 /** A query of a WITH clause. */
-export interface NamedQuery {
+interface NamedQuery {
   readonly name: string
   readonly alias: string
   columns: readonly string[]

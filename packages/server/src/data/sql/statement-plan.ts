@@ -50,7 +50,7 @@ interface WritePlan {
   readonly returning: Sql | undefined
 }
 
-export interface InsertValues {
+interface InsertValues {
   readonly columns: readonly WrittenColumn[]
   /** A query for rows of JSON texts, one for each record. undefined: one record with only default values. */
   readonly rows: Sql | undefined

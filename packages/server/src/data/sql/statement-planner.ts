@@ -1,7 +1,8 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { inTurns } from '../../common/in-turns.js'
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import { Places } from '../../common/places.js'
 import { type Conversation, OverBudgetError, WorkerThread } from '../../common/worker-thread.js'
 import type { Sql } from '../../postgres/sql.js'
@@ -76,10 +77,11 @@ export class StatementPlanner {
   readonly #places: Places
   readonly #numbers = new WeakMap<object, number>()
   #count = 0
-  readonly #kept = new LruMap<string, PlannedStatement>(KEPT_MAX, {
-    weightMax: KEPT_LENGTH_MAX,
-    weigh: (key, { plan }) => key.length + lengthOf(plan),
-    unusedMsMax: BRANCH_UNUSED_MS_MAX,
+  readonly #kept = new LRUCache<string, PlannedStatement>({
+    max: KEPT_MAX,
+    maxSize: KEPT_LENGTH_MAX,
+    sizeCalculation: ({ plan }, key) => key.length + lengthOf(plan),
+    ...BRANCH_CACHE,
   })
 
   constructor(limits: Limits) {

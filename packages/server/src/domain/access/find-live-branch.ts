@@ -12,7 +12,7 @@ export interface LiveBranch {
 }
 
 /** Identifies a branch of a database, by its id or its name. */
-export type BranchIdentity = { readonly databaseId: string } & (
+type BranchIdentity = { readonly databaseId: string } & (
   | { readonly id: string }
   | { readonly name: string }
 )

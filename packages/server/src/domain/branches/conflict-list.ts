@@ -3,7 +3,7 @@ import type { MergeConflict } from '@offshoot/contract/merge-conflicts'
 import { RECORD_ID_PATTERN } from '@offshoot/contract/names'
 
 /** Maximum size of the listed conflicts as JSON. The first conflict of a page is always listed. */
-export const CONFLICTS_BYTES_MAX = 4 * 1024 * 1024
+const CONFLICTS_BYTES_MAX = 4 * 1024 * 1024
 
 /** The page of conflicts that a request asks for. */
 export interface ConflictPage {
@@ -28,7 +28,7 @@ export interface PlacedConflict {
 }
 
 /** Reads conflicts of a section in their order, starting after a position: at most `limit`. */
-export type ReadConflicts = (
+type ReadConflicts = (
   after: string | undefined,
   limit: number,
 ) => AsyncIterable<PlacedConflict> | Iterable<PlacedConflict>

@@ -2,7 +2,6 @@ import type { BranchMetadata, BranchRule, CreateBranch } from '@offshoot/contrac
 import { AppError } from '@offshoot/contract/errors'
 import { newBranchId, newMigrationId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import { sql } from '../../postgres/sql.js'
 import {
   createGate,
   type ForkOutcome,
@@ -11,10 +10,9 @@ import {
   toForkOutcome,
 } from '../../rows/branches.js'
 import { EMPTY_SCHEMA } from '../../rows/columns.js'
-import { type BranchRows, shallowRowsSql, toShallowRows } from '../../rows/tables.js'
 import { forks } from '../../telemetry/events.js'
 import { findLiveBranch, type LiveBranch } from '../access/find-live-branch.js'
-import type { DatabaseAccess, FoundBranch } from '../access/resolve.js'
+import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess, scopeReachesBranch } from '../access/scope.js'
 import { checksumOf } from '../schemas/checksum.js'
 import { insertMigration, insertSchema } from '../schemas/queries.js'
@@ -29,7 +27,7 @@ import {
   updateBranchExpiries,
 } from './queries.js'
 
-export interface NewBranch {
+interface NewBranch {
   readonly name: string
   /** The fields of the request. The rule for the name supplies missing ones. */
   readonly wishes: CreateBranch
@@ -37,20 +35,11 @@ export interface NewBranch {
   readonly dataDefault: boolean
 }
 
-/** A branch that was just created and does not expire, and where its rows are. */
-export interface OpenedBranch {
-  readonly branch: FoundBranch
-  readonly rows: BranchRows
-}
-
-/** The answer to a request for a branch, and the branch, if it was opened. */
-export interface CreatedBranch {
-  readonly answer: {
-    readonly databaseName: string
-    readonly branchName: string
-    readonly status: 'completed'
-  }
-  readonly opened: OpenedBranch | undefined
+/** The answer to a request for a branch. */
+interface CreatedBranch {
+  readonly databaseName: string
+  readonly branchName: string
+  readonly status: 'completed'
 }
 
 /** Inserts the first branch of a database, with an empty schema and an empty first migration. */
@@ -79,19 +68,15 @@ export async function insertFirstBranch(
   await createGate(transaction, branchId)
 }
 
-/**
- * Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. With `opens`, the fork is
- * opened, unless it expires or inherits from many branches.
- */
+/** Forks a branch. The fork gets the current schema and rows of its source, or the schema alone. */
 export async function createBranch(
   database: Database,
   access: DatabaseAccess,
-  { opens, ...options }: NewBranch & { opens: boolean },
+  options: NewBranch,
 ): Promise<CreatedBranch> {
   const { name } = options
   const fork = await planFork(database, access, options)
-  const made = await forkAtOnce(database, fork, { opens })
-  if (made === undefined) {
+  if (!(await forkAtOnce(database, fork))) {
     await runAlone(database, [fork.source.id], async (transaction) => {
       const branchId = await forkBranch(transaction, fork)
       if (branchId === undefined) {
@@ -100,14 +85,7 @@ export async function createBranch(
     })
   }
   forks.add()
-  const { databaseName } = access
-  return {
-    answer: { databaseName, branchName: name, status: 'completed' },
-    opened: made?.rows && {
-      branch: { ...access, branchId: made.branchId, branchName: name, expiry: undefined },
-      rows: made.rows,
-    },
-  }
+  return { databaseName: access.databaseName, branchName: name, status: 'completed' }
 }
 
 /** A fork that is planned completely, but not executed. Nothing is locked yet. */
@@ -163,29 +141,15 @@ function withRule(wishes: CreateBranch, rule: BranchRule | undefined): CreateBra
   }
 }
 
-/**
- * Executes a planned fork in a single round trip. Returns undefined if it takes more than one statement, or fails. Returns
- * the rows of the fork if it is to be opened.
- */
+/** Executes a planned fork in a single round trip. Returns false if it takes more than one statement, or fails. */
 async function forkAtOnce(
   database: Database,
   { source, ...branch }: PlannedFork,
-  options: { opens: boolean },
-): Promise<{ branchId: string; rows: BranchRows | undefined } | undefined> {
-  if (source.isSliding) return undefined
-  const branchId = newBranchId()
-  const { ttlSeconds, expiresAt } = branch.life
-  const opens = options.opens && ttlSeconds === null && expiresAt === null
-  const [forked = [], [found] = []] = await runStatementsAlone(
-    database,
-    [source.id],
-    [
-      insertForkSql(source.id, { ...branch, id: branchId }),
-      ...(opens ? [sql`select (${shallowRowsSql(sql`${branchId}`)})::text`] : []),
-    ],
-  )
-  if (toForkOutcome(forked) !== 'forked') return undefined
-  return { branchId, rows: toShallowRows(JSON.parse(found?.[0] ?? '[]')) }
+): Promise<boolean> {
+  if (source.isSliding) return false
+  const insert = insertForkSql(source.id, { ...branch, id: newBranchId() })
+  const [forked = []] = await runStatementsAlone(database, [source.id], [insert])
+  return toForkOutcome(forked) === 'forked'
 }
 
 /** Executes a planned fork. Requires the exclusive gate of the source. Returns the id of the new branch, or undefined if its name is in use. */

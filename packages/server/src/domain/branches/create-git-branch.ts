@@ -4,13 +4,14 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runAlone } from '../../rows/branches.js'
 import { forks } from '../../telemetry/events.js'
+import { findLiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
 import { cannotCreate, forkBranch, type PlannedFork, planFork } from './create-branch.js'
 import { findForGitBranch, reachesBranch } from './git-mapping.js'
-import { findBranchId, findGitBranch, insertGitBranch, lockGitBranch } from './queries.js'
+import { findGitBranch, insertGitBranch, lockGitBranch } from './queries.js'
 
-export interface GitBranchRequest {
+interface GitBranchRequest {
   readonly gitBranch: string
   /** The source of a new branch, if it exists. */
   readonly fallbackBranch: string | undefined
@@ -60,7 +61,7 @@ async function createGitBranch(
   if ((await findGitBranch(transaction, { databaseId, gitBranch })) !== undefined) {
     throw cannotCreate(branchNamesFor(gitBranch)[0] ?? gitBranch)
   }
-  if ((await findBranchId(transaction, { databaseId, name })) !== undefined) return undefined
+  if ((await findLiveBranch(transaction, { databaseId, name })) !== undefined) return undefined
   const branchId = await forkBranch(transaction, fork)
   // A concurrent request may have created a branch with this name. It is used if it belongs to the git branch.
   if (branchId === undefined) return findForGitBranch(transaction, access, gitBranch)

@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { allDone } from '../../common/all-done.js'
-import { Turn } from '../../common/in-turns.js'
+import { inTurns, Turn } from '../../common/in-turns.js'
 import { answerTooLarge } from '../../postgres/bounds.js'
 import type { Database } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT, type Transaction } from '../../postgres/run-transaction.js'
@@ -31,7 +31,7 @@ import { confirmKey, keyGuardCall } from '../../rows/read.js'
 import type { BranchRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { scopeReachesBranch } from '../access/scope.js'
-import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
+import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { tableNotFound } from '../schemas/operations.js'
 import { SameIds } from '../schemas/same-ids.js'
 import {
@@ -46,11 +46,11 @@ import { findHistoryWithSource, type StoredHistory } from './history/queries.js'
 import { baseSchema, tryFindBases, unrelated } from './merge-base.js'
 
 /** The state that a branch is compared with. */
-export type Against = 'base' | 'fork' | 'source' | BranchAccess
+type Against = 'base' | 'fork' | 'source' | BranchAccess
 
 const CANDIDATES_PER_READ = 1000
 
-export interface DifferenceOptions {
+interface DifferenceOptions {
   readonly against: Against
   /** Whether the branch may be compared with one that it shares no rows with. */
   readonly mayBeUnrelated?: boolean
@@ -81,7 +81,7 @@ export async function readDifference(
         options.against === 'base' ? readSource(transaction, access) : NO_SOURCE,
       ])
       const before = await resolveAgainst(transaction, access, { state: after, source, ...options })
-      const operations = await compareInTurns(before.schema, after.schema)
+      const operations = await inTurns(compareSchemasById(before.schema, after.schema))
       const tables: string[] = []
       const room = new AnswerRoom(options.limits.answerBytesMax)
       const turn = new Turn()

@@ -5,13 +5,7 @@ import { runTransaction } from '../../postgres/run-transaction.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { DatabaseAccess } from '../access/resolve.js'
 import { requireWholeDatabase, scopeReachesBranch } from '../access/scope.js'
-import {
-  deleteGitBranchRow,
-  findBranchId,
-  findGitBranch,
-  insertGitBranch,
-  listGitBranches,
-} from './queries.js'
+import { deleteGitBranchRow, findGitBranch, insertGitBranch, listGitBranches } from './queries.js'
 
 export async function readGitMapping(
   database: Database,
@@ -32,7 +26,7 @@ export async function writeGitBranch(
   const branchName = mappedBranch(entry)
   const { databaseId } = access
   const { overwritten } = await runTransaction(database, async (transaction) => {
-    const branchId = await findBranchId(transaction, { databaseId, name: branchName })
+    const branchId = (await findLiveBranch(transaction, { databaseId, name: branchName }))?.id
     if (branchId === undefined) {
       throw new AppError('unknown_branch', `branch [${branchName}] not found`)
     }
@@ -126,7 +120,7 @@ export async function reachesBranch(
   name: string,
 ): Promise<boolean> {
   if (!scopeReachesBranch(principal.scope, name)) return false
-  return (await findBranchId(database, { databaseId, name })) !== undefined
+  return (await findLiveBranch(database, { databaseId, name })) !== undefined
 }
 
 function reason(

@@ -17,7 +17,7 @@ import {
 import type { PlacedConflict } from './conflict-list.js'
 
 /** A table after the merge, and on both sides. */
-export interface ReviewedTable {
+interface ReviewedTable {
   readonly codec: TableCodec
   readonly sides: ReviewedSides
 }

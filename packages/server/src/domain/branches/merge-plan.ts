@@ -5,12 +5,13 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { MergeConflict, Resolution } from '@offshoot/contract/merge-conflicts'
 import { allDone } from '../../common/all-done.js'
-import { toCanonicalJson } from '../../common/canonical-json.js'
+import { inTurns } from '../../common/in-turns.js'
+import { toCanonicalJson } from '../../common/write-json.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import { boundOwnRows } from '../../rows/merge.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { compareInTurns } from '../schemas/compare-schemas-by-id.js'
+import { compareSchemasById } from '../schemas/compare-schemas-by-id.js'
 import { listRemovals, measureLoss } from '../schemas/data-loss.js'
 import {
   type MergeStrategy,
@@ -189,7 +190,7 @@ export async function planMerge(
     schema,
     decisions,
     // No edits lead to a schema in conflict.
-    operations: conflicts.length > 0 ? [] : await compareInTurns(ours.schema, schema),
+    operations: conflicts.length > 0 ? [] : await inTurns(compareSchemasById(ours.schema, schema)),
     changedRecords,
     deletedFrom,
     // A removal in conflict leaves the schema as the target has it, and so does a column that both added.

@@ -6,7 +6,7 @@ import { getSource } from './branch-state.js'
 import { renewExpiry } from './renew-expiry.js'
 
 /** The other branch of an operation, as the request names it. Without a name, it is the source of the branch. */
-export interface OtherBranch {
+interface OtherBranch {
   readonly name: string | undefined
   readonly need: Need
 }

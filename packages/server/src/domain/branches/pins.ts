@@ -15,7 +15,7 @@ import { deleteUnusedBranches } from './unused-branches.js'
  */
 
 /** A pinned state of a branch. Overlays that are not yet published belong to it. */
-export interface Pin {
+interface Pin {
   readonly id: string
   readonly rows: BranchRows
 }

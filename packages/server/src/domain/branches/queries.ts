@@ -40,7 +40,7 @@ export async function findBranch(
   return row
 }
 
-export interface BranchListRow extends BranchLife {
+interface BranchListRow extends BranchLife {
   readonly id: string
   readonly name: string
   readonly createdAt: Date
@@ -81,17 +81,6 @@ export async function listLastMerges(
     join offshoot.branches b on b.id = l.from_branch_id
     where ${isLive}
     order by b.name collate "C"`)
-}
-
-export async function findBranchId(
-  database: Queryable,
-  branch: { databaseId: string; name: string },
-): Promise<string | undefined> {
-  const [row] = await database.query<{ id: string }>(sql`
-    select id
-    from offshoot.branches
-    where database_id = ${branch.databaseId} and name = ${branch.name} and ${isLive}`)
-  return row?.id
 }
 
 /** Inserts a branch without a source. */
@@ -245,7 +234,7 @@ export async function updateBranchStamps(database: Queryable, databaseId: string
     where database_id = ${databaseId}`)
 }
 
-export interface GitBranchRow {
+interface GitBranchRow {
   readonly gitBranch: string
   readonly branchName: string
 }

@@ -36,7 +36,7 @@ import {
   updateDatabaseSearch,
 } from './queries.js'
 
-export const DEFAULT_BRANCH_NAME = 'main'
+const DEFAULT_BRANCH_NAME = 'main'
 
 export async function readDatabases(database: Database, access: WorkspaceAccess) {
   const rows = await listDatabases(database, access.workspaceId)

@@ -11,7 +11,7 @@ import { listKeys } from './queries.js'
 /** A session of the console ends after this time, whether it is used or not. */
 export const SESSION_SECONDS = 7 * 86_400
 /** A sign-in link can be used for this time. */
-export const SIGN_IN_SECONDS = 3600
+const SIGN_IN_SECONDS = 3600
 /**
  * Sessions that one key and its sign-in links can open. A further sign-in ends the oldest of them. They are
  * counted by key, so that the holder of a narrow key cannot end other sessions of its user.

@@ -25,7 +25,7 @@ const STEP_WORKSPACES = 500
 /** How often a workspace with a quota is measured. */
 export const QUOTA_SECONDS = 60
 /** How often a workspace without a quota is measured. The result is only shown. */
-export const NO_QUOTA_SECONDS = 60 * 60
+const NO_QUOTA_SECONDS = 60 * 60
 
 /** Measures some heaps of a workspace that is due. Returns whether there may be more to measure. */
 export async function measureUsage(

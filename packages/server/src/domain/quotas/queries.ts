@@ -82,7 +82,7 @@ export async function insertMissingUsage(database: Queryable, count: number): Pr
 }
 
 /** A measurement that is in progress or about to begin. */
-export interface Measurement {
+interface Measurement {
   readonly workspaceId: string
   readonly hasQuota: boolean
   readonly databaseIds: readonly string[]

@@ -1,5 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
-import { LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../postgres/database.js'
 import { quotaRefusals } from '../../telemetry/events.js'
 import { QUOTA_SECONDS } from './measure.js'
@@ -16,7 +16,7 @@ export class Quotas {
   /** The quota of workspaces without one of their own. Null means unlimited. */
   readonly bytesMaxDefault: number | null
   readonly #database: Database
-  readonly #rooms = new LruMap<string, WorkspaceRoom>(ROOMS_MAX)
+  readonly #rooms = new LRUCache<string, WorkspaceRoom>({ max: ROOMS_MAX })
 
   constructor(database: Database, { bytesMaxDefault }: { bytesMaxDefault: number | null }) {
     this.#database = database

@@ -4,10 +4,14 @@ import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { finish } from '../../../../../test/support/finish.js'
 import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
-import { applyOperations } from './apply-operations.js'
+import { applyOperations as applyOperationsSteps } from './apply-operations.js'
 import { toPublicSchema } from './public-schema.js'
 import type { EditOptions } from './schema-draft.js'
+
+const applyOperations = (...given: Parameters<typeof applyOperationsSteps>) =>
+  finish(applyOperationsSteps(...given))
 
 /**
  * A naive model of schemas: plain lists with linear search. A link is a reference to the table object,

@@ -3,9 +3,13 @@ import { LIMITS } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import { describe, expect, test } from 'vitest'
+import { finish } from '../../../../../test/support/finish.js'
 import { EMPTY_SCHEMA, type StoredSchema } from '../../rows/columns.js'
-import { applyOperations } from './apply-operations.js'
+import { applyOperations as applyOperationsSteps } from './apply-operations.js'
 import type { EditOptions } from './schema-draft.js'
+
+const applyOperations = (...given: Parameters<typeof applyOperationsSteps>) =>
+  finish(applyOperationsSteps(...given))
 
 const addTable = (table: string): SchemaOperation => ({ addTable: { table } })
 const removeTable = (table: string): SchemaOperation => ({ removeTable: { table } })

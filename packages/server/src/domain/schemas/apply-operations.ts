@@ -1,6 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { inTurns } from '../../common/in-turns.js'
 import type { StoredSchema } from '../../rows/columns.js'
 import type { SchemaChange } from '../../rows/tables.js'
 import { type EditOptions, SchemaDraft } from './schema-draft.js'
@@ -10,29 +9,8 @@ interface Applied {
   readonly changes: readonly SchemaChange[]
 }
 
-/** Applies a migration to a schema. Returns the new schema and the changes for the storage. */
-export function applyOperations(
-  schema: StoredSchema,
-  operations: readonly SchemaOperation[],
-  options: EditOptions,
-): Applied {
-  const steps = applySteps(schema, operations, options)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
-/** Applies a migration, and yields to the event loop if it takes long. */
-export function applyInTurns(
-  schema: StoredSchema,
-  operations: readonly SchemaOperation[],
-  options: EditOptions,
-): Promise<Applied> {
-  return inTurns(applySteps(schema, operations, options))
-}
-
-function* applySteps(
+/** Applies a migration to a schema, in steps. Returns the new schema and the changes for the storage. */
+export function* applyOperations(
   schema: StoredSchema,
   operations: readonly SchemaOperation[],
   options: EditOptions,

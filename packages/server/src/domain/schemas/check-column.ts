@@ -47,6 +47,15 @@ export function countColumns(column: Nesting): number {
   return (column.columns ?? []).reduce((count, nested) => count + countColumns(nested), 1)
 }
 
+/** Returns the number of columns of a table, including nested ones. */
+export function widthOf(table: { readonly columns: readonly Nesting[] } | undefined): number {
+  return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
+}
+
+export function totalWidth(tables: readonly { readonly columns: readonly Nesting[] }[]): number {
+  return tables.reduce((total, table) => total + widthOf(table), 0)
+}
+
 function named(column: Column, fault: string | undefined): string | undefined {
   return fault === undefined ? undefined : `column [${column.name}]: ${fault}`
 }

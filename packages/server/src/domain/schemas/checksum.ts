@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { toCanonicalJson } from '../../common/canonical-json.js'
+import { toCanonicalJson } from '../../common/write-json.js'
 
 /**
  * Computes the checksum of a migration. It covers the operations, but not the parent, so that a

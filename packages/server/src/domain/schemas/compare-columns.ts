@@ -1,6 +1,6 @@
 import type { Column } from '@offshoot/contract/schema'
 
-export interface ColumnDifference {
+interface ColumnDifference {
   readonly removed: readonly string[]
   readonly added: readonly Column[]
 }

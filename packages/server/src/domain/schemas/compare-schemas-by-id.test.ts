@@ -3,10 +3,19 @@ import type { SchemaOperation } from '@offshoot/contract/schema-edits'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { cpuMsOf } from '../../../../../test/support/cpu-time.js'
+import { finish } from '../../../../../test/support/finish.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
-import { applyOperations } from './apply-operations.js'
-import { compareSchemasById, storageChanges } from './compare-schemas-by-id.js'
+import { applyOperations as applyOperationsSteps } from './apply-operations.js'
+import {
+  compareSchemasById as compareSchemasByIdSteps,
+  storageChanges,
+} from './compare-schemas-by-id.js'
 import { toPublicSchema } from './public-schema.js'
+
+const applyOperations = (...given: Parameters<typeof applyOperationsSteps>) =>
+  finish(applyOperationsSteps(...given))
+const compareSchemasById = (...given: Parameters<typeof compareSchemasByIdSteps>) =>
+  finish(compareSchemasByIdSteps(...given))
 
 const column = (id: number, name: string, more: Partial<StoredColumn> = {}): StoredColumn => ({
   id,

@@ -1,6 +1,5 @@
 import type { Column } from '@offshoot/contract/schema'
 import type { SchemaOperation } from '@offshoot/contract/schema-edits'
-import { inTurns } from '../../common/in-turns.js'
 import { listAllColumns, type StoredSchema, type StoredTable } from '../../rows/columns.js'
 import { wantsIndex, wantsSearchIndex } from '../../rows/indexes.js'
 import type { SchemaChange } from '../../rows/tables.js'
@@ -14,25 +13,9 @@ interface Named {
 /**
  * Compares two schemas with a common ancestor by the ids of tables and columns, so that renames are
  * recognised. Returns the edits that turn one into the other, in an order in which they can be
- * applied. All tables are added before any column, because columns can link to them.
+ * applied. Works in steps. All tables are added before any column, because columns can link to them.
  */
-export function compareSchemasById(before: StoredSchema, after: StoredSchema): SchemaOperation[] {
-  const steps = compareSteps(before, after)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
-/** Compares two schemas by id, and yields to the event loop if it takes long. */
-export function compareInTurns(
-  before: StoredSchema,
-  after: StoredSchema,
-): Promise<SchemaOperation[]> {
-  return inTurns(compareSteps(before, after))
-}
-
-function* compareSteps(
+export function* compareSchemasById(
   before: StoredSchema,
   after: StoredSchema,
 ): Generator<undefined, SchemaOperation[], undefined> {

@@ -2,11 +2,17 @@ import { LIMITS } from '@offshoot/contract/limits'
 import { COLUMN_TYPES, type Column, type Schema } from '@offshoot/contract/schema'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { applyOperations } from './apply-operations.js'
+import { finish } from '../../../../../test/support/finish.js'
+import { applyOperations as applyOperationsSteps } from './apply-operations.js'
 import { compareSchemasByName } from './compare-schemas-by-name.js'
 import { toPublicSchema } from './public-schema.js'
-import { readSchema } from './read-schema.js'
+import { readSchema as readSchemaSteps } from './read-schema.js'
 import type { EditOptions } from './schema-draft.js'
+
+const applyOperations = (...given: Parameters<typeof applyOperationsSteps>) =>
+  finish(applyOperationsSteps(...given))
+const readSchema = (...given: Parameters<typeof readSchemaSteps>) =>
+  finish(readSchemaSteps(...given))
 
 function editOptions(): EditOptions {
   let id = 0

@@ -2,13 +2,14 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import type { Migration, SchemaOperation, SchemaUpdate } from '@offshoot/contract/schema-edits'
 import { newMigrationId } from '../../common/ids.js'
+import { inTurns } from '../../common/in-turns.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runAlone } from '../../rows/branches.js'
 import { applySchemaChanges, findRows } from '../../rows/tables.js'
 import { findLiveBranch } from '../access/find-live-branch.js'
 import type { BranchAccess } from '../access/resolve.js'
 import { requireAccess } from '../access/scope.js'
-import { applyInTurns, applyOperations } from './apply-operations.js'
+import { applyOperations } from './apply-operations.js'
 import { countColumns } from './check-column.js'
 import { checksumOf } from './checksum.js'
 import { dataLossError, listRemovals, measureLoss, removesAnything } from './data-loss.js'
@@ -26,7 +27,7 @@ import {
 import { rememberIds } from './remembered-ids.js'
 
 /** A migration to apply. It has an id and a checksum if a client pushed it. */
-export type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
+type PlannedEdit = Pick<Migration, 'operations'> & Partial<Migration>
 
 /** Plans the edits after the branch has been locked. */
 export type PlanEdits = (
@@ -60,10 +61,10 @@ async function requireNoLoss(
   const { head, edits, limits } = options
   if (!edits.some(({ operations }) => removesAnything(operations))) return
   const dryRun = dryRunOptions(limits)
-  const after = edits.reduce(
-    (schema, { operations }) => applyOperations(schema, operations, dryRun).schema,
-    head.schema,
-  )
+  let after = head.schema
+  for (const { operations } of edits) {
+    after = (await inTurns(applyOperations(after, operations, dryRun))).schema
+  }
   const removals = listRemovals(head.schema, after)
   const rows = await findRows(transaction, head.branchId)
   if (rows === undefined) throw new Error('a locked branch must exist')
@@ -137,7 +138,7 @@ async function applyEdit(
     return id
   }
   const rules = editOptions({ limits, nextId })
-  const edited = await applyInTurns(head.schema, edit.operations, rules)
+  const edited = await inTurns(applyOperations(head.schema, edit.operations, rules))
   const schema = rememberIds(head.schema, edited.schema)
   // Read for each edit, because the previous edit of a push may have created tables.
   const rows = await findRows(transaction, head.branchId)

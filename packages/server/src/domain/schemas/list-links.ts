@@ -1,9 +1,8 @@
 import type { StoredColumn } from '../../rows/columns.js'
 
-export interface StoredLink {
+interface StoredLink {
   /** The name of the column, or its dotted path if it is nested. */
   readonly path: string
-  readonly columnId: number
   readonly tableId: number
 }
 
@@ -11,7 +10,7 @@ export interface StoredLink {
 export function listLinks(columns: readonly StoredColumn[], prefix = ''): StoredLink[] {
   return columns.flatMap((column) => {
     const path = `${prefix}${column.name}`
-    if (column.link) return [{ path, columnId: column.id, tableId: column.link.tableId }]
+    if (column.link) return [{ path, tableId: column.link.tableId }]
     return column.columns ? listLinks(column.columns, `${path}.`) : []
   })
 }

@@ -1,8 +1,8 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { Column } from '@offshoot/contract/schema'
-import { toCanonicalJson } from '../../common/canonical-json.js'
+import { toCanonicalJson } from '../../common/write-json.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
-import { countColumns } from './check-column.js'
+import { totalWidth, widthOf } from './check-column.js'
 import { listLinks } from './list-links.js'
 import { orderTables } from './order-tables.js'
 import { toPublicColumn } from './public-schema.js'
@@ -36,7 +36,7 @@ export interface SchemaConflict {
   readonly theirs?: Column
 }
 
-export interface MergedSchema {
+interface MergedSchema {
   readonly schema: StoredSchema
   readonly conflicts: readonly SchemaConflict[]
 }
@@ -44,7 +44,7 @@ export interface MergedSchema {
 /** A decision about a conflict: the state of the target, or that of the merged branch. */
 export type Take = Exclude<MergeStrategy, 'fail'>
 
-export interface MergeSides {
+interface MergeSides {
   readonly base: StoredSchema
   readonly ours: StoredSchema
   readonly theirs: StoredSchema
@@ -382,14 +382,6 @@ function limitConflicts(
     }
   }
   return conflicts
-}
-
-function totalWidth(tables: readonly StoredTable[]): number {
-  return tables.reduce((total, table) => total + widthOf(table), 0)
-}
-
-function widthOf(table: StoredTable | undefined): number {
-  return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
 }
 
 /** Names that differ in case only are taken to be the same. */

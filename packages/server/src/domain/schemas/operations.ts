@@ -17,12 +17,13 @@ import {
   type SchemaUpdate,
   type UpdateSchema,
 } from '@offshoot/contract/schema-edits'
+import { inTurns } from '../../common/in-turns.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, SNAPSHOT } from '../../postgres/run-transaction.js'
 import type { StoredSchema, StoredTable } from '../../rows/columns.js'
 import { findRows } from '../../rows/tables.js'
 import type { BranchAccess } from '../access/resolve.js'
-import { applyInTurns } from './apply-operations.js'
+import { applyOperations } from './apply-operations.js'
 import { compareSchemasByName, withoutRemoved } from './compare-schemas-by-name.js'
 import { listRemovals, measureLoss } from './data-loss.js'
 import { dryRunOptions } from './edit-options.js'
@@ -36,7 +37,7 @@ import {
   listMigrations,
   type MigrationRow,
 } from './queries.js'
-import { readSchemaInTurns } from './read-schema.js'
+import { readSchema } from './read-schema.js'
 import { setColumns } from './set-columns.js'
 
 export interface EditContext {
@@ -169,15 +170,15 @@ export function compareWithSchema(
   return look(database, async (transaction) => {
     const head = await getHead(transaction, context.access)
     const options = dryRunOptions(context.limits)
-    const { schema: source } = await applyInTurns(
-      head.schema,
-      request.branchOperations ?? [],
-      options,
+    const { schema: source } = await inTurns(
+      applyOperations(head.schema, request.branchOperations ?? [], options),
     )
     await yieldToOthers()
-    const given = await readSchemaInTurns(request.schema, options)
+    const given = await inTurns(readSchema(request.schema, options))
     await yieldToOthers()
-    const { schema: target } = await applyInTurns(given, request.schemaOperations ?? [], options)
+    const { schema: target } = await inTurns(
+      applyOperations(given, request.schemaOperations ?? [], options),
+    )
     await yieldToOthers()
     const compared = comparison(source, target, { sourceMigrationID: head.lastMigrationId })
     const after = withoutRemoved(source, compared.edits.operations)
@@ -197,9 +198,13 @@ export function compareWithBranch(
     const head = await getHead(transaction, context.access)
     const other = await getHead(transaction, options.other)
     const dryRun = dryRunOptions(context.limits)
-    const { schema: source } = await applyInTurns(head.schema, sourceBranchOperations, dryRun)
+    const { schema: source } = await inTurns(
+      applyOperations(head.schema, sourceBranchOperations, dryRun),
+    )
     await yieldToOthers()
-    const { schema: target } = await applyInTurns(other.schema, targetBranchOperations, dryRun)
+    const { schema: target } = await inTurns(
+      applyOperations(other.schema, targetBranchOperations, dryRun),
+    )
     await yieldToOthers()
     const compared = comparison(source, target, {
       sourceMigrationID: head.lastMigrationId,
@@ -219,7 +224,7 @@ export function previewEdits(
     const { schema: before } = await getHead(transaction, context.access)
     const operations = request.edits?.operations ?? []
     const options = dryRunOptions(context.limits)
-    const { schema: after } = await applyInTurns(before, operations, options)
+    const { schema: after } = await inTurns(applyOperations(before, operations, options))
     await yieldToOthers()
     return {
       original: toPublicSchema(before),

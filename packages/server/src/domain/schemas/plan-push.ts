@@ -2,7 +2,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Migration } from '@offshoot/contract/schema-edits'
 import { checksumOf } from './checksum.js'
 
-export interface PushInput {
+interface PushInput {
   /** The id of the newest migration of the branch. */
   readonly head: string
   /** The pushed migrations that the branch has already. */
@@ -11,7 +11,7 @@ export interface PushInput {
   readonly migrations: readonly Migration[]
 }
 
-export type PlannedMigration = Migration & { readonly parentID: string }
+type PlannedMigration = Migration & { readonly parentID: string }
 
 /**
  * Returns the pushed migrations that the branch does not have yet, in the order to apply them. The

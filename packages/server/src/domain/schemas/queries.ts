@@ -117,7 +117,7 @@ function ancestry(options: { databaseId: string; fromId: string; limit: number }
     where h.position < ${options.limit}`
 }
 
-export interface FoundMigrations {
+interface FoundMigrations {
   /** The number of migrations of the branch. */
   readonly total: number
   readonly found: readonly { readonly id: string; readonly checksum: string; position: number }[]

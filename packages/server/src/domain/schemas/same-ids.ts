@@ -1,4 +1,4 @@
-import { toCanonicalJson } from '../../common/canonical-json.js'
+import { toCanonicalJson } from '../../common/write-json.js'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import { listAllColumns } from '../../rows/columns.js'
 import type { ReadIds, StoredAs } from '../../rows/merge.js'
@@ -10,7 +10,7 @@ import type { ReadIds, StoredAs } from '../../rows/merge.js'
  */
 
 /** The two sides of a merge or a difference. Their states are read by the ids of `ours`. */
-export interface ComparedSchemas {
+interface ComparedSchemas {
   readonly ours: StoredSchema
   readonly theirs: StoredSchema
 }
@@ -229,7 +229,7 @@ function listAdded<Item extends StoredTable | StoredColumn>(
 }
 
 /** Returns what is the same in columns of the same definition. Indexes are merged, and never differ in that sense. */
-export function definitionOf(column: StoredColumn): string {
+function definitionOf(column: StoredColumn): string {
   return toCanonicalJson(definition(column))
 }
 

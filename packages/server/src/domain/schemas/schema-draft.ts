@@ -3,7 +3,13 @@ import type { Column } from '@offshoot/contract/schema'
 import type { StoredColumn, StoredSchema, StoredTable } from '../../rows/columns.js'
 import type { SchemaChange } from '../../rows/tables.js'
 import { AddedLinks, type LinkTarget } from './added-links.js'
-import { type ColumnChecks, checkColumn, checkColumnName, countColumns } from './check-column.js'
+import {
+  type ColumnChecks,
+  checkColumn,
+  checkColumnName,
+  totalWidth,
+  widthOf,
+} from './check-column.js'
 import { checkName } from './check-name.js'
 import { listLinks } from './list-links.js'
 import { NamedList } from './named-list.js'
@@ -202,8 +208,8 @@ export class SchemaDraft {
     }
     for (const id of this.#columns.keys()) {
       const table = tables.get(id)
-      const width = tableWidth(table)
-      if (width > columnsPerTableMax && width > tableWidth(this.#original.get(id))) {
+      const width = widthOf(table)
+      if (width > columnsPerTableMax && width > widthOf(this.#original.get(id))) {
         throw invalid(
           `table [${table?.name}]: a table cannot have more than ${columnsPerTableMax} columns`,
         )
@@ -268,14 +274,6 @@ function findTarget(
   const target = targets.get(column.id)
   if (target && 'tableId' in target) return target
   throw invalid(`${path}: linked table [${target?.missing}] not found`)
-}
-
-function totalWidth(tables: readonly StoredTable[]): number {
-  return tables.reduce((total, table) => total + tableWidth(table), 0)
-}
-
-function tableWidth(table: StoredTable | undefined): number {
-  return (table?.columns ?? []).reduce((width, column) => width + countColumns(column), 0)
 }
 
 function invalid(message: string): AppError {

@@ -92,7 +92,7 @@ export async function deleteWorkspace(database: Database, access: WorkspaceAcces
 const SLUG_LENGTH_MAX = 50
 
 /** Derives a slug from a name. A slug is part of host names, so it has only `a-z`, `0-9` and `-`. */
-export function slugOf(name: string): string {
+function slugOf(name: string): string {
   const slug = name
     .normalize('NFKD')
     .replace(/\p{Mark}+/gu, '')

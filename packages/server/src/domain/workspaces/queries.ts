@@ -3,7 +3,7 @@ import type { Role, Workspace } from '@offshoot/contract/workspaces'
 import type { Queryable } from '../../postgres/database.js'
 import { sql } from '../../postgres/sql.js'
 
-export interface MembershipRow {
+interface MembershipRow {
   readonly id: string
   readonly name: string
   readonly slug: string

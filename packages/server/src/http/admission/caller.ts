@@ -1,6 +1,6 @@
 import type { KeyScope } from '@offshoot/contract/users'
+import { LRUCache } from 'lru-cache'
 import { type ByteBudget, type ByteShare, newShare } from '../../common/byte-budget.js'
-import { LruMap } from '../../common/lru-map.js'
 
 /** Limits of one API key in a process. A limit that is undefined does not apply. */
 export interface KeyLimits {
@@ -102,9 +102,9 @@ const REFUSED_MS = 2000
 export class Callers {
   readonly #limits: KeyLimits
   readonly #budget: ByteBudget | undefined
-  readonly #known = new LruMap<string, Caller>(CALLERS_MAX)
-  readonly #users = new LruMap<string, Caller>(CALLERS_MAX)
-  readonly #refused = new LruMap<string, number>(CALLERS_MAX)
+  readonly #known = new LRUCache<string, Caller>({ max: CALLERS_MAX })
+  readonly #users = new LRUCache<string, Caller>({ max: CALLERS_MAX })
+  readonly #refused = new LRUCache<string, number>({ max: CALLERS_MAX })
 
   constructor(limits: KeyLimits, budget?: ByteBudget) {
     this.#limits = limits
@@ -164,7 +164,7 @@ export class Callers {
 /** Counts requests without a valid key, by address. */
 export class Strangers {
   readonly #requestsPerSecond: number
-  readonly #addresses = new LruMap<string, Caller>(CALLERS_MAX)
+  readonly #addresses = new LRUCache<string, Caller>({ max: CALLERS_MAX })
 
   constructor(requestsPerSecond: number) {
     this.#requestsPerSecond = requestsPerSecond

@@ -12,7 +12,7 @@ export interface Waiting {
   refuse(): void
 }
 
-export interface LaneOptions {
+interface LaneOptions {
   readonly atOnceMax: number
   readonly waitingMax: number
   readonly waitMs: number

@@ -2,10 +2,6 @@
 export class Quota {
   readonly #counts = new Map<string, number>()
 
-  get size(): number {
-    return this.#counts.size
-  }
-
   /** Counts a use. Returns false if the name has reached the maximum. */
   start(name: string, atOnceMax: number): boolean {
     const count = this.#counts.get(name) ?? 0

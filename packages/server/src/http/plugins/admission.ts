@@ -22,7 +22,7 @@ import { readSessionCookie } from '../session-cookie.js'
 /**
  * Lanes are separate limits on concurrent requests, so that slow requests leave room for fast ones.
  */
-export type LaneName = 'work' | 'control' | 'imports' | 'files' | 'strangers'
+type LaneName = 'work' | 'control' | 'imports' | 'files' | 'strangers'
 
 /** The state of admission, for metrics. */
 export interface Admission {

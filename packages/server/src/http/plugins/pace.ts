@@ -6,7 +6,7 @@ import fastifyPlugin from 'fastify-plugin'
 import { answerClientError } from '../client-errors.js'
 
 /** A request body or an answer in transfer. */
-export interface Transfer {
+interface Transfer {
   /** Called at regular intervals. */
   check(elapsedMs: number): 'moving' | 'over' | 'slow'
   cut(): void

@@ -21,7 +21,6 @@ import {
   readRecord,
   replaceRecord,
   updateRecord,
-  upsertRecord,
 } from '../../data/records/records.js'
 import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
@@ -163,10 +162,10 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
       async (request, reply) => {
         const { ifVersion } = request.query
         const options = { id: request.params.recordId, fields: request.body, ifVersion }
-        return sendJson(
-          reply,
-          await run(request, 'write', (context) => updateRecord(context, options)),
+        const { answer } = await run(request, 'write', (context) =>
+          updateRecord(context, { ...options, upserts: false }),
         )
+        return sendJson(reply, answer)
       },
     )
 
@@ -187,7 +186,7 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
         const { ifVersion } = request.query
         const options = { id: request.params.recordId, fields: request.body, ifVersion }
         const { answer, created } = await run(request, 'write', (context) =>
-          upsertRecord(context, options),
+          updateRecord(context, { ...options, upserts: true }),
         )
         return sendJson(reply.code(created ? 201 : 200), answer)
       },

@@ -9,7 +9,7 @@ import {
   type SqlStatement,
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { listJson } from '../../common/json-parts.js'
+import { listJson } from '../../common/write-json.js'
 import { requireStatementCount, runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'

@@ -7,7 +7,7 @@ export class Fault {
 }
 
 /** Names the kind of a JSON value, for "expected a string, got ...". */
-export function describe(value: unknown): string {
+function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'
   if (typeof value === 'object') return 'an object'

@@ -1,3 +1,11 @@
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from '../../common/json-text.js'
 import { Fault } from './fault.js'
 
 /** Maximum nesting depth of a `json` value. */
@@ -7,19 +15,13 @@ export const JSON_DEPTH_MAX = 256
 const DIGITS_BEFORE_POINT_MAX = 131_072
 const DIGITS_AFTER_POINT_MAX = 16_383
 
-const QUOTE = 34
 const PLUS = 43
 const MINUS = 45
 const POINT = 46
 const ZERO = 48
 const NINE = 57
-const OPENING_BRACKET = 91
-const BACKSLASH = 92
-const CLOSING_BRACKET = 93
 const LETTER_E = 101
 const LETTER_U = 117
-const OPENING_BRACE = 123
-const CLOSING_BRACE = 125
 const LOWER_CASE = 32
 
 const NUL = new Fault('contains a NUL character, which cannot be stored')
@@ -53,9 +55,9 @@ class JsonTextChecker {
         const fault = this.number()
         if (fault !== undefined) return fault
       } else {
-        if (code === OPENING_BRACKET || code === OPENING_BRACE) {
+        if (code === OPEN_BRACKET || code === OPEN_BRACE) {
           if (++depth > JSON_DEPTH_MAX) return TOO_DEEP
-        } else if (code === CLOSING_BRACKET || code === CLOSING_BRACE) {
+        } else if (code === CLOSE_BRACKET || code === CLOSE_BRACE) {
           depth--
         }
         this.at++

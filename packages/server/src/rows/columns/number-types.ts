@@ -12,7 +12,7 @@ const DECIMAL_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/
 const NON_ZERO_DIGIT = /^[^eE]*[1-9]/
 
 /** Returns the shortest text that parses as this number. Unlike `String`, keeps the sign of -0. */
-export function floatText(value: number): string {
+function floatText(value: number): string {
   return value === 0 && 1 / value < 0 ? '-0' : String(value)
 }
 

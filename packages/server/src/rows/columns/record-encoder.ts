@@ -11,7 +11,7 @@ export type FileEncoder = (column: StoredColumn, value: unknown) => string | Fau
 
 export type InputRecord = Readonly<Record<string, unknown>>
 
-export type ArithmeticOperator = '+' | '-' | '*' | '/'
+type ArithmeticOperator = '+' | '-' | '*' | '/'
 
 export interface Arithmetic {
   /** Index into the physical columns. */
@@ -28,7 +28,7 @@ export interface EncodedUpdate {
   readonly arithmetic: Arithmetic[]
 }
 
-export interface RecordEncoder {
+interface RecordEncoder {
   encodeRecord(
     record: InputRecord,
     options: { readonly now: string; readonly file: FileEncoder | undefined },

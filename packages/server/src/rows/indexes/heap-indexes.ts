@@ -99,7 +99,7 @@ function twoIndexes(kind: IndexKind, target: HeapColumn, of: Sql): HeapIndex[] {
 }
 
 /** pgvector cannot index vectors of more than 2000 dimensions. */
-export const INDEXED_DIMENSION_MAX = 2000
+const INDEXED_DIMENSION_MAX = 2000
 
 /** The column cannot have an index, regardless of its values. The message is the reason. */
 export class UnindexableError extends Error {}
@@ -237,10 +237,6 @@ export async function requestExtensionIndexes(
   database: Queryable,
   { databaseId = null }: { databaseId?: string | null } = {},
 ): Promise<void> {
-  const [work] = await database.query<{ isThere: boolean }>(sql`
-    select to_regclass('offshoot.index_work') is not null as "isThere"`)
-  // A catalogue of a version without indexes has no such table, and needs none.
-  if (!work?.isThere) return
   await database.query(sql`
     insert into offshoot.index_work (heap_id, column_id)
     select distinct h.id, (c ->> 'id')::bigint

@@ -12,7 +12,7 @@ import {
 } from '../layout/layout.js'
 import type { IndexKind } from './heap-indexes.js'
 
-export interface IndexState {
+interface IndexState {
   readonly state: 'building' | 'ready' | 'failed'
   readonly message?: string
 }

@@ -200,7 +200,7 @@ export async function insertSweep(
 const PENDING_MAX = 100_000
 
 /** The branches queued for the collector: their number, and the age of the oldest request. */
-export interface SweepBacklog {
+interface SweepBacklog {
   readonly count: number
   readonly ageSeconds: number
 }

@@ -215,7 +215,7 @@ function uniqueIndexStatements(
 }
 
 /** A table that was filled at once, and what is known of its columns. */
-export interface FilledTable extends HeapAddress {
+interface FilledTable extends HeapAddress {
   /** The definition of the table, which says what indexes it has. */
   readonly table: StoredTable | undefined
   readonly columnIds: readonly number[]

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import { allDone } from '../../common/all-done.js'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { eachApart } from '../../common/each-apart.js'
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { type Sql, sql } from '../../postgres/sql.js'
@@ -57,7 +58,7 @@ function definitionOf(table: StoredTable): string | undefined {
 }
 
 /** The result of giving spare heaps to a branch. */
-export interface Assigned {
+interface Assigned {
   /** Whether all tables have got a heap. */
   readonly isComplete: boolean
   /** The layout with the new heaps. undefined: something else of the branch has changed since its layout was read. */
@@ -196,7 +197,7 @@ interface Refilling {
   /** Resolves when the queue is empty. */
   work: Promise<void>
   /** How many spare heaps of a definition there should be, by database and definition. */
-  readonly wanted: LruMap<string, number>
+  readonly wanted: LRUCache<string, number>
 }
 
 const refilling = new WeakMap<Database, Refilling>()
@@ -207,7 +208,7 @@ function refillingOf(database: Database): Refilling {
     known = {
       queue: undefined,
       work: Promise.resolve(),
-      wanted: new LruMap(QUEUE_MAX, { unusedMsMax: BRANCH_UNUSED_MS_MAX }),
+      wanted: new LRUCache({ max: QUEUE_MAX, ...BRANCH_CACHE }),
     }
     refilling.set(database, known)
   }

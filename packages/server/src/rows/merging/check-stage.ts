@@ -14,7 +14,7 @@ import { EFFECTS, WRITES } from './stage-sql.js'
  */
 
 /** Maximum number of ids that are listed for one value or column. */
-export const CLASH_IDS_MAX = 10
+const CLASH_IDS_MAX = 10
 
 /** A value of a unique column that several rows would have. */
 export interface UniqueClash {
@@ -33,7 +33,7 @@ export interface MissingValues {
   readonly count: number
 }
 
-export interface Outcome {
+interface Outcome {
   readonly codec: TableCodec
   readonly ours: BranchRows
   /** undefined: the merge changes no rows of the table. */

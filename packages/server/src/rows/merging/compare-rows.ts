@@ -38,7 +38,7 @@ export interface ComparedPage {
 const PAGE_BYTES_MAX = 8 * 1024 * 1024
 
 /** `json`: the texts that decoding reads. `write`: the texts that a write takes. */
-export type TextForm = 'json' | 'write'
+type TextForm = 'json' | 'write'
 
 type Querying = Pick<Transaction, 'query'>
 

@@ -14,7 +14,7 @@ export interface ChangeCounts {
   readonly deleted: number
 }
 
-export interface Compared {
+interface Compared {
   readonly codec: TableCodec
   /** Indexes of the physical columns to compare. */
   readonly columns: ReadonlySet<number>

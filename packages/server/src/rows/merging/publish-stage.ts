@@ -124,7 +124,7 @@ class StagedParts extends StatementParts {
   }
 }
 
-export interface MergeTarget {
+interface MergeTarget {
   readonly layout: Layout
   readonly heap: Heap
 }

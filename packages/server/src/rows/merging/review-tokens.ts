@@ -15,7 +15,7 @@ import { CONFLICTS } from './stage-sql.js'
  */
 
 /** A table on one side of a merge, with the schema of that side. */
-export interface ReviewedSide {
+interface ReviewedSide {
   readonly table: StoredTable
   readonly rows: BranchRows
   readonly options: TableCodecOptions

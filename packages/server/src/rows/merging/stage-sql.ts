@@ -49,7 +49,7 @@ export interface JoinedBase {
 }
 
 /** The three states of the rows of a table. `b` is the base, `t` theirs and `o` ours. */
-export interface JoinedSides {
+interface JoinedSides {
   readonly columns: readonly MergeColumn[]
   readonly names: readonly Sql[]
   readonly base: JoinedBase

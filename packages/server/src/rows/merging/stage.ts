@@ -292,7 +292,7 @@ async function insertStaged(
 }
 
 /** The staged rows that were decided again, and their effect before and after. */
-export interface Restaged {
+interface Restaged {
   /** A table with the numbers and ids of the rows, until the transaction ends. undefined: there are none. */
   readonly since: Sql | undefined
   readonly before: MergeTally

@@ -32,8 +32,6 @@ export interface ReadPlan {
 }
 
 export interface LinkPlan {
-  /** Index into the physical columns. */
-  readonly column: number
   /** Position of the link itself in the texts of the projection. */
   readonly position: number
   readonly plan: ReadPlan
@@ -109,7 +107,7 @@ export function planRead(
       }
       scannedTables += countArms(lookup.rows, tableId)
       const linkPlan = plan(target, inner, `${prefix}${path}.`, depth + 1)
-      return [{ column, position: projection.columns.indexOf(column), plan: linkPlan }]
+      return [{ position: projection.columns.indexOf(column), plan: linkPlan }]
     })
     return { codec: at, projection, links, offset, wantsId, wantsMetadata }
   }

@@ -20,7 +20,7 @@ export function textKindOf(type: ColumnType): TextKind | undefined {
 }
 
 /** Numbers are not in the search index, because they are only compared as a whole. */
-export type IndexedKind = Exclude<TextKind, 'number'>
+type IndexedKind = Exclude<TextKind, 'number'>
 
 /** Returns how a search index stores a column, or undefined if it does not. */
 export function indexedKindOf(type: ColumnType): IndexedKind | undefined {

@@ -21,7 +21,7 @@ const WAIT_MAX_MS = 2_000
 /** How long a request tries to get all gates that it needs. */
 const TRY_MS = 30_000
 
-export type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> & {
+type AloneOptions = Pick<TransactionOptions, 'owner' | 'beginsLate' | 'isRepeatable'> & {
   /** Calls that run right after the gates are entered, in the same round trip. */
   readonly checks?: readonly Call[]
 }

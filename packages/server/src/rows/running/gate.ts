@@ -1,5 +1,6 @@
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { eachApart } from '../../common/each-apart.js'
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
 import type { Database, Queryable } from '../../postgres/database.js'
 import {
   limitLockWait,
@@ -30,7 +31,7 @@ function gateOf(branchId: string): Sql {
 
 const toCall = (statement: Sql): Call => ({ statement: compileStatement(statement), values: [] })
 
-const sharedCalls = new LruMap<string, Call>(10_000, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
+const sharedCalls = new LRUCache<string, Call>({ max: 10_000, ...BRANCH_CACHE })
 
 /** Enters the gate of a branch as a writer, together with other writers. */
 export function enterGateCall(branchId: string): Call {

@@ -1,4 +1,5 @@
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import type { Database } from '../../postgres/database.js'
 import { layoutOf, type Moment } from '../layout/layout.js'
 import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
@@ -12,12 +13,12 @@ import { type Guard, isMomentPassed, type momentFrom } from './guard.js'
 
 const BRANCHES_MAX = 10_000
 
-const remembered = new WeakMap<Database, LruMap<string, Moment>>()
+const remembered = new WeakMap<Database, LRUCache<string, Moment>>()
 
-function momentsOf(database: Database): LruMap<string, Moment> {
+function momentsOf(database: Database): LRUCache<string, Moment> {
   let moments = remembered.get(database)
   if (moments === undefined) {
-    moments = new LruMap(BRANCHES_MAX, { unusedMsMax: BRANCH_UNUSED_MS_MAX })
+    moments = new LRUCache({ max: BRANCHES_MAX, ...BRANCH_CACHE })
     remembered.set(database, moments)
   }
   return moments

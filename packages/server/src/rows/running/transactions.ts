@@ -44,7 +44,7 @@ async function writeWhole(
  * Returns the calls that open a transaction behind the gate, and the moment that they check. If the moment is not
  * known, runs them instead, to read it.
  */
-export async function openWrites(
+async function openWrites(
   database: Database,
   guard: Guard,
   { client, isKnown }: { client: pg.PoolClient; isKnown: boolean },
@@ -82,7 +82,7 @@ export function runSerialReads(
 }
 
 /** Runs calls that end with a COMMIT. */
-export function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]> {
+function runCommitting(client: pg.PoolClient, calls: readonly Call[]): Promise<TextRows[]> {
   return settleCommit(client, runPipeline(client, calls))
 }
 

@@ -81,7 +81,6 @@ function listCalls(writer: TableWriter): Call[] {
     writer.update([row], [0, 1]),
     writer.updateOne({ id: 'x', update }),
     writer.updateOne({ id: 'x', update: plain }),
-    writer.clear(['x'], [1]),
     ...writer.checkRows([row]).map(({ call }) => call),
     writer.findValues(1, ['a']),
     stage.insert,

@@ -1,4 +1,5 @@
-import { BRANCH_UNUSED_MS_MAX, LruMap } from '../../common/lru-map.js'
+import { LRUCache } from 'lru-cache'
+import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
@@ -7,7 +8,7 @@ import type { TableCodec } from '../columns/table-codec.js'
 import type { Heap, Layout } from '../layout/layout.js'
 import { type CopyCall, MOMENT_VALUES, type MomentCall } from '../running/calls.js'
 import { AbsorbCalls } from './absorb-calls.js'
-import { clearStatement, updateOneStatement, updateStatement } from './change-statements.js'
+import { updateOneStatement, updateStatement } from './change-statements.js'
 import { deleteStatement } from './delete-statement.js'
 import {
   copyStatement,
@@ -91,10 +92,11 @@ const COPIED_ROWS_MIN = 32
  * One cache for the statements of all tables, limited in number and length, because an update needs a
  * statement for each combination of columns.
  */
-const statements = new LruMap<string, Statement>(20_000, {
-  weightMax: 32 * 1024 * 1024,
-  weigh: (key, { text }) => key.length + text.length,
-  unusedMsMax: BRANCH_UNUSED_MS_MAX,
+const statements = new LRUCache<string, Statement>({
+  max: 20_000,
+  maxSize: 32 * 1024 * 1024,
+  sizeCalculation: ({ text }, key) => key.length + text.length,
+  ...BRANCH_CACHE,
 })
 let writerCount = 0
 
@@ -286,18 +288,6 @@ export class TableWriter {
           ? absorb.forAll()
           : absorb.forRows([id], (column) => [values[columns.indexOf(column)] ?? null]),
       ),
-    )
-  }
-
-  /** Sets columns of rows to null, without a new version. */
-  clear(ids: readonly string[], columns: readonly number[]): Call {
-    const statement = this.#statement(`clear ${columns.join()}`, () =>
-      clearStatement(this.#parts, columns),
-    )
-    return this.#call(
-      statement,
-      [arrayLiteral(ids), arrayLiteral(ids.map(() => null))],
-      this.#before((absorb) => absorb.forRows(ids)),
     )
   }
 

@@ -13,7 +13,7 @@ import {
   tablesLeftOut,
 } from './history.js'
 
-export interface Compaction {
+interface Compaction {
   readonly removed: readonly Merge[]
   readonly added: readonly Merge[]
 }

@@ -153,7 +153,7 @@ export type MergeBase =
     }
 
 /** States that a virtual base may consist of. Criss-cross merges seldom need more than four. */
-export const BASE_STATES_MAX = 64
+const BASE_STATES_MAX = 64
 
 /** Thrown when a virtual base would need more than `BASE_STATES_MAX` states. */
 export class TooManyBasesError extends Error {}

@@ -11,7 +11,7 @@ import { mergeSchemas, sameTable } from '../../schemas/merge-schemas.js'
 import type { MergeBase, State } from './history.js'
 
 /** Gives access to the states that a virtual schema is computed from. */
-export interface SchemaStates {
+interface SchemaStates {
   schemaIn(state: State): StoredSchema
   /** Returns whether records were inserted or updated in a table, or in a column, since the origin. */
   isWritten(removal: Removal, since: { origin: MergeBase; kept: MergeBase }): Promise<boolean>
