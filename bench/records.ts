@@ -156,6 +156,11 @@ async function benchSingle(
   let number = 0
   const getCpu = environment.cpuMeters(bare.process.pid)
   const insertCpu = environment.cpuMeters(bare.process.pid)
+  const readRecord = () => ({
+    method: 'GET' as const,
+    path: `/db/bench:main/tables/people/data/${anyId()}`,
+    headers: headers(),
+  })
   const get = await inTurns(rounds, {
     baseline: () =>
       requestRate(bareHttp, {
@@ -167,12 +172,19 @@ async function benchSingle(
       requestRate(environment.http, {
         ...load,
         cpu: getCpu.ours,
-        next: () => ({
-          method: 'GET',
-          path: `/db/bench:main/tables/people/data/${anyId()}`,
-          headers: headers(),
-        }),
+        next: readRecord,
       }),
+  })
+  const statement = 'select * from people where id = $1'
+  const readBySql = () => ({
+    method: 'POST' as const,
+    path: '/db/bench:main/sql',
+    headers: json,
+    body: JSON.stringify({ statement, params: [anyId()] }),
+  })
+  const bySql = await inTurns(rounds, {
+    baseline: () => requestRate(environment.http, { ...load, next: readRecord }),
+    ours: () => requestRate(environment.http, { ...load, next: readBySql }),
   })
   const insert = await inTurns(rounds, {
     baseline: () =>
@@ -208,6 +220,11 @@ async function benchSingle(
       atLeast: 0.7,
       detail: detail(get),
       cpu: getCpu,
+    }),
+    figure('get by id with SQL', {
+      ratio: bySql.ours / bySql.baseline,
+      atLeast: 0.25,
+      detail: `${thousands(bySql.ours)} requests/s against ${thousands(bySql.baseline)} of records`,
     }),
     figure('insert one', {
       ratio: insert.ours / insert.baseline,

@@ -90,7 +90,9 @@ beforeAll(async () => {
 afterAll(() => service.close())
 
 /** A client of a new database with the tables of the shop. */
-async function createShop(options: { url?: string; retries?: number } = {}): Promise<Client<Shop>> {
+async function createShop(
+  options: { url?: string; retries?: number; fetch?: typeof fetch } = {},
+): Promise<Client<Shop>> {
   const database = `shop${databases++}`
   const client = createClient<Shop>({
     url,
@@ -355,6 +357,79 @@ describe('many records', () => {
       expect(await users.count()).toBe(stored)
     }
   })
+})
+
+describe('a connection that is cut before the answer', () => {
+  type Cut = readonly [name: string, change: (client: Client<Shop>) => Promise<unknown>]
+  const email = 'ada@example.com'
+  const users = (client: Client<Shop>) => client.table('users')
+  const increment = 'update users set age = age + 1 where id = $1'
+  const CUTS: readonly Cut[] = [
+    ['create', (client) => users(client).create({ email: 'new@example.com' })],
+    ['update', (client) => users(client).update('ada', { age: { $increment: 1 } })],
+    ['replace', (client) => users(client).replace('ada', { email, age: 19 })],
+    ['upsert', (client) => users(client).upsert('eve', { email: 'eve@example.com' })],
+    ['delete', (client) => users(client).delete('ada')],
+    ['sql', (client) => client.sql.run(increment, ['ada'])],
+    ['sql.batch', (client) => client.sql.batch([{ statement: increment, params: ['ada'] }])],
+    ['transaction', (client) => client.transaction([{ delete: { table: 'users', id: 'ada' } }])],
+    ['insertMany', (client) => users(client).insertMany([{ email: 'one@example.com' }])],
+    ['merge', (client) => client.branch('dev').merge()],
+    ['pull', (client) => client.branch('dev').pull()],
+    ['reset', (client) => client.branch('dev').reset()],
+  ]
+
+  /** Everything that a change can change. */
+  const stateOf = async (client: Client<Shop>) => {
+    const read = async (branch: string) =>
+      (
+        await client
+          .branch(branch)
+          .table('users')
+          .query({ sort: { email: 'asc' } })
+          .all()
+      ).map(({ email, age, service }) => ({ email, age, version: service.version }))
+    const merges = (await client.database.branches()).map((branch) => branch.merges?.length)
+    return { main: await read('main'), dev: await read('dev'), merges }
+  }
+
+  it.each(CUTS)('lets %s take effect once, with its answer', async (_name, change) => {
+    const proxy = await CuttingProxy.start({ host: '127.0.0.1', port: Number(new URL(url).port) })
+    try {
+      let sent = 0
+      const client = await createShop({
+        url: `http://127.0.0.1:${proxy.port}`,
+        fetch: (...request) => {
+          if (++sent === 2) proxy.heal()
+          return fetch(...request)
+        },
+      })
+      await users(client).create({ id: 'ada', email })
+      await client.branch('main').fork('dev')
+      await client.branch('dev').table('users').update('ada', { age: 20 })
+      await users(client).create({ id: 'bob', email: 'bob@example.com' })
+      // The same on an intact connection.
+      const twin = await createShop()
+      await users(twin).create({ id: 'ada', email })
+      await twin.branch('main').fork('dev')
+      await twin.branch('dev').table('users').update('ada', { age: 20 })
+      await users(twin).create({ id: 'bob', email: 'bob@example.com' })
+      const expected = shapeOf(await change(twin))
+      sent = 0
+      proxy.cutAfter('response', 0)
+      expect(shapeOf(await change(client))).toEqual(expected)
+      expect({ sent, cuts: proxy.cuts }).toEqual({ sent: 2, cuts: 1 })
+      expect(shapeOf(await stateOf(client))).toEqual(shapeOf(await stateOf(twin)))
+    } finally {
+      await proxy.close()
+    }
+  })
+
+  /** A value without what differs between two databases: generated ids, names and times. */
+  function shapeOf(value: unknown): unknown {
+    const text = JSON.stringify(value ?? null)
+    return JSON.parse(text.replace(/shop\d+|(rec|bb|mig)_\w+|\d{4}-\d\d-\d\dT[\d:.]+Z/g, '*'))
+  }
 })
 
 describe('a connection that breaks while many records are sent', () => {
@@ -810,8 +885,7 @@ describe('a lost answer', () => {
 
   it('of a change without an idempotency key is an error, because it may have been applied', async () => {
     const direct = await createShop()
-    await direct.table('users').create({ id: 'ada', email: 'ada@example.com' })
-    const proxy = await startLossyProxy((path) => path.endsWith('/data/ada'))
+    const proxy = await startLossyProxy((path) => path.endsWith(':main'))
     try {
       const client = createClient<Shop>({
         url: proxy.url,
@@ -820,9 +894,9 @@ describe('a lost answer', () => {
         database: direct.database.name,
         branch: 'main',
       })
-      const error = await errorOf(client.table('users').update('ada', { name: 'Ada' }))
+      const error = await errorOf(client.branch('main').update({ protected: false }))
       expect(error).toMatchObject({ code: 'unreachable', status: 0 })
-      expect(proxy.received.filter((request) => request.endsWith('/data/ada'))).toHaveLength(1)
+      expect(proxy.received.filter((request) => request.endsWith(':main'))).toHaveLength(1)
     } finally {
       proxy.close()
     }

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createDatabase, createUser, createWorkspace } from '../support/people.js'
+import { createDatabase, createKey, createUser, createWorkspace } from '../support/people.js'
 import { until } from '../support/process.js'
 import { createTestService, type TestService } from '../support/service.js'
 import { addTables, createTables, expectOk } from '../support/tables.js'
@@ -16,6 +16,8 @@ const BUFFERED_BYTES_MAX = 32 * 1024 * 1024
 const PAGE_ROWS = 250
 const TEXT_LENGTH = 40_000
 const READERS = 24
+/** Rows of a page of the other workspace: less than a third of the memory for answers. */
+const OTHER_ROWS = 200
 
 let service: TestService
 let address: string
@@ -35,31 +37,66 @@ beforeAll(async () => {
 })
 afterAll(() => service.close())
 
-it('Unread large answers of one key refuse no small request of another one', async () => {
-  const { key } = await createUser(service, 'bystander')
-  const { id: workspaceId } = await createWorkspace(service, 'small', key)
-  await createDatabase(service, 'small', { workspaceId, key })
-  const small = `/${workspaceId}.local/db/small:main`
+/** Creates another user with a workspace and a table of its own. */
+async function openBystander(name: string) {
+  const { key } = await createUser(service, name)
+  const { id: workspaceId } = await createWorkspace(service, name, key)
+  await createDatabase(service, name, { workspaceId, key })
+  const small = `/${workspaceId}.local/db/${name}:main`
   const operations = addTables({ notes: [{ name: 'text', type: 'text' }] })
   expectOk(await service.call('POST', `${small}/schema/update`, { key, body: { operations } }))
-  const write = (id: string) =>
-    service.call('PUT', `${small}/tables/notes/data/${id}`, { key, body: { text: id } })
+  const write = (id: string, text = id) =>
+    service.call('PUT', `${small}/tables/notes/data/${id}`, { key, body: { text } })
   expectOk(await write('one'))
+  return { key, small, write }
+}
+
+/** Requests a large page, and does not read it. */
+async function readGreedily(key: string) {
   const body = JSON.stringify({ page: { size: PAGE_ROWS } })
-  const greedy = await Promise.all(
-    Array.from({ length: READERS }, async () => {
-      const wire = await openWire(
-        address,
-        requestHead('POST', `${service.workspace}/db/large:main/tables/notes/query`, {
-          authorization: `Bearer ${service.key}`,
-          'content-type': 'application/json',
-          'content-length': String(body.length),
-        }) + body,
-      )
-      wire.socket.once('data', () => wire.socket.pause())
-      return wire
-    }),
+  const wire = await openWire(
+    address,
+    requestHead('POST', `${service.workspace}/db/large:main/tables/notes/query`, {
+      authorization: `Bearer ${key}`,
+      'content-type': 'application/json',
+      'content-length': String(body.length),
+    }) + body,
   )
+  wire.socket.once('data', () => wire.socket.pause())
+  return wire
+}
+
+it('Unread large answers of many keys of one workspace leave room for large answers of another', async () => {
+  const { key, small, write } = await openBystander('other')
+  for (let row = 0; row < OTHER_ROWS; row++) {
+    expectOk(await write(`n${row}`, 'x'.repeat(TEXT_LENGTH)))
+  }
+  const greedy: Awaited<ReturnType<typeof readGreedily>>[] = []
+  for (let number = 0; number < 10; number++) {
+    const wire = await readGreedily(await createKey(service, `greedy${number}`))
+    greedy.push(wire)
+    await until(async () => wire.text !== '')
+  }
+  expect(service.app.admission.budget.bytes).toBeGreaterThan(BUFFERED_BYTES_MAX)
+  const body = { page: { size: OTHER_ROWS } }
+  const large = await service.call('POST', `${small}/tables/notes/query`, { key, body })
+  expect([large.status, large.body.records?.length]).toEqual([200, OTHER_ROWS])
+  // Small answers always pass, also those of the workspace whose share is spent.
+  const own = await createKey(service, 'small-reader')
+  const notes = `${service.workspace}/db/large:main/tables/notes`
+  for (const tiny of [
+    await service.call('GET', `${small}/tables/notes/data/one`, { key }),
+    await service.call('GET', `${notes}/data/n0?columns=id`, { key: own }),
+  ]) {
+    expect(tiny.status).toBe(200)
+  }
+  for (const { socket } of greedy) socket.destroy()
+  await until(async () => service.app.admission.budget.bytes === 0)
+})
+
+it('Unread large answers of one key refuse no small request of another one', async () => {
+  const { key, small, write } = await openBystander('bystander')
+  const greedy = await Promise.all(Array.from({ length: READERS }, () => readGreedily(service.key)))
   const refused: unknown[] = []
   let served = 0
   const read = async () => {

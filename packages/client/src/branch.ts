@@ -73,7 +73,7 @@ export class Branch<Schema> {
   }
 
   /**
-   * Runs operations as one transaction: all of them or none. A lost answer is repeated safely.
+   * Runs operations as one transaction: all of them or none.
    *
    * @example
    * ```ts
@@ -295,6 +295,7 @@ export class Branch<Schema> {
       method: 'POST',
       path: `${this.#path}/reset`,
       ...(Object.keys(body).length === 0 ? {} : { json: body }),
+      isOnce: true,
       signal,
     })
   }
@@ -450,6 +451,7 @@ export class Branch<Schema> {
       method: 'POST',
       path: `${this.#path}/${action}`,
       json: body,
+      ...(options.dryRun === true ? { isRead: true } : { isOnce: true }),
       signal,
     })
   }

@@ -145,3 +145,47 @@ describe('the address of a service', () => {
     },
   )
 })
+
+describe('a key of a request', () => {
+  /** A client whose keys are recorded, and whose answers are given. */
+  function answering(...answers: readonly (readonly [status: number, body: object])[]) {
+    const keys: (string | null)[] = []
+    const client = createClient({
+      url: ORIGIN,
+      apiKey: 'off_x',
+      database: 'shop',
+      branch: 'main',
+      fetch: (async (_input: string, init?: RequestInit) => {
+        const [status, body] = answers[keys.length] ?? [200, { id: 'a' }]
+        keys.push(new Headers(init?.headers).get('idempotency-key'))
+        return Response.json(body, { status })
+      }) as typeof fetch,
+    })
+    return { users: client.table('users'), keys }
+  }
+
+  it('is the same for all attempts, and another one for the next request', async () => {
+    const { users, keys } = answering([503, { code: 'unavailable', message: 'away' }])
+    await users.update('a', {})
+    await users.update('a', {})
+    expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/)
+    expect(keys[1]).toBe(keys[0])
+    expect(keys[2]).not.toBe(keys[0])
+  })
+
+  it('is left out while the database has no room for further answers', async () => {
+    const { users, keys } = answering([422, { code: 'limit_reached', message: 'full' }])
+    await users.update('a', {})
+    await users.update('a', {})
+    expect(keys).toEqual([expect.any(String), null, null])
+  })
+
+  it('is never left out if an attempt before may have taken effect', async () => {
+    const { users, keys } = answering(
+      [503, { code: 'unavailable', message: 'away' }],
+      [422, { code: 'limit_reached', message: 'full' }],
+    )
+    await expect(users.update('a', {})).rejects.toMatchObject({ code: 'limit_reached' })
+    expect(keys).toEqual([keys[0], keys[0]])
+  })
+})

@@ -14,8 +14,8 @@ export interface ApiRequest {
   readonly headers?: Readonly<Record<string, string>>
   /** The request changes nothing, so it may be repeated after any failure. */
   readonly isRead?: boolean
-  /** The service applies a request with this key once, however often it is sent. */
-  readonly idempotencyKey?: string | undefined
+  /** The service executes the request once, however often it is sent: all attempts have the same idempotency key. */
+  readonly isOnce?: boolean
   readonly signal?: AbortSignal | undefined
   /** Called after each attempt that failed and is going to be repeated. */
   readonly onFailure?: (error: OffshootError) => void
@@ -44,6 +44,12 @@ const FIRST_DELAY_MS = 100
 const DELAY_MS_MAX = 10_000
 /** A server that asks for more patience than this gets no further attempt. */
 const RETRY_AFTER_SECONDS_MAX = 60
+
+/**
+ * A database keeps a limited number of answers, and refuses further keys with `limit_reached`, before anything is executed.
+ * For this time, requests are sent without a key.
+ */
+const NO_KEYS_MS = 60_000
 
 /** With these codes the service promises that it has executed nothing. */
 const NOTHING_EXECUTED: ReadonlySet<string> = new Set([
@@ -75,6 +81,8 @@ export class Transport {
   readonly #fetch: typeof fetch
   readonly #retries: number
   readonly #timeoutMs: number | undefined
+  /** Until then, the database has no room for further answers to requests with a key. */
+  #noKeysUntilMs = 0
 
   constructor(options: TransportOptions) {
     this.#origin = originOf(options.url)
@@ -89,56 +97,77 @@ export class Transport {
     request: ApiRequest,
     parse: (text: string) => unknown = JSON.parse,
   ): Promise<Answer> {
-    const response = await this.send(request)
-    const text = await response.text().catch((cause: unknown) => {
-      request.signal?.throwIfAborted()
-      throw unreachable(this.#origin, cause)
-    })
+    const { text, status } = await this.#repeat(request, async (response) => ({
+      text: await response.text(),
+      status: response.status,
+    }))
     if (text === '') return undefined as Answer
     try {
       return parse(text) as Answer
     } catch (cause) {
       throw new OffshootError('the answer of the server is not JSON', {
         code: 'unexpected_answer',
-        status: response.status,
+        status,
         cause,
       })
     }
   }
 
   /** Sends a request. Throws an `OffshootError` for a status of 400 or more. */
-  async send(request: ApiRequest): Promise<Response> {
+  send(request: ApiRequest): Promise<Response> {
+    return this.#repeat(request, async (response) => response)
+  }
+
+  /** Sends a request and reads its answer, and repeats both where that is safe. */
+  async #repeat<Answer>(
+    request: ApiRequest,
+    read: (response: Response) => Promise<Answer>,
+  ): Promise<Answer> {
+    let key = request.isOnce && this.#sendsKeys ? crypto.randomUUID() : undefined
     for (let attempt = 0; ; attempt++) {
-      const outcome = await this.#attempt(request)
-      if (outcome instanceof Response) return outcome
+      const outcome = await this.#attempt(request, { key, read })
+      if ('answer' in outcome) return outcome.answer
       const { error, retryAfter } = outcome
+      const isFull = key !== undefined && error.code === 'limit_reached'
+      if (attempt === 0 && isFull && !(request.body instanceof ReadableStream)) {
+        this.#noKeysUntilMs = Date.now() + NO_KEYS_MS
+        key = undefined
+        continue
+      }
+      const isSafe = request.isRead === true || key !== undefined
       const isTooLong = Number(retryAfter) > RETRY_AFTER_SECONDS_MAX
-      if (attempt >= this.#retries || isTooLong || !mayRepeat(request, error)) throw error
+      const canRepeat = mayRepeat(request, error, { isSafe })
+      if (attempt >= this.#retries || isTooLong || !canRepeat) throw error
       request.onFailure?.(error)
       await pause(delayMs(attempt, retryAfter), request.signal)
     }
   }
 
-  async #attempt(
+  get #sendsKeys(): boolean {
+    return Date.now() >= this.#noKeysUntilMs
+  }
+
+  async #attempt<Answer>(
     request: ApiRequest,
-  ): Promise<Response | { error: OffshootError; retryAfter: string | null }> {
+    { key, read }: { key: string | undefined; read: (response: Response) => Promise<Answer> },
+  ): Promise<{ answer: Answer } | { error: OffshootError; retryAfter: string | null }> {
     let response: Response
     try {
-      response = await this.#fetch(this.#origin + pathOf(request), this.#init(request))
+      response = await this.#fetch(this.#origin + pathOf(request), this.#init(request, key))
+      if (response.ok) return { answer: await read(response) }
     } catch (cause) {
       request.signal?.throwIfAborted()
       return { error: unreachable(this.#origin, cause), retryAfter: null }
     }
-    if (response.ok) return response
     return { error: await errorOf(response), retryAfter: response.headers.get('retry-after') }
   }
 
-  #init(request: ApiRequest): RequestInit {
-    const { method, json, idempotencyKey } = request
+  #init(request: ApiRequest, key: string | undefined): RequestInit {
+    const { method, json } = request
     const body = typeof request.body === 'function' ? request.body() : request.body
     const headers: Record<string, string> = { authorization: `Bearer ${this.#apiKey}` }
     if (json !== undefined) headers['content-type'] = 'application/json'
-    if (idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey
+    if (key !== undefined) headers['idempotency-key'] = key
     Object.assign(headers, request.headers)
     const isStream = body instanceof ReadableStream
     const signal = this.#signalOf(request.signal, { isStream })
@@ -175,10 +204,13 @@ function pathOf({ path, query = {} }: ApiRequest): string {
 }
 
 /** Returns whether it is safe and useful to send a request again. */
-function mayRepeat(request: ApiRequest, { status, code }: OffshootError): boolean {
+function mayRepeat(
+  request: ApiRequest,
+  { status, code }: OffshootError,
+  { isSafe }: { isSafe: boolean },
+): boolean {
   if (request.body instanceof ReadableStream) return false
   if (NOTHING_EXECUTED.has(code) || status === 429) return true
-  const isSafe = request.isRead === true || request.idempotencyKey !== undefined
   // A request with the same idempotency key may still be running after a lost connection.
   return isSafe && (status === 0 || status === 503 || code === 'idempotency_conflict')
 }
@@ -242,9 +274,4 @@ function originOf(url: string): string {
     throw new TypeError(`[${url}] is not the address of a service, such as http://127.0.0.1:6001`)
   }
   return url.replace(/\/+$/, '')
-}
-
-/** Returns a new idempotency key. */
-export function newIdempotencyKey(): string {
-  return crypto.randomUUID()
 }

@@ -1,11 +1,5 @@
 import { type Fault, OffshootError } from './errors.js'
-import {
-  type ApiRequest,
-  type CallOptions,
-  isNothingExecuted,
-  newIdempotencyKey,
-  type Transport,
-} from './http.js'
+import { type ApiRequest, type CallOptions, isNothingExecuted, type Transport } from './http.js'
 
 type AnyRecords = Iterable<unknown> | AsyncIterable<unknown>
 
@@ -151,7 +145,7 @@ async function insertAll(
       query: { mode: 'atomic', existing },
       body: await attempts.body(),
       headers: CONTENT_TYPE,
-      idempotencyKey: newIdempotencyKey(),
+      isOnce: true,
       signal: signal === undefined ? ending.signal : AbortSignal.any([signal, ending.signal]),
       onFailure: (error) => {
         // To send the records again would not help.

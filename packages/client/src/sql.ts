@@ -99,7 +99,7 @@ export interface SqlRunner {
 export function createSqlRunner(transport: Transport, branchPath: string): SqlRunner {
   const post = <Answer>(path: string, json: object, signal: AbortSignal | undefined) =>
     transport.json<Answer>(
-      { method: 'POST', path: `${branchPath}${path}`, json, signal },
+      { method: 'POST', path: `${branchPath}${path}`, json, isOnce: true, signal },
       parseExactly,
     )
   const runOne = async <Result extends Warned>(

@@ -1,7 +1,7 @@
 import type { IndexInfo, SearchIndexInfo, TableIndexes } from './api.js'
 import { FileHandle } from './files.js'
 import type { Filter, Sort } from './filter.js'
-import { type CallOptions, newIdempotencyKey, segment, type Transport } from './http.js'
+import { type CallOptions, segment, type Transport } from './http.js'
 import {
   type InsertManyOptions,
   type InsertManyResult,
@@ -120,8 +120,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
   }
 
   /**
-   * Creates a record, and refuses an id that exists. Returns its id and metadata, or the chosen columns. A
-   * lost answer is repeated safely.
+   * Creates a record, and refuses an id that exists. Returns its id and metadata, or the chosen columns.
    *
    * @example
    * ```ts
@@ -138,7 +137,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
       path: `${this.#path}/data`,
       query: { columns: columnList(columns) },
       json: record,
-      idempotencyKey: newIdempotencyKey(),
+      isOnce: true,
       signal,
     })
   }
@@ -226,7 +225,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
   async delete(id: string, options: CallOptions = {}): Promise<boolean> {
     const deleted = await this.#unlessMissing(
       this.#transport
-        .send({ method: 'DELETE', path: this.#record(id), signal: options.signal })
+        .send({ method: 'DELETE', path: this.#record(id), isOnce: true, signal: options.signal })
         .then(() => true),
     )
     return deleted ?? false
@@ -548,6 +547,7 @@ export class Table<Schema, Name extends TableName<Schema>> {
       path: this.#record(id),
       query: { ifVersion },
       json: record,
+      isOnce: true,
       signal,
     })
   }

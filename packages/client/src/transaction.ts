@@ -1,4 +1,4 @@
-import { type CallOptions, newIdempotencyKey, type Transport } from './http.js'
+import type { CallOptions, Transport } from './http.js'
 import type { InsertRecord, TableName, UpdateFields } from './schema.js'
 import { pathsOf, type Selected, type Selection } from './selection.js'
 
@@ -88,7 +88,7 @@ export async function runTransaction<Schema, const Operations extends readonly O
     method: 'POST',
     path: `${branchPath}/transaction`,
     json: { operations: input.operations.map(toOperation) },
-    idempotencyKey: newIdempotencyKey(),
+    isOnce: true,
     signal: input.options.signal,
   })
   return results as TransactionResults<Schema, Operations>

@@ -97,6 +97,49 @@ describe('a budget of bytes', () => {
     expect(budget.shareOf('a')).not.toBe(budget.shareOf('b'))
   })
 
+  it('counts all callers of another workspace as one', () => {
+    const budget = new ByteBudget(1200)
+    for (let key = 0; key < 10; key++) {
+      budget.useWorkspace(`key${key}`, 'many')
+      budget.add(budget.shareOf(`key${key}`), 120)
+    }
+    budget.useWorkspace('own', 'many')
+    expect(budget.take(budget.shareOf('own'), { bytes: 100, ownBytes: 0 })).toBe(true)
+    expect(budget.take(budget.shareOf('own'), { bytes: 1, ownBytes: 100 })).toBe(false)
+    budget.useWorkspace('other', 'single')
+    expect(budget.take(budget.shareOf('other'), { bytes: 400, ownBytes: 0 })).toBe(true)
+    expect(budget.take(budget.shareOf('other'), { bytes: 1, ownBytes: 400 })).toBe(false)
+  })
+
+  it('gives the callers of one workspace no more than half of its size on top', () => {
+    const size = 100 * SMALL_ANSWER_BYTES
+    const budget = new ByteBudget(size)
+    for (const key of ['a', 'b', 'c']) budget.useWorkspace(key, 'many')
+    budget.useWorkspace('other', 'single')
+    const large = { bytes: SMALL_ANSWER_BYTES + 1, ownBytes: 0 }
+    const small = { bytes: SMALL_ANSWER_BYTES, ownBytes: 0 }
+    budget.add(budget.shareOf('a'), 1.5 * size - 1)
+    expect(budget.take(budget.shareOf('b'), large)).toBe(true)
+    expect(budget.take(budget.shareOf('c'), large)).toBe(false)
+    expect(budget.take(budget.shareOf('c'), small)).toBe(true)
+    expect(budget.take(budget.shareOf('other'), large)).toBe(true)
+  })
+
+  it('counts what a caller holds for the workspace that it has used last', () => {
+    const budget = new ByteBudget(1000)
+    const share = budget.shareOf('key')
+    budget.add(share, 300)
+    budget.useWorkspace('key', 'first')
+    const first = share.workspace
+    expect(first).toEqual({ bytes: 300, holders: 1 })
+    budget.useWorkspace('key', 'second')
+    expect(first).toEqual({ bytes: 0, holders: 0 })
+    expect(share.workspace).toEqual({ bytes: 300, holders: 1 })
+    budget.give(share, 300)
+    expect(share.workspace).toEqual({ bytes: 0, holders: 0 })
+    expect(budget.bytes).toBe(0)
+  })
+
   it('takes a body of any size when nothing else is held', () => {
     const budget = new ByteBudget(100)
     const share = newShare()

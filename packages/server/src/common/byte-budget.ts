@@ -7,7 +7,9 @@ import { LRUCache } from 'lru-cache'
 export const SMALL_ANSWER_BYTES = 64 * 1024
 /** Shares are given without room up to this many times the budget. */
 const OVERFULL_FACTOR = 2
-/** Owners whose shares are remembered. */
+/** All callers of a workspace together get shares without room up to this many times the budget. The rest is for others. */
+const WORKSPACE_FACTOR = 1.5
+/** Owners, and workspaces, whose shares are remembered. */
 const OWNERS_MAX = 10_000
 
 /** A body that has not arrived completely. */
@@ -22,15 +24,25 @@ export interface Reading {
   readonly readBytes: number
 }
 
+/** Bytes in memory for all callers of one workspace. */
+interface WorkspaceShare {
+  bytes: number
+  /** The number of callers that hold them. */
+  holders: number
+}
+
 /** Bytes in memory for one caller. */
 export interface ByteShare {
   bytes: number
   readonly arriving: Set<Arriving>
   readonly readings: Set<Reading>
+  /** The workspace that the caller has used last. A caller that has used none is counted as one. */
+  workspace: WorkspaceShare
 }
 
 export function newShare(): ByteShare {
-  return { bytes: 0, arriving: new Set(), readings: new Set() }
+  const workspace = { bytes: 0, holders: 0 }
+  return { bytes: 0, arriving: new Set(), readings: new Set(), workspace }
 }
 
 /**
@@ -38,12 +50,16 @@ export function newShare(): ByteShare {
  * sent. Shares them fairly: a caller can hold as much as remains free, so one alone gets half. If the budget is full, a
  * caller with less than an equal share gets room from the caller with the most, whose incomplete bodies are aborted. If
  * there are none, because others do not read their answers, it gets its equal share on top, up to twice the budget in all.
- * A caller with less than a small answer always gets room.
+ * A caller with less than a small answer always gets room. The callers of another workspace count as one, and cannot take
+ * everything on top, so a workspace with many keys leaves others as much as one with a single key.
  */
 export class ByteBudget {
   readonly #bytesMax: number
   readonly #holders = new Set<ByteShare>()
   readonly #shares = new LRUCache<string, ByteShare>({ max: OWNERS_MAX })
+  readonly #workspaces = new LRUCache<string, WorkspaceShare>({ max: OWNERS_MAX })
+  /** The number of workspaces that hold bytes. */
+  #holdingWorkspaces = 0
   #bytes = 0
 
   constructor(bytesMax: number) {
@@ -61,16 +77,33 @@ export class ByteBudget {
     return share
   }
 
+  /** Counts all that an owner holds for the workspace that it uses now. */
+  useWorkspace(owner: string, workspaceId: string): void {
+    const share = this.shareOf(owner)
+    const workspace = this.#workspaces.get(workspaceId) ?? { bytes: 0, holders: 0 }
+    this.#workspaces.set(workspaceId, workspace)
+    if (share.workspace === workspace) return
+    const { bytes } = share
+    this.give(share, bytes)
+    share.workspace = workspace
+    this.add(share, bytes)
+  }
+
   /** Returns whether a caller must wait for its own requests to end before it starts another. */
   isSpentFor(share: ByteShare): boolean {
     const isMost = share.bytes >= this.#bytesMax - this.#bytes
     return share.bytes > 0 && isMost && share.bytes >= this.#equalShare(share)
   }
 
-  /** The part of the budget that a caller gets if all others that hold bytes, and one more, get as much. */
+  /**
+   * The part of the budget that a caller gets if all others of its workspace that hold bytes, each other workspace, and one
+   * more, get as much.
+   */
   #equalShare(share: ByteShare): number {
-    const others = this.#holders.size - (this.#holders.has(share) ? 1 : 0)
-    return this.#bytesMax / (others + 2)
+    const { holders } = share.workspace
+    const others = holders - (this.#holders.has(share) ? 1 : 0)
+    const otherWorkspaces = this.#holdingWorkspaces - (holders > 0 ? 1 : 0)
+    return this.#bytesMax / (others + otherWorkspaces + 2)
   }
 
   /**
@@ -85,7 +118,7 @@ export class ByteBudget {
     if (!hasRoom()) {
       if (wanted > this.#equalShare(share)) return false
       while (!hasRoom()) if (!this.#reclaim(share)) break
-      if (!hasRoom() && wanted > SMALL_ANSWER_BYTES && this.#isOverfull) return false
+      if (!hasRoom() && wanted > SMALL_ANSWER_BYTES && this.#isOverfull(share)) return false
     }
     this.add(share, bytes)
     return true
@@ -103,24 +136,33 @@ export class ByteBudget {
       if (other.readBytes > longest.readBytes) longest = other
     }
     const isShort = share.bytes - bytes < this.#equalShare(share)
-    return longest === reading && isShort && !this.#isOverfull
+    return longest === reading && isShort && !this.#isOverfull(share)
   }
 
-  get #isOverfull(): boolean {
+  /** Returns whether a caller gets nothing without room: everything, or the part of its workspace, is taken. */
+  #isOverfull({ workspace }: ByteShare): boolean {
+    if (workspace.bytes >= WORKSPACE_FACTOR * this.#bytesMax) return true
     return this.#bytes >= OVERFULL_FACTOR * this.#bytesMax
   }
 
   /** Adds bytes that are already in memory and cannot be refused. */
   add(share: ByteShare, bytes: number): void {
-    this.#bytes += bytes
-    share.bytes += bytes
-    if (share.bytes > 0) this.#holders.add(share)
+    this.#count(share, bytes)
+    if (share.bytes === 0 || this.#holders.has(share)) return
+    this.#holders.add(share)
+    if (share.workspace.holders++ === 0) this.#holdingWorkspaces++
   }
 
   give(share: ByteShare, bytes: number): void {
-    this.#bytes -= bytes
-    share.bytes -= bytes
-    if (share.bytes === 0) this.#holders.delete(share)
+    this.#count(share, -bytes)
+    if (share.bytes > 0 || !this.#holders.delete(share)) return
+    if (--share.workspace.holders === 0) this.#holdingWorkspaces--
+  }
+
+  #count(share: ByteShare, bytes: number): void {
+    this.#bytes += bytes
+    share.bytes += bytes
+    share.workspace.bytes += bytes
   }
 
   /**

@@ -1,6 +1,7 @@
 import { AppError } from '@offshoot/contract/errors'
 import { IDEMPOTENCY_KEY_LENGTH_MAX } from '@offshoot/contract/records'
 import type { FastifyRequest } from 'fastify'
+import { hashContent, type IdempotentRequest } from '../data/records/idempotency.js'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -20,6 +21,45 @@ export function idempotencyKey(request: FastifyRequest): string | undefined {
     )
   }
   return value
+}
+
+/** Returns the key of a request and the hash of its content, or undefined if the client sent no key. */
+export function idempotent(
+  request: FastifyRequest,
+  content: unknown = request.body ?? {},
+): IdempotentRequest | undefined {
+  const key = idempotencyKey(request)
+  if (key === undefined) return undefined
+  return { key, contentHash: hashContent(() => contentOf(request, content)) }
+}
+
+/** Yields what distinguishes a request from others: its method, its address, and its body as JSON, in parts. */
+function* contentOf({ method, url }: FastifyRequest, content: unknown): Generator<string | Buffer> {
+  // Earlier versions accepted keys for POST only, and hashed no method. Their answers stay valid after an upgrade.
+  yield `${method === 'POST' ? '' : `${method} `}${url}\0`
+  yield* partsOf(content)
+  yield '\0'
+}
+
+/** Yields a body, or its JSON: lists by item, because they can be long. */
+function* partsOf(content: unknown): Generator<string | Buffer> {
+  if (Buffer.isBuffer(content)) {
+    yield content
+  } else if (Array.isArray(content)) {
+    yield '['
+    for (const [index, item] of content.entries()) {
+      yield `${index === 0 ? '' : ','}${JSON.stringify(item)}`
+    }
+    yield ']'
+  } else if (typeof content === 'object' && content !== null) {
+    yield '{'
+    for (const [index, [name, value]] of Object.entries(content).entries()) {
+      yield `${index === 0 ? '' : ','}${JSON.stringify(name)}:`
+      if (Array.isArray(value)) yield* partsOf(value)
+      else yield JSON.stringify(value)
+    }
+    yield '}'
+  } else yield JSON.stringify(content)
 }
 
 const READING_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])

@@ -11,7 +11,7 @@ import { findTakenFields } from '../session/record-errors.js'
 import { planColumns } from '../session/session.js'
 import { findConflicts } from './bulk-conflicts.js'
 import { type Batch, bulkFailed, encodeSlice } from './encode-input.js'
-import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import { answerOnce, keepAnswer } from './idempotency.js'
 import { fileWriter, loadContents, storeFiles } from './record-files.js'
 import { sliceRecords } from './record-slices.js'
 import type { RecordContext } from './records.js'
@@ -22,15 +22,13 @@ import type { RecordContext } from './records.js'
  */
 export async function bulkInsert(
   context: RecordContext & { readonly limits: Limits },
-  request: { body: Buffer; idempotent: IdempotentRequest },
+  body: Buffer,
 ): Promise<JsonText> {
   const { database, session, limits } = context
-  const { body, idempotent } = request
   const table = session.table(context.tableName)
   if (context.columns !== undefined) planColumns(table, context.columns)
   return answerOnce(
     context,
-    idempotent,
     async () => {
       await session.growth.admitBody()
       const writable = await context.sessions.writable(session, table)
@@ -38,7 +36,7 @@ export async function bulkInsert(
         return await runSteps(database, session.guard, async (transaction) => {
           const batch = await insertBody(context, writable, { transaction, body, limits })
           const answer = await writeAnswer(context, table, { transaction, ids: batch.ids })
-          await keepAnswer(transaction, context, { ...idempotent, answer })
+          await keepAnswer(transaction, context, answer)
           return answer
         })
       } catch (error) {
@@ -56,7 +54,7 @@ export async function bulkInsert(
         )
       }
     },
-    (answer) => [{ table, ids: createdIds(answer) }],
+    { createdIn: (answer) => [{ table, ids: createdIds(answer) }] },
   )
 }
 

@@ -5,12 +5,13 @@ import { inTurns } from '../../common/in-turns.js'
 import { type JsonText, joinJson } from '../../common/write-json.js'
 import type { Database } from '../../postgres/database.js'
 import { isNodeUnreachable, isUndefinedTable } from '../../postgres/failures.js'
+import { runTransaction, type Transaction } from '../../postgres/run-transaction.js'
 import { raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import { arrayLiteral } from '../../rows/columns.js'
 import { confirmed, type OpenTransaction, runReads, StaleError } from '../../rows/read.js'
 import type { BranchTable } from '../../rows/tables.js'
-import { answersName, findAnswering } from '../../rows/write.js'
+import { answersName, findAnswering, openTransaction } from '../../rows/write.js'
 import { collected } from '../../telemetry/events.js'
 import { planColumns, type Session } from '../session/session.js'
 import { ANSWER_ENTRY_BYTES, keptAnswersOf } from './kept-answers.js'
@@ -20,10 +21,11 @@ const IDEMPOTENCY_HOURS = 24
 
 /** A request that the client may repeat: its idempotency key and its content. */
 export interface IdempotentRequest {
-  /** undefined: the request has no idempotency key. */
-  readonly key: string | undefined
+  readonly key: string
   /** The SHA-256 of the address and body of the request, in hex. */
   contentHash(): Promise<string>
+  /** The request is a reset of the branch. It does not undo itself, so its answer is found after it. */
+  readonly isReset?: boolean
 }
 
 /** The number of bytes hashed between two pauses. */
@@ -56,10 +58,12 @@ function* hashSteps(parts: Iterable<string | Buffer>): Generator<undefined, stri
   return hash.digest('hex')
 }
 
-/** The session that requests belong to. */
-interface IdempotencyContext {
+/** A request and the session that it belongs to. */
+export interface IdempotencyContext {
   readonly database: Database
   readonly session: Session
+  /** undefined: the request has no idempotency key. */
+  readonly idempotent?: IdempotentRequest | undefined
 }
 
 const OLDEST = sql`now() - interval '${raw(String(IDEMPOTENCY_HOURS))} hours'`
@@ -108,10 +112,10 @@ function sha256(...parts: readonly (string | Buffer)[]): string {
  * The hash includes user and branch, so that keys of different users or branches never conflict. It also
  * includes the number of resets: a reset undoes the requests, so they can be executed again.
  */
-function keyHash({ principal, access, guard }: Session, key: string): string {
+function keyHash({ principal, access, guard }: Session, key: string, isReset = false): string {
   const { resets } = guard.rows
   // Earlier versions hashed a number that grew by 2^32 with each reset. Their answers stay valid after an upgrade.
-  const counted = resets === 0 ? [] : [String(resets * 2 ** 32)]
+  const counted = resets === 0 || isReset ? [] : [String(resets * 2 ** 32)]
   return sha256(principal.userId, access.branchId, ...counted, key)
 }
 
@@ -121,34 +125,80 @@ export interface CreatedRecords {
   readonly ids: readonly string[]
 }
 
+export interface RepeatOptions {
+  /**
+   * Finds the records that a stored response says to exist. If one of them was deleted since, the response is no longer
+   * true, and the request is refused.
+   */
+  createdIn?(answer: string): readonly CreatedRecords[]
+  /**
+   * The request takes one transaction and little time. Repetitions are rare, so it is executed without looking for a
+   * response first: if there is one, storing another fails, and the transaction is rolled back.
+   */
+  readonly isShort?: boolean
+}
+
 /**
  * Executes a request, or returns the stored response if it was executed before. `execute` must store its
- * response in its own transaction, with `keepAnswer`. `createdIn` finds the records in a stored response. If
- * one of them was deleted since, the response is no longer true, and the request is refused.
+ * response in its own transaction, with `keepAnswer`. The rights of the key must be checked before.
  */
 export async function answerOnce<Answer extends JsonText>(
   context: IdempotencyContext,
-  request: IdempotentRequest,
   execute: () => Promise<Answer>,
-  createdIn: (answer: string) => readonly CreatedRecords[],
+  { createdIn, isShort = false }: RepeatOptions = {},
 ): Promise<Answer | string> {
-  if (request.key === undefined) return execute()
+  const { database, session } = context
+  if (context.idempotent === undefined) return execute()
   const repeat = async (): Promise<string | undefined> => {
-    const answer = await findAnswer(context, request)
-    if (answer !== undefined) await requireRecords(context, createdIn(answer))
+    const answer = await findAnswer(context)
+    if (answer !== undefined) await requireRecords(context, createdIn?.(answer) ?? [])
     return answer
   }
-  const known = await repeat()
-  if (known !== undefined) return known
+  if (isShort) {
+    await keptAnswersOf(database).load(session.access.databaseId)
+  } else {
+    const known = await repeat()
+    if (known !== undefined) return known
+  }
   try {
     return await execute()
   } catch (error) {
     if (error instanceof StaleError) throw error
-    // The failure may be caused by the same request, sent twice and completed first.
+    // The failure may be caused by the same request, sent before, or sent twice and completed first.
     const answer = await repeat()
-    if (answer !== undefined) return answer
-    throw error
+    if (answer === undefined) throw error
+    session.growth.undo()
+    return answer
   }
+}
+
+/** Stores the result of an operation in the transaction that changes something. */
+export type KeepResult<Result> = (transaction: Transaction, result: Result) => Promise<void>
+
+/**
+ * Like `answerOnce`, for an operation with several transactions, whose result is an object. It must call `keep` at the
+ * end of the transaction that takes effect. If there was nothing to change, the result is stored in a transaction of
+ * its own.
+ */
+export async function resultOnce<Result extends object>(
+  context: IdempotencyContext,
+  operation: (keep: KeepResult<Result> | undefined) => Promise<Result>,
+): Promise<Result> {
+  const { database, session } = context
+  if (context.idempotent === undefined) return operation(undefined)
+  const answer = await answerOnce(context, async () => {
+    let kept: Result | undefined
+    const keep: KeepResult<Result> = async ({ client }, result) => {
+      kept = result
+      const transaction = openTransaction(database, session.guard, { client })
+      await keepAnswer(transaction, context, JSON.stringify(result))
+    }
+    const result = await operation(keep)
+    // An attempt that was rolled back may have stored another result.
+    if (kept !== result) await runTransaction(database, (own) => keep(own, result))
+    return JSON.stringify(result)
+  })
+  return JSON.parse(answer) as Result
 }
 
 async function requireRecords(
@@ -175,13 +225,10 @@ async function requireRecords(
 }
 
 /** Finds the response to an earlier request with the same key. Throws if that request was a different one. */
-export async function findAnswer(
-  context: IdempotencyContext,
-  request: IdempotentRequest,
-): Promise<string | undefined> {
-  const kept = await findKept(context, request.key)
+export async function findAnswer(context: IdempotencyContext): Promise<string | undefined> {
+  const kept = await findKept(context, context.idempotent)
   if (kept === undefined) return undefined
-  if (kept.requestHash !== (await request.contentHash())) {
+  if (kept.requestHash !== (await context.idempotent?.contentHash())) {
     throw new AppError(
       'idempotency_mismatch',
       'header [Idempotency-Key]: was used for a different request before',
@@ -200,17 +247,17 @@ export async function isKeyUsed(
   context: IdempotencyContext,
   key: string | undefined,
 ): Promise<boolean> {
-  return (await findKept(context, key)) !== undefined
+  return key !== undefined && (await findKept(context, { key })) !== undefined
 }
 
 async function findKept(
   { database, session }: IdempotencyContext,
-  key: string | undefined,
+  request: Pick<IdempotentRequest, 'key' | 'isReset'> | undefined,
 ): Promise<{ requestHash: string; body: string | null } | undefined> {
-  if (key === undefined) return undefined
+  if (request === undefined) return undefined
   // Known before the transaction of the request begins, which must not wait for another connection.
   await keptAnswersOf(database).load(session.access.databaseId)
-  const values = [keyHash(session, key)]
+  const values = [keyHash(session, request.key, request.isReset)]
   const call = { statement: statementsOf(session).find, values }
   const [row] = (await runReads(database, session.guard, [call])).flat()
   return row && { requestHash: row[0] ?? '', body: row[1] ?? null }
@@ -222,16 +269,15 @@ async function findKept(
  */
 export async function keepAnswer(
   transaction: OpenTransaction,
-  { database, session }: IdempotencyContext,
-  request: IdempotentRequest & { answer: JsonText },
+  { database, session, idempotent }: IdempotencyContext,
+  answer: JsonText,
 ): Promise<void> {
-  if (request.key === undefined) return
-  const { databaseId } = session.access
-  const contentHash = await request.contentHash()
-  const body = joinJson(request.answer)
+  if (idempotent === undefined) return
+  const contentHash = await idempotent.contentHash()
+  const body = joinJson(answer)
   const size = Buffer.byteLength(body) + ANSWER_ENTRY_BYTES
-  keptAnswersOf(database).add(databaseId, size)
-  const hash = keyHash(session, request.key)
+  keptAnswersOf(database).add(session.access.databaseId, size)
+  const hash = keyHash(session, idempotent.key, idempotent.isReset)
   const values = [hash, contentHash, body, String(size)]
   const [rows = []] = await transaction.run([{ statement: statementsOf(session).insert, values }])
   if (rows.length === 0) {

@@ -1,6 +1,5 @@
 import { AppError } from '@offshoot/contract/errors'
 import { newRecordId } from '../../common/ids.js'
-import type { Database } from '../../postgres/database.js'
 import type { Call, TextRow, TextRows } from '../../postgres/statement.js'
 import { type EncodedUpdate, type InputRecord, isFaults } from '../../rows/columns.js'
 import {
@@ -29,9 +28,14 @@ import {
   toRecordError,
   versionConflict,
 } from '../session/record-errors.js'
-import { planColumns, type Session } from '../session/session.js'
+import { planColumns } from '../session/session.js'
 import type { Sessions } from '../session/sessions.js'
-import { answerOnce, type IdempotentRequest, keepAnswer } from './idempotency.js'
+import {
+  answerOnce,
+  type IdempotencyContext,
+  keepAnswer,
+  type RepeatOptions,
+} from './idempotency.js'
 import {
   FilesChangedError,
   fileWriter,
@@ -47,10 +51,8 @@ import {
  * values come from PostgreSQL as texts and are never parsed to objects.
  */
 
-export interface RecordContext {
-  readonly database: Database
+export interface RecordContext extends IdempotencyContext {
   readonly sessions: Sessions
-  readonly session: Session
   readonly files: Files
   readonly tableName: string
   /** undefined: the response has only id and metadata. */
@@ -58,9 +60,6 @@ export interface RecordContext {
 }
 
 const ALL_COLUMNS = ['*'] as const
-
-/** A request without an idempotency key. */
-const NOT_IDEMPOTENT: IdempotentRequest = { key: undefined, contentHash: () => Promise.resolve('') }
 
 /** Reads a record. */
 export async function readRecord(context: RecordContext, id: string): Promise<string> {
@@ -75,26 +74,35 @@ export async function readRecord(context: RecordContext, id: string): Promise<st
 }
 
 /** Creates a record. Its id is generated unless the record has one. */
-export async function createRecord(
-  context: RecordContext,
-  record: InputRecord,
-  idempotent: IdempotentRequest = NOT_IDEMPOTENT,
-): Promise<string> {
-  if (idempotent.key === undefined) return insertRecord(context, record, idempotent)
-  const table = context.session.table(context.tableName)
-  return answerOnce(
-    context,
-    idempotent,
-    () => insertRecord(context, record, idempotent),
-    (answer) => [{ table, ids: [(JSON.parse(answer) as { id: string }).id] }],
-  )
+export async function createRecord(context: RecordContext, record: InputRecord): Promise<string> {
+  const idOf = (answer: string) => (JSON.parse(answer) as { id: string }).id
+  return answerOnce(context, () => insertRecord(context, record), repeatCreating(context, idOf))
 }
 
-async function insertRecord(
-  context: RecordContext,
-  record: InputRecord,
-  idempotent: IdempotentRequest,
-): Promise<string> {
+/** How a write is repeated whose answer says that a record exists. */
+function repeatCreating(
+  { session, tableName }: RecordContext,
+  idOf: (answer: string) => string,
+): RepeatOptions {
+  const createdIn = (answer: string) => [{ table: session.table(tableName), ids: [idOf(answer)] }]
+  return { createdIn, isShort: true }
+}
+
+/** Precedes an answer, as it is kept for an idempotency key, that tells of a new record. JSON cannot begin with it. */
+const CREATED = '+'
+
+/** An answer, and whether the record is new. */
+export interface WriteOutcome {
+  readonly answer: string
+  readonly created: boolean
+}
+
+function toOutcome(text: string): WriteOutcome {
+  const created = text.startsWith(CREATED)
+  return { answer: created ? text.slice(CREATED.length) : text, created }
+}
+
+async function insertRecord(context: RecordContext, record: InputRecord): Promise<string> {
   const { session } = context
   const table = session.table(context.tableName)
   const given = record.id
@@ -109,17 +117,34 @@ async function insertRecord(
     call: writer.insertOne(row),
     id,
     checks: writer.checkRows([row]),
-    idempotent,
   })
   if (written === undefined) throw confirmed(notUnique(table.codec, 'id'))
   return answer
 }
 
-/** Inserts or replaces a whole record. Returns whether it is new. */
+interface Replacement {
+  readonly id: string
+  readonly record: InputRecord
+  readonly createOnly: boolean
+  readonly ifVersion: number | undefined
+}
+
+/** Inserts or replaces a whole record. */
 export async function replaceRecord(
   context: RecordContext,
-  options: { id: string; record: InputRecord; createOnly: boolean; ifVersion: number | undefined },
-): Promise<{ answer: string; created: boolean }> {
+  options: Replacement,
+): Promise<WriteOutcome> {
+  const execute = () => replace(context, options)
+  return toOutcome(
+    await answerOnce(
+      context,
+      execute,
+      repeatCreating(context, () => options.id),
+    ),
+  )
+}
+
+async function replace(context: RecordContext, options: Replacement): Promise<string> {
   const { id, record, createOnly, ifVersion } = options
   const { session, tableName } = context
   const table = session.table(tableName)
@@ -133,6 +158,7 @@ export async function replaceRecord(
     call: createOnly ? writer.insertOne(row) : writer.replaceOne(row),
     id,
     checks: writer.checkRows([row]),
+    isCreated: (written) => createOnly || written?.[4] !== 't',
   })
   if (written === undefined) {
     throw confirmed(
@@ -141,14 +167,26 @@ export async function replaceRecord(
         : versionConflict(),
     )
   }
-  return { answer, created: createOnly || written[4] !== 't' }
+  return answer
+}
+
+interface FieldsUpdate {
+  readonly id: string
+  readonly fields: InputRecord
+  readonly ifVersion: number | undefined
+  readonly upserts: boolean
 }
 
 /** Changes the given fields of a record. With `upserts`, creates the record if it does not exist. */
 export async function updateRecord(
   context: RecordContext,
-  options: { id: string; fields: InputRecord; ifVersion: number | undefined; upserts: boolean },
-): Promise<{ answer: string; created: boolean }> {
+  options: FieldsUpdate,
+): Promise<WriteOutcome> {
+  const repeat = options.upserts ? repeatCreating(context, () => options.id) : { isShort: true }
+  return toOutcome(await answerOnce(context, () => update(context, options), repeat))
+}
+
+async function update(context: RecordContext, options: FieldsUpdate): Promise<string> {
   const { id, fields, ifVersion, upserts } = options
   const { session } = context
   const table = session.table(context.tableName)
@@ -169,20 +207,21 @@ export async function updateRecord(
       id,
       present,
       checks: writer.checkUpdates([{ id, update }]),
+      isCreated: (written) => written === undefined,
     })
-    if (written !== undefined) return { answer, created: false }
-    if (alternative !== undefined) return { answer, created: true }
+    if (written !== undefined || alternative !== undefined) return answer
     const error = await explainNoUpdate(context, { id, ifVersion }, update)
     const isInvalid = error.code === 'record_not_found' && whole !== undefined && isFaults(whole)
     throw confirmed(isInvalid ? invalidRecord(whole) : error)
   })
 }
 
-/** Deletes a record. Returns it if columns are requested. */
-export async function deleteRecord(
-  context: RecordContext,
-  id: string,
-): Promise<string | undefined> {
+/** Deletes a record. Returns it if columns are requested, and an empty text otherwise. */
+export async function deleteRecord(context: RecordContext, id: string): Promise<string> {
+  return answerOnce(context, () => remove(context, id), { isShort: true })
+}
+
+async function remove(context: RecordContext, id: string): Promise<string> {
   const { database, session, tableName, columns } = context
   const table = session.table(tableName)
   requireId(table, id)
@@ -190,12 +229,22 @@ export async function deleteRecord(
   const { writer } = await context.sessions.writable(session, table)
   const calls: Call[] = [writer.delete([id])]
   if (read !== undefined) calls.unshift({ statement: read.one, values: [id] })
-  const rows = await runWrites(database, session.guard, calls)
-  if (rows.at(-1)?.[0] === undefined) throw confirmed(recordNotFound(tableName, id))
-  const row = rows[0]?.[0]
-  if (read === undefined || row === undefined) return undefined
-  await loadContents(context, read, [row])
-  return writeRecord(read.plan, row, session.metadata)
+  const describe = async (rows: readonly TextRows[]): Promise<string> => {
+    if (rows.at(-1)?.[0] === undefined) throw confirmed(recordNotFound(tableName, id))
+    const row = rows[0]?.[0]
+    if (read === undefined || row === undefined) return ''
+    await loadContents(context, read, [row])
+    return writeRecord(read.plan, row, session.metadata)
+  }
+  if (context.idempotent === undefined) {
+    return describe(await runWrites(database, session.guard, calls))
+  }
+  const finish = async (transaction: OpenTransaction, rows: readonly TextRows[]) => {
+    const answer = await describe(rows)
+    await keepAnswer(transaction, context, answer)
+    return answer
+  }
+  return runSteps(database, session.guard, finish, { first: calls })
 }
 
 /** Before a record is written: there is room for it, a heap, and its files are in place. */
@@ -231,22 +280,24 @@ async function write(
     /** The files that the write depends on. */
     present?: PresentFiles | undefined
     checks: readonly UniqueCheck[]
-    idempotent?: IdempotentRequest
+    /** Whether the row of a write that has taken effect is new. Such an answer is marked. */
+    isCreated?(written: TextRow | undefined): boolean
   },
 ): Promise<Written> {
   const { database, session, columns } = context
-  const { checks, otherwise, present, idempotent = NOT_IDEMPOTENT, isNewId = false } = options
+  const { checks, otherwise, present, isNewId = false } = options
   const read = columns === undefined ? undefined : planColumns(table, columns)
   const calls = [options.call]
   if (otherwise !== undefined) calls.push(otherwise)
   const writes = calls.length
   if (read !== undefined) calls.push({ statement: read.one, values: [options.id] })
-  const isPlain = checks.length === 0 && idempotent.key === undefined && present === undefined
+  const isPlain = checks.length === 0 && context.idempotent === undefined && present === undefined
   const describe = async (rows: readonly TextRows[]): Promise<Written> => {
     const written = rows[0]?.[0]
     const alternative = otherwise === undefined ? undefined : rows[1]?.[0]
     const row = read === undefined ? (written ?? alternative) : rows[calls.length - 1]?.[0]
-    return { written, alternative, answer: await writeAnswer(context, read, row) }
+    const mark = options.isCreated?.(written) ? CREATED : ''
+    return { written, alternative, answer: mark + (await writeAnswer(context, read, row)) }
   }
   const run = async (): Promise<Written> => {
     if (isPlain) return describe(await runWrites(database, session.guard, calls))
@@ -257,9 +308,8 @@ async function write(
       present,
       finish: async (transaction, rows) => {
         const made = await describe(rows)
-        const { written, answer } = made
-        if (written !== undefined) {
-          await keepAnswer(transaction, context, { ...idempotent, answer })
+        if (made.written !== undefined || made.alternative !== undefined) {
+          await keepAnswer(transaction, context, made.answer)
         }
         return made
       },

@@ -54,7 +54,7 @@ type StreamContext = RecordContext & { readonly limits: Limits }
 interface ReadStream {
   readonly bytes: number
   readonly tally: Tally
-  readonly idempotent: IdempotentRequest
+  readonly idempotent: IdempotentRequest | undefined
 }
 
 /** Where the rows of a stream are, and how they are inserted. */
@@ -181,7 +181,7 @@ export class AtomicStream {
   ): Promise<string> {
     const { database, session } = context
     const keep = (transaction: OpenTransaction) =>
-      keepAnswer(transaction, context, { ...idempotent, answer: tally.toJson() })
+      keepAnswer(transaction, { ...context, idempotent }, tally.toJson())
     const insert = async (transaction: WriteTransaction) => {
       const written = await held.insert(table, transaction)
       if (written !== undefined) {
@@ -198,7 +198,7 @@ export class AtomicStream {
       // A client that has disconnected needs no response.
       if (error instanceof StaleError || this.#request.source.isAborted) throw error
       // The failure may be caused by the same request, sent twice and completed first.
-      const known = await findAnswer(context, idempotent)
+      const known = await findAnswer({ ...context, idempotent })
       if (known !== undefined) return known
       const refusal = describeRefusal(error, [table.codec])
       if (refusal === undefined) throw error
@@ -223,7 +223,7 @@ export class AtomicStream {
     if (!(await isKeyUsed(context, this.#request.idempotencyKey))) return undefined
     const { lines, idempotent } = this.#openLines(context, table)
     await lines.drain()
-    return findAnswer(context, idempotent())
+    return findAnswer({ ...context, idempotent: idempotent() })
   }
 
   /** Validates all lines, and passes on their rows up to the first invalid line. */
@@ -272,10 +272,13 @@ export class AtomicStream {
         return bytes
       },
       /** Call it at the end of the stream. */
-      idempotent: (): IdempotentRequest => ({
-        key: idempotencyKey,
-        contentHash: hashContent(() => [hash.copy().digest(), '\0']),
-      }),
+      idempotent: (): IdempotentRequest | undefined =>
+        idempotencyKey === undefined
+          ? undefined
+          : {
+              key: idempotencyKey,
+              contentHash: hashContent(() => [hash.copy().digest(), '\0']),
+            },
     }
   }
 }

@@ -2,7 +2,6 @@ import { AppError, type FaultEntry } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
 import { type JsonText, listJson } from '../../common/write-json.js'
-import type { Database } from '../../postgres/database.js'
 import type { Call, TextRows } from '../../postgres/statement.js'
 import { type OpenTransaction, runReads, runSerialReads } from '../../rows/read.js'
 import { describeRefusal, runSteps } from '../../rows/write.js'
@@ -13,7 +12,7 @@ import type { Sessions } from '../session/sessions.js'
 import {
   answerOnce,
   type CreatedRecords,
-  type IdempotentRequest,
+  type IdempotencyContext,
   keepAnswer,
 } from './idempotency.js'
 import { loadContents } from './record-files.js'
@@ -26,10 +25,8 @@ import {
   planOperations,
 } from './transaction-plan.js'
 
-export interface TransactionContext {
-  readonly database: Database
+export interface TransactionContext extends IdempotencyContext {
   readonly sessions: Sessions
-  readonly session: Session
   readonly files: Files
   readonly limits: Limits
 }
@@ -37,10 +34,9 @@ export interface TransactionContext {
 /** Runs all operations or none. */
 export async function runOperations(
   context: TransactionContext,
-  request: { operations: readonly unknown[]; idempotent: IdempotentRequest },
+  operations: readonly unknown[],
 ): Promise<JsonText> {
   const { session, limits } = context
-  const { operations, idempotent } = request
   if (operations.length > limits.transactionOperationsMax) {
     throw new AppError(
       'invalid_request',
@@ -49,7 +45,6 @@ export async function runOperations(
   }
   return answerOnce(
     context,
-    idempotent,
     async () => {
       const { planned, faults, failed } = await inTurns(planOperations(session, operations))
       if (faults.length > 0) throw transactionFailed(faults, failed)
@@ -57,9 +52,9 @@ export async function runOperations(
         await session.growth.admitBody()
       }
       await requireHeaps(context, planned)
-      return run(context, { planned, idempotent })
+      return run(context, planned)
     },
-    (answer) => listCreated(session, operations, answer),
+    { createdIn: (answer) => listCreated(session, operations, answer), isShort: true },
   )
 }
 
@@ -106,13 +101,12 @@ async function requireHeaps(
  */
 async function run(
   context: TransactionContext,
-  request: { planned: readonly PlannedOperation[]; idempotent: IdempotentRequest },
+  planned: readonly PlannedOperation[],
 ): Promise<JsonText> {
-  const { planned } = request
-  if (planned.every((operation) => operation.kind === 'get')) return runGets(context, request)
+  if (planned.every((operation) => operation.kind === 'get')) return runGets(context, planned)
   try {
     return await runGroups(context, {
-      ...request,
+      planned,
       groups: groupOperations(planned),
       isStepwise: false,
     })
@@ -120,7 +114,7 @@ async function run(
     const isRefused = error instanceof AppError && error.code === 'transaction_failed'
     if (!isRefused && describeRefusal(error, codecsOf(planned)) === undefined) throw error
     const groups = planned.map((operation) => ({ wave: 0, operations: [operation] }))
-    return runGroups(context, { ...request, groups, isStepwise: true })
+    return runGroups(context, { planned, groups, isStepwise: true })
   }
 }
 
@@ -129,12 +123,11 @@ async function runGroups(
   request: {
     planned: readonly PlannedOperation[]
     groups: readonly OperationGroup[]
-    idempotent: IdempotentRequest
     isStepwise: boolean
   },
 ): Promise<JsonText> {
   const { database, session } = context
-  const { groups, idempotent, isStepwise } = request
+  const { groups, isStepwise } = request
   const prepare = (group: OperationGroup) => ({
     group,
     ...prepareGroup(session, group, { explains: isStepwise }),
@@ -142,7 +135,7 @@ async function runGroups(
   const results = new Array<string>(request.planned.length).fill('')
   const finish = async (transaction: OpenTransaction): Promise<JsonText> => {
     const answer = listJson('{"results":[', results, ']}')
-    await keepAnswer(transaction, context, { ...idempotent, answer })
+    await keepAnswer(transaction, context, answer)
     return answer
   }
   if (isStepwise) {
@@ -182,10 +175,9 @@ async function runGroups(
  */
 async function runGets(
   context: TransactionContext,
-  request: { planned: readonly PlannedOperation[] },
+  planned: readonly PlannedOperation[],
 ): Promise<JsonText> {
   const { database, session } = context
-  const { planned } = request
   const runs = groupOperations(planned).map((group) => ({
     group,
     ...prepareGroup(session, group, { explains: false }),

@@ -104,7 +104,8 @@ export class Sessions {
     for (let attempt = 1; ; attempt++) {
       const entry = this.#known(key) ?? (await this.#open(key, request))
       const { session: known, isSliding } = entry
-      const { scope } = known.principal
+      const { scope, keyId } = known.principal
+      this.#sources.database.budget.useWorkspace(keyId, known.access.workspaceId)
       const session = this.#startUse(known, {
         origin: request.origin,
         bodyBytes: request.bodyBytes ?? 0,

@@ -1,6 +1,7 @@
 import type { Limits } from '@offshoot/contract/limits'
 import type { SqlRequest, SqlStatement } from '@offshoot/contract/sql'
 import { inTurns, mapInTurns } from '../../common/in-turns.js'
+import type { JsonText } from '../../common/write-json.js'
 import { requireAccess } from '../../domain/access/scope.js'
 import type { Bounds } from '../../postgres/bounds.js'
 import { codeOf, INVALID_PARAMETER_VALUE, QUERY_CANCELED } from '../../postgres/failures.js'
@@ -11,9 +12,8 @@ import type { Lane, UserConnections } from '../../postgres/user-connections.js'
 import { quoteJson } from '../../rows/columns.js'
 import { type OpenTransaction, runSnapshot, schemaName } from '../../rows/read.js'
 import { runSteps } from '../../rows/write.js'
+import { answerOnce, keepAnswer } from '../records/idempotency.js'
 import type { TransactionContext } from '../records/transaction.js'
-import type { Session } from '../session/session.js'
-import type { Sessions } from '../session/sessions.js'
 import { isResultType } from './allowed.js'
 import { type Evaluated, Evaluator } from './evaluate.js'
 import { invalidSql, tooCostly } from './invalid-sql.js'
@@ -29,10 +29,7 @@ import {
 import { findTypeNames } from './type-names.js'
 import { grows, writeRecords } from './write-records.js'
 
-interface SqlContext extends TransactionContext {
-  readonly sessions: Sessions
-  readonly session: Session
-  readonly limits: Limits
+export interface SqlContext extends TransactionContext {
   readonly bounds: Bounds
   readonly connections: UserConnections
   readonly planner: StatementPlanner
@@ -47,43 +44,60 @@ interface PreparedStatement {
   readonly parameters: readonly Parameter[]
 }
 
-/** Runs statements in order in one transaction. Returns their results as JSON texts. */
-export async function runSql(
-  context: SqlContext,
-  request: {
-    statements: readonly SqlStatement[]
-    responseType: ResponseType | undefined
-    rowsMax: number | undefined
-  },
-): Promise<string[]> {
+interface SqlRun {
+  readonly statements: readonly SqlStatement[]
+  readonly responseType: ResponseType | undefined
+  readonly rowsMax: number | undefined
+  /** Joins the results of the statements, each a JSON text. */
+  toAnswer(results: readonly string[]): JsonText
+}
+
+/** Runs statements in order in one transaction. */
+export async function runSql(context: SqlContext, request: SqlRun): Promise<JsonText> {
   const { session, sessions } = context
-  const { statements, responseType = 'json' } = request
-  requireLimits(context.limits, statements)
-  const rowsMax = rowsMaxOf(context, request.rowsMax)
-  const prepared = await prepareAll(context, statements)
+  requireLimits(context.limits, request.statements)
+  const prepared = await prepareAll(context, request.statements)
   const isWrite = prepared.some(({ plan }) => plan.kind !== 'select')
-  if (isWrite) requireAccess(session.principal.scope, 'write')
-  if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
-  const written = prepared.flatMap(({ plan }) => (plan.kind === 'select' ? [] : [plan.table]))
-  await sessions.requireWritable(
-    session,
-    written.map((name) => session.table(name)),
-  )
-  const { database, bounds } = context
+  if (!isWrite) return runPrepared(context, request, { prepared, isWrite })
+  requireAccess(session.principal.scope, 'write')
+  const execute = async () => {
+    if (prepared.some(({ plan }) => grows(plan))) await session.growth.admit(0)
+    const written = prepared.flatMap(({ plan }) => (plan.kind === 'select' ? [] : [plan.table]))
+    await sessions.requireWritable(
+      session,
+      written.map((name) => session.table(name)),
+    )
+    return runPrepared(context, request, { prepared, isWrite })
+  }
+  return answerOnce(context, execute, { isShort: true })
+}
+
+async function runPrepared(
+  context: SqlContext,
+  { responseType = 'json', toAnswer, ...request }: SqlRun,
+  { prepared, isWrite }: { prepared: readonly PreparedStatement[]; isWrite: boolean },
+): Promise<JsonText> {
+  const { database, session, bounds } = context
+  const rowsMax = rowsMaxOf(context, request.rowsMax)
   const schema = schemaName(session.guard.rows.databaseId)
   const isSingleRead = !isWrite && prepared.length === 1
   const run = async (lane: Lane) => {
     const options = { schema, reader: await findReader(database, schema), responseType, rowsMax }
     const timeoutMs = lane === 'quick' ? QUICK_MS_MAX : undefined
-    const body = (transaction: OpenTransaction) =>
-      runAll(context, transaction, { prepared, timeoutMs, ...options })
+    const read = async (transaction: OpenTransaction) =>
+      toAnswer(await runAll(context, transaction, { prepared, timeoutMs, ...options }))
+    const write = async (transaction: OpenTransaction) => {
+      const answer = await read(transaction)
+      await keepAnswer(transaction, context, answer)
+      return answer
+    }
     const { workspaceId } = session.access
     const connections = {
       connect: () => context.connections.connect(workspaceId, { lane, signal: bounds.signal }),
     }
     return isWrite
-      ? runSteps(database, session.guard, body, { bounds, connections })
-      : runSnapshot(database, session.guard, body, { bounds, connections, isAtOnce: isSingleRead })
+      ? runSteps(database, session.guard, write, { bounds, connections })
+      : runSnapshot(database, session.guard, read, { bounds, connections, isAtOnce: isSingleRead })
   }
   const runInLane = async () => {
     if (!isSingleRead) return run('long')

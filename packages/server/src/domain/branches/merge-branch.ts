@@ -197,5 +197,7 @@ async function recordMerge(
   if (hasNothingNew(plan, effect)) return toResult(plan, effect, { isMerged: false })
   await apply?.()
   transaction.lastStatements.push(insertMergeSql(plan))
-  return toResult(plan, effect, { isMerged: true })
+  const result = toResult(plan, effect, { isMerged: true })
+  await plan.keep?.(transaction, result)
+  return result
 }

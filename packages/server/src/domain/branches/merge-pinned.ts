@@ -252,7 +252,9 @@ async function publish(
     throw new StaleStageError('a unique value was taken', { cause: error })
   }
   await insertMergeOfPin(transaction, { pinId: pins.theirs, into, leftOut })
-  return toResult(plan, { ...comparison, tables }, { isMerged: true })
+  const result = toResult(plan, { ...comparison, tables }, { isMerged: true })
+  await plan.keep?.(transaction, result)
+  return result
 }
 
 /**

@@ -49,6 +49,8 @@ export interface MergeOptions {
   /** The conflicts to list. */
   readonly page: ConflictPage
   readonly limits: Limits
+  /** Called at the end of the transaction that publishes the merge. */
+  readonly keep?: ((transaction: Transaction, result: MergeResult) => Promise<void>) | undefined
 }
 
 /** A planned merge: all that can be decided without comparing rows. */

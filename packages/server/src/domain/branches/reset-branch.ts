@@ -4,6 +4,7 @@ import { AppError } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
 import { newBranchId } from '../../common/ids.js'
 import type { Database, Queryable } from '../../postgres/database.js'
+import type { Transaction } from '../../postgres/run-transaction.js'
 import { sql } from '../../postgres/sql.js'
 import {
   closeEpoch,
@@ -30,8 +31,15 @@ import { deleteHiddenBranch } from './unused-branches.js'
 export async function resetBranch(
   database: Database,
   access: BranchAccess,
-  { to: source, dryRun, limits }: { to: BranchAccess; dryRun: boolean; limits: Limits },
+  options: {
+    to: BranchAccess
+    dryRun: boolean
+    limits: Limits
+    /** Called at the end of the transaction that resets the branch. */
+    keep?: ((transaction: Transaction, result: ResetResult) => Promise<void>) | undefined
+  },
 ): Promise<ResetResult> {
+  const { to: source, dryRun, limits, keep } = options
   requireAccess(access.principal.scope, 'write')
   const { branchId, branchName } = access
   if (source.branchId === branchId) {
@@ -57,6 +65,7 @@ export async function resetBranch(
         branchId: hiddenId,
         databaseId: access.databaseId,
       })
+      await keep?.(transaction, result)
     },
   })
   forks.add()

@@ -16,6 +16,8 @@ import { StatusSchema } from '@offshoot/contract/databases'
 import { CONFLICTS_PAGE_SIZE } from '@offshoot/contract/merge-conflicts'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import { type IdempotencyContext, resultOnce } from '../../data/records/idempotency.js'
+import type { Session } from '../../data/session/session.js'
 import type { BranchAccess } from '../../domain/access/resolve.js'
 import type { Need } from '../../domain/access/scope.js'
 import { readBranchStats } from '../../domain/branches/branch-stats.js'
@@ -25,6 +27,7 @@ import { mergeBranches } from '../../domain/branches/merge-branch.js'
 import { deleteBranch } from '../../domain/branches/operations.js'
 import { withOther } from '../../domain/branches/other-branch.js'
 import { resetBranch } from '../../domain/branches/reset-branch.js'
+import { idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -59,9 +62,19 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
   const run = <Result>(
     request: BranchRequest,
     need: Need,
-    operation: (access: BranchAccess) => Promise<Result>,
+    operation: (access: BranchAccess, session: Session) => Promise<Result>,
   ): Promise<Result> =>
-    sessions.run(sessionRequest(request, need), ({ access }) => operation(access))
+    sessions.run(sessionRequest(request, need), (session) => operation(session.access, session))
+
+  /** What `resultOnce` needs of a request. A dry run changes nothing, so that it can be repeated in any case. */
+  const onceOf = (
+    request: BranchRequest,
+    session: Session,
+    { dryRun, isReset = false }: { dryRun: boolean; isReset?: boolean },
+  ): IdempotencyContext => {
+    const known = idempotent(request)
+    return { database, session, idempotent: dryRun || !known ? undefined : { ...known, isReset } }
+  }
 
   return async (app) => {
     const tags = ['Branch']
@@ -120,19 +133,22 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'mergeBranch',
           summary: 'Merge a branch into its source or another branch',
           description:
-            'Merges schema and rows in one transaction. Changes of different columns of a record are combined. A column that both sides changed is a conflict: nothing is merged, unless `strategy` resolves it. `dryRun` reports the result without merging. If the target would lose columns or tables that contain values, the merge is refused with `data_loss`, unless `allowDataLoss` is true.',
+            'Merges schema and rows in one transaction. Changes of different columns of a record are combined. A column that both sides changed is a conflict: nothing is merged, unless `strategy` resolves it. `dryRun` reports the result without merging. If the target would lose columns or tables that contain values, the merge is refused with `data_loss`, unless `allowDataLoss` is true. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: Type.Union([MergeRequestSchema, Type.Null()]),
-          response: { 200: MergeResultSchema, ...refusals(404, 409) },
+          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request) => {
         const { into: name, page, ...rules } = request.body ?? {}
         const { dryRun = false } = rules
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(request, dryRun ? 'read' : 'write', (from) =>
+        return run(request, dryRun ? 'read' : 'write', (from, session) =>
           withOther(database, from, { name, need: 'write' }, (into) =>
-            mergeBranches({ database, quotas }, { ...options, from, into }),
+            resultOnce(onceOf(request, session, options), (keep) =>
+              mergeBranches({ database, quotas }, { ...options, from, into, keep }),
+            ),
           ),
         )
       },
@@ -146,18 +162,22 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           tags,
           operationId: 'pullBranch',
           summary: 'Merge the source or another branch into a branch',
-          description: 'The opposite direction of `merge`, with the same options.',
+          description:
+            'The opposite direction of `merge`, with the same options. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: Type.Union([PullRequestSchema, Type.Null()]),
-          response: { 200: MergeResultSchema, ...refusals(404, 409) },
+          response: { 200: MergeResultSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request) => {
         const { from: name, page, ...rules } = request.body ?? {}
         const options = { ...RULES, ...rules, page: pageOf(page), limits }
-        return run(request, 'write', (into) =>
+        return run(request, 'write', (into, session) =>
           withOther(database, into, { name, need: 'read' }, (from) =>
-            mergeBranches({ database, quotas }, { ...options, from, into }),
+            resultOnce(onceOf(request, session, options), (keep) =>
+              mergeBranches({ database, quotas }, { ...options, from, into, keep }),
+            ),
           ),
         )
       },
@@ -171,17 +191,20 @@ export function branchChangeRoutes(services: Services): FastifyPluginAsyncTypebo
           operationId: 'resetBranch',
           summary: 'Reset a branch to its source or another branch',
           description:
-            'All changes of the branch are discarded, and it gets the current schema and rows of its source, or of the branch `to`. It keeps its name, its id and its source. Forks of the branch keep what they had. Takes about as long as a fork. `dryRun` returns the difference that would be discarded.',
+            'All changes of the branch are discarded, and it gets the current schema and rows of its source, or of the branch `to`. It keeps its name, its id and its source. Forks of the branch keep what they had. Takes about as long as a fork. `dryRun` returns the difference that would be discarded. Requests with the same `Idempotency-Key` are executed once.',
           params,
           body: Type.Union([ResetRequestSchema, Type.Null()]),
-          response: { 200: ResetResultSchema, ...refusals(404, 409) },
+          response: { 200: ResetResultSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request) => {
         const { to: name, dryRun = false } = request.body ?? {}
-        return run(request, 'write', (access) =>
+        return run(request, 'write', (access, session) =>
           withOther(database, access, { name, need: 'read' }, (to) =>
-            resetBranch(database, access, { to, dryRun, limits }),
+            resultOnce(onceOf(request, session, { dryRun, isReset: true }), (keep) =>
+              resetBranch(database, access, { to, dryRun, limits, keep }),
+            ),
           ),
         )
       },

@@ -6,14 +6,13 @@ import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import type { JsonText } from '../../common/write-json.js'
 import { bulkInsert } from '../../data/records/bulk.js'
-import { hashContent } from '../../data/records/idempotency.js'
 import { AtomicStream } from '../../data/records/stream-atomic.js'
 import type { ExistingRecords } from '../../data/records/stream-lines.js'
 import { streamPartially } from '../../data/records/stream-partial.js'
 import { StreamSource } from '../../data/records/stream-source.js'
 import { overloaded } from '../admission/ticket.js'
 import { readColumns } from '../columns.js'
-import { idempotencyKey } from '../idempotency-key.js'
+import { idempotencyKey, idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { readBody } from '../read-body.js'
 import { refusals } from '../responses.js'
@@ -42,13 +41,12 @@ export function bulkRoutes({
     sessions.run(sessionRequest(request, 'write'), (session) => {
       const { tableName } = request.params
       const columns = readColumns(request.query.columns)
-      const idempotent = {
-        key: idempotencyKey(request),
-        contentHash: hashContent(() => [request.url, '\0', body, '\0']),
-      }
       return bulkInsert(
-        { database, sessions, files, session, tableName, columns, limits },
-        { body, idempotent },
+        {
+          ...{ database, sessions, files, session, tableName, columns, limits },
+          idempotent: idempotent(request, body),
+        },
+        body,
       )
     })
 

@@ -13,7 +13,6 @@ import {
 import { TableParamsSchema } from '@offshoot/contract/schema-edits'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { hashContent } from '../../data/records/idempotency.js'
 import {
   createRecord,
   deleteRecord,
@@ -24,7 +23,7 @@ import {
 } from '../../data/records/records.js'
 import type { Need } from '../../domain/access/scope.js'
 import { readColumns } from '../columns.js'
-import { idempotencyKey } from '../idempotency-key.js'
+import { idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { Empty, refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -58,7 +57,10 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
     const { tableName } = request.params
     const columns = readColumns(request.query.columns)
     return sessions.run(sessionRequest(request, need), (session) =>
-      operation({ database, sessions, files, session, tableName, columns }),
+      operation({
+        ...{ database, sessions, files, session, tableName, columns },
+        idempotent: need === 'write' ? idempotent(request) : undefined,
+      }),
     )
   }
 
@@ -91,10 +93,8 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
         config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
-        const record = request.body ?? {}
-        const contentHash = hashContent(() => [request.url, '\0', JSON.stringify(record), '\0'])
         const answer = await run(request, 'write', (context) =>
-          createRecord(context, record, { key: idempotencyKey(request), contentHash }),
+          createRecord(context, request.body ?? {}),
         )
         return sendJson(reply.code(201), answer)
       },
@@ -127,12 +127,13 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           operationId: 'replaceRecord',
           summary: 'Create or replace a record',
           description:
-            'Columns that are not given become null or their default. `createOnly` refuses to replace a record; `ifVersion` refuses if the record has another version.',
+            'Columns that are not given become null or their default. `createOnly` refuses to replace a record; `ifVersion` refuses if the record has another version. Requests with the same `Idempotency-Key` are executed once.',
           params: RecordParamsSchema,
           querystring: WriteRecordQuerySchema,
           body: Type.Union([InputRecordSchema, Type.Null()]),
-          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 422) },
+          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const { createOnly = false, ifVersion } = request.query
@@ -152,12 +153,13 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           operationId: 'updateRecord',
           summary: 'Update fields of a record',
           description:
-            'Other columns keep their values. `$increment`, `$decrement`, `$multiply` and `$divide` change a number relative to its current value.',
+            'Other columns keep their values. `$increment`, `$decrement`, `$multiply` and `$divide` change a number relative to its current value. Requests with the same `Idempotency-Key` are executed once.',
           params: RecordParamsSchema,
           querystring: UpdateRecordQuerySchema,
           body: InputRecordSchema,
-          response: { 200: RecordSchema, ...refusals(404, 422) },
+          response: { 200: RecordSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const { ifVersion } = request.query
@@ -176,11 +178,13 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           tags,
           operationId: 'upsertRecord',
           summary: 'Update fields of a record, or create it',
+          description: 'Requests with the same `Idempotency-Key` are executed once.',
           params: RecordParamsSchema,
           querystring: UpdateRecordQuerySchema,
           body: InputRecordSchema,
-          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 422) },
+          response: { 200: RecordSchema, 201: RecordSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const { ifVersion } = request.query
@@ -199,16 +203,18 @@ export function recordRoutes({ database, sessions, files }: Services): FastifyPl
           tags,
           operationId: 'deleteRecord',
           summary: 'Delete a record',
+          description: 'Requests with the same `Idempotency-Key` are executed once.',
           params: RecordParamsSchema,
           querystring: ColumnsQuerySchema,
-          response: { 200: RecordSchema, 204: Empty, ...refusals(404) },
+          response: { 200: RecordSchema, 204: Empty, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const answer = await run(request, 'write', (context) =>
           deleteRecord(context, request.params.recordId),
         )
-        return answer === undefined ? reply.code(204).send(null) : sendJson(reply, answer)
+        return answer === '' ? reply.code(204).send(null) : sendJson(reply, answer)
       },
     )
   }

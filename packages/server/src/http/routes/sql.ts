@@ -9,11 +9,12 @@ import {
   type SqlStatement,
 } from '@offshoot/contract/sql'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { listJson } from '../../common/write-json.js'
+import { type JsonText, listJson } from '../../common/write-json.js'
 import { requireStatementCount, runSql } from '../../data/sql/run-sql.js'
 import { StatementPlanner } from '../../data/sql/statement-planner.js'
 import { UserConnections } from '../../postgres/user-connections.js'
 import { boundedRun } from '../bounded-run.js'
+import { idempotent } from '../idempotency-key.js'
 import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
 import { sendJson } from '../send-json.js'
@@ -35,11 +36,15 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
       statements: readonly SqlStatement[]
       responseType: SqlRequest['responseType']
       rowsMax: SqlRequest['rowsMax']
+      toAnswer(results: readonly string[]): JsonText
     },
   ) =>
     // The statement is parsed later, so write access is checked when it is known that it writes.
     bounded(request, reply, (context) =>
-      runSql({ ...context, sessions, connections, planner }, asked),
+      runSql(
+        { ...context, sessions, connections, planner, idempotent: idempotent(request) },
+        asked,
+      ),
     )
 
   return async (app) => {
@@ -55,17 +60,19 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'runSql',
           summary: 'Run a SQL statement on a branch',
           description:
-            'Runs one SELECT, VALUES, INSERT, UPDATE or DELETE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible.',
+            'Runs one SELECT, VALUES, INSERT, UPDATE or DELETE with parameters `$1`, `$2` and so on. Only the tables of the branch are visible. Statements that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
           body: SqlRequestSchema,
-          response: { 200: SqlResultSchema, ...refusals(404, 409) },
+          response: { 200: SqlResultSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const { statement, params, responseType, rowsMax } = request.body
         const statements = [{ statement, params: params ?? null }]
-        const [result = ''] = await run(request, reply, { statements, responseType, rowsMax })
-        return sendJson(reply, result)
+        const toAnswer = ([result = '']: readonly string[]) => result
+        const asked = { statements, responseType, rowsMax, toAnswer }
+        return sendJson(reply, await run(request, reply, asked))
       },
     )
 
@@ -82,16 +89,18 @@ export function sqlRoutes(services: Services): FastifyPluginAsyncTypebox {
           operationId: 'runSqlBatch',
           summary: 'Run SQL statements on a branch in one transaction',
           description:
-            'The statements run in order; each sees the writes of those before it. If one fails, none takes effect.',
+            'The statements run in order; each sees the writes of those before it. If one fails, none takes effect. Batches that write are executed once for all requests with the same `Idempotency-Key`.',
           params: BranchParamsSchema,
           body: SqlBatchRequestSchema,
-          response: { 200: SqlBatchResultSchema, ...refusals(404, 409) },
+          response: { 200: SqlBatchResultSchema, ...refusals(404, 409, 422) },
         },
+        config: { acceptsIdempotencyKey: true },
       },
       async (request, reply) => {
         const { statements, responseType, rowsMax } = request.body
-        const results = await run(request, reply, { statements, responseType, rowsMax })
-        return sendJson(reply, listJson('{"results":[', results, ']}'))
+        const toAnswer = (results: readonly string[]) => listJson('{"results":[', results, ']}')
+        const asked = { statements, responseType, rowsMax, toAnswer }
+        return sendJson(reply, await run(request, reply, asked))
       },
     )
   }

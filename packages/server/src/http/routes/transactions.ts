@@ -2,9 +2,8 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { BranchParamsSchema } from '@offshoot/contract/branches'
 import { TransactionResultSchema, TransactionSchema } from '@offshoot/contract/records'
 import { Type } from 'typebox'
-import { hashContent } from '../../data/records/idempotency.js'
 import { runOperations } from '../../data/records/transaction.js'
-import { idempotencyKey } from '../idempotency-key.js'
+import { idempotent } from '../idempotency-key.js'
 import { sessionRequest } from '../plugins/branch-session.js'
 import { limitBodies } from '../read-body.js'
 import { refusals } from '../responses.js'
@@ -42,27 +41,19 @@ export function transactionRoutes(services: Services): FastifyPluginAsyncTypebox
       async (request, reply) => {
         const { operations } = request.body
         const need = operations.every(isGet) ? 'read' : 'write'
-        const answer = await sessions.run(sessionRequest(request, need), (session) => {
-          const key = idempotencyKey(request)
-          const contentHash = hashContent(() => contentOf(request.url, operations))
-          return runOperations(
-            { database, sessions, files, session, limits },
-            { operations, idempotent: { key, contentHash } },
-          )
-        })
+        const answer = await sessions.run(sessionRequest(request, need), (session) =>
+          runOperations(
+            {
+              ...{ database, sessions, files, session, limits },
+              idempotent: idempotent(request, operations),
+            },
+            operations,
+          ),
+        )
         return sendJson(reply, answer)
       },
     )
   }
-}
-
-/** Yields the path and the operations as JSON text, in parts. */
-function* contentOf(url: string, operations: readonly unknown[]): Generator<string> {
-  yield `${url}\0[`
-  for (const [index, operation] of operations.entries()) {
-    yield `${index === 0 ? '' : ','}${JSON.stringify(operation)}`
-  }
-  yield ']\0'
 }
 
 function isGet(operation: unknown): boolean {
