@@ -76,7 +76,7 @@ async function holdWrites(): Promise<() => Promise<void>> {
   await client.query('begin')
   await lockTable(client, {
     table: 'offshoot_db_1.heap_1',
-    isCluster: service.database.isCluster,
+    isCluster: service.database.server.isCluster,
     mode: 'access exclusive',
   })
   return async () => {

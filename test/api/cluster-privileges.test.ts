@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it as test } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
-import { onNode } from '../../packages/server/src/postgres/cluster.js'
+import { onNode } from '../../packages/server/src/postgres/place.js'
 import { ident, sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listWorkers } from '../support/database.js'
@@ -183,16 +183,12 @@ describe('the connections of Citus to a node', () => {
   it('have the settings that values and errors are read with', async () => {
     const [place] = await service.database.query<{ schema: string }>(sql`
       select 'offshoot_db_' || id as schema from offshoot.databases where name = ${branches.database}`)
-    const rows = await service.database.query<{ name: string; setting: string }>(
-      onNode(
-        place?.schema ?? '',
-        sql`
-          select name, setting
-          from pg_settings
-          where name in ('lc_messages', 'TimeZone', 'DateStyle', 'IntervalStyle', 'extra_float_digits')
-            and not exists (select from pg_tables where tablename = 'branches')`,
-      ),
-    )
+    const rows = await service.database.query<{ name: string; setting: string }>(sql`
+      ${onNode(place?.schema ?? '')}
+      select name, setting
+      from pg_settings
+      where name in ('lc_messages', 'TimeZone', 'DateStyle', 'IntervalStyle', 'extra_float_digits')
+        and not exists (select from pg_tables where tablename = 'branches')`)
     expect(Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))).toEqual({
       lc_messages: 'C',
       TimeZone: 'UTC',

@@ -118,7 +118,7 @@ describe('OFFSHOOT_DISTRIBUTE_DATABASES=false', () => {
 
   it('leaves a new instance on the coordinator as on any other server', async () => {
     const off = await createTestService({ distributes: false })
-    expect(off.database.isCluster).toBe(false)
+    expect(off.database.server.isCluster).toBe(false)
     await off.close()
   })
 
@@ -129,7 +129,7 @@ describe('OFFSHOOT_DISTRIBUTE_DATABASES=false', () => {
     await early.fork('dev')
     await early.put('dev', 't', 'b', { n: 2 })
     const on = await createTestService({ url: off.url })
-    expect(on.database.isCluster).toBe(true)
+    expect(on.database.server.isCluster).toBe(true)
     const same = new TestBranches(off, 'early', on)
     await same.put('dev', 't', 'a', { n: 3 })
     await same.merge('dev')

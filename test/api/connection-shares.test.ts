@@ -56,7 +56,7 @@ async function holdNotes(): Promise<() => Promise<unknown>> {
   await admin.query('begin')
   await lockTable(admin, {
     table: heap?.name ?? '',
-    isCluster: service.database.isCluster,
+    isCluster: service.database.server.isCluster,
     mode: 'access exclusive',
   })
   return () => admin.query('rollback')

@@ -109,7 +109,7 @@ describe('the log', () => {
       err: {
         code: '23514',
         // Citus passes errors of nodes on without the name of the constraint.
-        ...(service.database.isCluster ? {} : { constraint: 'unexpected' }),
+        ...(service.database.server.isCluster ? {} : { constraint: 'unexpected' }),
         message: 'not shown',
         stack: expect.stringMatching(/^at .*\n/),
       },

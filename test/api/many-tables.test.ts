@@ -72,7 +72,7 @@ describe('a table that a fork writes to for the first time', () => {
       relations.push((await countRelations()) - before)
     })
     // A cluster takes definitions one at a time: two tables, and four indexes.
-    expect(cost).toBeLessThanOrEqual(service.database.isCluster ? 3 + 6 : 3)
+    expect(cost).toBeLessThanOrEqual(service.database.server.isCluster ? 3 + 6 : 3)
     const [few = 0, many = 0] = relations
     // Heap and past: each with a primary key, an index by epoch, one of the column, and TOAST with its index.
     expect((many - few) / (COUNTS[1] - COUNTS[0])).toBeLessThanOrEqual(12)

@@ -360,7 +360,7 @@ describe('a merge of as many rows as are not staged', () => {
 
   it('takes time in proportion to their number', async (context) => {
     if (!isAllowed) context.skip('the role of the tests cannot load [auto_explain]')
-    if (explaining.database.isCluster) context.skip('plans of nodes are not explained here')
+    if (explaining.database.server.isCluster) context.skip('plans of nodes are not explained here')
     const count = 1800
     const part = count / 3
     const idOf = (index: number) => `r${String(index).padStart(4, '0')}`
@@ -453,7 +453,7 @@ describe('the number of rows to merge', () => {
     const before = counts
     await branches.merge('dev', { into: 'main' })
     // The sizes of tables on nodes are not read.
-    expect(counts - before).toBe(service.database.isCluster ? 1 : 0)
+    expect(counts - before).toBe(service.database.server.isCluster ? 1 : 0)
     expect(await branches.record('main', 'items', 'a')).toMatchObject({ price: 9 })
   })
 

@@ -147,7 +147,7 @@ async function pastOfNotes(branches: TestBranches): Promise<string> {
 
 /** Runs `body` while a merge waits in the middle of its comparison. Returns the answer of the merge. */
 async function during(branches: TestBranches, options: object, body: () => Promise<void>) {
-  const { isCluster } = service.database
+  const { isCluster } = service.database.server
   const past = { table: await pastOfNotes(branches), isCluster }
   const client = new pg.Client({ connectionString: service.url })
   await client.connect()

@@ -109,7 +109,7 @@ async function countOverlays({ database }: TestBranches): Promise<number> {
 /** Merges while nobody can write to the heap of the target, and ends the connection that tries to. */
 async function mergeInterrupted(branches: TestBranches, into: string) {
   const heap = await heapOf(branches, into)
-  const locked = { table: heap, isCluster: service.database.isCluster }
+  const locked = { table: heap, isCluster: service.database.server.isCluster }
   const client = new pg.Client({ connectionString: service.url })
   await client.connect()
   try {

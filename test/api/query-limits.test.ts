@@ -64,7 +64,7 @@ async function lockNotes(): Promise<() => Promise<void>> {
   await client.query('begin')
   await lockTable(client, {
     table: heap?.name ?? '',
-    isCluster: service.database.isCluster,
+    isCluster: service.database.server.isCluster,
     mode: 'access exclusive',
   })
   return async () => {
@@ -90,7 +90,7 @@ describe('a query over its time limit', () => {
     const unlock = await lockNotes()
     try {
       const answer = await branches.call('main', 'POST', '/tables/notes/query', {})
-      if (service.database.isCluster) {
+      if (service.database.server.isCluster) {
         // The coordinator does not know that the node waits for a lock.
         expect(answer).toMatchObject({ status: 400, body: { code: 'query_too_costly' } })
         return

@@ -105,7 +105,7 @@ describe('two writes of one record with a unique value at the same time', () => 
     ['update it in transactions', 'fork', [200, 200], updateInTransaction],
   ]
   it.for(cases)('%s on %s', async ([, branch, statuses, request], context) => {
-    if (service.database.isCluster) context.skip('nodes do not know the function that waits')
+    if (service.database.server.isCluster) context.skip('nodes do not know the function that waits')
     const database = `same${++number}`
     await createTables(service, database, { t: [{ name: 'u', type: 'int', unique: true }] })
     const main = branchCall(service, database)

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Column } from '@offshoot/contract/schema'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runBackground } from '../../packages/server/src/background.js'
-import { onNode } from '../../packages/server/src/postgres/cluster.js'
+import { onNode } from '../../packages/server/src/postgres/place.js'
 import { sql } from '../../packages/server/src/postgres/sql.js'
 import { TestBranches } from '../support/branches.js'
 import { listValidIndexes } from '../support/indexes.js'
@@ -163,7 +163,9 @@ describe('a search index of many rows', () => {
         select coalesce(sum(idx_scan), 0)::integer as scans
         from pg_stat_user_indexes
         where schemaname = ${schema} and indexrelname ~ '_search(_[0-9]+)?$'`
-      const [row] = await service.database.query<{ scans: number }>(onNode(schema, statement))
+      const [row] = await service.database.query<{ scans: number }>(
+        sql`${onNode(schema)} ${statement}`,
+      )
       return row?.scans ?? 0
     }
     expect(await put(branches)).toEqual({ columns: WORDS, state: 'building' })

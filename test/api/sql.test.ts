@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runPipeline } from '../../packages/server/src/postgres/pipeline.js'
-import { ident, sql as template } from '../../packages/server/src/postgres/sql.js'
+import { tableIn } from '../../packages/server/src/postgres/place.js'
+import { ident, type Sql, sql as template } from '../../packages/server/src/postgres/sql.js'
+import { compileStatement, toQuery } from '../../packages/server/src/postgres/statement.js'
 import { TestBranches } from '../support/branches.js'
 import { createKey } from '../support/people.js'
 import { type Answer, createTestService, type TestService } from '../support/service.js'
@@ -989,9 +991,9 @@ describe('rights', () => {
 
   const findHeap = async (schema: string) => {
     const [heap] = await service.database.query<{ name: string }>(template`
-      select format('"%s"."%s"', schemaname, tablename) as name from pg_tables
+      select tablename as name from pg_tables
       where schemaname = ${schema} and tablename like 'heap_%' order by 1 desc limit 1`)
-    return heap?.name
+    return tableIn(schema, heap?.name ?? '')
   }
 
   it('are those of a role that reads the rows of the database and nothing else', async () => {
@@ -1000,14 +1002,14 @@ describe('rights', () => {
     const neighbour = await TestBranches.create(service, 'neighbour', { t: [] })
     await neighbour.put('main', 't', 'a', {})
     const others = await findRole(neighbour.database)
-    const { isCluster } = service.database
-    const asReader = async (text: string) => {
+    const { isCluster } = service.database.server
+    const asReader = async (statement: Sql) => {
       const client = await service.database.pool.connect()
       try {
         await client.query('begin')
         // On a cluster, the node of the database changes the role, and has no catalogue.
         if (!isCluster) await client.query(`set local role ${role}`)
-        const call = { statement: { text, slots: [] }, values: [], node: { schema, role } }
+        const call = { statement: compileStatement(statement), values: [], node: { schema, role } }
         return (await runPipeline(client, [call]))[0]?.length
       } catch (error) {
         return (error as { code: string }).code
@@ -1017,24 +1019,24 @@ describe('rights', () => {
       }
     }
     const heap = await findHeap(schema)
-    expect(await asReader(`select 1 from ${heap} limit 1`)).toBeTypeOf('number')
+    expect(await asReader(template`select 1 from ${heap} limit 1`)).toBeTypeOf('number')
     const [FORBIDDEN, UNDEFINED_TABLE, SYNTAX_ERROR] = ['42501', '42P01', '42601']
-    const refusals: [statement: string, ...onNode: string[]][] = [
-      ['select * from offshoot.api_keys', UNDEFINED_TABLE],
-      ['select * from offshoot.users', UNDEFINED_TABLE],
-      [`delete from ${heap} returning id`],
+    const refusals: [statement: Sql, ...onNode: string[]][] = [
+      [template`select * from offshoot.api_keys`, UNDEFINED_TABLE],
+      [template`select * from offshoot.users`, UNDEFINED_TABLE],
+      [template`delete from ${heap} returning id`],
       // A statement with the physical name of a table, as if it had not been translated.
       // It can be on another node.
-      [`select 1 from ${await findHeap(others.schema)} limit 1`, FORBIDDEN, UNDEFINED_TABLE],
-      [`select 1 from "${schema}".idempotency_keys`],
-      ["select pg_read_file('/etc/passwd')"],
-      ['select * from pg_authid'],
+      [template`select 1 from ${await findHeap(others.schema)} limit 1`, FORBIDDEN, UNDEFINED_TABLE],
+      [template`select 1 from ${tableIn(schema, 'idempotency_keys')}`],
+      [template`select pg_read_file('/etc/passwd')`],
+      [template`select * from pg_authid`],
       // A node prepares the statement.
-      [`create table ${schema}.x (a int)`, SYNTAX_ERROR],
+      [template`create table ${tableIn(schema, 'x')} (a int)`, SYNTAX_ERROR],
     ]
     for (const [statement, ...onNode] of refusals) {
       const codes = isCluster && onNode.length > 0 ? onNode : [FORBIDDEN]
-      expect(codes, statement).toContain(await asReader(statement))
+      expect(codes, toQuery(statement).text).toContain(await asReader(statement))
     }
   })
 

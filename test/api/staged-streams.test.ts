@@ -99,7 +99,7 @@ async function emptyStage(): Promise<void> {
     return tables.length > 0
   })
   // On a cluster, the stage is moved with its database, which takes a log.
-  expect(tables).toMatchObject([{ kind: service.database.isCluster ? 'p' : 'u' }])
+  expect(tables).toMatchObject([{ kind: service.database.server.isCluster ? 'p' : 'u' }])
   const name = tables[0]?.name
   const hasRows = async () => {
     const found = await service.database.pool.query(`select from ${name} limit 1`)

@@ -98,7 +98,7 @@ describe('a trace', () => {
     expect(names[0]).toContain('shared read')
     expect(names[1]?.join()).toContain('select')
     // On a cluster, a bulk insert takes no COPY.
-    expect(names[2]?.join()).toContain(service.database.isCluster ? 'with' : 'copy')
+    expect(names[2]?.join()).toContain(service.database.server.isCluster ? 'with' : 'copy')
     for (const statements of names) expect(statements.length).toBeGreaterThan(0)
   })
 

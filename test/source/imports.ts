@@ -20,14 +20,21 @@ const DYNAMIC_IMPORT = /\bimport\('([^']+)'\)/g
 
 /** Reads the imports of all sources in `packages/<name>/src`, type imports and dynamic ones included. */
 export function readImports(): Import[] {
-  return listSources().flatMap((file) => {
-    const text = readFileSync(path.join(ROOT, file), 'utf8')
-    return findImports(text).map(({ line, target }) => ({
+  return readSources().flatMap(({ file, text }) =>
+    findImports(text).map(({ line, target }) => ({
       file,
       line,
       target: resolve(file, target),
-    }))
-  })
+    })),
+  )
+}
+
+/** Reads all sources in `packages/<name>/src`. */
+export function readSources(): { readonly file: string; readonly text: string }[] {
+  return listSources().map((file) => ({
+    file,
+    text: readFileSync(path.join(ROOT, file), 'utf8'),
+  }))
 }
 
 function listSources(): string[] {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { findImports, type Import, readImports } from './imports.js'
+import { findImports, type Import, readImports, readSources } from './imports.js'
 import { KNOWN_VIOLATIONS } from './known-violations.js'
 import { explainImport, findCycles, ROWS_FACE, SERVER } from './rooms.js'
 
@@ -44,6 +44,16 @@ describe('the imports of all packages', () => {
   it('have no cycles', () => {
     expect(findCycles(imports).map((cycle) => cycle.join(' -> '))).toEqual([])
   })
+})
+
+/** They publish it. */
+const TELLS_CLUSTER = ['http/routes/health.ts', 'telemetry/events.ts']
+
+it('Only postgres/ knows whether the server is a cluster', () => {
+  const asking = readSources()
+    .filter(({ file, text }) => file.startsWith(SERVER) && /isCluster/.test(text))
+    .map(({ file }) => file.slice(SERVER.length))
+  expect(asking.filter((file) => !file.startsWith('postgres/'))).toEqual(TELLS_CLUSTER)
 })
 
 describe('the check itself', () => {

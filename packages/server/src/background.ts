@@ -13,7 +13,7 @@ import type { Services } from './http/services.js'
 import { analyzeGrown } from './postgres/analyze-grown.js'
 import { prepareNewNodes } from './postgres/cluster-functions.js'
 import { isNodeUnreachable, isUnreachable } from './postgres/failures.js'
-import { readServerState } from './postgres/server-state.js'
+import { measureServer } from './postgres/server-state.js'
 import { trimLog } from './postgres/trim-log.js'
 import {
   absorbNext,
@@ -26,13 +26,7 @@ import {
   measureSweeps,
 } from './rows/branches.js'
 import { collectStage } from './rows/write.js'
-import {
-  foldsPending,
-  isCluster,
-  standbyBytesBehind,
-  sweepAge,
-  sweepsPending,
-} from './telemetry/events.js'
+import { foldsPending, sweepAge, sweepsPending } from './telemetry/events.js'
 
 /**
  * Maximum number of consecutive steps of one kind, so that other kinds and requests get their turn.
@@ -135,17 +129,6 @@ async function measureBacklogs({ database }: Pick<Services, 'database'>): Promis
   sweepAge.set(ageSeconds)
   foldsPending.set(await countFoldWork(database))
   await measureServer(database)
-}
-
-/** Publishes what the server tells about its cluster and its standbys. */
-async function measureServer(database: Services['database']): Promise<void> {
-  const state = await readServerState(database)
-  isCluster.set(state.isCluster ? 1 : 0)
-  standbyBytesBehind.set(
-    state.standbys.flatMap(({ name, sync, bytesBehind }) => {
-      return bytesBehind === null ? [] : [{ labels: { standby: name, sync }, value: bytesBehind }]
-    }),
-  )
 }
 
 /**

@@ -19,7 +19,7 @@ import { listenForMetrics } from './http/metrics-server.js'
 import type { Services } from './http/services.js'
 import { findKeyFile, writeKeyFile } from './key-file.js'
 import { localAddress } from './local-service.js'
-import { countOpenFunctions, OPEN_FUNCTIONS_WARNING } from './postgres/cluster-privileges.js'
+import { findOpenWarning } from './postgres/cluster-privileges.js'
 import { connectHosts } from './postgres/connect-hosts.js'
 import { Database } from './postgres/database.js'
 import { findExtension } from './postgres/extension.js'
@@ -125,12 +125,13 @@ export async function serve(
   const postgres = await connectPostgres(config, { app, database, embedded, cleanUps, stopping })
   if (postgres === undefined) return
   await migrate(database)
-  if (database.isCluster && (await countOpenFunctions(database)) > 0) {
-    app.log.warn(OPEN_FUNCTIONS_WARNING)
-  }
   await findExtension(database, 'vector')
-  const warning = READER_WARNINGS[await findReaderKind(database)]
-  if (warning !== undefined) app.log.warn(warning)
+  for (const warning of [
+    await findOpenWarning(database),
+    READER_WARNINGS[await findReaderKind(database)],
+  ]) {
+    if (warning !== undefined) app.log.warn(warning)
+  }
   const { newKey, userId, workspaceId } = await prepareFirstStart(database, {
     apiKey: config.apiKey,
   })

@@ -3,10 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { to as copyTo } from 'pg-copy-streams'
 import type { BlobStore } from '../blobs/blob-store.js'
-import type { Database, Queryable } from '../postgres/database.js'
+import { type Database, type Queryable, runQuery } from '../postgres/database.js'
 import { codeOf, isLockTimeout } from '../postgres/failures.js'
 import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
+import { NodeSnapshots, SnapshotError, UnsettledError } from '../postgres/node-snapshots.js'
 import { runTransaction, setLockWait, type Transaction } from '../postgres/run-transaction.js'
+import { serverOf } from '../postgres/server.js'
 import { ident, join, literal, raw, type Sql, sql } from '../postgres/sql.js'
 import { databaseSchema, enterInstance, holdStorage, releaseStorage } from '../rows/branches.js'
 import { findContents, findMentioned } from '../rows/files.js'
@@ -33,7 +35,6 @@ import {
   selectBackedUp,
 } from './describe-tables.js'
 import { BackupError } from './errors.js'
-import { NodeSnapshots, UnsettledError } from './node-snapshots.js'
 import { readTableShape } from './table-shape.js'
 import { DamagedArchiveError, type Sink, TarWriter } from './tar.js'
 
@@ -81,7 +82,7 @@ export async function createBackup(options: {
   try {
     await hold(holder, options.holdTimeoutMs)
     const write = writing(options, holder)
-    if (!database.isCluster) {
+    if (!database.server.hasRowsApart) {
       return await runTransaction(database, (moment) => write({ moment }), SNAPSHOT)
     }
     return await runTransaction(
@@ -89,6 +90,8 @@ export async function createBackup(options: {
       (reading) => runTransaction(database, (moment) => write({ moment, reading }), SNAPSHOT),
       SNAPSHOT,
     )
+  } catch (error) {
+    throw error instanceof SnapshotError ? new BackupError(error.message) : error
   } finally {
     await endHold(holder)
   }
@@ -145,9 +148,8 @@ function progressOf({ manifest: { tables, files } }: Work): Progress {
 
 function queryable(client: pg.ClientBase): Queryable {
   return {
-    async query<Row extends pg.QueryResultRow>({ text, values }: Sql): Promise<Row[]> {
-      return (await client.query<Row>({ text, values })).rows
-    },
+    server: serverOf(client),
+    query: (statement) => runQuery(client, statement),
   }
 }
 
@@ -391,7 +393,7 @@ async function writeTable(work: Work, table: TableDefinition): Promise<void> {
   work.onProgress(progressOf(work))
 }
 
-/** Citus reads a query in the transaction, and a table outside of it. */
+/** A query is read in the transaction, and a table outside of it. */
 function writeRowsOfNode(
   work: Work,
   nodes: NodeSnapshots,

@@ -4,8 +4,9 @@ import type pg from 'pg'
 import { from as copyFrom } from 'pg-copy-streams'
 import type { BlobStore, PutOptions } from '../blobs/blob-store.js'
 import type { Database } from '../postgres/database.js'
+import { tableIn } from '../postgres/place.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
-import { ident, type Sql, sql } from '../postgres/sql.js'
+import { type Sql, sql } from '../postgres/sql.js'
 import { type CopiedTable, copyStatement } from './create-backup.js'
 import { createRulesStatements, createTableStatement, type TableShape } from './table-shape.js'
 import { DamagedArchiveError, type TarEntry } from './tar.js'
@@ -43,7 +44,7 @@ export async function createFilledTable(
 }
 
 export function qualified({ schema, name }: { schema: string; name: string }): Sql {
-  return sql`${ident(schema)}.${ident(name)}`
+  return tableIn(schema, name)
 }
 
 /** Copies rows into a table that exists, and returns their number. */

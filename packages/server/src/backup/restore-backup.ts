@@ -5,7 +5,6 @@ import type { Database, Queryable } from '../postgres/database.js'
 import { createCatalogue, MigrateError, migrate, UNFINISHED_RESTORE } from '../postgres/migrate.js'
 import { runTransaction } from '../postgres/run-transaction.js'
 import { ident, join, sql } from '../postgres/sql.js'
-import { createSchema } from '../rows/branches.js'
 import { requestExtensionIndexes } from '../rows/indexes.js'
 import { type Header, type Progress, tableName } from './archive.js'
 import { checkDatabase, checkSchemas } from './check-restored.js'
@@ -151,7 +150,7 @@ function targetOf({ database, blobs, onProgress }: Work, files: Set<string>): Ta
           return copyRows(transaction.client, table, rows)
         }
         const shape = readTableShape(table)
-        await createSchema(transaction, table.schema)
+        await transaction.server.createSchema(transaction, table.schema)
         return createFilledTable(transaction, shape, rows)
       })
       if (count > 0) await database.query(sql`analyze ${qualified(table)}`)

@@ -16,6 +16,7 @@ import { codeOf, UNIQUE_VIOLATION } from '../postgres/failures.js'
 import { listAppliedMigrations, requireVersion } from '../postgres/migrate.js'
 import { runTransaction, type Transaction } from '../postgres/run-transaction.js'
 import { ident, join, raw, type Sql, sql } from '../postgres/sql.js'
+import { toQuery } from '../postgres/statement.js'
 import {
   createDatabaseSchema,
   databaseSchema,
@@ -221,8 +222,8 @@ class Load implements Target {
         sql`(select n.new_id from ${qualified(newIdsOf(place, kind))} n where n.old_id = ${id})`,
     }
     for (const table of CATALOGUE_OF_DATABASE) {
-      const { text, values } = insertStatement(place, table, restored)
-      const inserting = transaction.client.query({ text, values })
+      const query = toQuery(insertStatement(place, table, restored))
+      const inserting = transaction.client.query(query)
       if (table.name === 'databases') await requireInserted(inserting, place)
       else await inserting
     }

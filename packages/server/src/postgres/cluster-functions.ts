@@ -44,6 +44,7 @@ const OBJECTS = [
       run_name text := 'node_' || md5(run_parts::text);
       run_text text;
       kept text;
+      written refcursor;
       found_row record;
     begin
       -- A transaction of the same database that was prepared a while ago, or before this server was started, is in
@@ -115,6 +116,23 @@ const OBJECTS = [
         for found_row in execute run_text loop
           return next row_to_json(found_row)::text;
         end loop;
+      elsif starts_with(run_form, 'written ') then
+        begin
+          open written for execute run_text;
+        exception when invalid_cursor_definition then
+          -- It returns no rows.
+          execute run_text;
+          return;
+        end;
+        loop
+          fetch written into found_row;
+          exit when not found;
+          return next case run_form
+            when 'written json' then row_to_json(found_row)::text
+            else found_row::text
+          end;
+        end loop;
+        close written;
       else
         execute run_text;
       end if;
@@ -180,7 +198,7 @@ export async function prepareCluster(transaction: Queryable): Promise<void> {
 
 /** Prepares nodes that were added to a cluster. */
 export async function prepareNewNodes(database: Database): Promise<void> {
-  if (!database.isCluster) return
+  if (!database.server.isCluster) return
   const { found, wanted } = await readVersions(database)
   if (found === wanted) return
   await runTransaction(

@@ -1,5 +1,5 @@
 import type { Queryable } from './database.js'
-import { join, literal, type Sql, sql } from './sql.js'
+import { empty, join, literal, type Sql, sql } from './sql.js'
 
 /*
  * Citus lets everybody call most of its functions. Some run any statement on another node, connect to servers, take locks,
@@ -78,12 +78,12 @@ export async function closeCitusFunctions(transaction: Queryable): Promise<void>
   throw new Error(`node [${failed.node}] cannot be prepared: ${failed.result}`)
 }
 
-/** Returns the number of functions that are still open on the coordinator, because our role may not close them. */
-export async function countOpenFunctions(database: Queryable): Promise<number> {
-  const [row] = await database.query<{ count: number }>(OPEN(sql`count(*)::integer as count`))
-  return row?.count ?? 0
-}
-
-/** Logged at the start for operators. */
-export const OPEN_FUNCTIONS_WARNING =
+const OPEN_WARNING =
   'everybody in this PostgreSQL database can call functions of Citus, some of which run statements on other nodes: docs/guides/scaling.md says how to revoke them'
+
+/** Returns a warning for operators if functions are still open on the coordinator, because our role may not close them. */
+export async function findOpenWarning(database: Queryable): Promise<string | undefined> {
+  if (!database.server.isCluster) return undefined
+  const open = await database.query(sql`${OPEN(empty)} limit 1`)
+  return open.length > 0 ? OPEN_WARNING : undefined
+}

@@ -1,17 +1,32 @@
-import { LRUCache } from 'lru-cache'
+import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import type { Recovery } from './in-doubt.js'
-import { ANCHOR, type NodeWatch } from './node-watch.js'
-import { type Placement, placeText } from './placement.js'
+import { LRUCache } from 'lru-cache'
+import { isInDoubt, noteCancelled } from './failures.js'
+import { Recovery } from './in-doubt.js'
+import { ANCHOR, NodeWatch, type OpenProbe } from './node-watch.js'
+import { sendCalls } from './pipeline.js'
+import { nodeTableIn, onNode, SCHEMA_PREFIX, tableIn } from './place.js'
 import { fromRecord, toArray } from './record-text.js'
-import { empty, ident, type Sql, sql } from './sql.js'
+import {
+  createSchemaSql,
+  limitWait,
+  MEASURES,
+  type Measure,
+  type Queryable,
+  type ReadCalls,
+  type Reader,
+  type Server,
+  type TableAddress,
+} from './server.js'
+import { empty, type Sql, sql } from './sql.js'
 import {
   type Call,
   compileStatement,
   type Parameter,
   type Statement,
   slot,
-  type TextRow,
+  type TableUse,
+  type TextRows,
   toParameter,
 } from './statement.js'
 
@@ -23,93 +38,38 @@ import {
  * definitions, and short queries of the control plane, are left to Citus.
  */
 
-/** Whether the server of a connection is a cluster. It is known once the catalogue is up to date. */
-export interface ServerKind extends Recovery {
-  isCluster: boolean
-  /** Whether new databases are placed on the nodes. */
-  readonly distributes: boolean
-  readonly nodes: NodeWatch
+/** Returns whether databases are on nodes of this server, or will be. */
+export async function isClusterOf(queryable: Queryable, distributes: boolean): Promise<boolean> {
+  const [row] = await queryable.query<{ hasCitus: boolean; isPrepared: boolean }>(sql`
+    select exists (select from pg_extension where extname = 'citus') as "hasCitus",
+      -- This schema exists since databases were first placed on nodes.
+      to_regnamespace('offshoot_node') is not null as "isPrepared"`)
+  if (!row?.hasCitus || row.isPrepared) return row?.hasCitus === true
+  // Without workers, a server with Citus is used like any other.
+  const workers = distributes
+    ? await queryable.query(sql`
+        select from pg_dist_node where groupid > 0 and noderole = 'primary' limit 1`)
+    : []
+  return workers.length > 0
 }
 
-const kinds = new WeakMap<object, ServerKind>()
-
-/** Notes the server of a new connection. */
-export function noteServer(client: pg.ClientBase, kind: ServerKind): void {
-  kinds.set(client, kind)
+/** A statement for the function of a node. */
+interface Run {
+  readonly schema: string
+  readonly isWrite: boolean
+  /** Whether it is a query: others are run without a plan, and return nothing. */
+  readonly isQuery: boolean
+  readonly text: string
+  /** Where the text has names of tables. */
+  readonly names: TableUse['names']
+  readonly values: readonly Parameter[]
+  readonly form: 'texts' | 'json'
+  readonly role?: string | undefined
 }
 
-export function isOnCluster(client: pg.ClientBase): boolean {
-  return kinds.get(client)?.isCluster === true
-}
-
-export function distributesDatabases(client: pg.ClientBase): boolean {
-  return kinds.get(client)?.distributes === true
-}
-
-export function recoveryOf(client: pg.ClientBase): Recovery | undefined {
-  return kinds.get(client)
-}
-
-/**
- * Notes which database a statement concerns: that of the given schema, or the one that its text names. Fails if a node for
- * that does not answer.
- */
-function noteUse(client: pg.ClientBase, text: string, given: string | undefined): void {
-  const named = given === undefined ? placeText(text) : { schema: given, isDefinition: false }
-  const { schema, isDefinition } = named
-  if (schema !== undefined) kinds.get(client)?.nodes.use(client, schema, isDefinition)
-}
-
-/** Statements that call the function, by schema and kind. */
-const runs = new LRUCache<string, Statement>({ max: 10_000 })
-const areRuns = new WeakSet<Statement>()
-
-/**
- * Returns the statement that runs a text on the node of a schema. It names a table that each database has, so that Citus
- * finds the node. Citus must know whether the node is written to:
- * otherwise it ignores a failure to commit there. So the statement deletes a row that cannot exist.
- */
-function runStatementOf({ schema, isWrite }: Pick<Placement, 'schema' | 'isWrite'>): Statement {
-  const key = `${schema} ${isWrite}`
-  let statement = runs.get(key)
-  if (statement === undefined) {
-    const anchor = sql`${ident(schema)}.${ident(ANCHOR)}`
-    const writing = sql`with written as (delete from ${anchor} where ctid = '(0,0)'::tid)`
-    statement = compileStatement(sql`
-      ${isWrite ? writing : empty}
-      select offshoot_node.run(${slot(0)}::text[], ${slot(1)}::text[], ${slot(2)}::text, ${slot(3)}::text)
-      from (select count(*) from (select from ${anchor} limit 0) nothing) once`)
-    runs.set(key, statement)
-    areRuns.add(statement)
-  }
-  return statement
-}
-
-/** The function returns rows as texts or as JSON, or it returns nothing. */
-type Form = 'texts' | 'json' | 'nothing' | 'utility'
-
-function runCall(
-  placement: Pick<Placement, 'schema' | 'isWrite'>,
-  run: { text: string; values: readonly Parameter[]; form: Form; role?: string | undefined },
-): Call {
-  return {
-    statement: runStatementOf(placement),
-    passedText: run.text,
-    values: [toArray(placeText(run.text).parts), toArray(run.values), run.form, run.role ?? null],
-  }
-}
-
-/** Transactions of the control plane that have not written rows yet. */
-const unwritten = new WeakSet<object>()
-
-/**
- * Notes that a transaction begins or ends that may write both rows and the catalogue, which are on different nodes. If it
- * writes rows, Citus commits it in two phases, so that a crash cannot separate them.
- */
-export function noteControl(client: pg.ClientBase, begins: boolean): void {
-  if (begins && isOnCluster(client)) unwritten.add(client)
-  else unwritten.delete(client)
-}
+/** The beginning of a query. Other statements define, lock or copy tables. */
+const QUERY = /^[\s(]*(?:with|select|values|insert|update|delete)\b/
+const isQuery = ({ text }: Pick<Statement, 'text'>): boolean => QUERY.test(text)
 
 /** Any write to a table of the coordinator that Citus knows makes it commit in two phases. */
 const USE_TWO_PHASES: Call = {
@@ -117,78 +77,260 @@ const USE_TWO_PHASES: Call = {
   values: [],
 }
 
-/** Calls as they are sent to a cluster. */
-interface PlacedCalls {
-  readonly calls: readonly Call[]
-  /** Returns the rows of the original calls. */
-  restore(rows: readonly (readonly TextRow[])[]): TextRow[][]
-}
+/** Makes SET LOCAL hold on the nodes, too. */
+const SET_ON_NODES = sql`set local citus.propagate_set_commands = 'local'`
 
-/** Passes calls on rows to the function. Returns undefined if all calls can be sent as they are. */
-export function placeCalls(client: pg.ClientBase, calls: readonly Call[]): PlacedCalls | undefined {
-  for (const { statement, node } of calls) noteUse(client, statement.text, node?.schema)
-  const placements = calls.map(placementOf)
-  if (placements.every((placement) => placement === undefined)) return undefined
-  const sent: Call[] = []
-  const positions: number[] = []
-  for (const [index, call] of calls.entries()) {
-    const placement = placements[index]
-    if (placement?.isWrite && unwritten.delete(client)) sent.push(USE_TWO_PHASES)
-    positions.push(sent.length)
-    sent.push(placement === undefined ? call : placeCall(call, placement))
+type Send = Parameters<Server['run']>[2]
+
+/** A Citus cluster. */
+export class Cluster implements Server {
+  readonly isCluster = true
+  readonly batchesQueries = false
+  /** A later COMMIT of rows is one of another node: the coordinator could forget in a crash where acknowledged rows are. */
+  readonly beginRepeatable = []
+  /** Citus does not tell why a COPY has failed. */
+  readonly explainsCopies = false
+  /** Citus moves a database to another node by logical replication, for which tables must be logged and have a key. */
+  readonly passing = { kind: empty, key: sql`primary key`, hasIndex: true }
+  readonly hasRowsApart = true
+  readonly watch: NodeWatch
+
+  /** Whether new databases are placed on the nodes. */
+  readonly #distributes: boolean
+  readonly #recovery: Recovery
+  /** Statements that call the function, by schema and kind. */
+  readonly #runs = new LRUCache<string, Statement>({ max: 10_000 })
+  /** Connections with a transaction of the control plane that has not written rows yet. */
+  readonly #unwritten = new WeakSet<object>()
+
+  constructor(options: {
+    distributes: boolean
+    openProbe: OpenProbe
+    /** Runs a statement on a connection of its own. */
+    runAside(text: string): Promise<unknown>
+  }) {
+    this.#distributes = options.distributes
+    this.watch = new NodeWatch(options.openProbe)
+    this.#recovery = new Recovery(options.runAside)
   }
-  return {
-    calls: sent,
-    restore: (rows) =>
-      positions.map((position, index) => {
-        const found = rows[position] ?? []
-        if (placements[index] === undefined) return [...found]
-        return found.map(([record]) => fromRecord(record ?? ''))
-      }),
+
+  open(client: pg.ClientBase): Promise<void> {
+    return this.#recovery.afterRestart(client)
+  }
+
+  async recover(): Promise<void> {
+    // It would wait for a node that does not answer.
+    if (this.watch.areAllThere) await this.#recovery.run()
+  }
+
+  async run(client: pg.ClientBase, calls: readonly Call[], send: Send): Promise<TextRows[]> {
+    for (const { statement, node } of calls) this.#noteUse(client, statement, node?.schema)
+    const placed = calls.map(runOf)
+    const sent: Call[] = []
+    const positions = calls.map((call, index) => {
+      const run = placed[index]
+      if (run?.isWrite) sent.push(...this.#beforeWrite(client))
+      return sent.push(run === undefined ? call : this.#call(run)) - 1
+    })
+    const rows = await this.#recovering(() => send(sent))
+    return positions.map((position, index) => {
+      const found = rows[position] ?? []
+      return placed[index] === undefined ? found : found.map(([row]) => fromRecord(row ?? ''))
+    })
+  }
+
+  async query<Row>(
+    client: pg.ClientBase,
+    { text, values, use }: { text: string; values: readonly unknown[]; use: TableUse | undefined },
+    send: () => Promise<Row[]>,
+  ): Promise<Row[]> {
+    this.#noteUse(client, { text, use })
+    const asks = isQuery({ text })
+    if (use === undefined || !(use.isOnNode || (use.isWrite && asks))) {
+      return send().catch((error: unknown) => {
+        noteCancelled(error)
+        throw error
+      })
+    }
+    const run: Run = {
+      ...use,
+      isWrite: use.isWrite || !asks,
+      text,
+      values: values.map(toParameter),
+      form: 'json',
+      isQuery: asks,
+    }
+    const calls = [...(run.isWrite ? this.#beforeWrite(client) : []), this.#call(run)]
+    const rows = await this.#recovering(() => sendCalls(client, calls))
+    return (rows.at(-1) ?? []).map(([row]) => JSON.parse(row ?? 'null') as Row)
+  }
+
+  /** Ends a transaction in doubt that has made calls fail. */
+  async #recovering<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work()
+    } catch (error) {
+      noteCancelled(error)
+      if (isInDoubt(error)) await this.recover()
+      throw error
+    }
+  }
+
+  /** Notes which database a statement concerns. Fails if a node for that does not answer. */
+  #noteUse(
+    client: pg.ClientBase,
+    statement: Pick<Statement, 'text' | 'use'>,
+    given?: string,
+  ): void {
+    const { use } = statement
+    const schema = given ?? use?.schema
+    if (schema === undefined) return
+    // A table that only the node knows concerns no other node.
+    const defines = given === undefined && !use?.isOnNode && !isQuery(statement)
+    this.watch.use(client, schema, defines)
+  }
+
+  /** The first write of rows makes a transaction of the control plane one that commits in two phases. */
+  #beforeWrite(client: pg.ClientBase): Call[] {
+    return this.#unwritten.delete(client) ? [USE_TWO_PHASES] : []
+  }
+
+  #call(run: Run): Call {
+    const { text, names, values, form, isQuery, isWrite, role } = run
+    const kind = !isQuery ? 'utility' : isWrite ? `written ${form}` : form
+    return {
+      statement: this.#runStatement(run),
+      passedText: text,
+      values: [toArray(cut(text, names)), toArray(values), kind, role ?? null],
+    }
+  }
+
+  /**
+   * Returns the statement that runs a text on the node of a schema. It names a table that each database has, so that Citus
+   * finds the node. Citus must know whether the node is written to:
+   * otherwise it ignores a failure to commit there. So the statement deletes a row that cannot exist.
+   */
+  #runStatement({ schema, isWrite }: Pick<Run, 'schema' | 'isWrite'>): Statement {
+    const key = `${schema} ${isWrite}`
+    let statement = this.#runs.get(key)
+    if (statement === undefined) {
+      const anchor = tableIn(schema, ANCHOR)
+      const writing = sql`with written as (delete from ${anchor} where ctid = '(0,0)'::tid)`
+      statement = compileStatement(sql`
+        ${isWrite ? writing : empty}
+        select offshoot_node.run(${slot(0)}::text[], ${slot(1)}::text[], ${slot(2)}::text, ${slot(3)}::text)
+        from (select count(*) from (select from ${anchor} limit 0) nothing) once`)
+      this.#runs.set(key, statement)
+    }
+    return statement
+  }
+
+  beginControl(client: pg.ClientBase): void {
+    this.#unwritten.add(client)
+  }
+
+  endControl(client: pg.ClientBase): void {
+    this.#unwritten.delete(client)
+  }
+
+  limitLockWait(waitMs: number): Sql[] {
+    return [SET_ON_NODES, limitWait(waitMs)]
+  }
+
+  /** The role is changed on the node: if it were changed on the coordinator, Citus would open another transaction. */
+  readAs({ schema, role }: Reader, settings: Call, calls: readonly Call[]): ReadCalls {
+    return {
+      before: [settings, { ...settings, node: { schema } }],
+      calls: calls.map((call) => ({ ...call, node: { schema, role } })),
+      after: [],
+    }
+  }
+
+  /** Citus chooses a node for the schema of a database, unless databases are placed on the coordinator. */
+  async createSchema(transaction: Queryable, name: string): Promise<void> {
+    if (name.startsWith(SCHEMA_PREFIX)) {
+      const isPlaced = this.#distributes ? sql`on` : sql`off`
+      await transaction.query(sql`set local citus.enable_schema_based_sharding = ${isPlaced}`)
+    }
+    await transaction.query(createSchemaSql(name))
+  }
+
+  /** Citus accepts one statement at a time that changes tables. */
+  async define(transaction: Queryable, statements: readonly Sql[]): Promise<void> {
+    for (const statement of statements) await transaction.query(statement)
+  }
+
+  /** They are tables of the node, because PostgreSQL cannot commit temporary tables in two phases. */
+  temporaryNames(schema: string): (name: string) => Sql {
+    const unique = randomBytes(8).toString('hex')
+    return (name) => nodeTableIn(schema, `node_${unique}_${name}`)
+  }
+
+  async createTemporary(
+    transaction: Parameters<Server['createTemporary']>[0],
+    { name, columns }: { name: Sql; columns: Sql },
+  ): Promise<void> {
+    await transaction.query(sql`create unlogged table ${name} (${columns})`)
+    transaction.lastSteps.push(() => transaction.query(sql`drop table ${name}`))
+  }
+
+  async sizeTables(
+    queryable: Queryable,
+    tables: readonly TableAddress[],
+    measure: Measure,
+  ): Promise<number[]> {
+    const sizes = new Map<string, ReadonlyMap<string, number>>()
+    for (const schema of new Set(tables.map((table) => table.schema))) {
+      const names = tables.flatMap((table) => (table.schema === schema ? [table.name] : []))
+      // The tables of a node have the numbers of their shards in their names.
+      const rows = await queryable.query<{ name: string; bytes: number }>(sql`
+        ${onNode(schema)}
+        select t.name, coalesce(${MEASURES[measure]}(to_regclass(
+            format('%I.%I', ${schema}::text, coalesce(t.name || '_' || s.shardid, t.name))
+          )), 0)::double precision as bytes
+        from unnest(${names}::text[]) t (name)
+        left join pg_dist_shard s on s.logicalrelid = to_regclass(format('%I.%I', ${schema}::text, t.name))`)
+      sizes.set(schema, new Map(rows.map(({ name, bytes }) => [name, bytes])))
+    }
+    return tables.map(({ schema, name }) => sizes.get(schema)?.get(name) ?? 0)
+  }
+
+  /** A table of the coordinator is empty if its rows are on another node, and asking nodes takes a round trip to each. */
+  boundRowBytes(): Sql {
+    return sql`'infinity'::double precision`
   }
 }
 
-function placementOf({ statement, describes, input, node }: Call): Placement | undefined {
-  if (describes || input !== undefined || areRuns.has(statement)) return undefined
-  if (node !== undefined) return { schema: node.schema, kind: 'rows', isWrite: false }
-  const { placement, reads } = placeText(statement.text)
-  if (placement !== undefined || reads === undefined) return placement
-  return { schema: reads, kind: 'rows', isWrite: false }
-}
-
-function placeCall({ statement, values: given, node }: Call, placement: Placement): Call {
+/** Returns how a call is run by the function of a node. undefined: it can be sent as it is. */
+function runOf({ statement, values: given, describes, input, node }: Call): Run | undefined {
+  const { text, use } = statement
+  const schema = node?.schema ?? use?.schema
+  if (schema === undefined || describes || input !== undefined) return undefined
+  // What runs as a reader must not define tables: the node prepares it like a query, and fails.
+  const asks = node !== undefined || isQuery(statement)
+  if (!asks && !use?.isOnNode) return undefined
   const values = statement.slots.map((value) =>
     typeof value === 'string' ? value : (given[value] ?? null),
   )
-  const form = placement.kind === 'rows' ? 'texts' : placement.kind
-  return runCall(placement, { text: statement.text, values, form, role: node?.role })
+  return {
+    schema,
+    isWrite: node === undefined && (use?.isWrite === true || !asks),
+    text,
+    names: use?.names ?? [],
+    values,
+    form: 'texts',
+    isQuery: asks,
+    role: node?.role,
+  }
 }
 
-/** Queries that run on the node of a schema. */
-const pinned = new WeakMap<Sql, string>()
-
-/** Marks a query that a cluster must run on the node with a schema, because it reads PostgreSQL's own catalogue there. */
-export function onNode(schema: string, template: Sql): Sql {
-  pinned.set(template, schema)
-  return template
-}
-
-/**
- * Passes a statement with values of `pg` to the function if it writes rows. Returns the calls to send; the rows of the
- * last one are JSON texts. Returns undefined if the statement can be sent as it is.
- */
-export function placeQuery(
-  client: pg.ClientBase,
-  template: Sql,
-  { text, values }: { text: string; values: readonly unknown[] },
-): readonly Call[] | undefined {
-  if (!isOnCluster(client)) return undefined
-  const schema = pinned.get(template)
-  noteUse(client, text, schema)
-  const placement: Placement | undefined =
-    schema === undefined ? placeText(text).placement : { schema, kind: 'rows', isWrite: false }
-  if (placement === undefined) return undefined
-  const form = placement.kind === 'rows' ? 'json' : placement.kind
-  const call = runCall(placement, { text, values: values.map(toParameter), form })
-  return placement.isWrite && unwritten.delete(client) ? [USE_TWO_PHASES, call] : [call]
+/** Cuts a text at names of tables: those are the second part, the fourth, and so on. */
+function cut(text: string, names: TableUse['names']): string[] {
+  let end = 0
+  const parts = names.flatMap((name) => {
+    const between = text.slice(end, name.start)
+    end = name.end
+    return [between, text.slice(name.start, name.end)]
+  })
+  return [...parts, text.slice(end)]
 }

@@ -5,26 +5,17 @@ import { Places } from '../common/places.js'
 import { NO_OWNER } from '../common/shares.js'
 import type { Span } from '../telemetry/tracer.js'
 import { CONNECT_TIMEOUT_MS, type Connection, clientConfig } from './client-config.js'
-import { isOnCluster, noteServer, placeQuery, type ServerKind } from './cluster.js'
+import { Cluster, isClusterOf } from './cluster.js'
 import { watchWarnings } from './commit.js'
-import { noteCancelled } from './failures.js'
-import { RECOVER, recoverRestarted } from './in-doubt.js'
-import { NodeWatch, PROBE_MS_MAX } from './node-watch.js'
-import { runPipeline } from './pipeline.js'
+import { PROBE_MS_MAX } from './node-watch.js'
 import { explainPooled, notePooled, PoolerError, requireSessionMode } from './pooler.js'
 import { prepareConnection } from './prepare-connection.js'
 import { breakConnection, surviveProtocolErrors } from './protocol-errors.js'
+import { type Queryable, type Server, SINGLE, serverOf, settle } from './server.js'
 import { raw, type Sql } from './sql.js'
 import { toQuery } from './statement.js'
 
-/** Runs statements: the pool, or one transaction. */
-export interface Queryable {
-  query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]>
-  /** Whether the server distributes schemas over nodes (Citus). */
-  readonly isCluster?: boolean
-  /** Whether new databases are placed on the nodes. */
-  readonly distributes?: boolean
-}
+export type { Queryable } from './server.js'
 
 const IDLE_TIMEOUT_MS = 60_000
 /** Connections for statements that run beside a transaction, opened on demand. */
@@ -86,8 +77,7 @@ export class Database implements Queryable {
   /** The check of the pooler in front of the server, if there is one. */
   #pooler: Promise<void> | undefined
   #refusal: PoolerError | undefined
-  readonly #kind: ServerKind
-  #recovering: Promise<void> | undefined
+  #server: Server = SINGLE
   /** Connections of the pools. */
   readonly #open = new Set<pg.ClientBase>()
   readonly #long = new Set<pg.Client>()
@@ -99,12 +89,6 @@ export class Database implements Queryable {
 
   constructor(options: DatabaseOptions) {
     this.#options = options
-    this.#kind = {
-      isCluster: false,
-      distributes: options.distributes === true,
-      nodes: new NodeWatch(() => this.#openProbe()),
-      recover: () => this.recover(),
-    }
     const waitMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS
     this.#places = new Places({ placesMax: options.poolMax, waitMs }, tooManyRequests)
     this.budget = new ByteBudget(options.bufferedBytesMax ?? Number.POSITIVE_INFINITY)
@@ -116,7 +100,7 @@ export class Database implements Queryable {
    */
   connect(connection: Connection, options: { name?: string; isReplaced?: boolean } = {}): void {
     const previous = [this.#pool, this.#sidePool, this.#userPool]
-    this.#kind.nodes.reset()
+    this.#server.watch.reset()
     if (options.isReplaced === true) this.#breakConnections()
     this.#connection = connection
     this.#pooler = undefined
@@ -139,17 +123,15 @@ export class Database implements Queryable {
   ): pg.Pool {
     const prepare = async (client: pg.ClientBase) => {
       await this.#prepare(client, options.statementTimeoutMs)
-      if (this.isCluster) await recoverRestarted(client, this.#kind)
+      await this.#server.open(client)
     }
     const pool = createPool(connection, { ...options, prepare }, more)
     pool.on('connect', (client) => {
-      noteServer(client, this.#kind)
+      settle(client, this)
       this.#open.add(client)
     })
-    pool.on('acquire', (client) => {
-      if (this.isCluster) this.#kind.nodes.start(client)
-    })
-    pool.on('release', (_error, client) => this.#kind.nodes.end(client))
+    pool.on('acquire', (client) => this.#server.watch.start(client))
+    pool.on('release', (_error, client) => this.#server.watch.end(client))
     pool.on('remove', (client) => this.#open.delete(client))
     return pool
   }
@@ -227,17 +209,23 @@ export class Database implements Queryable {
     return this.#serverName
   }
 
-  /** Whether databases are placed on the nodes of a cluster, if the server is one. */
-  get distributes(): boolean {
-    return this.#kind.distributes
+  get server(): Server {
+    return this.#server
   }
 
-  get isCluster(): boolean {
-    return this.#kind.isCluster
-  }
-
-  set isCluster(isCluster: boolean) {
-    this.#kind.isCluster = isCluster
+  /** Finds out which kind of server this is. Until then, it is used like a single one. */
+  async recogniseServer(): Promise<void> {
+    const distributes = this.#options.distributes === true
+    const isCluster = await isClusterOf(this, distributes)
+    if (isCluster === this.#server.isCluster) return
+    this.#server.watch.stop()
+    this.#server = isCluster
+      ? new Cluster({
+          distributes,
+          openProbe: () => this.#openProbe(),
+          runAside: (text) => this.queryAside(raw(text)),
+        })
+      : SINGLE
   }
 
   get isConnected(): boolean {
@@ -266,7 +254,7 @@ export class Database implements Queryable {
     options: { owner?: string | undefined; signal?: AbortSignal | undefined } = {},
   ): Promise<pg.PoolClient> {
     const { owner = NO_OWNER, signal } = options
-    this.#kind.nodes.requireCoordinator()
+    this.#server.watch.requireCoordinator()
     if (!this.#places.tryEnter(owner)) await this.#places.enter(owner, signal)
     try {
       const client = await this.pool.connect()
@@ -312,21 +300,6 @@ export class Database implements Queryable {
     return (await this.#required(this.#sidePool).query<Row>(query)).rows
   }
 
-  /** Ends transactions that a crash has left in doubt on the nodes of a cluster, if they can be reached. */
-  async recover(): Promise<void> {
-    // It would wait for a node that does not answer.
-    if (!this.#kind.nodes.areAllThere) return
-    this.#recovering ??= this.queryAside(raw(RECOVER))
-      .then(
-        () => undefined,
-        () => undefined,
-      )
-      .finally(() => {
-        this.#recovering = undefined
-      })
-    await this.#recovering
-  }
-
   /** Opens a connection that asks whether nodes answer. Citus opens new ones to the nodes for it. */
   async #openProbe(): Promise<pg.Client> {
     const config = clientConfig(this.#required(this.#connection), PROBE_MS_MAX)
@@ -349,25 +322,25 @@ export class Database implements Queryable {
   async openLong(): Promise<Queryable & { end(): Promise<void> }> {
     const { connectTimeoutMs } = this.#options
     const client = new pg.Client(clientConfig(this.#required(this.#connection), connectTimeoutMs))
-    noteServer(client, this.#kind)
+    settle(client, this)
     client.on('error', () => undefined)
     this.#long.add(client)
     try {
       await client.connect()
       surviveProtocolErrors(client)
       await this.#prepare(client, 0)
-      if (this.isCluster) this.#kind.nodes.start(client)
+      this.#server.watch.start(client)
     } catch (error) {
       this.#long.delete(client)
       client.end().catch(() => undefined)
       throw error
     }
     return {
-      isCluster: this.isCluster,
+      server: this.#server,
       query: <Row extends pg.QueryResultRow>(statement: Sql) => runQuery<Row>(client, statement),
       end: async () => {
         this.#long.delete(client)
-        this.#kind.nodes.end(client)
+        this.#server.watch.end(client)
         await client.end()
       },
     }
@@ -379,7 +352,7 @@ export class Database implements Queryable {
     this.#sidePool = undefined
     this.#userPool = undefined
     this.#connection = undefined
-    this.#kind.nodes.stop()
+    this.#server.watch.stop()
     for (const client of this.#long) await client.end()
     for (const pool of pools) {
       // PostgreSQL may stop before the last connection has closed; that is no error.
@@ -395,20 +368,16 @@ export async function runQuery<Row extends pg.QueryResultRow>(
   statement: Sql,
 ): Promise<Row[]> {
   const query = toQuery(statement)
-  const placed = placeQuery(client, statement, query)
-  if (placed === undefined) return (await querySent<Row>(client, query)).rows
-  const rows = await runPipeline(client, placed)
-  return (rows.at(-1) ?? []).map(([row]) => JSON.parse(row ?? 'null') as Row)
+  return serverOf(client).query(client, query, () => querySent<Row>(client, query))
 }
 
 async function querySent<Row extends pg.QueryResultRow>(
   client: pg.ClientBase,
   query: pg.QueryConfig,
-): Promise<pg.QueryResult<Row>> {
+): Promise<Row[]> {
   try {
-    return await client.query<Row>(query)
+    return (await client.query<Row>(query)).rows
   } catch (error) {
-    if (isOnCluster(client)) noteCancelled(error)
     throw explainPooled(client, error)
   }
 }

@@ -1,5 +1,4 @@
 import type pg from 'pg'
-import { isInDoubt } from './failures.js'
 
 /*
  * Transactions in doubt. The coordinator of a Citus cluster commits a transaction that has changed rows and the catalogue
@@ -13,37 +12,45 @@ import { isInDoubt } from './failures.js'
 /** How long a new connection waits for nodes that may not answer. */
 const RECOVERY_WAIT_MS = 2_000
 
-/** The state of the coordinator of a cluster after a crash, and the way to mend it. */
-export interface Recovery {
-  /** When the coordinator was started that has ended its transactions in doubt. */
-  recoveredStart?: string
-  /** Ends transactions in doubt on a connection of its own. */
-  recover(): Promise<void>
-}
-
 /** It leaves transactions alone that are in progress. */
-export const RECOVER = 'select recover_prepared_transactions()'
+const RECOVER = 'select recover_prepared_transactions()'
 
-/** Ends transactions in doubt, if the coordinator has been restarted since that was done. */
-export async function recoverRestarted(client: pg.ClientBase, recovery: Recovery): Promise<void> {
-  const { rows } = await client.query<{ start: string }>(
-    'select pg_postmaster_start_time()::text as start',
-  )
-  const start = rows[0]?.start ?? ''
-  if (recovery.recoveredStart === start) return
-  await client.query(`set statement_timeout = ${RECOVERY_WAIT_MS}`)
-  try {
-    await client.query(RECOVER)
-  } catch {
-    // The role may not be allowed to, or a node may not answer. Then Citus does it later.
-  } finally {
-    await client.query('reset statement_timeout')
+/** Ends transactions in doubt. */
+export class Recovery {
+  /** Runs a statement on a connection of its own. */
+  readonly #runAside: (text: string) => Promise<unknown>
+  /** When the coordinator was started that has ended its transactions in doubt. */
+  #recoveredStart: string | undefined
+  #running: Promise<unknown> | undefined
+
+  constructor(runAside: (text: string) => Promise<unknown>) {
+    this.#runAside = runAside
   }
-  recovery.recoveredStart = start
-}
 
-/** Ends transactions in doubt if an error tells of one, so that the next attempt succeeds. Rejects with the error. */
-export async function recoverAfter(recovery: Recovery | undefined, error: unknown): Promise<never> {
-  if (isInDoubt(error)) await recovery?.recover()
-  throw error
+  /** Does so on a new connection, if the coordinator has been restarted since that was done. */
+  async afterRestart(client: pg.ClientBase): Promise<void> {
+    const { rows } = await client.query<{ start: string }>(
+      'select pg_postmaster_start_time()::text as start',
+    )
+    const start = rows[0]?.start ?? ''
+    if (this.#recoveredStart === start) return
+    await client.query(`set statement_timeout = ${RECOVERY_WAIT_MS}`)
+    try {
+      await client.query(RECOVER)
+    } catch {
+      // The role may not be allowed to, or a node may not answer. Then Citus does it later.
+    } finally {
+      await client.query('reset statement_timeout')
+    }
+    this.#recoveredStart = start
+  }
+
+  async run(): Promise<void> {
+    this.#running ??= this.#runAside(RECOVER)
+      .catch(() => undefined)
+      .finally(() => {
+        this.#running = undefined
+      })
+    await this.#running
+  }
 }

@@ -102,7 +102,7 @@ export async function migrate(
   { isRestoring = false }: { isRestoring?: boolean } = {},
 ): Promise<void> {
   await requireVersion(database)
-  if (database.isCluster) await database.recover()
+  await database.server.recover()
   for (let isDone = false; !isDone; ) {
     isDone = await runTransaction(
       database,
@@ -112,7 +112,7 @@ export async function migrate(
         await transaction.query(sql`create schema if not exists offshoot`)
         await transaction.query(CREATE_MIGRATIONS)
         const isDone = await apply(transaction, pending(await listAppliedMigrations(transaction)))
-        if (isDone && database.isCluster) await prepareCluster(transaction)
+        if (isDone && database.server.isCluster) await prepareCluster(transaction)
         return isDone
       },
       // Read committed takes a new snapshot after waiting for the lock, so a second process sees the
@@ -212,30 +212,13 @@ export async function createCatalogue(
   )
 }
 
-/** Refuses servers that are too old, and notes whether the server is a Citus cluster. */
+/** Refuses servers that are too old, and finds out whether the server is a cluster. */
 export async function requireVersion(database: Database): Promise<void> {
-  const [row] = await database.query<{
-    number: number
-    text: string
-    hasCitus: boolean
-    isPrepared: boolean
-  }>(sql`
+  const [row] = await database.query<{ number: number; text: string }>(sql`
     select current_setting('server_version_num')::integer as number,
-      current_setting('server_version') as text,
-      exists (select from pg_extension where extname = 'citus') as "hasCitus",
-      -- This schema exists since databases were first placed on nodes.
-      to_regnamespace('offshoot_node') is not null as "isPrepared"`)
+      current_setting('server_version') as text`)
   if (row === undefined || row.number < POSTGRES_VERSION_MIN) {
     throw new MigrateError(`PostgreSQL 15 or later is needed; this one is ${row?.text}`)
   }
-  const { hasCitus, isPrepared } = row
-  database.isCluster =
-    hasCitus && (isPrepared || (database.distributes && (await hasWorkers(database))))
-}
-
-/** Returns whether a server with Citus has workers. Without, it is used like any other. */
-async function hasWorkers(database: Database): Promise<boolean> {
-  const workers = await database.query(sql`
-    select from pg_dist_node where groupid > 0 and noderole = 'primary' limit 1`)
-  return workers.length > 0
+  await database.recogniseServer()
 }

@@ -1,8 +1,7 @@
 import type pg from 'pg'
-import { isOnCluster, placeCalls, recoveryOf } from './cluster.js'
-import { noteCancelled, noteLastStatementFailed } from './failures.js'
-import { recoverAfter } from './in-doubt.js'
+import { noteLastStatementFailed } from './failures.js'
 import { checkBatch } from './pooler.js'
+import { serverOf } from './server.js'
 import {
   type Call,
   DESCRIBED_PARAMETERS_MAX,
@@ -301,25 +300,15 @@ function sendAll(
   calls: readonly Call[],
   room?: ReadRoom,
 ): Promise<TextRows[]> {
-  return isOnCluster(client) ? sendToNodes(client, calls, room) : send(client, calls, room)
+  return serverOf(client).run(client, calls, (sent) => sendCalls(client, sent, room))
 }
 
-async function sendToNodes(
+/** Sends calls as they are, in one round trip. */
+export function sendCalls(
   client: pg.ClientBase,
   calls: readonly Call[],
   room?: ReadRoom,
 ): Promise<TextRows[]> {
-  const placed = placeCalls(client, calls)
-  try {
-    const rows = await send(client, placed?.calls ?? calls, room)
-    return placed?.restore(rows) ?? rows
-  } catch (error) {
-    noteCancelled(error)
-    return recoverAfter(recoveryOf(client), error)
-  }
-}
-
-function send(client: pg.ClientBase, calls: readonly Call[], room?: ReadRoom): Promise<TextRows[]> {
   return new Promise((resolve, reject) => {
     for (const { statement, describes } of calls) {
       const parametersMax = describes ? DESCRIBED_PARAMETERS_MAX : PARAMETERS_MAX

@@ -1,7 +1,7 @@
 import pg from 'pg'
-import { isOnCluster } from './cluster.js'
 import { runQuery } from './database.js'
 import { runPipeline } from './pipeline.js'
+import { serverOf } from './server.js'
 import type { Sql } from './sql.js'
 import { type Call, type Field, type TextRow, toParameter, toQuery } from './statement.js'
 
@@ -30,8 +30,7 @@ export class QueryBatches {
 
   async query<Row extends pg.QueryResultRow>(statement: Sql): Promise<Row[]> {
     const { name, text, values } = toQuery(statement)
-    // On a cluster, nodes run some statements in a way of their own.
-    if (isOnCluster(this.#client)) return this.#runNext<Row>(statement)
+    if (!serverOf(this.#client).batchesQueries) return this.#runNext<Row>(statement)
     // A text without parameters may have several statements, which take another form of the protocol.
     if (name === undefined && values.length === 0) {
       await this.open()

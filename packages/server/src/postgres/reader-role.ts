@@ -2,9 +2,9 @@ import { AppError } from '@offshoot/contract/errors'
 import { LRUCache } from 'lru-cache'
 import type { Database, Queryable } from './database.js'
 import { codeOf } from './failures.js'
+import { schemaIn, tableIn } from './place.js'
 import { runTransaction, type Transaction } from './run-transaction.js'
 import { ident, join, type Sql, sql } from './sql.js'
-import { compileStatement, slot } from './statement.js'
 
 /*
  * Statements that callers write run as a role that can read the tables of one schema and nothing else: no rows of
@@ -18,9 +18,6 @@ import { compileStatement, slot } from './statement.js'
 
 /** The role for all schemas, if our role may not create others. */
 export const SHARED_READER = 'offshoot_reader'
-
-/** Takes the name of a role, or `none` to return to our own. Ends with the transaction. */
-export const BECOME = compileStatement(sql`select set_config('role', ${slot(0)}::text, true)`)
 
 /** How statements of callers are kept apart. */
 type ReaderKind = 'each' | 'shared' | 'none'
@@ -147,7 +144,7 @@ async function grant(
   transaction: Transaction,
   options: { role: string; schema: string },
 ): Promise<void> {
-  const [role, schema] = [ident(options.role), ident(options.schema)]
+  const [role, schema] = [ident(options.role), schemaIn(options.schema)]
   const [rights] = await transaction.query<{
     future: boolean
     lacking: string[]
@@ -175,7 +172,7 @@ async function grant(
       alter default privileges in schema ${schema} grant select on tables to ${role}`)
   }
   const named = (names: readonly string[] = []) =>
-    names.map((name) => sql`${schema}.${ident(name)}`)
+    names.map((name) => tableIn(options.schema, name))
   const tables = named(rights?.lacking)
   if (tables.length === 0) return
   if (tables.length <= NAMED_MAX) {

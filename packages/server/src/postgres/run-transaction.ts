@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { retries } from '../telemetry/events.js'
-import { distributesDatabases, isOnCluster, noteControl } from './cluster.js'
 import {
   COMMIT_CALLS,
   releaseAfter,
@@ -14,7 +13,8 @@ import type { Database, Queryable } from './database.js'
 import { codeOf, isRetryable, toAppError, UNDEFINED_TABLE } from './failures.js'
 import { runPipeline } from './pipeline.js'
 import { QueryBatches } from './query-batches.js'
-import { raw, type Sql, sql } from './sql.js'
+import { serverOf } from './server.js'
+import type { Sql } from './sql.js'
 import { type Call, type TextRows, toCall } from './statement.js'
 
 export interface Transaction extends Queryable {
@@ -63,29 +63,13 @@ export const REPEATABLE_WORK = {
   isRepeatable: true,
 } as const satisfies TransactionOptions
 
-/**
- * The COMMIT of repeatable work does not wait for the disk, and does not make those wait that requests wait for. A later
- * COMMIT that depends on it waits for both. Not so on a cluster: a later COMMIT of rows is one of another node, and the
- * coordinator could forget in a crash where rows are that were acknowledged.
- */
-const NO_WAIT_FOR_DISK = toCall(sql`set local synchronous_commit = off`)
-
 export const ATTEMPTS_MAX = 20
 const BACKOFF_BASE_MS = 2
 const BACKOFF_MAX_MS = 200
 
-/** Makes SET LOCAL hold on the nodes of a cluster, too. */
-const SET_ON_NODES = sql`set local citus.propagate_set_commands = 'local'`
-
-/** Returns statements that limit the time for which a transaction waits for each lock. */
-export function limitLockWait(waitMs: number, isCluster = false): Sql[] {
-  const limit = sql`set local lock_timeout = ${raw(String(waitMs))}`
-  return isCluster ? [SET_ON_NODES, limit] : [limit]
-}
-
 /** Limits the time for which the transaction waits for each lock. */
 export async function setLockWait(transaction: Queryable, waitMs: number): Promise<void> {
-  for (const statement of limitLockWait(waitMs, transaction.isCluster)) {
+  for (const statement of transaction.server.limitLockWait(waitMs)) {
     await transaction.query(statement)
   }
 }
@@ -177,7 +161,7 @@ async function attempt<Result>(
   let unknown: UnknownOutcomeError | undefined
   let ending: Promise<unknown> | undefined
   try {
-    if (!options.readOnly) noteControl(client, true)
+    if (!options.readOnly) serverOf(client).beginControl(client)
     const done = await work(client)
     ending = done.ending
     return done.result
@@ -190,7 +174,7 @@ async function attempt<Result>(
     broken = await rollBack(client, error)
     throw error
   } finally {
-    noteControl(client, false)
+    serverOf(client).endControl(client)
     if (unknown !== undefined) releaseWhenSettled(client, unknown)
     else if (ending !== undefined) releaseAfter(client, ending)
     else client.release(broken)
@@ -204,10 +188,9 @@ function beginText({ isolation = 'serializable', readOnly }: TransactionOptions)
 /** Returns the calls that begin a transaction. */
 function openingOf(client: pg.PoolClient, options: TransactionOptions): Call[] {
   const statement = { text: beginText(options), slots: [] }
-  const isQuick = options.isRepeatable && !isOnCluster(client)
   return [
     { statement, values: [] },
-    ...(isQuick ? [NO_WAIT_FOR_DISK] : []),
+    ...(options.isRepeatable ? serverOf(client).beginRepeatable : []),
     ...(options.opening ?? []),
   ]
 }
@@ -225,8 +208,7 @@ function transactionOn(client: pg.PoolClient, batches: QueryBatches): Transactio
     client,
     lastSteps: [],
     lastStatements: [],
-    isCluster: isOnCluster(client),
-    distributes: distributesDatabases(client),
+    server: serverOf(client),
     query: <Row extends pg.QueryResultRow>(statement: Sql) => batches.query<Row>(statement),
   }
 }

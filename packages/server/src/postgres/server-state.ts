@@ -1,3 +1,4 @@
+import { isCluster, standbyBytesBehind } from '../telemetry/events.js'
 import type { Queryable } from './database.js'
 import { sql } from './sql.js'
 
@@ -31,8 +32,19 @@ const STATE = sql`
     ), '[]') as standbys`
 
 /** Reads what the server in use knows about its cluster and its standbys. */
-export async function readServerState(queryable: Queryable): Promise<ServerState> {
+export async function readServerState(queryable: Pick<Queryable, 'query'>): Promise<ServerState> {
   const [state] = await queryable.query<ServerState & Record<string, unknown>>(STATE)
   if (state === undefined) throw new Error('a server must tell its state')
   return state
+}
+
+/** Publishes the state of the server. */
+export async function measureServer(queryable: Queryable): Promise<void> {
+  const state = await readServerState(queryable)
+  isCluster.set(state.isCluster ? 1 : 0)
+  standbyBytesBehind.set(
+    state.standbys.flatMap(({ name, sync, bytesBehind }) => {
+      return bytesBehind === null ? [] : [{ labels: { standby: name, sync }, value: bytesBehind }]
+    }),
+  )
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '@offshoot/contract/errors'
+import { Place } from './place.js'
 import { type Parameter, type TextRow, toArray } from './record-text.js'
 import type { Sql } from './sql.js'
 
@@ -49,6 +50,19 @@ export interface Statement {
    * constant text. Statements that differ only in constants share a prepared statement.
    */
   readonly slots: readonly (number | string)[]
+  /** undefined: it names no tables of a database. */
+  readonly use?: TableUse | undefined
+}
+
+/** How a statement uses tables of a database. */
+export interface TableUse {
+  /** The schema of the database. */
+  readonly schema: string
+  readonly isWrite: boolean
+  /** Only the node that has the schema can run the statement. */
+  readonly isOnNode: boolean
+  /** Where the text has the names of the tables. */
+  readonly names: { readonly start: number; readonly end: number }[]
 }
 
 /**
@@ -112,12 +126,14 @@ export function toQuery(template: Sql): {
   readonly name?: string
   readonly text: string
   readonly values: unknown[]
+  readonly use: TableUse | undefined
 } {
-  const { text, values } = numberParameters(template, constantKey)
+  const { text, values, use } = numberParameters(template, constantKey)
   requireSendable(text, values.length)
   return {
     ...(prepareds.has(template) ? { name: nameOf(text) } : {}),
     text,
+    use,
     values: values.map((value) => (value instanceof Constant ? value.value : value)),
   }
 }
@@ -126,15 +142,40 @@ function constantKey(value: unknown): string | undefined {
   return value instanceof Constant ? `constant ${value.key}` : undefined
 }
 
+/** What precedes the name of a table that is written to. */
+const WRITING = /(?:insert\s+into|update|delete\s+from)\s+$/
+const WRITING_LENGTH_MAX = 100
+
+type Mutable<Value> = { -readonly [Member in keyof Value]: Value[Member] }
+
+interface NumberedText {
+  readonly text: string
+  readonly values: readonly unknown[]
+  readonly use: TableUse | undefined
+}
+
 /** Numbers the parameters of a template. Values with the same key share a parameter. */
 function numberParameters(
   { strings, values }: Sql,
   keyOf: (value: unknown) => string | undefined,
-): { readonly text: string; readonly values: readonly unknown[] } {
+): NumberedText {
   const parameters: unknown[] = []
   const numbers = new Map<string, number>()
+  let use: Mutable<TableUse> | undefined
   let text = strings[0] ?? ''
   for (const [index, value] of values.entries()) {
+    if (value instanceof Place) {
+      if (value.isOfDatabase) {
+        use ??= { schema: value.schema, isWrite: false, isOnNode: false, names: [] }
+        use.isWrite ||= WRITING.test(strings[index]?.slice(-WRITING_LENGTH_MAX) ?? '')
+        use.isOnNode ||= value.isOnNode
+        if (value.text !== '') {
+          use.names.push({ start: text.length, end: text.length + value.text.length })
+        }
+      }
+      text += value.text + (strings[index + 1] ?? '')
+      continue
+    }
     const key = keyOf(value)
     let number = key === undefined ? undefined : numbers.get(key)
     if (number === undefined) {
@@ -143,24 +184,24 @@ function numberParameters(
     }
     text += `$${number}${strings[index + 1] ?? ''}`
   }
-  return { text, values: parameters }
+  return { text, values: parameters, use }
 }
 
-function toStatement(numbered: { text: string; values: readonly unknown[] }): Statement {
+function toStatement(numbered: NumberedText): Statement {
   const slots = numbered.values.map((value) => {
     if (value instanceof Slot) return value.position
     if (value instanceof Constant) return String(value.value)
     if (typeof value === 'number') return String(value)
     throw new Error('a compiled statement takes slots, constants and numbers, not other values')
   })
-  return { text: numbered.text, slots }
+  return { text: numbered.text, slots, use: numbered.use }
 }
 
 /** Returns a call of a template. */
 export function toCall(template: Sql): Call {
-  const { text, values } = toQuery(template)
+  const { text, values, use } = toQuery(template)
   return {
-    statement: { text, slots: values.map((_, index) => index) },
+    statement: { text, slots: values.map((_, index) => index), use },
     values: values.map(toParameter),
   }
 }

@@ -33,7 +33,6 @@ export { dropSkipped } from './layout/collect-folds.js'
 export {
   collectSchema,
   createDatabaseSchema,
-  createSchema,
   dropAbandonedSchema,
   isDatabaseSchema,
   lockDatabaseSchema,

@@ -1,6 +1,5 @@
 import { mapInTurns } from '../../common/in-turns.js'
-import { isOnCluster } from '../../postgres/cluster.js'
-import { BECOME } from '../../postgres/reader-role.js'
+import { serverOf } from '../../postgres/server.js'
 import { literal, type Sql, sql } from '../../postgres/sql.js'
 import {
   type Call,
@@ -36,8 +35,6 @@ const SETTINGS = compileStatement(sql`
     case when has_parameter_privilege('temp_file_limit', 'set')
       then set_config('temp_file_limit', ${literal(TEMPORARY_FILES_MAX)}, true)
     end`)
-
-const become = (role: string): Call => ({ statement: BECOME, values: [role] })
 
 /** A column of a query: its name and the oid of its type. */
 interface ResultColumn {
@@ -149,27 +146,13 @@ export class Evaluator {
 
   /** Runs calls as the role that reads the database, if there is one. */
   async #run(calls: readonly Call[]): Promise<TextRows[]> {
-    const reader = this.#reader
     const timeoutMs = this.#timeoutMs === undefined ? null : String(this.#timeoutMs)
     const settings = { statement: SETTINGS, values: [timeoutMs] }
-    if (isOnCluster(this.#transaction.client)) return this.#runOnNode(settings, calls)
-    const before = [settings, ...(reader === undefined ? [] : [become(reader)])]
-    const after = reader === undefined ? [] : [become('none')]
+    const reader = { schema: this.#schema, role: this.#reader }
+    const read = serverOf(this.#transaction.client).readAs(reader, settings, calls)
     try {
-      const rows = await this.#transaction.run([...before, ...calls, ...after])
-      return rows.slice(before.length, before.length + calls.length)
-    } catch (error) {
-      throw toSqlError(error)
-    }
-  }
-
-  /** The role is changed on the node: if it were changed on the coordinator, Citus would open another transaction. */
-  async #runOnNode(settings: Call, calls: readonly Call[]): Promise<TextRows[]> {
-    const [schema, role] = [this.#schema, this.#reader]
-    const before = [settings, { ...settings, node: { schema } }]
-    const placed = calls.map((call) => ({ ...call, node: { schema, role } }))
-    try {
-      return (await this.#transaction.run([...before, ...placed])).slice(before.length)
+      const rows = await this.#transaction.run([...read.before, ...read.calls, ...read.after])
+      return rows.slice(read.before.length, read.before.length + calls.length)
     } catch (error) {
       throw toSqlError(error)
     }

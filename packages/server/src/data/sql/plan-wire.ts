@@ -1,5 +1,6 @@
 import { AppError, type ErrorCode } from '@offshoot/contract/errors'
 import type { Limits } from '@offshoot/contract/limits'
+import { Place } from '../../postgres/place.js'
 import { Sql } from '../../postgres/sql.js'
 import { Constant, Slot } from '../../postgres/statement.js'
 import type { StoredTable } from '../../rows/columns.js'
@@ -61,15 +62,18 @@ type WireValue =
   | number
   | { readonly slot: number }
   | { readonly key: string; readonly value: number }
+  | { readonly schema: string; readonly text: string; readonly isOnNode: boolean }
 
 function toWireValue(value: unknown): WireValue {
   if (value instanceof Slot) return { slot: value.position }
   if (value instanceof Constant) return { key: value.key, value: value.value }
+  if (value instanceof Place) return { ...value }
   return Number(value)
 }
 
-function fromWireValue(value: WireValue): Slot | Constant | number {
+function fromWireValue(value: WireValue): Slot | Constant | Place | number {
   if (typeof value === 'number') return value
+  if ('schema' in value) return new Place(value.schema, value.text, value.isOnNode)
   return 'slot' in value ? new Slot(value.slot) : new Constant(value.key, value.value)
 }
 

@@ -1,4 +1,5 @@
 import type { Node, SelectStmt } from 'libpg-query'
+import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { DEFINED_ROW_FUNCTIONS, ROW_FUNCTIONS } from './allowed.js'
 import { collected, Effort } from './bounded-values.js'
@@ -252,7 +253,7 @@ export class QueryWriter implements StatementContext {
    * reads.
    */
   #rowsOf(table: SqlTable): Sql {
-    for (const part of table.rows.strings) this.#tableLength += part.length
+    this.#tableLength += textLength(table.rows)
     if (this.#tableLength > WRITTEN_LENGTH_MAX) throw writtenTooLong()
     return table.rows
   }

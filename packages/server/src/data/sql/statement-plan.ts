@@ -1,4 +1,5 @@
 import type { Node } from 'libpg-query'
+import { textLength } from '../../postgres/place.js'
 import { empty, ident, join, type Sql, sql } from '../../postgres/sql.js'
 import { type Slot, slot } from '../../postgres/statement.js'
 import {
@@ -77,11 +78,10 @@ export function lengthOf(plan: StatementPlan): number {
   if (plan.kind === 'select') return textLength(plan.query)
   const read = plan.kind === 'insert' ? plan.values.rows : plan.rows
   const conflict = plan.kind === 'insert' ? plan.conflict?.rows : undefined
-  return textLength(read) + textLength(conflict) + textLength(plan.returning)
-}
-
-function textLength(query: Sql | undefined): number {
-  return (query?.strings ?? []).reduce((length, part) => length + part.length, 0)
+  return [read, conflict, plan.returning].reduce(
+    (length, query) => length + (query === undefined ? 0 : textLength(query)),
+    0,
+  )
 }
 
 export const defaultKey = (row: number, column: number): string => `${row} ${column}`

@@ -2,6 +2,7 @@ import type { Database, Queryable } from '../../postgres/database.js'
 import { findExtension } from '../../postgres/extension.js'
 import { codeOf, isUndefinedTable, isUnreachable, QUERY_CANCELED } from '../../postgres/failures.js'
 import { type Sql, sql } from '../../postgres/sql.js'
+import { toQuery } from '../../postgres/statement.js'
 import { type HeapAddress, qualified, uniqueIndexName } from '../layout/layout.js'
 import { listAllColumns, type StoredSchema } from '../layout/stored-schema.js'
 import {
@@ -267,6 +268,6 @@ async function dropIndex(connection: Queryable, name: Sql): Promise<void> {
 async function isValid(connection: Queryable, name: Sql): Promise<boolean> {
   const rows = await connection.query(sql`
     select from pg_index
-    where indexrelid = to_regclass(${name.text}) and indisvalid`)
+    where indexrelid = to_regclass(${toQuery(name).text}) and indisvalid`)
   return rows.length > 0
 }

@@ -9,7 +9,7 @@ import {
   needsFold,
 } from './fold-policy.js'
 import { createFoldIndexes } from './heap-ddl.js'
-import { sizeTables } from './heap-sizes.js'
+import { tablesOf } from './heap-sizes.js'
 import { findLayout, heapName, type Layout, pastName, type Source } from './layout.js'
 import { publishFold } from './publish-fold.js'
 import type { StoredSchema, StoredTable } from './stored-schema.js'
@@ -68,22 +68,9 @@ async function buildFold(
 
 /** Returns the size of each source, in bytes. */
 async function sizesOf(connection: Queryable, sources: readonly Source[]): Promise<number[]> {
-  if (connection.isCluster) {
-    const sizes: number[] = []
-    for (const { databaseId, heapId } of sources) {
-      const names = [`heap_${heapId}`, `past_${heapId}`]
-      sizes.push(await sizeTables(connection, { databaseId, names, measure: 'rows' }))
-    }
-    return sizes
-  }
-  const rows = await connection.query<{ bytes: string | null }>(sql`
-    select pg_relation_size(to_regclass(s.heap)) + coalesce(pg_relation_size(to_regclass(s.past)), 0) as bytes
-    from unnest(
-      ${sources.map((source) => heapName(source).text)}::text[],
-      ${sources.map((source) => pastName(source).text)}::text[]
-    ) with ordinality s (heap, past, n)
-    order by s.n`)
-  return rows.map(({ bytes }) => Number(bytes ?? 0))
+  const tables = sources.flatMap(tablesOf)
+  const sizes = await connection.server.sizeTables(connection, tables, 'rows')
+  return sources.map((_, index) => (sizes[2 * index] ?? 0) + (sizes[2 * index + 1] ?? 0))
 }
 
 /**

@@ -141,14 +141,14 @@ export async function deleteUnseenVersions(
 
 /**
  * Returns a relation with the epochs of the forks of a branch, and a condition on versions `p` which only these forks
- * can see. On a cluster the epochs are read before, because they are not on the node of the rows. A fork that is taken
+ * can see. The epochs are read before if the rows are apart from the catalogue. A fork that is taken
  * meanwhile sees no version that was replaced before.
  */
 async function readForks(
   transaction: Queryable,
   branchId: string,
 ): Promise<{ forks: Sql; isSettled: Sql }> {
-  if (!transaction.isCluster) {
+  if (!transaction.server.hasRowsApart) {
     const forks = sql`(select fork_epoch from offshoot.branches where parent_id = ${branchId})`
     return { forks, isSettled: sql`true` }
   }

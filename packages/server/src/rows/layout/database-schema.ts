@@ -1,5 +1,6 @@
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
+import { SCHEMA_PREFIX, schemaIn, tableIn } from '../../postgres/place.js'
 import { dropReader } from '../../postgres/reader-role.js'
 import { runTransaction, setLockWait } from '../../postgres/run-transaction.js'
 import { ident, join, type Sql, sql } from '../../postgres/sql.js'
@@ -11,14 +12,8 @@ import { mayRemoveStorage } from './storage-hold.js'
  * and placed together. The catalogue and the gates, which every request locks, stay in schemas of the instance.
  */
 
-/** The beginning of the names of these schemas. The id of the database follows. */
-export const SCHEMA_PREFIX = 'offshoot_db_'
-
 /** Returns the name of the schema with the rows of a database, unquoted. */
 export const schemaName = (databaseId: string): string => `${SCHEMA_PREFIX}${databaseId}`
-
-/** Returns the schema with the rows of a database. */
-export const schemaOf = (databaseId: string): Sql => ident(schemaName(databaseId))
 
 /** Matches the names of these schemas in PostgreSQL's catalogue. */
 export const isDatabaseSchema = (name: Sql): Sql =>
@@ -28,8 +23,7 @@ export const isDatabaseSchema = (name: Sql): Sql =>
  * Returns the table of a database that has the answers to requests with an idempotency key. It is beside the rows,
  * because an answer is kept by the transaction that writes them.
  */
-export const answersName = (databaseId: string): Sql =>
-  sql`${schemaOf(databaseId)}.${ident(ANSWERS)}`
+export const answersName = (databaseId: string): Sql => tableIn(schemaName(databaseId), ANSWERS)
 const ANSWERS = 'idempotency_keys'
 
 /** Returns the table that has something of a database while it is restored. */
@@ -42,24 +36,12 @@ export const restoreStage = (
 })
 const stagePrefix = (schema: string): string => `restore_${schema.slice(SCHEMA_PREFIX.length)}_`
 
-/**
- * Creates the schema of a database without tables, if it does not exist. A cluster chooses a node for all its tables, unless
- * databases are placed on the coordinator.
- */
-export async function createSchema(transaction: Queryable, name: string): Promise<void> {
-  if (transaction.isCluster && name.startsWith(SCHEMA_PREFIX)) {
-    const isPlaced = transaction.distributes ? sql`on` : sql`off`
-    await transaction.query(sql`set local citus.enable_schema_based_sharding = ${isPlaced}`)
-  }
-  await transaction.query(sql`create schema if not exists ${ident(name)}`)
-}
-
 /** Creates the schema of a new database. */
 export async function createDatabaseSchema(
   transaction: Queryable,
   databaseId: string,
 ): Promise<void> {
-  await createSchema(transaction, schemaName(databaseId))
+  await transaction.server.createSchema(transaction, schemaName(databaseId))
   await transaction.query(sql`
     create table ${answersName(databaseId)} (
       hash bytea primary key,
@@ -91,15 +73,13 @@ export async function findAnswering(
   database: Queryable,
   afterId: string,
 ): Promise<string | undefined> {
-  // A table of the coordinator is empty if its rows are on another node.
-  const isFilled = database.isCluster ? sql`true` : sql`pg_relation_size(c.oid) > 0`
   const [row] = await database.query<{ databaseId: string }>(sql`
     select d.id::text as "databaseId"
     from pg_class c
     join pg_namespace n on n.oid = c.relnamespace,
       lateral (select substr(n.nspname, ${SCHEMA_PREFIX.length + 1})::bigint as id) d
     where c.relname = ${ANSWERS} and c.relkind = 'r' and ${isDatabaseSchema(sql`n.nspname`)}
-      and d.id > ${afterId}::bigint and ${isFilled}
+      and d.id > ${afterId}::bigint and ${database.server.boundRowBytes(sql`c.oid`)} > 0
     order by d.id
     limit 1`)
   return row?.databaseId
@@ -167,11 +147,11 @@ async function dropSchemaStep(database: Database, schema: string): Promise<boole
         order by tablename = ${ANSWERS} desc
         limit ${STEP_TABLES}`)
       if (tables.length === STEP_TABLES) {
-        const names = tables.map(({ name }) => sql`${ident(schema)}.${ident(name)}`)
+        const names = tables.map(({ name }) => tableIn(schema, name))
         await transaction.query(sql`drop table if exists ${join(names, ', ')}`)
         return true
       }
-      await transaction.query(sql`drop schema if exists ${ident(schema)} cascade`)
+      await transaction.query(sql`drop schema if exists ${schemaIn(schema)} cascade`)
       await dropStages(transaction, schema)
       await dropReader(transaction, schema)
       return true

@@ -30,9 +30,6 @@ function physicalShapes(columns: readonly StoredColumn[]): ColumnShape[] {
   }))
 }
 
-/** Statements that are sent together. */
-const STATEMENTS_AT_ONCE = 500
-
 interface NewHeap extends HeapAddress {
   readonly table: StoredTable
 }
@@ -68,12 +65,7 @@ export async function createTables(
       statements.push(...(await newIndexStatements(transaction, { ...heap, column })))
     }
   }
-  // Without parameters, PostgreSQL accepts several statements at once. Citus accepts one that changes tables.
-  const countMax = transaction.isCluster ? 1 : STATEMENTS_AT_ONCE
-  for (let start = 0; start < statements.length; start += countMax) {
-    const some = statements.slice(start, start + countMax)
-    await transaction.query(join(some, ';\n'))
-  }
+  await transaction.server.define(transaction, statements)
 }
 
 /** A description of the columns of a new heap, for statements that insert heaps. */

@@ -1,9 +1,21 @@
-import { onNode } from '../../postgres/cluster.js'
 import type { Queryable } from '../../postgres/database.js'
-import { type Sql, sql } from '../../postgres/sql.js'
+import { SCHEMA_PREFIX } from '../../postgres/place.js'
+import type { Measure, TableAddress } from '../../postgres/server.js'
+import { sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { SCHEMA_PREFIX, schemaName } from './database-schema.js'
+import { schemaName } from './database-schema.js'
 import type { HeapAddress } from './layout.js'
+
+/** Returns the tables of a heap: that with the rows, and its past. */
+export function tablesOf({ databaseId, heapId }: HeapAddress): [TableAddress, TableAddress] {
+  const schema = schemaName(databaseId)
+  return [
+    { schema, name: `heap_${heapId}` },
+    { schema, name: `past_${heapId}` },
+  ]
+}
+
+const sum = (sizes: readonly number[]): number => sizes.reduce((total, size) => total + size, 0)
 
 /**
  * Returns the size on disk of some heaps of databases, including pasts, indexes and TOAST. Heaps are read in the
@@ -14,78 +26,24 @@ export async function sizeHeaps(
   options: { databaseIds: readonly string[]; afterId: string; heapsMax: number },
 ): Promise<{ bytes: number; lastId: string | undefined }> {
   const { databaseIds, afterId, heapsMax } = options
-  if (database.isCluster) return sizeOnNodes(database, options)
-  // A heap that was just dropped counts as 0 bytes.
-  const [row] = await database.query<{ bytes: string | null; count: number; lastId: string }>(sql`
-    select sum(coalesce(pg_total_relation_size(to_regclass(h.schema || '.heap_' || h.id)), 0)
-        + coalesce(pg_total_relation_size(to_regclass(h.schema || '.past_' || h.id)), 0)) as bytes,
-      count(*)::integer as count, max(h.id) as "lastId"
-    from (
-      select id, ${SCHEMA_PREFIX} || database_id as schema
-      from offshoot.heaps
-      where database_id = any(${databaseIds}::bigint[]) and id > ${afterId}
-      order by id
-      limit ${heapsMax}
-    ) h`)
-  const isLast = row === undefined || row.count < heapsMax
-  return { bytes: Number(row?.bytes ?? 0), lastId: isLast ? undefined : row.lastId }
-}
-
-async function sizeOnNodes(
-  database: Queryable,
-  { databaseIds, afterId, heapsMax }: Parameters<typeof sizeHeaps>[1],
-): Promise<{ bytes: number; lastId: string | undefined }> {
-  const heaps = await database.query<HeapAddress>(sql`
+  const heaps = await database.query<HeapAddress & Record<string, unknown>>(sql`
     select id as "heapId", database_id as "databaseId"
     from offshoot.heaps
     where database_id = any(${databaseIds}::bigint[]) and id > ${afterId}
     order by id
     limit ${heapsMax}`)
-  let bytes = 0
-  for (const databaseId of new Set(heaps.map((heap) => heap.databaseId))) {
-    const names = heaps.flatMap((heap) => (heap.databaseId === databaseId ? tablesOf(heap) : []))
-    bytes += await sizeTables(database, { databaseId, names })
-  }
-  return { bytes, lastId: heaps.length < heapsMax ? undefined : heaps.at(-1)?.heapId }
-}
-
-const tablesOf = ({ heapId }: HeapAddress): string[] => [`heap_${heapId}`, `past_${heapId}`]
-
-/** Functions of PostgreSQL that return a size: of everything, without indexes, or of the rows without TOAST. */
-const MEASURES = {
-  total: sql`pg_total_relation_size`,
-  table: sql`pg_table_size`,
-  rows: sql`pg_relation_size`,
+  const sizes = await database.server.sizeTables(database, heaps.flatMap(tablesOf), 'total')
+  return { bytes: sum(sizes), lastId: heaps.length < heapsMax ? undefined : heaps.at(-1)?.heapId }
 }
 
 /** Returns the size on disk of some tables of a database together, in bytes. Tables that do not exist count as 0. */
 export async function sizeTables(
   database: Queryable,
-  options: {
-    databaseId: string
-    names: readonly string[]
-    measure?: keyof typeof MEASURES
-  },
+  options: { databaseId: string; names: readonly string[]; measure?: Measure },
 ): Promise<number> {
   const { databaseId, names, measure = 'total' } = options
-  const schema = schemaName(databaseId)
-  const sum = (relation: Sql): Sql => sql`
-    select coalesce(sum(${MEASURES[measure]}(c.oid)), 0)::double precision as bytes
-    from pg_class c
-    where c.relnamespace = to_regnamespace(${schema}) and c.relname = any(${relation})`
-  // The tables of a node have the numbers of their shards in their names.
-  const statement = database.isCluster
-    ? onNode(
-        schema,
-        sum(sql`array(
-          select coalesce(t.name || '_' || s.shardid, t.name)
-          from unnest(${names}::text[]) t (name)
-          left join pg_dist_shard s on s.logicalrelid = to_regclass(format('%I.%I', ${schema}::text, t.name))
-        )`),
-      )
-    : sum(sql`${names}::text[]`)
-  const [row] = await database.query<{ bytes: number }>(statement)
-  return row?.bytes ?? 0
+  const tables = names.map((name) => ({ schema: schemaName(databaseId), name }))
+  return sum(await database.server.sizeTables(database, tables, measure))
 }
 
 /** The least size of a row in a heap: its header, the common columns and an id. */
@@ -95,12 +53,11 @@ const SIZED_HEAPS_MAX = 50
 
 /** Returns a bound of the number of rows in the heaps of a branch, from their size. It can be infinite. */
 export async function boundOwnRows(transaction: Queryable, branchId: string): Promise<number> {
-  // The sizes of tables on nodes take a round trip for each.
-  if (transaction.isCluster) return Number.POSITIVE_INFINITY
+  const heap = sql`to_regclass(${SCHEMA_PREFIX} || h.database_id || '.heap_' || h.id)`
   const [row] = await transaction.query<{ bytes: number; count: number }>(
     prepared(sql`
     select count(*)::integer as count,
-      coalesce(sum(pg_relation_size(to_regclass(${SCHEMA_PREFIX} || h.database_id || '.heap_' || h.id))), 0)::float8 as bytes
+      coalesce(sum(${transaction.server.boundRowBytes(heap)}), 0)::float8 as bytes
     from (
       select id, database_id
       from offshoot.heaps

@@ -1,7 +1,8 @@
 import type { Queryable } from '../../postgres/database.js'
-import { empty, ident, type Sql, sql } from '../../postgres/sql.js'
+import { tableIn } from '../../postgres/place.js'
+import { empty, type Sql, sql } from '../../postgres/sql.js'
 import { prepared } from '../../postgres/statement.js'
-import { schemaOf } from './database-schema.js'
+import { schemaName } from './database-schema.js'
 import type { StoredColumn } from './stored-schema.js'
 
 /** Identifies physical tables. The id is unique in the instance. */
@@ -377,7 +378,7 @@ export function withoutRows(layout: Layout): Layout {
 
 /** Returns the qualified name of a table or an index in the schema of a database. */
 export const qualified = (databaseId: string, name: string): Sql =>
-  sql`${schemaOf(databaseId)}.${ident(name)}`
+  tableIn(schemaName(databaseId), name)
 
 export const heapName = ({ databaseId, heapId }: HeapAddress): Sql =>
   qualified(databaseId, `heap_${heapId}`)

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { toQuery } from '../../postgres/statement.js'
 import { type Layout, type Level, withColumns, withoutRows } from '../layout/layout.js'
 import { addsOwnHeap, areRelated, changedIds, mayDiffer } from './changed-ids.js'
 
@@ -38,7 +39,7 @@ const other = (asOf?: number) => level('other', asOf, { 8: '30' })
 
 /** Returns the searched tables, as heap or past with the condition. */
 function placesOf(left: Layout, right: Layout, tableId: number): string[] {
-  const { text } = changedIds(left, right, tableId)
+  const { text } = toQuery(changedIds(left, right, tableId))
   const places = text.matchAll(/from "offshoot_db_1"\."(\w+)"(?: where ([^)]*?))?(?= union|\)|$)/g)
   return [...places].map(([, table, condition]) => [table, condition].filter(Boolean).join(' '))
 }

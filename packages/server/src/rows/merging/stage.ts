@@ -1,6 +1,4 @@
-import { randomBytes } from 'node:crypto'
 import type { Queryable } from '../../postgres/database.js'
-import { NODE_TABLE_PREFIX } from '../../postgres/placement.js'
 import type { Transaction } from '../../postgres/run-transaction.js'
 import { empty, ident, join, raw, type Sql, sql } from '../../postgres/sql.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
@@ -74,35 +72,12 @@ export interface Stage {
 
 /** A stage that exists until the transaction ends. */
 export function temporaryStage(transaction: Transaction, databaseId: string): Stage {
-  const prefix = temporaryPrefix(transaction, databaseId)
+  const prefix = transaction.server.temporaryNames(schemaName(databaseId))
   return {
     kind: 'temporary',
     ids: prefix('merge_ids'),
     rowsOf: (tableId) => prefix(`merge_rows_${tableId}`),
   }
-}
-
-/**
- * Returns names for tables that exist until the transaction ends. On a cluster they are tables of the node, because
- * PostgreSQL cannot commit temporary tables in two phases.
- */
-function temporaryPrefix(transaction: Transaction, databaseId: string): (name: string) => Sql {
-  if (!transaction.isCluster) return (name) => sql`pg_temp.${ident(name)}`
-  const unique = randomBytes(8).toString('hex')
-  return (name) => qualified(databaseId, `${NODE_TABLE_PREFIX}${unique}_${name}`)
-}
-
-/** Creates a table that exists until the transaction ends. */
-async function createTemporary(
-  transaction: Transaction,
-  { name, columns }: { name: Sql; columns: Sql },
-): Promise<void> {
-  if (!transaction.isCluster) {
-    await transaction.query(sql`create temporary table ${name} (${columns}) on commit drop`)
-    return
-  }
-  await transaction.query(sql`create unlogged table ${name} (${columns})`)
-  transaction.lastSteps.push(() => transaction.query(sql`drop table ${name}`))
 }
 
 /** Creates a table of a stage. */
@@ -111,7 +86,7 @@ async function createStaged(
   { kind }: Stage,
   table: { name: Sql; columns: Sql },
 ): Promise<void> {
-  if (kind === 'temporary') await createTemporary(transaction, table)
+  if (kind === 'temporary') await transaction.server.createTemporary(transaction, table)
   else await transaction.query(sql`create unlogged table ${table.name} (${table.columns})`)
 }
 
@@ -311,18 +286,16 @@ export async function restageRows(
   const { codec, base, ours, oursBefore } = merge
   const nothing = { since: undefined, before: NO_EFFECT, after: NO_EFFECT }
   if (!mayDiffer(oursBefore, ours, codec.table.id)) return nothing
-  const temporary = temporaryPrefix(transaction, layoutOf(ours).databaseId)
+  const { server } = transaction
+  const temporary = server.temporaryNames(schemaName(layoutOf(ours).databaseId))
   const since = temporary(`merge_since_${codec.table.id}`)
-  const changed = sql`
+  const columns = sql`n bigint not null, id text collate "C" not null`
+  await server.createTemporary(transaction, { name: since, columns })
+  await transaction.query(sql`
+    insert into ${since} (n, id)
     select s.n, s.id
     from ${staged.name} s
-    where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`
-  if (transaction.isCluster) {
-    await createTemporary(transaction, { name: since, columns: sql`n bigint, id text` })
-    await transaction.query(sql`insert into ${since} (n, id) ${changed}`)
-  } else {
-    await transaction.query(sql`create temporary table ${since} on commit drop as ${changed}`)
-  }
+    where s.id in (${changedIds(oursBefore, ours, codec.table.id)})`)
   const isSince = sql`n in (select n from ${since})`
   const before = await countStaged(transaction, staged, isSince)
   if (before.changed === 0) return nothing

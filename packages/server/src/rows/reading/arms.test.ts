@@ -72,7 +72,7 @@ it('A level takes one parameter, however often a statement refers to it', () => 
 
 it('The number of scanned tables is that of the statement', () => {
   for (const depth of [0, 1, 3, NEAR_LEVELS_MAX, NEAR_LEVELS_MAX + 1, 40]) {
-    const text = selectVisible(chain(depth), codec).text
+    const { text } = compileStatement(selectVisible(chain(depth), codec))
     expect(countScans(chain(depth), 1)).toBe(count(text, 'offshoot_db_1'))
   }
 })

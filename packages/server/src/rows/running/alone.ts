@@ -95,10 +95,7 @@ async function attempt<Result>(
       run({
         isolation: 'read committed',
         isRepeatable,
-        opening: [
-          ...enterAloneCalls(gates, { waitMs, isCluster: database.isCluster }),
-          ...(options.checks ?? []),
-        ],
+        opening: [...enterAloneCalls(database.server, gates, waitMs), ...(options.checks ?? [])],
         owner,
         beginsLate,
       })

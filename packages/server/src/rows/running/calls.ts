@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { isOnCluster } from '../../postgres/cluster.js'
+import { serverOf } from '../../postgres/server.js'
 import { sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, type Statement } from '../../postgres/statement.js'
 import type { Moment } from '../layout/layout.js'
@@ -19,7 +19,7 @@ export const NO_TIMEOUT = withoutValues(compileStatement(sql`set local statement
 /** A COPY of rows, which have the epoch of the branch. */
 export interface CopyCall extends Call {
   linesIn(epoch: number): string
-  /** Inserts the rows without a COPY. Citus does not tell why a COPY has failed. */
+  /** Inserts the rows without a COPY, for servers that do not tell why one has failed. */
   withoutCopy(): Call
 }
 
@@ -38,9 +38,9 @@ export function atMoment(
   moment: Moment,
 ): readonly Call[] {
   if (!given.some((call) => isMomentCall(call) || isCopyCall(call))) return given
-  const calls = isOnCluster(client)
-    ? given.map((call) => (isCopyCall(call) ? call.withoutCopy() : call))
-    : given
+  const calls = serverOf(client).explainsCopies
+    ? given
+    : given.map((call) => (isCopyCall(call) ? call.withoutCopy() : call))
   return calls.map((call) => {
     if (isCopyCall(call)) return { ...call, input: call.linesIn(moment.epoch) }
     if (!isMomentCall(call)) return call

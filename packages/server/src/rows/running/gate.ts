@@ -2,12 +2,8 @@ import { LRUCache } from 'lru-cache'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
 import { eachApart } from '../../common/each-apart.js'
 import type { Database, Queryable } from '../../postgres/database.js'
-import {
-  limitLockWait,
-  REPEATABLE_WORK,
-  runTransaction,
-  setLockWait,
-} from '../../postgres/run-transaction.js'
+import { REPEATABLE_WORK, runTransaction, setLockWait } from '../../postgres/run-transaction.js'
+import type { Server } from '../../postgres/server.js'
 import { ident, type Sql, sql } from '../../postgres/sql.js'
 import { type Call, compileStatement, prepared, slot } from '../../postgres/statement.js'
 import { GateQueues } from './gate-queues.js'
@@ -58,11 +54,12 @@ const ENTER_ALONE = compileStatement(sql`select offshoot_work.enter_alone(${slot
 
 /** Enters the gates of branches alone. Fails if one of them does not open within the given time. */
 export function enterAloneCalls(
+  server: Server,
   branchIds: readonly string[],
-  { waitMs, isCluster }: { waitMs: number; isCluster: boolean },
+  waitMs: number,
 ): Call[] {
   return [
-    ...limitLockWait(waitMs, isCluster).map(toCall),
+    ...server.limitLockWait(waitMs).map(toCall),
     toCall(ENTER_INSTANCE),
     ...branchIds.map((id) => ({ statement: ENTER_ALONE, values: [id] })),
   ]

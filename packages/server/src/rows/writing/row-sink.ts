@@ -1,5 +1,5 @@
 import { Turn } from '../../common/in-turns.js'
-import { isOnCluster } from '../../postgres/cluster.js'
+import { serverOf } from '../../postgres/server.js'
 import type { TableCodec } from '../columns/table-codec.js'
 import type { OpenTransaction, WriteTransaction } from '../running/transactions.js'
 import { RowCopy } from './copy-rows.js'
@@ -29,9 +29,8 @@ export function openSink(
   transaction: WriteTransaction,
 ): RowSink {
   const { codec, writer } = table
-  // Citus does not tell why a COPY has failed.
   const sink =
-    writer.takesCopies && !isOnCluster(transaction.client)
+    writer.takesCopies && serverOf(transaction.client).explainsCopies
       ? new CopySink(writer, transaction)
       : new StatementSink(codec, writer, transaction)
   return new SteppedSink(sink, rowsPerStep(codec))

@@ -1,4 +1,5 @@
-import { empty, ident, raw, type Sql, sql } from '../../postgres/sql.js'
+import type { Server } from '../../postgres/server.js'
+import { ident, raw, type Sql, sql } from '../../postgres/sql.js'
 import { compileStatement, type Statement, slot } from '../../postgres/statement.js'
 import type { PhysicalColumn } from '../columns/column-tree.js'
 import { joinVisible, selectVisible } from '../reading/arms.js'
@@ -12,21 +13,18 @@ import { furtherColumns, type StatementParts } from './statement-parts.js'
  * columns have the names and types of those of the heap.
  */
 
-/**
- * Not logged: a stream that a crash interrupts is refused, see `StagedRows`. A cluster moves a database to another node
- * by logical replication, for which tables must be logged and have a key.
- */
+/** It need not be logged: a stream that a crash interrupts is refused, see `StagedRows`. */
 export function createStageStatement(
   { codec }: StatementParts,
   stage: Sql,
-  isCluster: boolean,
+  { passing }: Server,
 ): Sql {
   const columns = codec.physical.map(
     ({ physicalName, sqlType }) => sql`${ident(physicalName)} ${raw(sqlType)}`,
   )
   return sql`
-    create ${isCluster ? empty : sql`unlogged`} table ${stage} (
-      line bigint ${isCluster ? sql`primary key` : sql`not null`},
+    create ${passing.kind} table ${stage} (
+      line bigint ${passing.key},
       id text collate "C" not null${furtherColumns(columns)}
     ) with (autovacuum_enabled = false)`
 }

@@ -72,7 +72,7 @@ export class StagedRows {
     const stage = { databaseId, id: randomBytes(12).toString('hex') }
     await database.query(sql`
       insert into offshoot_work.streams (id, database_id) values (${stage.id}, ${databaseId})`)
-    await database.query(writer.stage(stageName(stage)).create(database.isCluster))
+    await database.query(writer.stage(stageName(stage)).create(database.server))
     return new StagedRows(database, { stage, owner: ownerOf(guard), writer })
   }
 
@@ -109,10 +109,10 @@ export class StagedRows {
   /** Prepares the insert. Nothing may be added afterwards. */
   async end(writer: TableWriter, existing: 'refuse' | 'skip' | 'replace'): Promise<void> {
     await this.#flush()
-    const [name, { isCluster }] = [stageName(this.#stage), this.#database]
-    // Parts of the stage are found by their lines, which are its key on a cluster.
-    if ((!writer.takesCopies || existing === 'replace') && !isCluster) {
-      await this.#database.query(sql`create index on ${name} (line)`)
+    // Parts of the stage are found by their lines.
+    const { hasIndex } = this.#database.server.passing
+    if ((!writer.takesCopies || existing === 'replace') && !hasIndex) {
+      await this.#database.query(sql`create index on ${this.name} (line)`)
     }
   }
 

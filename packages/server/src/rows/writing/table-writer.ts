@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { BRANCH_CACHE } from '../../common/branch-cache.js'
+import type { Server } from '../../postgres/server.js'
 import { type Sql, sql } from '../../postgres/sql.js'
 import type { Call, Parameter, Statement } from '../../postgres/statement.js'
 import { arrayLiteral, copyLine } from '../columns/carriers.js'
@@ -68,7 +69,7 @@ export interface UniqueCheck {
 
 /** The statements for one stage. Columns are given by index. */
 interface StageStatements {
-  create(isCluster: boolean): Sql
+  create(server: Server): Sql
   readonly copy: Statement
   readonly count: Statement
   readonly insert: Call
@@ -187,7 +188,7 @@ export class TableWriter {
     const insertPart = insertStagePartStatement(parts, name)
     const replacePart = replaceStagePartStatement(parts, name)
     return {
-      create: (isCluster) => createStageStatement(parts, name, isCluster),
+      create: (server) => createStageStatement(parts, name, server),
       copy: copyToStageStatement(parts, name),
       count: countStageStatement(name),
       insert: { ...this.#call(insertStageStatement(parts, name), []), isUnnamed: true },

@@ -1,16 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { onNode } from '../postgres/cluster.js'
-import type { Database, Queryable } from '../postgres/database.js'
-import type { Transaction } from '../postgres/run-transaction.js'
-import { type Sql, sql } from '../postgres/sql.js'
-import type { SchemaFilter } from './describe-tables.js'
-import { BackupError } from './errors.js'
+import type { Database, Queryable } from './database.js'
+import { ANCHOR } from './node-watch.js'
+import { onNode } from './place.js'
+import type { Transaction } from './run-transaction.js'
+import { type Sql, sql } from './sql.js'
 
 /*
  * The rows of a backup of a Citus cluster. The catalogue is on the coordinator, and the rows of each database are on one
  * node, so no snapshot has both. One transaction reads all nodes, and has a snapshot on each, which its first statement
  * there takes. All snapshots of nodes are taken before that of the catalogue, while nobody can commit something of both.
  */
+
+/** Selects schemas by their names. */
+type SchemaFilter = (name: Sql) => Sql
 
 /** Where the rows of a database are. */
 interface Place {
@@ -29,7 +31,7 @@ function listPlaces(database: Queryable, isIncluded: SchemaFilter): Promise<Plac
     join pg_dist_placement p on p.shardid = s.shardid
     join pg_class c on c.oid = s.logicalrelid
     join pg_namespace n on n.oid = c.relnamespace
-    where c.relname = 'idempotency_keys' and ${isIncluded(sql`n.nspname`)}
+    where c.relname = ${ANCHOR} and ${isIncluded(sql`n.nspname`)}
     order by n.nspname`)
 }
 
@@ -37,8 +39,11 @@ function listPlaces(database: Queryable, isIncluded: SchemaFilter): Promise<Plac
 const SETTLE_MS = 50
 const SETTLE_PAUSE_MS = 5
 
+/** The snapshots do not have what they should. */
+export class SnapshotError extends Error {}
+
 /** A transaction is prepared on a node and did not end in time. */
-export class UnsettledError extends BackupError {}
+export class UnsettledError extends SnapshotError {}
 
 /**
  * Waits for transactions that a node has prepared: the coordinator may have committed them already. It tells the nodes
@@ -47,7 +52,9 @@ export class UnsettledError extends BackupError {}
 async function untilSettled(transaction: Queryable, { schema }: Place): Promise<void> {
   const listPrepared = async (): Promise<string[]> => {
     const rows = await transaction.query<{ gid: string }>(
-      onNode(schema, sql`select gid from pg_prepared_xacts where database = current_database()`),
+      sql`
+      ${onNode(schema)}
+      select gid from pg_prepared_xacts where database = current_database()`,
     )
     return rows.map(({ gid }) => gid)
   }
@@ -103,7 +110,7 @@ export class NodeSnapshots {
     const snapshots = new NodeSnapshots(reading, isIncluded)
     for (const place of places) snapshots.#places.set(place.schema, place)
     for (const { schema } of onePerNode(places)) {
-      await snapshots.read(() => reading.query(onNode(schema, sql`select pg_current_snapshot()`)))
+      await snapshots.read(() => reading.query(sql`${onNode(schema)} select pg_current_snapshot()`))
     }
     return snapshots
   }
@@ -129,10 +136,10 @@ export class NodeSnapshots {
     await this.requireUnmoved(database)
     for (const { schema } of onePerNode([...this.#places.values()])) {
       const [row] = await this.transaction.query<{ count: number }>(
-        onNode(schema, countConnections()),
+        sql`${onNode(schema)} ${COUNT_CONNECTIONS}`,
       )
       if (row?.count !== 1) {
-        throw new BackupError('Citus has read a node by several connections: try again')
+        throw new SnapshotError('Citus has read a node by several connections: try again')
       }
     }
   }
@@ -144,7 +151,7 @@ export class NodeSnapshots {
     }
     for (const { schema, placementId } of this.#places.values()) {
       if (places.get(schema)?.placementId === placementId) continue
-      throw new BackupError(
+      throw new SnapshotError(
         `the database with the schema [${schema}] was moved to another node during the backup: try again`,
       )
     }
@@ -152,7 +159,7 @@ export class NodeSnapshots {
 }
 
 /** Counts the connections of the same distributed transaction to a node. */
-const countConnections = (): Sql => sql`
+const COUNT_CONNECTIONS = sql`
   select count(*)::integer as count
   from get_all_active_transactions() own
   join get_all_active_transactions() t
